@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 /// The longest time that is counted at once.
 const TICK: Duration = Duration::from_secs(1);
 /// A timer that fires later than this shows that the process did not run.
-const GAP: Duration = Duration::from_millis(500);
+const MIN_GAP: Duration = Duration::from_millis(500);
 /// Bounds of the time that is left behind a gap.
 const MIN_GRACE: Duration = Duration::from_secs(1);
 const MAX_GRACE: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ impl ActiveDeadline {
         loop {
             sleep_until(self.tick_ends).await;
             let now = Instant::now();
-            if now - self.tick_ends >= GAP {
+            if now - self.tick_ends >= MIN_GAP {
                 self.tick_ends = now;
                 if self.left < self.grace && self.extensions < MAX_EXTENSIONS {
                     self.extensions += 1;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     model::{CallEnd, CallStatus, EffectClass, ToolSpec},
-    policy::delegation::{Misorder, tool_spec},
+    policy::delegation::{ArgumentError, tool_spec},
     port::{BadArguments, Intent, Invocation, Tool},
 };
 
@@ -25,7 +25,7 @@ impl Tool for DelegateTool {
         &self.0
     }
 
-    fn plans_at_once(&self) -> bool {
+    fn plans_without_blocking(&self) -> bool {
         true
     }
 
@@ -40,8 +40,8 @@ impl Tool for DelegateTool {
     }
 }
 
-impl From<Misorder> for BadArguments {
-    fn from(Misorder { field, error, hint }: Misorder) -> Self {
+impl From<ArgumentError> for BadArguments {
+    fn from(ArgumentError { field, error, hint }: ArgumentError) -> Self {
         Self { field, error, hint }
     }
 }

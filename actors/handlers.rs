@@ -18,18 +18,18 @@ pub(crate) const STALL_LIMIT_MS: u64 = 3_000;
 #[derive(Debug)]
 pub(crate) struct HandlerWatch {
     clock: Arc<dyn Clock>,
-    running: Mutex<Running>,
+    running: Mutex<RunningHandlers>,
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningHandlers {
     /// How many there have been.
     count: u64,
-    handlers: BTreeMap<u64, Entry>,
+    handlers: BTreeMap<u64, HandlerEntry>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct HandlerEntry {
     actor: &'static str,
     session: Option<SessionId>,
     since_ms: u64,
@@ -64,7 +64,7 @@ impl HandlerWatch {
 
     /// A handler of this actor begins.
     pub(crate) fn enter(self: &Arc<Self>, actor: &'static str, session: Option<SessionId>) -> RunningHandler {
-        let entry = Entry { actor, session, since_ms: self.clock.monotonic_ms() };
+        let entry = HandlerEntry { actor, session, since_ms: self.clock.monotonic_ms() };
         let mut running = self.lock();
         running.count += 1;
         let number = running.count;
@@ -85,7 +85,7 @@ impl HandlerWatch {
     }
 
     /// Ignores poisoning: each update is one insertion or removal.
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, RunningHandlers> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

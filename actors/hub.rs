@@ -14,32 +14,32 @@ use tokio::sync::{mpsc, oneshot};
 use crate::model::{Attempt, Body, CallId, Durable, Record, RunId, Seq, SessionId, Timestamp};
 
 /// Events that a watcher may be behind.
-const BUFFER: usize = 256;
+const MAX_BUFFERED_EVENTS: usize = 256;
 
 /// What there is to hear.
 #[derive(Debug, Clone)]
-pub(crate) enum Live {
+pub(crate) enum HubEvent {
     /// A record became durable.
     Recorded(Seq, Durable<Arc<Record>>),
     /// Something that is not durable.
-    Delta(Delta),
+    Delta(HubDelta),
 }
 
 /// A piece of what an attempt of a call has to say.
 #[derive(Debug, Clone)]
-pub(crate) struct Delta {
+pub(crate) struct HubDelta {
     pub(crate) call: CallId,
     pub(crate) attempt: Attempt,
-    pub(crate) piece: Piece,
+    pub(crate) body: DeltaBody,
 }
 
-/// See [`Delta`]. `at` is the length of what the attempt has said before, in bytes.
+/// See [`HubDelta`]. `at` is the length of what the attempt has said before, in bytes.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(crate) enum DeltaBody {
     Text { at: u64, delta: Arc<str> },
     Reasoning { at: u64, delta: Arc<str> },
     ToolCall { n: u32, tool: Arc<str>, arguments: Arc<str> },
-    Waits { reason: &'static str, until: Option<Timestamp> },
+    Waiting { reason: &'static str, until: Option<Timestamp> },
     Progress(Arc<str>),
 }
 
@@ -47,18 +47,18 @@ pub(crate) enum Piece {
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     watching: AtomicUsize,
-    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<Live>>>>,
+    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<HubEvent>>>>,
     waiters: Mutex<HashMap<RunId, Vec<oneshot::Sender<()>>>>,
 }
 
 impl Hub {
     /// Listens to a session from now on.
-    pub(crate) fn watch(self: &Arc<Self>, session: SessionId) -> Listener {
-        let (sender, receiver) = mpsc::channel(BUFFER);
+    pub(crate) fn watch(self: &Arc<Self>, session: SessionId) -> Subscription {
+        let (sender, receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.entry(session).or_default().push(sender);
         self.watching.store(watchers.len(), Ordering::Release);
-        Listener { hub: Arc::clone(self), session, receiver }
+        Subscription { hub: Arc::clone(self), session, receiver }
     }
 
     /// Whether anybody listens to anything: asked before an event is made.
@@ -67,30 +67,30 @@ impl Hub {
     }
 
     /// Tells whoever listens to the session.
-    pub(crate) fn publish(&self, session: SessionId, live: &Live) {
+    pub(crate) fn publish(&self, session: SessionId, live: &HubEvent) {
         if !self.is_watched() {
             return;
         }
-        self.keep(session, |watcher| watcher.try_send(live.clone()).is_ok());
+        self.retain_watchers(session, |watcher| watcher.try_send(live.clone()).is_ok());
     }
 
     /// Tells whoever listens to the session, or waits for the end of a run, what became durable from the record `first` on.
-    pub(crate) fn recorded(&self, session: SessionId, first: Seq, records: &[Durable<Arc<Record>>]) {
+    pub(crate) fn publish_records(&self, session: SessionId, first: Seq, records: &[Durable<Arc<Record>>]) {
         for (record, seq) in records.iter().zip(first..) {
             let run = record.body.run().map(tracing::field::display);
             tracing::debug!(%session, run, seq, kind = record.body.kind().name(), "recorded");
             if self.is_watched() {
-                self.publish(session, &Live::Recorded(seq, record.clone()));
+                self.publish(session, &HubEvent::Recorded(seq, record.clone()));
             }
             if let Body::RunEnded(ended) = &record.body {
                 tracing::info!(%session, run = %ended.run, outcome = %ended.ended, "run ended");
-                self.settled(ended.run);
+                self.notify_run_end(ended.run);
             }
         }
     }
 
     /// Keeps those who listen to the session and of whom this says so.
-    fn keep(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<Live>) -> bool) {
+    fn retain_watchers(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<HubEvent>) -> bool) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(list) = watchers.get_mut(&session) else { return };
         list.retain(keep);
@@ -101,15 +101,15 @@ impl Hub {
     }
 
     /// Waits until it becomes durable that a run has ended or is parked, after this call.
-    pub(crate) fn settling(&self, run: RunId) -> Settling<'_> {
+    pub(crate) fn watch_run_end(&self, run: RunId) -> RunEndWaiter<'_> {
         let (sender, receiver) = oneshot::channel();
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
         waiters.entry(run).or_default().push(sender);
-        Settling { hub: self, run, receiver }
+        RunEndWaiter { hub: self, run, receiver }
     }
 
     /// It is durable that a run has ended, or is parked.
-    pub(crate) fn settled(&self, run: RunId) {
+    pub(crate) fn notify_run_end(&self, run: RunId) {
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
         for waiter in waiters.into_iter().flatten() {
             // Whoever has gone does not wait any more.
@@ -127,43 +127,43 @@ impl Hub {
 
 /// Hears what is published of a session until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Subscription {
     hub: Arc<Hub>,
     session: SessionId,
-    receiver: mpsc::Receiver<Live>,
+    receiver: mpsc::Receiver<HubEvent>,
 }
 
-impl Listener {
+impl Subscription {
     /// What comes next; `None` if it has fallen behind.
-    pub(crate) async fn recv(&mut self) -> Option<Live> {
+    pub(crate) async fn recv(&mut self) -> Option<HubEvent> {
         self.receiver.recv().await
     }
 }
 
-impl Drop for Listener {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.receiver.close();
-        self.hub.keep(self.session, |watcher| !watcher.is_closed());
+        self.hub.retain_watchers(self.session, |watcher| !watcher.is_closed());
     }
 }
 
 /// See [`Hub::settling`].
 #[derive(Debug)]
-pub(crate) struct Settling<'h> {
+pub(crate) struct RunEndWaiter<'h> {
     hub: &'h Hub,
     run: RunId,
     receiver: oneshot::Receiver<()>,
 }
 
-impl Settling<'_> {
+impl RunEndWaiter<'_> {
     /// Resolves when the row is to be read again.
-    pub(crate) async fn settled(mut self) {
+    pub(crate) async fn wait(mut self) {
         // An error says as much as an end.
         (&mut self.receiver).await.unwrap_or_default();
     }
 }
 
-impl Drop for Settling<'_> {
+impl Drop for RunEndWaiter<'_> {
     fn drop(&mut self) {
         self.receiver.close();
         let mut waiters = self.hub.waiters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +177,7 @@ impl Drop for Settling<'_> {
 }
 
 /// The length of a piece, in bytes.
-pub(crate) fn length(piece: &str) -> u64 {
+pub(crate) fn byte_length(piece: &str) -> u64 {
     u64::try_from(piece.len()).unwrap_or(u64::MAX)
 }
 
@@ -195,7 +195,7 @@ mod tests {
         let hub = Arc::<Hub>::default();
         let (session, run) = (SessionId::from_bits(1), RunId::from_bits(2));
         let (first, second) = (hub.watch(session), hub.watch(session));
-        let (wait, other) = (hub.settling(run), hub.settling(run));
+        let (wait, other) = (hub.watch_run_end(run), hub.watch_run_end(run));
         drop((first, wait));
         assert_eq!(sizes(&hub), (1, 1, true));
         drop((second, other));
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn whoever_was_told_leaves_nothing_behind() {
         let hub = Hub::default();
-        let settling = hub.settling(RunId::from_bits(2));
-        hub.settled(RunId::from_bits(2));
-        futures::executor::block_on(settling.settled());
+        let settling = hub.watch_run_end(RunId::from_bits(2));
+        hub.notify_run_end(RunId::from_bits(2));
+        futures::executor::block_on(settling.wait());
         assert_eq!(sizes(&hub), (0, 0, false));
     }
 }

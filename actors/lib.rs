@@ -6,7 +6,7 @@
 
 pub mod model;
 #[doc(hidden)]
-pub mod mutation;
+pub mod mutants;
 pub mod port;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -15,7 +15,7 @@ mod active_deadline;
 mod delegate_tool;
 mod handlers;
 mod hub;
-mod look;
+mod inspect;
 mod persistence;
 mod policy;
 mod provider;
@@ -30,13 +30,14 @@ pub use active_deadline::ActiveDeadline;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::todo::TODO;
-pub use policy::{AnswerSource, Bill, Said, Visible, usage_anomaly};
+pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, usage_anomaly};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, FirstTask, KeyConflict, MAX_PICTURE_BYTES, MAX_PICTURES, Question, RunError, RunRequest,
-    RunResult, Runtime, SessionChoice, Steered, TaskPart, Vitals, Watch, World, questions,
+    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, PendingApproval, RunError,
+    RunRequest, RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart, Watch,
+    pending_approvals,
 };
-pub use session::{Accepted, NotAccepted};
-pub use supervisor::{PartStatus, SessionPlace, SessionStatus, Terminated, Tree};
+pub use session::{AcceptedRun, SubmitError};
+pub use supervisor::{ChildStatus, RuntimeEnd, SessionPhase, SessionStatus, SupervisionTree};
 pub use tool_executor::ToolStatus;
 pub use turn::{RaiseError, WaitTracker};

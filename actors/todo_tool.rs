@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     model::{CallEnd, CallStatus, EffectClass, ToolSpec},
-    policy::todo::{tool_spec, wish},
+    policy::todo::{parse_todo, tool_spec},
     port::{BadArguments, Intent, Invocation, Tool},
 };
 
@@ -25,12 +25,12 @@ impl Tool for TodoTool {
         &self.0
     }
 
-    fn plans_at_once(&self) -> bool {
+    fn plans_without_blocking(&self) -> bool {
         true
     }
 
     fn plan(&self, arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
-        wish(arguments)?;
+        parse_todo(arguments)?;
         Ok(EffectClass::Idempotent.into())
     }
 

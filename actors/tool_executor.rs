@@ -15,15 +15,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     delegate_tool::DelegateTool,
-    look::Look,
+    inspect::Inspect,
     model::{
-        Answer, Attempt, CallEnd, CallId, CallStatus, EffectClass, Hash, RunId, RunSpec, ToolCall, ToolSpec,
+        Attempt, CallEnd, CallId, CallStatus, EffectClass, Hash, ModelAnswer, RunId, RunSpec, ToolCall,
+        ToolSpec,
     },
     policy::{
-        Unreadable, arguments,
-        delegation::{DELEGATE_TASK, order},
+        ArgumentsParseError,
+        delegation::{DELEGATE_TASK, parse_delegation},
+        match_tool_name, parse_arguments,
         todo::TODO,
-        tool_name,
     },
     port::{Artifacts, BadArguments, Tool},
     todo_tool::TodoTool,
@@ -31,17 +32,17 @@ use crate::{
 };
 
 /// Bytes of arguments that are read on a thread that other sessions need: more take longer than going to another thread.
-pub(crate) const QUICK_BYTES: usize = 16 * 1024;
+pub(crate) const MAX_INLINE_PARSE_BYTES: usize = 16 * 1024;
 /// Bytes of the arguments of a call that a session's handler answers or follows up itself.
 const MAX_HANDLER_BYTES: usize = 1 << 20;
 /// What judging the calls of an answer may take. It is bounded work, but may wait for a file system.
-const JUDGING: Duration = Duration::from_secs(30);
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// What it may still take when the run is being stopped.
-const JUDGING_STOPPED: Duration = Duration::from_secs(1);
+const STOPPED_ADMISSION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What sessions see of the executor without asking it: the tools by name, and the permits.
 #[derive(Debug)]
-pub(crate) struct Tools {
+pub(crate) struct ToolRegistry {
     registry: BTreeMap<Arc<str>, Arc<dyn Tool>>,
     /// One for each tool call that may be under way in this process.
     pub(crate) permits: Arc<Semaphore>,
@@ -49,7 +50,7 @@ pub(crate) struct Tools {
     pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
-impl Tools {
+impl ToolRegistry {
     /// These tools, with so many calls at once.
     pub(crate) fn new(mut tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
         tools.push(Arc::new(DelegateTool::default()));
@@ -60,13 +61,13 @@ impl Tools {
 
     /// What the model is told of the tools in `allowed`, sorted by name.
     pub(crate) fn specs(&self, allowed: &[String]) -> Vec<ToolSpec> {
-        self.known(allowed).map(|(_, tool)| tool.spec().clone()).collect()
+        self.allowed(allowed).map(|(_, tool)| tool.spec().clone()).collect()
     }
 
     /// The bytes of that, as JSON.
     pub(crate) fn schema_bytes(&self, allowed: &[String]) -> u64 {
         let bytes = |tool: &Arc<dyn Tool>| serde_json::to_vec(tool.spec()).map_or(0, |json| json.len());
-        self.known(allowed).map(|(_, tool)| bytes(tool) as u64).sum()
+        self.allowed(allowed).map(|(_, tool)| bytes(tool) as u64).sum()
     }
 
     /// All names, sorted.
@@ -91,21 +92,21 @@ impl Tools {
 
     /// Judges the calls of an answer, each for itself: nothing is run. What could take long is done where it holds up no
     /// session, and what does not come back is refused.
-    pub(crate) async fn judge(
+    pub(crate) async fn admit_calls(
         self: &Arc<Self>,
-        answer: &Arc<Answer>,
+        answer: &Arc<ModelAnswer>,
         spec: &Arc<RunSpec>,
         cancel: &CancellationToken,
     ) -> Arc<[CallAdmission]> {
         let calls = &answer.message.calls;
         if calls.iter().all(|call| self.is_quick(call, spec)) {
-            return self.plan(calls, spec);
+            return self.admit_all(calls, spec);
         }
         let (tools, judged, of) = (Arc::clone(self), Arc::clone(answer), Arc::clone(spec));
-        let work = spawn_blocking(move || tools.plan(&judged.message.calls, &of));
+        let work = spawn_blocking(move || tools.admit_all(&judged.message.calls, &of));
         let stopped = async {
             cancel.cancelled().await;
-            sleep(JUDGING_STOPPED).await;
+            sleep(STOPPED_ADMISSION_TIMEOUT).await;
         };
         tokio::select! {
             biased;
@@ -117,82 +118,88 @@ impl Tools {
                     Err(_) => std::future::pending().await,
                 },
             },
-            () = stopped => calls.iter().map(|_| unjudged(JUDGING_STOPPED)).collect(),
-            () = sleep(JUDGING) => calls.iter().map(|_| unjudged(JUDGING)).collect(),
+            () = stopped => calls.iter().map(|_| admission_timeout(STOPPED_ADMISSION_TIMEOUT)).collect(),
+            () = sleep(ADMISSION_TIMEOUT) => calls.iter().map(|_| admission_timeout(ADMISSION_TIMEOUT)).collect(),
         }
     }
 
     fn is_quick(&self, call: &ToolCall, spec: &RunSpec) -> bool {
-        let known: Vec<&str> = self.known(&spec.tools).map(|(name, _)| &**name).collect();
-        let tool = tool_name(&call.name, &known).and_then(|name| self.get(name));
-        call.arguments.len() <= QUICK_BYTES && tool.is_none_or(|tool| tool.plans_at_once())
+        let known: Vec<&str> = self.allowed(&spec.tools).map(|(name, _)| &**name).collect();
+        let tool = match_tool_name(&call.name, &known).and_then(|name| self.get(name));
+        call.arguments.len() <= MAX_INLINE_PARSE_BYTES
+            && tool.is_none_or(|tool| tool.plans_without_blocking())
     }
 
     /// Judges the calls of an answer, each for itself: nothing is run.
-    fn plan(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[CallAdmission]> {
-        calls.iter().map(|call| self.plan_one(call, spec)).collect()
+    fn admit_all(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[CallAdmission]> {
+        calls.iter().map(|call| self.admit_one(call, spec)).collect()
     }
 
-    fn plan_one(&self, call: &ToolCall, spec: &RunSpec) -> CallAdmission {
-        let known: Vec<&str> = self.known(&spec.tools).map(|(name, _)| &**name).collect();
-        let found = tool_name(&call.name, &known).and_then(|name| self.registry.get_key_value(name));
+    fn admit_one(&self, call: &ToolCall, spec: &RunSpec) -> CallAdmission {
+        let known: Vec<&str> = self.allowed(&spec.tools).map(|(name, _)| &**name).collect();
+        let found = match_tool_name(&call.name, &known).and_then(|name| self.registry.get_key_value(name));
         let Some((name, tool)) = found else {
             let error = format!("there is no tool `{}`", call.name);
             let hint = format!("the tools are: {}", known.join(", "));
-            return refuse(CallRejection::UnknownTool, &error, None, &hint);
+            return reject(CallRejection::UnknownTool, &error, None, &hint);
         };
         let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
             let error =
                 format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());
-            return refuse(
+            return reject(
                 CallRejection::Unacceptable,
                 &error,
                 None,
                 "put long texts into files, and name those",
             );
         }
-        let arguments = match arguments(&call.arguments) {
+        let arguments = match parse_arguments(&call.arguments) {
             Ok(arguments) => arguments,
-            Err(error @ Unreadable::Malformed { .. }) => {
-                return refuse(CallRejection::Malformed, &error.to_string(), None, ONE_OBJECT);
+            Err(error @ ArgumentsParseError::Malformed { .. }) => {
+                return reject(CallRejection::Malformed, &error.to_string(), None, ONE_OBJECT_HINT);
             }
-            Err(error @ Unreadable::NotAnObject(_)) => {
-                return refuse(CallRejection::Unacceptable, &error.to_string(), None, ONE_OBJECT);
+            Err(error @ ArgumentsParseError::NotAnObject(_)) => {
+                return reject(CallRejection::Unacceptable, &error.to_string(), None, ONE_OBJECT_HINT);
             }
         };
         let planned = || match **name == *DELEGATE_TASK {
-            true => order(&arguments, spec).map(|_| EffectClass::Once.into()).map_err(BadArguments::from),
+            true => parse_delegation(&arguments, spec)
+                .map(|_| EffectClass::Once.into())
+                .map_err(BadArguments::from),
             false => tool.plan(&arguments, &spec.workspace),
         };
         match catch_unwind(AssertUnwindSafe(planned)) {
             Ok(Ok(intent)) => {
                 CallAdmission::Admit { tool: Arc::clone(name), intent, arguments: hash(arguments) }
             }
-            Ok(Err(bad)) => refuse(CallRejection::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
+            Ok(Err(bad)) => reject(CallRejection::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
             Err(_) => {
                 let error = format!("`{name}` panicked when it looked at the arguments");
-                refuse(CallRejection::Unacceptable, &error, None, "try another way")
+                reject(CallRejection::Unacceptable, &error, None, "try another way")
             }
         }
     }
 
     /// The tools in `allowed`, sorted by name.
-    fn known<'a>(&'a self, allowed: &'a [String]) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<dyn Tool>)> {
+    fn allowed<'a>(
+        &'a self,
+        allowed: &'a [String],
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<dyn Tool>)> {
         self.registry.iter().filter(|(name, _)| allowed.iter().any(|allowed| **allowed == ***name))
     }
 }
 
-const ONE_OBJECT: &str = "send the arguments as one JSON object";
+const ONE_OBJECT_HINT: &str = "send the arguments as one JSON object";
 
-fn unjudged(waited: Duration) -> CallAdmission {
+fn admission_timeout(waited: Duration) -> CallAdmission {
     let error = format!("the arguments could not be judged within {} s", waited.as_secs());
     let hint =
         "the file system of the workspace does not answer: try again later, or ask the operator to look";
-    refuse(CallRejection::Unacceptable, &error, None, hint)
+    reject(CallRejection::Unacceptable, &error, None, hint)
 }
 
-fn refuse(fault: CallRejection, error: &str, field: Option<&str>, hint: &str) -> CallAdmission {
+fn reject(fault: CallRejection, error: &str, field: Option<&str>, hint: &str) -> CallAdmission {
     CallAdmission::Reject { rejection: fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }
 }
 
@@ -211,7 +218,7 @@ pub struct ToolStatus {
     pub lost: BTreeMap<String, u64>,
 }
 
-/// The messages of [`ToolExecutor`].
+/// The messages of [`ToolExecutorActor`].
 #[derive(Debug)]
 pub(crate) enum ToolExecutorMsg {
     /// A call of this tool ended.
@@ -219,14 +226,14 @@ pub(crate) enum ToolExecutorMsg {
     /// The task of a call of this tool ended without a word.
     Lost(Arc<str>),
     /// What has been seen.
-    Look(Look<ToolStatus>),
+    Inspect(Inspect<ToolStatus>),
 }
 
 /// The actor.
 #[derive(Debug)]
-pub(crate) struct ToolExecutor;
+pub(crate) struct ToolExecutorActor;
 
-impl Actor for ToolExecutor {
+impl Actor for ToolExecutorActor {
     type Msg = ToolExecutorMsg;
     type State = ToolStatus;
     type Arguments = ();
@@ -248,7 +255,7 @@ impl Actor for ToolExecutor {
         match message {
             ToolExecutorMsg::Ended(tool) => *status.ended.entry(tool.as_ref().into()).or_default() += 1,
             ToolExecutorMsg::Lost(tool) => *status.lost.entry(tool.as_ref().into()).or_default() += 1,
-            ToolExecutorMsg::Look(look) => look.at(status)?,
+            ToolExecutorMsg::Inspect(look) => look.run(status)?,
         }
         Ok(())
     }
@@ -265,15 +272,16 @@ mod tests {
     };
 
     fn plan(name: &str, arguments: &str) -> CallAdmission {
-        let tool = |name: &str| Arc::new(ScriptedTool::saying(name, EffectClass::Once, "")) as Arc<dyn Tool>;
-        let tools = Tools::new(vec![tool("read"), tool("hidden")], 1, Arc::new(MemoryArtifacts::default()));
+        let tool = |name: &str| Arc::new(ScriptedTool::fixed(name, EffectClass::Once, "")) as Arc<dyn Tool>;
+        let tools =
+            ToolRegistry::new(vec![tool("read"), tool("hidden")], 1, Arc::new(MemoryArtifacts::default()));
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
         let journal = Arc::new(crate::testkit::MemoryJournal::new());
         let nobody = crate::testkit::ScriptedProvider::new(std::time::Duration::ZERO, |_| {
             Ok(crate::testkit::says(""))
         });
         let spec = RunSpec { tools: vec!["read".into()], ..world(journal, nobody, vec![]).defaults.spec };
-        tools.plan(&[call], &spec)[0].clone()
+        tools.admit_all(&[call], &spec)[0].clone()
     }
 
     /// The call is refused for this, and the model reads `part`.

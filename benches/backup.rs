@@ -16,8 +16,8 @@ use common::{
 };
 use futures::future::join_all;
 use hermod::{
-    backup::Copier,
-    control::Copier as _,
+    backup::BackupMaker,
+    control::BackupService as _,
     store::redb::{Durability, RedbJournal},
 };
 use hermod_actors::{RunRequest, Runtime};
@@ -42,7 +42,7 @@ async fn measure((sessions, iterations): (usize, usize), rounds: usize) {
         accepted.expect("it is accepted");
     }
     provider.ticks.after(sessions * iterations).await;
-    let copier = Copier::new(&journal, &state);
+    let copier = BackupMaker::new(&journal, &state);
     let mut ratios = Vec::new();
     for round in 0..rounds {
         let (begin, before) = (Cost::now(), provider.ticks.count());
@@ -65,7 +65,7 @@ async fn measure((sessions, iterations): (usize, usize), rounds: usize) {
 }
 
 /// Makes a backup, and says how many bytes its store has.
-async fn backed_up(copier: &Copier, dir: &Path) -> u64 {
+async fn backed_up(copier: &BackupMaker, dir: &Path) -> u64 {
     let made = copier.create(dir.to_owned(), Default::default()).await.expect("a backup");
     made["sizes"]["store"]["bytes"].as_u64().expect("a number")
 }

@@ -103,7 +103,7 @@ async fn measure(manners: Manners) {
     let serving = tokio::spawn(axum::serve(listener, routes).into_future());
 
     let nobody = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("nothing")));
-    let tick = ScriptedTool::saying("tick", EffectClass::Pure, "tock");
+    let tick = ScriptedTool::fixed("tick", EffectClass::Pure, "tock");
     let mut world = world(Arc::new(MemoryJournal::new()), nobody, vec![Arc::new(tick)]);
     world.providers = vec![("test".into(), Arc::new(remote(&base_url)), RUNS)];
     world.clock = Arc::new(SystemClock::default());

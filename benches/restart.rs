@@ -31,10 +31,11 @@ use hermod::{
     store::redb::{Durability, RedbJournal},
 };
 use hermod_actors::{
-    RunRequest, Runtime, World,
-    model::{Answer, Body, CallEnd, CallId, EffectClass, Failure, ModelTraits, SessionId},
+    RunRequest, Runtime, RuntimeDependencies,
+    model::{Body, CallEnd, CallId, EffectClass, Failure, ModelAnswer, ModelProfile, SessionId},
     port::{
-        Deltas, Encoder, Journal, JournalError, ModelRequest, Provider, Read, ReadError, Rows, Write, Written,
+        DeltaSink, Encoder, Journal, JournalError, ModelProvider, ModelRequest, Query, QueryRows, ReadError,
+        WriteOp, WriteOutcome,
     },
     testkit::ScriptedTool,
 };
@@ -59,16 +60,16 @@ struct Halting {
     halted: Arc<Ticks>,
 }
 
-impl Provider for Halting {
-    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Halting {
+    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder> {
         self.inner.encoder(model, traits)
     }
 
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         if is_last(request.call, self.iterations) {
             self.halted.tick();
             return future::pending().boxed();
@@ -96,7 +97,7 @@ async fn fill(dir: &Path, runs: usize, iterations: u32) {
             CallEnd::ok("0123456789".repeat(20))
         }
     });
-    let world = World { tools: vec![Arc::new(tick)], ..endless(journal, Arc::new(model), 1) };
+    let world = RuntimeDependencies { tools: vec![Arc::new(tick)], ..endless(journal, Arc::new(model), 1) };
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     let submits = join_all((0..runs).map(|_| runtime.submit(RunRequest::new("Tick."))));
     let ((), accepted) = futures::join!(halted.after(runs), submits);
@@ -114,14 +115,14 @@ struct Progress {
 }
 
 impl Journal for Progress {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
-        let answered = |write: &Write| match write {
-            Write::Append(append) => {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
+        let answered = |write: &WriteOp| match write {
+            WriteOp::Append(append) => {
                 let is_answer =
                     append.records.iter().any(|record| matches!(record.body, Body::ModelAnswered(_)));
                 is_answer.then_some(append.session)
             }
-            Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
+            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
         };
         let sessions: Vec<_> = batch.iter().filter_map(answered).collect();
         let (begin, first, progressed) = (self.begin, Arc::clone(&self.first), Arc::clone(&self.progressed));
@@ -141,7 +142,7 @@ impl Journal for Progress {
             .boxed()
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.inner.read(what)
     }
 }
@@ -158,7 +159,7 @@ async fn restart(begin: Cost, dir: &Path, base_url: &str) {
     let providers = world.providers.into_iter();
     let calls = common::option("--calls", 64);
     let providers = providers.map(|(name, provider, _)| (name, provider, calls)).collect();
-    let world = World { providers, clock: Arc::new(SystemClock::default()), ..world };
+    let world = RuntimeDependencies { providers, clock: Arc::new(SystemClock::default()), ..world };
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     let rows = runtime.open_runs().await.expect("its runs");
     let listed = begin.spent();

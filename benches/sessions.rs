@@ -25,7 +25,7 @@ use hermod::store::redb::{Durability, RedbJournal};
 use hermod_actors::{
     RunRequest, Runtime,
     model::{Body, Record, RunId, StopReason},
-    port::{Journal, Provider},
+    port::{Journal, ModelProvider},
 };
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ struct Crowd<P> {
     _dir: TempDir,
 }
 
-impl<P: Provider> Crowd<P> {
+impl<P: ModelProvider> Crowd<P> {
     async fn start(provider: P, durability: Durability, sessions: usize) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let journal = Watched::new(RedbJournal::open(dir.path(), durability).expect("a store"));

@@ -17,10 +17,10 @@ use futures::executor::block_on;
 use hermod::store::redb::{Durability, RedbJournal};
 use hermod_actors::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, Ledger, NewAccount,
-        Record, Reserve, RunId, Seq, SessionId, Settle, Timestamp, encode,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, LedgerChange,
+        NewAccount, Record, Reservation, RunId, Seq, SessionId, Settlement, Timestamp, encode,
     },
-    port::{Append, Journal, Write, Written},
+    port::{Append, Journal, WriteOp, WriteOutcome},
 };
 use redb::{Builder, Database, TableDefinition};
 use tempfile::tempdir;
@@ -93,51 +93,57 @@ struct Appends {
 
 impl Appends {
     fn new(journal: RedbJournal, load: Load, record: &Arc<Record>) -> Self {
-        let open = (0..load.sessions).map(|n| Write::Open(session(n))).collect();
+        let open = (0..load.sessions).map(|n| WriteOp::Open(session(n))).collect();
         let opened = block_on(journal.commit(open)).expect("the store works").into_iter();
         let fences = opened.map(|written| match written {
-            Written::Opened(opened) => opened.incarnation,
-            other @ (Written::Appended(_)
-            | Written::Closed(_)
-            | Written::Delivered(_)
-            | Written::Refused(_)) => {
+            WriteOutcome::Opened(opened) => opened.incarnation,
+            other @ (WriteOutcome::Appended(_)
+            | WriteOutcome::Closed(_)
+            | WriteOutcome::Delivered(_)
+            | WriteOutcome::Refused(_)) => {
                 panic!("{other:?}")
             }
         });
         let mut appends = Self { fences: fences.collect(), journal, next: 1 };
         let limits = Amounts { tokens: Some(u64::MAX), ..Amounts::default() };
         appends.commit(load, record, |n| {
-            let mut open = vec![NewAccount { id: account(n), parent: Some(root()), limits, apart: false }];
+            let mut open =
+                vec![NewAccount { id: account(n), parent: Some(root()), limits, owns_iterations: false }];
             if n == 0 {
-                open.insert(0, NewAccount { id: root(), parent: None, limits, apart: false });
+                open.insert(0, NewAccount { id: root(), parent: None, limits, owns_iterations: false });
             }
-            Ledger { open, ..Ledger::default() }
+            LedgerChange { new_accounts: open, ..LedgerChange::default() }
         });
         appends
     }
 
-    fn commit(&mut self, load: Load, record: &Arc<Record>, ledger: impl Fn(u64) -> Ledger) {
+    fn commit(&mut self, load: Load, record: &Arc<Record>, ledger: impl Fn(u64) -> LedgerChange) {
         let append = |(n, fence): (u64, &Incarnation)| {
             let records = vec![Arc::clone(record); 3];
             let append = Append::new(session(n), *fence, self.next, records);
-            let ledger = if load.accounts { ledger(n) } else { Ledger::default() };
-            Write::Append(Box::new(Append { ledger, ..append }))
+            let ledger = if load.accounts { ledger(n) } else { LedgerChange::default() };
+            WriteOp::Append(Box::new(Append { ledger, ..append }))
         };
         let batch: Vec<_> = (0..).zip(&self.fences).map(append).collect();
         let written = block_on(self.journal.commit(batch)).expect("the store works");
-        assert!(written.iter().all(|written| matches!(written, Written::Appended(_))), "{written:?}");
+        assert!(written.iter().all(|written| matches!(written, WriteOutcome::Appended(_))), "{written:?}");
         self.next += RECORDS;
     }
 }
 
 /// Settles one reservation and makes the next.
-fn spend(n: u64) -> Ledger {
+fn spend(n: u64) -> LedgerChange {
     let tokens = |n| Amounts { tokens: Some(n), ..Amounts::default() };
     let account = account(n);
-    Ledger {
-        settle: vec![Settle { account, reserved: tokens(9), spent: tokens(5), refund: Amounts::default() }],
-        reserve: vec![Reserve { account, amounts: tokens(9) }],
-        ..Ledger::default()
+    LedgerChange {
+        settlements: vec![Settlement {
+            account,
+            reserved: tokens(9),
+            spent: tokens(5),
+            refund: Amounts::default(),
+        }],
+        reservations: vec![Reservation { account, amounts: tokens(9) }],
+        ..LedgerChange::default()
     }
 }
 

@@ -43,10 +43,10 @@ use hermod::{
     store::redb::{Durability, RedbJournal},
 };
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice, World,
-    model::{Answer, AssistantMessage, Finish, ModelTraits, SessionId, Usage, decode, encode},
-    port::{Deltas, Encoder, Journal, ModelRequest, Provider, Read, Rows},
-    questions,
+    RunRequest, Runtime, RuntimeDependencies, SessionChoice,
+    model::{AssistantMessage, FinishReason, ModelAnswer, ModelProfile, SessionId, Usage, decode, encode},
+    pending_approvals,
+    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest, Query, QueryRows},
     testkit::PlainEncoder,
 };
 use tempfile::TempDir;
@@ -69,26 +69,26 @@ struct Saying {
     first: Mutex<Option<Cost>>,
 }
 
-impl Provider for Saying {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Saying {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
         Arc::<PlainEncoder>::clone(&self.encoder)
     }
 
     fn call<'a>(
         &'a self,
         _: ModelRequest,
-        _: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, hermod_actors::model::Failure>> {
+        _: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, hermod_actors::model::Failure>> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Cost::now);
         let message = AssistantMessage { text: "It is done. ".repeat(20), ..AssistantMessage::default() };
         let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
-        async move { Ok(Answer { message, finish: Finish::Stop, usage }) }.boxed()
+        async move { Ok(ModelAnswer { message, finish: FinishReason::Stop, usage }) }.boxed()
     }
 }
 
-async fn start(journal: Arc<dyn Journal>, provider: Arc<dyn Provider>, idle: Duration) -> Runtime {
+async fn start(journal: Arc<dyn Journal>, provider: Arc<dyn ModelProvider>, idle: Duration) -> Runtime {
     let clock = Arc::new(SystemClock::default());
-    let world = World { clock, idle, ..endless(journal, provider, 1) };
+    let world = RuntimeDependencies { clock, idle, ..endless(journal, provider, 1) };
     Runtime::start(world).await.expect("the runtime starts")
 }
 
@@ -105,7 +105,7 @@ async fn run_each(runtime: &Runtime, sessions: impl Iterator<Item = usize>) -> V
 /// Waits until no session is live.
 async fn rest(runtime: &Runtime) {
     let resting = async {
-        while !runtime.tree().await.expect("the runtime is alive").sessions.is_empty() {
+        while !runtime.supervision_tree().await.expect("the runtime is alive").sessions.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -179,16 +179,16 @@ struct Halting {
     halted: Ticks,
 }
 
-impl Provider for Halting {
-    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Halting {
+    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder> {
         self.inner.encoder(model, traits)
     }
 
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, hermod_actors::model::Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, hermod_actors::model::Failure>> {
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return self.inner.call(request, deltas);
         }
@@ -348,8 +348,8 @@ async fn fold(records: usize, rounds: usize) {
         let journal: Arc<dyn Journal> = Arc::new(open_again(store).await);
         let (mut records, begin) = (Vec::new(), Cost::now());
         loop {
-            let page = Read::Records { session, from: records.len() as u64 + 1, max: 1_000 };
-            let Ok(Rows::Records(page)) = journal.read(page).await else { panic!("records") };
+            let page = Query::Records { session, from: records.len() as u64 + 1, max: 1_000 };
+            let Ok(QueryRows::Records(page)) = journal.read(page).await else { panic!("records") };
             if page.is_empty() {
                 break;
             }
@@ -361,7 +361,7 @@ async fn fold(records: usize, rounds: usize) {
         assert!(bytes.iter().all(|bytes| decode(bytes).is_ok()));
         decoded.push(ms(begin.spent()));
         let begin = Cost::now();
-        assert!(questions(session, records.iter().map(|record| &**record)).is_empty());
+        assert!(pending_approvals(session, records.iter().map(|record| &**record)).is_empty());
         folded.push(ms(begin.spent()));
         drop(records);
         let runtime = start(Arc::clone(&journal), Arc::<Saying>::default(), LONG).await;
@@ -369,7 +369,7 @@ async fn fold(records: usize, rounds: usize) {
         let begin = Cost::now();
         runtime.revive(session).expect("it is there");
         // It is awake when its first record is there.
-        while !matches!(journal.read(Read::Records { session, from: before + 1, max: 1 }).await, Ok(Rows::Records(rows)) if !rows.is_empty())
+        while !matches!(journal.read(Query::Records { session, from: before + 1, max: 1 }).await, Ok(QueryRows::Records(rows)) if !rows.is_empty())
         {
             tokio::time::sleep(Duration::from_micros(100)).await;
         }
@@ -400,7 +400,7 @@ async fn passivate(sessions: usize, rounds: usize) {
         run_each(&runtime, 0..sessions).await;
         let running = begin.spent().each(sessions);
         let live = resident();
-        let count = runtime.tree().await.expect("the runtime is alive").sessions.len();
+        let count = runtime.supervision_tree().await.expect("the runtime is alive").sessions.len();
         // All of them only if none was idle for so long that it rests already.
         let (begin, closes) = (Cost::now(), journal.counts()[1]);
         while journal.counts()[1] == closes && begin.spent().wall < idle + late * 2 {

@@ -5,20 +5,20 @@
 
 use std::time::Duration;
 
-use hermod_actors::testkit::{DRILLS, Drill, NO_FREEZE, Seen};
+use hermod_actors::testkit::{FAULT_SCENARIOS, FaultScenario, NO_FREEZE, ObservedOutcome};
 use tokio::runtime::Builder;
 
 /// Times that a drill is done.
 const TIMES: usize = 9;
 
 /// Does a drill often enough, and gives the one of median length.
-fn median(drill: &Drill, times: usize) -> Seen {
-    let mut seen: Vec<Seen> = (0..times).map(|_| once(drill)).collect();
+fn median(drill: &FaultScenario, times: usize) -> ObservedOutcome {
+    let mut seen: Vec<ObservedOutcome> = (0..times).map(|_| once(drill)).collect();
     seen.sort_by_key(|seen| seen.progress);
     seen.remove(times / 2)
 }
 
-fn once(drill: &Drill) -> Seen {
+fn once(drill: &FaultScenario) -> ObservedOutcome {
     let runtime = match drill.waits {
         true => Builder::new_current_thread().enable_all().start_paused(true).build(),
         false => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
@@ -26,8 +26,8 @@ fn once(drill: &Drill) -> Seen {
     runtime.expect("a runtime").block_on(drill.run())
 }
 
-fn print(drill: &Drill, seen: &Seen) {
-    let Drill { kind, fault, how, what, .. } = drill;
+fn print(drill: &FaultScenario, seen: &ObservedOutcome) {
+    let FaultScenario { kind, fault, how, what, .. } = drill;
     let restarted = match &seen.restarted[..] {
         [] => "–".to_owned(),
         restarted => {
@@ -63,9 +63,9 @@ fn main() {
         "| kind | fault | how | what happens | started again | its run | siblings | to the next progress |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
-    for (at, drill) in DRILLS.iter().enumerate() {
+    for (at, drill) in FAULT_SCENARIOS.iter().enumerate() {
         print(drill, &median(drill, if drill.waits { 1 } else { times }));
-        let is_last = DRILLS.get(at + 1).is_none_or(|next| next.kind != drill.kind);
+        let is_last = FAULT_SCENARIOS.get(at + 1).is_none_or(|next| next.kind != drill.kind);
         if let Some((kind, why)) = NO_FREEZE.iter().find(|(kind, _)| is_last && *kind == drill.kind) {
             println!("| {kind} | freeze | – | no input can bring it about: {why} | – | – | – | – |");
         }

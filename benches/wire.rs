@@ -25,7 +25,7 @@ use common::{
     usage::{Cost, quantile},
 };
 use hermod::provider::{Dialect, WIRES, Wire, WireFormat};
-use hermod_actors::{model::Origin, port::Deltas};
+use hermod_actors::{model::AnswerOrigin, port::DeltaSink};
 use serde_json::Value;
 
 /// What one read of a socket brings, at most.
@@ -46,7 +46,7 @@ const NAMES: [(&str, &str); 3] = [
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
-impl Deltas for Counted {
+impl DeltaSink for Counted {
     fn text(&self, _: &str) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -77,7 +77,7 @@ fn streams(folder: &Path, format: &Wire) -> Vec<Vec<u8>> {
 }
 
 /// Decodes a stream; whether it has an answer does not matter.
-fn decode(wire: &dyn WireFormat, origin: &Arc<Origin>, stream: &[u8], deltas: &Counted) {
+fn decode(wire: &dyn WireFormat, origin: &Arc<AnswerOrigin>, stream: &[u8], deltas: &Counted) {
     let mut decoder = wire.decoder(Arc::clone(origin));
     let pushed = stream.chunks(PIECE).try_for_each(|piece| decoder.push(piece, deltas).map(drop));
     let _either_is_work = black_box(pushed.and_then(|()| decoder.finish(deltas)));
@@ -85,7 +85,7 @@ fn decode(wire: &dyn WireFormat, origin: &Arc<Origin>, stream: &[u8], deltas: &C
 
 fn row(format: &Wire, which: &str, streams: &[Vec<u8>]) {
     let wire = (format.make)(&Dialect::default());
-    let origin = Arc::new(Origin { provider: "p".into(), wire: format.name.into(), model: "m".into() });
+    let origin = Arc::new(AnswerOrigin { provider: "p".into(), wire: format.name.into(), model: "m".into() });
     let deltas = Counted::default();
     let all = |times: usize| {
         for _ in 0..times {

@@ -4,7 +4,7 @@ use std::{error::Error, sync::Arc};
 use hermod::{
     Builder, CallEnd, EffectClass, clock,
     rehearsal::{Rehearsal, Script},
-    tool::{Settings, Site, Typed, make},
+    tool::{Settings, ToolContext, TypedTool, make},
 };
 
 const SCRIPT: &str = r#"{ "name": "two_tools", "scripts": [{ "steps": [
@@ -14,13 +14,13 @@ const SCRIPT: &str = r#"{ "name": "two_tools", "scripts": [{ "steps": [
 #[derive(Debug)]
 pub(crate) struct GetTime;
 
-impl Typed for GetTime {
+impl TypedTool for GetTime {
     const NAME: &'static str = "get_time";
     const DESCRIPTION: &'static str = "Says what time it is, in UTC.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = serde_json::Map<String, serde_json::Value>;
 
-    async fn run(_: Self::Arguments, site: Site) -> CallEnd {
+    async fn run(_: Self::Arguments, site: ToolContext) -> CallEnd {
         CallEnd::ok(clock::rfc3339(site.now))
     }
 }
@@ -31,13 +31,13 @@ struct Calculate {
     times: f64,
 }
 
-impl Typed for Calculate {
+impl TypedTool for Calculate {
     const NAME: &'static str = "calculate";
     const DESCRIPTION: &'static str = "Multiplies two numbers.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Self;
 
-    async fn run(Self { left, times }: Self, _: Site) -> CallEnd {
+    async fn run(Self { left, times }: Self, _: ToolContext) -> CallEnd {
         CallEnd::ok((left * times).to_string())
     }
 }

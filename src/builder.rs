@@ -7,15 +7,15 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime,
     model::{ModelRef, PoolStrategy, RateLimits},
-    port::{ContextEngine, FixedPrompt, Tool},
+    port::{FixedPrompt, SystemPromptBuilder, Tool},
 };
 
 use crate::{
     config::{Config, resolve},
-    daemon::{self, Parts, StartError},
+    host::{self, HostDependencies, StartError},
     prompt::LayeredPrompt,
     provider::{
-        Cache, Credential, Deadlines, HttpProvider, ProviderConfig, anthropic_messages, chat_completions,
+        CacheTtl, Credential, Deadlines, HttpProvider, ProviderConfig, anthropic_messages, chat_completions,
         codex_responses,
     },
     secret::Secret,
@@ -95,7 +95,7 @@ impl Builder {
             credentials: key.map(Credential::fixed).into_iter().collect(),
             pool: PoolStrategy::default(),
             limits: RateLimits::default(),
-            cache: Cache::default(),
+            cache: CacheTtl::default(),
             deadlines: Deadlines::default(),
         };
         self.models.push((model, config));
@@ -125,17 +125,17 @@ impl Builder {
 
     /// Starts it. Runs that an earlier process left go on when they are revived.
     pub async fn start(self) -> Result<Runtime, StartError> {
-        let state = daemon::make_state(&self.state)?;
+        let state = host::create_state_dir(&self.state)?;
         let unfit = |reason| StartError::Workspace { path: self.workspace.clone(), reason };
         let workspace = self.workspace.canonicalize().map_err(|error| unfit(error.to_string()))?;
-        daemon::unfit_for_tools(&workspace, &state).map_or(Ok(()), |reason| Err(unfit(reason)))?;
-        only_once("tool", self.tools.iter().map(|tool| tool.spec().name.as_str()))?;
-        only_once("provider", self.models.iter().map(|(model, _)| &**model.provider()))?;
-        let first = self.models.first().ok_or(StartError::Nobody)?.0.clone();
+        host::workspace_problem(&workspace, &state).map_or(Ok(()), |reason| Err(unfit(reason)))?;
+        check_unique("tool", self.tools.iter().map(|tool| tool.spec().name.as_str()))?;
+        check_unique("provider", self.models.iter().map(|(model, _)| &**model.provider()))?;
+        let first = self.models.first().ok_or(StartError::NoModels)?.0.clone();
         let config = Config::load(&[], &BTreeMap::new())?;
-        let mut spec = crate::spec::spec(&config, vec![first], None, &workspace);
+        let mut spec = crate::run_defaults::spec(&config, vec![first], None, &workspace);
         spec.tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        let prompt: Arc<dyn ContextEngine> = match self.prompt {
+        let prompt: Arc<dyn SystemPromptBuilder> = match self.prompt {
             Some(prompt) => Arc::new(FixedPrompt(prompt)),
             None => Arc::new(LayeredPrompt::new(&config, &state)),
         };
@@ -145,26 +145,26 @@ impl Builder {
             let adapter = HttpProvider::new(config)?;
             providers.push((Arc::clone(model.provider()), Arc::new(adapter) as _, calls));
         }
-        let parts = Parts {
-            journal: daemon::open(&state, Durability::Strict)?,
-            space: daemon::space(&config, &state),
+        let parts = HostDependencies {
+            journal: host::open(&state, Durability::Strict)?,
+            space: host::space(&config, &state),
             state,
             providers,
-            breakers: crate::spec::breakers(&config.breaker),
+            breakers: crate::run_defaults::breakers(&config.breaker),
             tools: self.tools,
-            tool_calls: daemon::tool_calls(&config),
+            tool_calls: host::tool_calls(&config),
             idle: config.sessions.idle.0,
             defaults: Defaults { spec, prompt },
         };
-        daemon::runtime(parts).await
+        host::runtime(parts).await
     }
 }
 
-fn only_once<'n>(what: &'static str, names: impl Iterator<Item = &'n str>) -> Result<(), StartError> {
+fn check_unique<'n>(what: &'static str, names: impl Iterator<Item = &'n str>) -> Result<(), StartError> {
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(StartError::Twice { what, name: name.to_owned() });
+            return Err(StartError::DuplicateName { what, name: name.to_owned() });
         }
     }
     Ok(())

@@ -38,12 +38,12 @@ impl Clock for SystemClock {
 
 fn random() -> u128 {
     let mut bytes = [0; 16];
-    bytes[..10].copy_from_slice(&chance::<10>());
+    bytes[..10].copy_from_slice(&random_bytes::<10>());
     u128::from_le_bytes(bytes)
 }
 
 /// Bytes that nobody can guess.
-pub fn chance<const N: usize>() -> [u8; N] {
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // Without chance no id is unique and no token is secret: there is nothing sensible left to do.
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");

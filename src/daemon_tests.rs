@@ -18,8 +18,8 @@ fn a_script_is_kept_under_its_hash() {
     let state = tempfile::tempdir().unwrap();
     let json = br#"{"name":"t","scripts":[{"steps":[{"say":"hi"}]}]}"#;
     let script = Script::parse(json).unwrap();
-    let (hash, model) = keep_script(state.path(), json, &script).unwrap();
+    let (hash, model) = store_script(state.path(), json, &script).unwrap();
     assert_eq!(fs::read(script_path(state.path(), hash)).unwrap(), json);
     assert_eq!(model.to_string(), format!("rehearsal-{}/t", &hash.to_string()[..8]));
-    assert_eq!(keep_script(state.path(), json, &script).unwrap(), (hash, model));
+    assert_eq!(store_script(state.path(), json, &script).unwrap(), (hash, model));
 }

@@ -48,7 +48,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 /// and the standard library's removal recurses.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match open_directory(rustix::fs::CWD, path) {
-        Ok(top) => Flattening { top, moved: 0 }.run()?,
+        Ok(top) => FolderRemoval { top, moved: 0 }.run()?,
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     }
@@ -59,13 +59,13 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 }
 
 /// The removal of what is in a folder. The folders in a subfolder move up, so that no subfolder keeps one.
-struct Flattening {
+struct FolderRemoval {
     top: OwnedFd,
     /// Folders that were moved up: their names are numbers.
     moved: u64,
 }
 
-impl Flattening {
+impl FolderRemoval {
     fn run(mut self) -> io::Result<()> {
         loop {
             let mut was_empty = true;

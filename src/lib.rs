@@ -1,29 +1,29 @@
 //! Hermod: a durable LLM agent runtime made of supervised actors.
 
-pub mod account;
 pub mod artifacts;
 pub mod backup;
 mod builder;
-pub mod care;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod crash_loop;
 pub mod credential;
-pub mod daemon;
-pub mod deaths;
-pub mod environment;
+pub mod discovery;
+pub mod disk_space;
 mod files;
+pub mod host;
+pub mod maintenance;
 pub mod memory;
-pub mod models;
+pub mod model_catalogue;
 pub mod ollama;
 pub mod process;
 pub mod prompt;
 pub mod provider;
+pub mod provider_account;
 pub mod rehearsal;
+pub mod run_defaults;
 pub mod secret;
-pub mod space;
-pub mod spec;
 pub mod store;
 pub mod tool;
 mod watchdog;
@@ -31,6 +31,6 @@ mod watchdog;
 pub use builder::{ApiMode, Builder};
 pub use hermod_actors::{
     RunError, RunRequest, RunResult, Runtime,
-    model::{CallEnd, EffectClass, Event, Outcome},
+    model::{CallEnd, EffectClass, Outcome, SessionEvent},
     port::Tool,
 };

@@ -10,32 +10,32 @@ use tokio::{
 };
 
 use crate::{
-    account::Account,
     config::{OLLAMA, ProviderDefaults},
-    environment::{Found, Source},
+    discovery::{DiscoveredProvider, DiscoverySource},
+    provider_account::ProviderAccount,
 };
 
-const CONNECT: Duration = Duration::from_millis(200);
-const ANSWER: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// A list of models is a few kilobytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 /// Version 1.0, so that the answer comes in one piece and the connection ends with it.
 const REQUEST: &str = "GET /v1/models HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n";
 
 /// The Ollama at `address`, if one listens there.
-pub async fn ask(address: &str, limits: ProviderDefaults) -> Option<Found> {
-    let socket = timeout(CONNECT, TcpStream::connect(address)).await.ok()?.ok()?;
-    let answer = match timeout(ANSWER, models(socket)).await {
+pub async fn discover(address: &str, limits: ProviderDefaults) -> Option<DiscoveredProvider> {
+    let socket = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.ok()?.ok()?;
+    let answer = match timeout(ANSWER_TIMEOUT, models(socket)).await {
         Ok(Ok(answer)) => first_model(&answer),
         Ok(Err(error)) => Err(format!("the list of its models could not be read: {error}")),
-        Err(_) => Err(format!("it did not list its models within {} s", ANSWER.as_secs())),
+        Err(_) => Err(format!("it did not list its models within {} s", ANSWER_TIMEOUT.as_secs())),
     };
-    Some(Found {
+    Some(DiscoveredProvider {
         name: OLLAMA.into(),
-        source: Source::Local,
+        source: DiscoverySource::Local,
         base_url: format!("http://{address}/v1"),
         wire: "chat_completions",
-        account: Account::default(),
+        account: ProviderAccount::default(),
         model: answer.map(Into::into).map_err(|error| format!("{error}; name a model with --model")),
         limits,
     })
@@ -44,7 +44,7 @@ pub async fn ask(address: &str, limits: ProviderDefaults) -> Option<Found> {
 async fn models(mut socket: TcpStream) -> io::Result<Vec<u8>> {
     socket.write_all(REQUEST.as_bytes()).await?;
     let mut answer = Vec::new();
-    socket.take(LONGEST).read_to_end(&mut answer).await?;
+    socket.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
     Ok(answer)
 }
 
@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(request, REQUEST.as_bytes());
             socket.write_all(b"HTTP/1.0 200 OK\r\n\r\n{\"data\":[{\"id\":\"m\"}]}").await.unwrap();
         };
-        let (found, ()) = tokio::join!(ask(&address, limits()), serve);
+        let (found, ()) = tokio::join!(discover(&address, limits()), serve);
         let found = found.unwrap();
         assert_eq!((found.base_url, found.model), (format!("http://{address}/v1"), Ok("m".into())));
     }
@@ -124,6 +124,6 @@ mod tests {
     #[tokio::test]
     async fn nobody_there_is_no_error() {
         let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        assert!(ask(&port.to_string(), limits()).await.is_none());
+        assert!(discover(&port.to_string(), limits()).await.is_none());
     }
 }

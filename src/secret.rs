@@ -12,9 +12,9 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use crate::files::read_regular_text;
 
 /// Bytes of a file with a secret.
-const LONGEST: u64 = 64 * 1024;
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// Bytes by which a secret is recognised; vendors begin all their keys with the same few.
-const BEGINNING: usize = 12;
+const PREFIX_BYTES: usize = 12;
 /// Bytes from which on a secret is hidden in texts. A shorter one is the placeholder of a local server that wants some key
 /// (`x`, `none`, `ollama`): hidden, it would make messages unreadable.
 const MIN_HIDDEN_BYTES: usize = 7;
@@ -45,8 +45,8 @@ impl Secret {
     }
 
     /// [`hidden`] of this one alone.
-    pub(crate) fn hidden_in(&self, text: String) -> String {
-        hidden(std::slice::from_ref(self), text)
+    pub(crate) fn redact_in(&self, text: String) -> String {
+        redact(std::slice::from_ref(self), text)
     }
 
     fn is_hidden(&self) -> bool {
@@ -54,20 +54,20 @@ impl Secret {
     }
 
     /// The part by which it is recognised.
-    fn beginning(&self) -> &str {
-        &self.0[..self.0.floor_char_boundary(BEGINNING)]
+    fn prefix(&self) -> &str {
+        &self.0[..self.0.floor_char_boundary(PREFIX_BYTES)]
     }
 
     /// How many bytes `text` begins with that may be of it; 0 if they are too few to be it. What goes on as keys do belongs
     /// to them: it may be a key of the same account that is not known here.
-    fn begins(&self, text: &str) -> usize {
-        if !self.is_hidden() || !text.starts_with(self.beginning()) {
+    fn matched_bytes(&self, text: &str) -> usize {
+        if !self.is_hidden() || !text.starts_with(self.prefix()) {
             return 0;
         }
         let same = text.chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
         let same: usize = same.map(|(c, _)| c.len_utf8()).sum();
         let is_of_key = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        let rest = if self.0.len() < BEGINNING {
+        let rest = if self.0.len() < PREFIX_BYTES {
             0
         } else {
             text[same..].find(|c| !is_of_key(c)).unwrap_or(text.len() - same)
@@ -79,15 +79,15 @@ impl Secret {
 /// `text` with every occurrence of a secret hidden, also of its beginning alone, for a text may be cut: vendors like to
 /// quote keys that they refuse. All at once, because keys of one vendor begin alike: what one of them hides is no part of
 /// another that is left.
-pub(crate) fn hidden(secrets: &[Secret], text: String) -> String {
-    let is_there = |secret: &Secret| secret.is_hidden() && text.contains(secret.beginning());
+pub(crate) fn redact(secrets: &[Secret], text: String) -> String {
+    let is_there = |secret: &Secret| secret.is_hidden() && text.contains(secret.prefix());
     let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_there(secret)).collect();
     if secrets.is_empty() {
         return text;
     }
     let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
     while let Some(first) = rest.chars().next() {
-        let length = secrets.iter().map(|secret| secret.begins(rest)).max().unwrap_or(0);
+        let length = secrets.iter().map(|secret| secret.matched_bytes(rest)).max().unwrap_or(0);
         if length == 0 {
             hidden.push(first);
             rest = &rest[first.len_utf8()..];
@@ -106,7 +106,7 @@ impl fmt::Debug for Secret {
 }
 
 /// A URL without what people hide in one: a user, a password, the values of its query.
-pub fn shown_url(url: &str) -> String {
+pub fn redacted_url(url: &str) -> String {
     if url.contains('@') {
         return "…".to_owned();
     }
@@ -141,15 +141,15 @@ impl Reference {
     }
 
     /// The same with `~/` spelled out.
-    pub fn placed(&self, variables: &BTreeMap<String, String>) -> Result<Self, Missing> {
-        let missing = |reason: String| Missing { reference: self.clone(), reason };
+    pub fn expand_home(&self, variables: &BTreeMap<String, String>) -> Result<Self, MissingSecret> {
+        let missing = |reason: String| MissingSecret { reference: self.clone(), reason };
         Ok(match self {
             Self::Variable(name) => Self::Variable(name.clone()),
-            Self::File(path) => Self::File(place(path, variables).map_err(missing)?),
+            Self::File(path) => Self::File(expand_path(path, variables).map_err(missing)?),
             Self::Command(words) => {
                 let mut words = words.clone();
                 if let Some(program) = words.first_mut().filter(|program| program.starts_with(HOME)) {
-                    let path = place(Path::new(program), variables).map_err(missing)?;
+                    let path = expand_path(Path::new(program), variables).map_err(missing)?;
                     *program = path.to_string_lossy().into_owned();
                 }
                 Self::Command(words)
@@ -217,7 +217,7 @@ impl fmt::Display for Reference {
 /// Why there is no secret where a reference points.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reference}: {reason}")]
-pub struct Missing {
+pub struct MissingSecret {
     /// The reference.
     pub reference: Reference,
     /// What is wrong there, and the remedy.
@@ -226,8 +226,8 @@ pub struct Missing {
 
 impl Reference {
     /// Gets the secret; `None` if only a command knows it, which this does not run.
-    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Option<Secret>, Missing> {
-        let missing = |reason: String| Missing { reference: self.clone(), reason };
+    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Option<Secret>, MissingSecret> {
+        let missing = |reason: String| MissingSecret { reference: self.clone(), reason };
         let text = match self {
             Self::Command(_) => return Ok(None),
             Self::Variable(name) => match variables.get(name) {
@@ -243,7 +243,7 @@ impl Reference {
     }
 }
 
-fn place(path: &Path, variables: &BTreeMap<String, String>) -> Result<PathBuf, String> {
+fn expand_path(path: &Path, variables: &BTreeMap<String, String>) -> Result<PathBuf, String> {
     match (path.strip_prefix("~"), variables.get("HOME")) {
         (Err(_), _) => Ok(path.to_owned()),
         (Ok(rest), Some(home)) => Ok(Path::new(home).join(rest)),
@@ -253,7 +253,7 @@ fn place(path: &Path, variables: &BTreeMap<String, String>) -> Result<PathBuf, S
 
 fn read(path: &Path, variables: &BTreeMap<String, String>) -> Result<String, String> {
     let wrong = |error: io::Error| format!("{error}; it must be a file that this user can read");
-    read_regular_text(&place(path, variables)?, LONGEST).map_err(wrong)
+    read_regular_text(&expand_path(path, variables)?, MAX_SECRET_BYTES).map_err(wrong)
 }
 
 /// Keeps other processes of this user, the commands of tools among them, from reading this one's memory and variables,
@@ -274,22 +274,22 @@ mod tests {
     fn a_secret_does_not_show() {
         let secret = Secret::new("sk-1234");
         assert_eq!(format!("{secret:?}"), "***");
-        assert_eq!(secret.hidden_in("key sk-1234 is wrong".into()), "key *** is wrong");
+        assert_eq!(secret.redact_in("key sk-1234 is wrong".into()), "key *** is wrong");
         for placeholder in ["", "x", "e", "EMPTY", "ollama"] {
             let text = "an ollama server, EMPTY or exact";
-            assert_eq!(Secret::new(placeholder).hidden_in(text.into()), text, "{placeholder}");
+            assert_eq!(Secret::new(placeholder).redact_in(text.into()), text, "{placeholder}");
         }
         let long = Secret::new("sk-acme-0123456789abcdef");
         assert_eq!(
-            long.hidden_in("twice sk-acme-0123456789abcdef, sk-acme-01234…".into()),
+            long.redact_in("twice sk-acme-0123456789abcdef, sk-acme-01234…".into()),
             "twice ***, ***…"
         );
-        assert_eq!(long.hidden_in("keys begin with sk-acme-".into()), "keys begin with sk-acme-");
+        assert_eq!(long.redact_in("keys begin with sk-acme-".into()), "keys begin with sk-acme-");
         let alike = ["sk-acme-012345-one", "sk-acme-012345-other", "süßstoff"].map(Secret::new);
         let text = "sk-acme-012345-other, sk-acme-012345-one, ein süßstoffß".to_owned();
-        assert_eq!(hidden(&alike, text), "***, ***, ein ***ß");
+        assert_eq!(redact(&alike, text), "***, ***, ein ***ß");
         let unknown = "sk-acme-012345-of-another, sk-acme-0999".to_owned();
-        assert_eq!(hidden(&alike[..1], unknown), "***, sk-acme-0999");
+        assert_eq!(redact(&alike[..1], unknown), "***, sk-acme-0999");
     }
 
     #[test]
@@ -356,8 +356,8 @@ mod tests {
         assert!(Reference::of_words(&["key", "a b"]).is_err() && Reference::of_words(&[]).is_err());
         assert_eq!(format!("{split} {split:?}"), "command:~/bin/key … command:~/bin/key …");
         let home = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
-        assert_eq!(split.placed(&home), Ok(words(&["/home/me/bin/key", "--of", "sk-1234"])));
-        assert!(split.placed(&BTreeMap::new()).unwrap_err().to_string().contains("HOME is not set"));
+        assert_eq!(split.expand_home(&home), Ok(words(&["/home/me/bin/key", "--of", "sk-1234"])));
+        assert!(split.expand_home(&BTreeMap::new()).unwrap_err().to_string().contains("HOME is not set"));
         assert!(split.resolve(&home).unwrap().is_none());
     }
 

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use hermod_actors::{StalledHandler, Vitals, port::Clock as _};
+use hermod_actors::{HealthProbe, StalledHandler, port::Clock as _};
 
 use crate::clock::SystemClock;
 
@@ -29,7 +29,7 @@ pub(crate) struct HandlerWatchdog {
 
 impl HandlerWatchdog {
     /// Watches over the handlers of a runtime, and hands a line to `report` for each that does not come back.
-    pub(crate) fn start(vitals: Vitals, report: impl Fn(String) + Send + 'static) -> Self {
+    pub(crate) fn start(vitals: HealthProbe, report: impl Fn(String) + Send + 'static) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&ended);
         let watch = move || {
@@ -38,7 +38,7 @@ impl HandlerWatchdog {
                 let begin_ms = clock.monotonic_ms();
                 park_timeout(LOOK_INTERVAL);
                 if clock.monotonic_ms() - begin_ms < MAX_LOOK_INTERVAL_MS {
-                    news(&vitals.stalled_handlers(), &mut reported).for_each(&report);
+                    new_stalls(&vitals.stalled_handlers(), &mut reported).for_each(&report);
                 }
             }
         };
@@ -65,7 +65,7 @@ impl fmt::Debug for HandlerWatchdog {
 }
 
 /// Lines for the stalled handlers that were not reported yet, each once per stall.
-fn news<'a>(
+fn new_stalls<'a>(
     stalled: &'a [StalledHandler],
     reported: &'a mut BTreeSet<u64>,
 ) -> impl Iterator<Item = String> + 'a {
@@ -94,7 +94,7 @@ mod tests {
             ms,
         };
         let mut reported = BTreeSet::new();
-        let mut lines = |stalled: &[StalledHandler]| news(stalled, &mut reported).collect::<Vec<_>>();
+        let mut lines = |stalled: &[StalledHandler]| new_stalls(stalled, &mut reported).collect::<Vec<_>>();
         let line = "stalled   the Session handler of session 00000000000000000000000001 has not come back since \
                     1970-01-01T00:00:00Z (3 s)";
         assert_eq!(lines(&[stalled(7, 3_000)]), [line]);

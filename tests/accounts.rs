@@ -15,16 +15,16 @@ use std::{
 
 use futures::future::join_all;
 use hermod::{
-    credential::{self, Grant, Kept, Oauth},
-    provider::{Cache, Carried, Credential, Deadlines, Forms, HttpProvider, ProviderConfig},
+    credential::{self, Oauth, OauthGrant, TokenFile},
+    provider::{CacheTtl, Credential, Deadlines, FormClient, HttpProvider, KeyPlacement, ProviderConfig},
     secret::Secret,
 };
 use hermod_actors::{
     model::{
-        Answer, CallId, CredentialId, Failure, FailureClass, Message, ModelDeadlines, ModelTraits,
+        CallId, CredentialId, Failure, FailureClass, Message, ModelAnswer, ModelDeadlines, ModelProfile,
         PoolStrategy, RateInfo, RateLimits, RunId, SessionId,
     },
-    port::{Deltas, ModelRequest, Provider as _, Segments, ToolChoice},
+    port::{DeltaSink, MessageBuffer, ModelProvider as _, ModelRequest, ToolChoice},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -109,7 +109,7 @@ fn provider(base_url: &str, credentials: Vec<Credential>) -> HttpProvider {
         credentials,
         pool: PoolStrategy::LeastUsed,
         limits: RateLimits { requests: Some(60), tokens: None },
-        cache: Cache::default(),
+        cache: CacheTtl::default(),
         deadlines: Deadlines::default(),
     })
     .unwrap()
@@ -118,7 +118,7 @@ fn provider(base_url: &str, credentials: Vec<Credential>) -> HttpProvider {
 #[derive(Default)]
 struct Heard(Mutex<Vec<RateInfo>>);
 
-impl Deltas for Heard {
+impl DeltaSink for Heard {
     fn text(&self, _: &str) {}
     fn reasoning(&self, _: &str) {}
     fn limits(&self, info: RateInfo) {
@@ -127,8 +127,8 @@ impl Deltas for Heard {
 }
 
 fn request(provider: &HttpProvider, credential: usize) -> ModelRequest {
-    let encoder = provider.encoder("m", &ModelTraits::default());
-    let mut messages = Segments::default();
+    let encoder = provider.encoder("m", &ModelProfile::default());
+    let mut messages = MessageBuffer::default();
     encoder.messages(&[Message::User("hi".into())], &mut messages);
     ModelRequest {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
@@ -141,11 +141,11 @@ fn request(provider: &HttpProvider, credential: usize) -> ModelRequest {
         head: encoder.head("", &[]),
         tool_choice: ToolChoice::Auto,
         messages,
-        pictures: BTreeMap::new(),
+        images: BTreeMap::new(),
     }
 }
 
-async fn call(provider: &HttpProvider, credential: usize) -> Result<Answer, Failure> {
+async fn call(provider: &HttpProvider, credential: usize) -> Result<ModelAnswer, Failure> {
     provider.call(request(provider, credential), &Heard::default()).await
 }
 
@@ -302,15 +302,15 @@ impl Tokens {
 
 /// A provider that is asked with tokens for this refresh token.
 fn with_oauth(address: &str, state: &Path, refresh_token: &str) -> HttpProvider {
-    let grant = Grant {
+    let grant = OauthGrant {
         client_id: "c1".into(),
         client_secret: Some(Secret::new("s3cret+")),
         refresh_token: Secret::new(refresh_token),
         scope: Some("a b".into()),
     };
-    let forms = Forms::new(&format!("{address}/token")).unwrap();
-    let oauth = Oauth::new(forms, grant, Kept::new(state.join("credentials"), "acme"));
-    provider(&format!("{address}/v1"), vec![Credential::fetched(oauth, None, Carried::Bearer)])
+    let forms = FormClient::new(&format!("{address}/token")).unwrap();
+    let oauth = Oauth::new(forms, grant, TokenFile::new(state.join("credentials"), "acme"));
+    provider(&format!("{address}/v1"), vec![Credential::from_source(oauth, None, KeyPlacement::Bearer)])
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use hermod::{
 };
 use hermod_actors::{
     RunRequest, Runtime,
-    model::{CallEnd, CallStatus, Doubt, EffectClass, RunState, WhenInDoubt},
-    port::Found,
+    model::{CallEnd, CallStatus, EffectClass, InDoubtAction, InDoubtPolicy, RunState},
+    port::AttachOutcome,
     testkit::{ScriptedProvider, ScriptedTool, calls, world},
 };
 use rustix::process::Signal;
@@ -355,12 +355,13 @@ async fn two_questions(state: &Path) -> String {
                 CallEnd::new(CallStatus::Stopped, "stopped")
             }
         });
-        let tool = tool.finding(|_, _| async { Found::Unknown });
+        let tool = tool.with_attach(|_, _| async { AttachOutcome::Unknown });
         let build = |n: u32| ("build", json!({ "n": n }));
         let provider = ScriptedProvider::new(Duration::ZERO, move |_| Ok(calls(&[build(1), build(2)])));
         let mut world = world(journal, provider, vec![Arc::new(tool)]);
         world.clock = Arc::new(SystemClock::default());
-        world.defaults.spec.in_doubt = Doubt { then: WhenInDoubt::Ask, ..Doubt::default() };
+        world.defaults.spec.in_doubt =
+            InDoubtPolicy { action: InDoubtAction::Ask, ..InDoubtPolicy::default() };
         Runtime::start(world).await.unwrap()
     };
     let runtime = begin().await;
@@ -371,7 +372,7 @@ async fn two_questions(state: &Path) -> String {
     runtime.suspend().await;
     let runtime = begin().await;
     runtime.revive_all().await.unwrap();
-    assert_eq!(runtime.settled(accepted.run).await.unwrap().state, RunState::Parked);
+    assert_eq!(runtime.wait_until_ended_or_parked(accepted.run).await.unwrap().state, RunState::Parked);
     runtime.suspend().await;
     accepted.run.to_string()
 }

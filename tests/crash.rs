@@ -12,7 +12,7 @@ use common::{World, object, stderr};
 use hermod::store::redb::{Durability, RedbJournal};
 use hermod_actors::{
     model::{Body, SessionId},
-    port::{Append, Journal, Read, Rows, Write, Written},
+    port::{Append, Journal, Query, QueryRows, WriteOp, WriteOutcome},
 };
 use serde_json::Value;
 
@@ -135,24 +135,25 @@ async fn a_journal_that_was_tampered_with_is_found() {
 /// Appends the outcome of the first run to its journal again.
 async fn end_once_more(state: &Path) {
     let journal = RedbJournal::open(state, Durability::Strict).expect("a store");
-    let session =
-        |rows: Rows| if let Rows::Runs(rows) = rows { rows[0].session } else { unreachable!("runs") };
+    let session = |rows: QueryRows| {
+        if let QueryRows::Runs(rows) = rows { rows[0].session } else { unreachable!("runs") }
+    };
     let session: SessionId =
-        session(journal.read(Read::Runs { session: None, max: 1 }).await.expect("a run"));
-    let Written::Opened(opened) = commit(&journal, Write::Open(session)).await else {
+        session(journal.read(Query::Runs { session: None, max: 1 }).await.expect("a run"));
+    let WriteOutcome::Opened(opened) = commit(&journal, WriteOp::Open(session)).await else {
         unreachable!("it is opened");
     };
-    let last = Read::Records { session, from: opened.last, max: 1 };
-    let Rows::Records(records) = journal.read(last).await.expect("its last record") else {
+    let last = Query::Records { session, from: opened.last, max: 1 };
+    let QueryRows::Records(records) = journal.read(last).await.expect("its last record") else {
         unreachable!("records");
     };
     let record = Arc::clone(&records[0].record);
     assert!(matches!(record.body, Body::RunEnded(_)), "{record:?}");
     let append = Append::new(session, opened.incarnation, opened.last + 1, vec![record]);
-    let written = commit(&journal, Write::Append(Box::new(append))).await;
-    assert!(matches!(written, Written::Appended(_)), "{written:?}");
+    let written = commit(&journal, WriteOp::Append(Box::new(append))).await;
+    assert!(matches!(written, WriteOutcome::Appended(_)), "{written:?}");
 }
 
-async fn commit(journal: &RedbJournal, write: Write) -> Written {
+async fn commit(journal: &RedbJournal, write: WriteOp) -> WriteOutcome {
     journal.commit(vec![write]).await.expect("it is written").remove(0)
 }

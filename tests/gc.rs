@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::{Running, World, object, stderr, until};
-use hermod::store::redb::{Durability, Mode, RedbJournal};
+use hermod::store::redb::{Durability, GcMode, RedbJournal};
 use hermod_actors::model::Timestamp;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -338,8 +338,8 @@ fn whoever_comes_while_it_is_done_waits_or_is_told() {
     let world = World::new();
     ran(&world, "a", "true");
     let journal = Arc::new(RedbJournal::open(&world.state(), Durability::Strict).expect("a store"));
-    let mut caring = journal.care().begin(Mode::Remove).expect("nobody else");
-    let (tally, ..) = caring.sessions(Some(Timestamp(i64::MAX))).expect("it goes");
+    let mut caring = journal.garbage_collector().start(GcMode::Remove).expect("nobody else");
+    let (tally, ..) = caring.remove_sessions(Some(Timestamp(i64::MAX))).expect("it goes");
     assert_eq!(tally.removed, 1);
     world.fails(&["gc"], 75, "in use by process");
     drop((caring, journal));

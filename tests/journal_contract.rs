@@ -8,8 +8,8 @@ use hermod_actors::{
         Body, CallEnd, CallEnded, CallId, CallStatus, DecodeError, Incarnation, Record, RunId, SessionId,
         Timestamp, encode,
     },
-    port::{Append, Journal, JournalError, Read, ReadError, Rows, StoredRecord, Write, Written},
-    testkit::{FaultyJournal, JournalFault, MemoryJournal, Open, fault_contract, journal_contract},
+    port::{Append, Journal, JournalError, Query, QueryRows, ReadError, StoredRecord, WriteOp, WriteOutcome},
+    testkit::{FaultyJournal, JournalFault, MemoryJournal, StoreOpener, fault_contract, journal_contract},
 };
 use redb::{Database, ReadableDatabase, TableDefinition};
 use tempfile::{TempDir, tempdir};
@@ -31,7 +31,7 @@ async fn memory_keeps_the_contract() {
 #[tokio::test]
 async fn redb_keeps_the_contract() {
     for durability in [Durability::Strict, Durability::Relaxed] {
-        journal_contract(|| -> Open {
+        journal_contract(|| -> StoreOpener {
             let dir = tempdir().unwrap();
             Box::new(move || Box::new(RedbJournal::open(dir.path(), durability).unwrap()))
         })
@@ -44,7 +44,7 @@ fn a_process_that_has_ended_writes_no_more() {
     let old = MemoryJournal::new();
     let new = old.reopened();
     let commit =
-        |journal: &MemoryJournal| futures::executor::block_on(journal.commit(vec![Write::Open(SESSION)]));
+        |journal: &MemoryJournal| futures::executor::block_on(journal.commit(vec![WriteOp::Open(SESSION)]));
     assert!(matches!(commit(&old), Err(JournalError::Unavailable(_))));
     assert!(commit(&new).is_ok());
 }
@@ -110,7 +110,7 @@ async fn after_a_failed_commit_nothing_is_written() {
     fs::remove_file(dir.path().join("blobs")).unwrap();
     let later = append(&journal, SESSION, fence, 2, "small").await.unwrap_err();
     assert_eq!(later, JournalError::Unavailable(format!("an earlier commit failed: {told}")));
-    let opening = journal.commit(vec![Write::Open(SESSION)]).await;
+    let opening = journal.commit(vec![WriteOp::Open(SESSION)]).await;
     assert!(matches!(opening, Err(JournalError::Unavailable(_))), "{opening:?}");
     assert_eq!(records(&journal, SESSION).await.unwrap(), 1, "it can still be read");
     drop(journal);
@@ -168,8 +168,8 @@ async fn a_long_journal_is_read_page_by_page() {
     for (from, max) in
         [(0, 0), (0, 7), (1, 1), (1, 64), (60, 10), (64, 1), (128, 130), (299, 9), (300, 1), (301, 5)]
     {
-        let rows = journal.read(Read::Records { session: SESSION, from, max }).await.unwrap();
-        let Rows::Records(records) = rows else { panic!("{rows:?}") };
+        let rows = journal.read(Query::Records { session: SESSION, from, max }).await.unwrap();
+        let QueryRows::Records(records) = rows else { panic!("{rows:?}") };
         let expect: Vec<u64> = (from.max(1)..=300).take(max).collect();
         let seqs: Vec<u64> = records.iter().map(|stored| stored.seq).collect();
         assert_eq!(seqs, expect, "{max} from {from}");
@@ -192,7 +192,8 @@ async fn a_store_of_schema_1_is_brought_up_to_date() {
     txn.open_table(META).unwrap().insert("schema_version", 1).unwrap();
     for session in sessions {
         for seq in 1..=200 {
-            let Write::Append(append) = one(session, Incarnation { epoch: 1, revival: 1 }, seq, "old") else {
+            let WriteOp::Append(append) = one(session, Incarnation { epoch: 1, revival: 1 }, seq, "old")
+            else {
                 panic!("not an append")
             };
             let key = (session.bits(), seq);
@@ -260,7 +261,7 @@ async fn what_is_queued_is_written_before_the_store_closes() {
             (1..=20).map(|seq| journal.commit(vec![one(SESSION, fence, seq, "queued")])).collect();
         drop(journal);
         for answer in queued {
-            assert!(matches!(answer.await.unwrap()[..], [Written::Appended(_)]));
+            assert!(matches!(answer.await.unwrap()[..], [WriteOutcome::Appended(_)]));
         }
         let journal = RedbJournal::open(dir.path(), durability).unwrap();
         assert_eq!(records(&journal, SESSION).await, Ok(20));
@@ -278,9 +279,12 @@ fn mode(path: &Path) -> u32 {
 }
 
 async fn take_over(journal: &RedbJournal, session: SessionId) -> Incarnation {
-    match journal.commit(vec![Write::Open(session)]).await.expect("the store works").remove(0) {
-        Written::Opened(opened) => opened.incarnation,
-        other @ (Written::Appended(_) | Written::Closed(_) | Written::Delivered(_) | Written::Refused(_)) => {
+    match journal.commit(vec![WriteOp::Open(session)]).await.expect("the store works").remove(0) {
+        WriteOutcome::Opened(opened) => opened.incarnation,
+        other @ (WriteOutcome::Appended(_)
+        | WriteOutcome::Closed(_)
+        | WriteOutcome::Delivered(_)
+        | WriteOutcome::Refused(_)) => {
             panic!("{other:?}")
         }
     }
@@ -294,28 +298,32 @@ async fn append(
     content: &str,
 ) -> Result<(), JournalError> {
     let written = journal.commit(vec![one(session, fence, seq, content)]).await?;
-    assert!(matches!(written[..], [Written::Appended(_)]), "{written:?}");
+    assert!(matches!(written[..], [WriteOutcome::Appended(_)]), "{written:?}");
     Ok(())
 }
 
 async fn records(journal: &RedbJournal, session: SessionId) -> Result<usize, ReadError> {
-    match journal.read(Read::Records { session, from: 0, max: usize::MAX }).await? {
-        Rows::Records(records) => Ok(records.len()),
-        other @ (Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_)) => {
+    match journal.read(Query::Records { session, from: 0, max: usize::MAX }).await? {
+        QueryRows::Records(records) => Ok(records.len()),
+        other @ (QueryRows::Inbox(_)
+        | QueryRows::Sessions(_)
+        | QueryRows::Runs(_)
+        | QueryRows::Account(_)
+        | QueryRows::Models(_)) => {
             panic!("{other:?}")
         }
     }
 }
 
-fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> Write {
+fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> WriteOp {
     let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, content);
     let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
     let record = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
-    Write::Append(Box::new(Append::new(session, fence, seq, vec![record])))
+    WriteOp::Append(Box::new(Append::new(session, fence, seq, vec![record])))
 }
 
-fn memory() -> Open {
+fn memory() -> StoreOpener {
     let mut journal: Option<MemoryJournal> = None;
     Box::new(move || {
         let next = journal.as_ref().map_or_else(MemoryJournal::new, MemoryJournal::reopened);
@@ -323,7 +331,7 @@ fn memory() -> Open {
     })
 }
 
-fn on_disk() -> Open {
+fn on_disk() -> StoreOpener {
     let dir = tempdir().expect("a temporary folder");
     Box::new(move || Box::new(RedbJournal::open(dir.path(), Durability::Strict).expect("a store")))
 }
@@ -331,7 +339,7 @@ fn on_disk() -> Open {
 #[tokio::test(start_paused = true)]
 async fn a_slow_journal_keeps_the_contract() {
     let slow = JournalFault::Slow(Duration::from_secs(3));
-    journal_contract(|| -> Open {
+    journal_contract(|| -> StoreOpener {
         let mut open = memory();
         Box::new(move || Box::new(FaultyJournal::new(Arc::from(open()), slow, 1)))
     })

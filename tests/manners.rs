@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{World, texts};
-use hermod_actors::{Visible, model::Kind};
+use hermod_actors::{SanitizedText, model::Kind};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -37,7 +37,7 @@ fn a_pipe_gets_plain_lines_and_no_control_sequence_of_others() {
     let output = output(world.hermod(&["run", &script, "hi"]).env("TERM", "xterm-256color"));
     let (stdout, stderr) = texts(&output);
     assert_eq!(stdout, "[rehearsal] done␛[2J <U+202E>reversed <U+200B><U+2028>👩\u{200d}💻\n");
-    assert!(!stderr.contains(|c: char| c != '\n' && Visible::hides(c)), "{stderr:?}");
+    assert!(!stderr.contains(|c: char| c != '\n' && SanitizedText::hides(c)), "{stderr:?}");
     assert!(!stderr.contains('\x1b') && !stderr.contains('\r'), "{stderr:?}");
     for start in [
         "accepted  ",
@@ -56,7 +56,7 @@ fn json_says_exactly_what_there_is_and_hides_nothing() {
     let output = output(&mut world.hermod(&["run", &nasty(&world), "--json", "hi"]));
     let (stdout, _) = texts(&output);
     assert_eq!(stdout.lines().count(), 1, "{stdout}");
-    let hidden = |c: char| c != '\n' && Visible::hides(c);
+    let hidden = |c: char| c != '\n' && SanitizedText::hides(c);
     assert!(!stdout.contains(hidden), "{stdout:?}");
     let result: Value = serde_json::from_str(&stdout).expect("one JSON object");
     let answer = "[rehearsal] done\x1b[2J \u{202e}reversed \u{200b}\u{2028}👩\u{200d}💻";

@@ -4,8 +4,9 @@ use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
 use hermod::store::redb::{Durability, RedbJournal};
 use hermod_actors::{
-    Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, World,
-    model::{Cause, Outcome},
+    AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SessionPhase,
+    SubmitError,
+    model::{Outcome, OutcomeCause},
     testkit::{ScriptedProvider, says, world},
 };
 use redb::{Database, ReadableTable, TableDefinition};
@@ -15,7 +16,7 @@ const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("appends");
 const UNKNOWN: &str = "record kind 999 is unknown to this program";
 
 /// A world on this store whose model takes so long.
-fn on(store: &Path, delay: Duration) -> World {
+fn on(store: &Path, delay: Duration) -> RuntimeDependencies {
     let journal = RedbJournal::open(store, Durability::Strict).expect("the store opens");
     world(Arc::new(journal), ScriptedProvider::new(delay, |_| Ok(says("done"))), vec![])
 }
@@ -26,7 +27,7 @@ fn to(key: &str) -> RunRequest {
 
 /// Gives the first record of a session a kind that nobody knows. It stands in the first row of the log that names the
 /// session, behind the row's head (32 bytes) and the record's length.
-fn spoil(store: &Path, session: Accepted) {
+fn spoil(store: &Path, session: AcceptedRun) {
     let db = Database::create(store.join("hermod.redb")).expect("the store's file");
     let txn = db.begin_write().expect("a transaction");
     let mut log = txn.open_table(LOG).expect("the log");
@@ -75,20 +76,23 @@ async fn an_unknown_kind_of_record_quarantines_its_session_only() {
     assert_eq!(runtime.wait(good.run, None).await.unwrap().ended.outcome, Outcome::Completed);
     let ended = runtime.wait(bad.run, None).await.unwrap().ended;
     assert_eq!(ended.outcome, Outcome::Failed);
-    assert!(matches!(&ended.cause, Some(Cause::Unreadable { error }) if error.contains(UNKNOWN)), "{ended}");
+    assert!(
+        matches!(&ended.cause, Some(OutcomeCause::Unreadable { error }) if error.contains(UNKNOWN)),
+        "{ended}"
+    );
     let refused = runtime.submit(to("bad")).await.unwrap_err();
-    let RunError::NotAccepted(NotAccepted::Quarantined { session, error }) = &refused else {
+    let RunError::NotAccepted(SubmitError::Quarantined { session, error }) = &refused else {
         panic!("{refused}")
     };
     assert_eq!(*session, bad.session);
     assert!(error.contains(UNKNOWN), "{error}");
-    let sessions = runtime.tree().await.unwrap().sessions;
-    let place_of = |of: Accepted| {
+    let sessions = runtime.supervision_tree().await.unwrap().sessions;
+    let place_of = |of: AcceptedRun| {
         let status = sessions.iter().find(|status| status.session == of.session);
-        status.map(|status| status.place.clone())
+        status.map(|status| status.phase.clone())
     };
-    assert_eq!(place_of(bad), Some(SessionPlace::Quarantined(error.clone())));
-    assert_eq!(place_of(good), Some(SessionPlace::Live));
+    assert_eq!(place_of(bad), Some(SessionPhase::Quarantined(error.clone())));
+    assert_eq!(place_of(good), Some(SessionPhase::Live));
     assert_eq!(runtime.run(to("good")).await.unwrap().ended.outcome, Outcome::Completed);
     runtime.suspend().await;
 

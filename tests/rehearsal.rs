@@ -1,8 +1,8 @@
 //! The rehearsal model without a socket: which step answers what, and what it is made of.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
-use hermod::rehearsal::{Faults, Script, next, wire::chat_completions};
-use hermod_actors::model::{Answer, Finish, ToolCall, Usage};
+use hermod::rehearsal::{FaultCounter, Script, next_answer, wire::chat_completions};
+use hermod_actors::model::{FinishReason, ModelAnswer, ToolCall, Usage};
 use serde_json::{Value, json};
 
 fn script(parts: &Value) -> Script {
@@ -14,9 +14,9 @@ fn request(messages: &Value) -> String {
     json!({ "model": "m", "messages": messages, "tools": [tool] }).to_string()
 }
 
-fn ask(script: &Script, body: &str) -> Answer {
+fn ask(script: &Script, body: &str) -> ModelAnswer {
     let exchange = chat_completions::read(body.as_bytes()).unwrap();
-    next(script, &exchange.conversation).answer
+    next_answer(script, &exchange.conversation).answer
 }
 
 fn user(text: &str) -> Value {
@@ -141,7 +141,7 @@ fn calls_are_composed_from_earlier_results() {
 
     let first = ask(&script, &request(&json!([user("go")])));
     assert_eq!(first.message.calls, [call("rh_1_1", r#"{"command":"ls","n":1}"#), call("rh_1_2", "{}")]);
-    assert_eq!((first.message.text.as_str(), first.finish), ("", Finish::ToolCalls));
+    assert_eq!((first.message.text.as_str(), first.finish), ("", FinishReason::ToolCalls));
 
     let stdout = r#"{"stdout":"a \"b\"\n"}"#;
     let results = [result("rh_1_2", "two"), result("rh_1_1", stdout)];
@@ -157,7 +157,7 @@ fn without_tools_nothing_is_called() {
     let script = script(&json!([{ "steps": [{ "say": "I look.", "call": [{ "tool": "shell" }] }] }]));
     let answer = ask(&script, &json!({ "model": "m", "messages": [user("go")] }).to_string());
     let text = "[rehearsal] I look.\n(rehearsal) step 1 would call shell, but no tools are offered";
-    assert_eq!((answer.message.text.as_str(), answer.finish), (text, Finish::Stop));
+    assert_eq!((answer.message.text.as_str(), answer.finish), (text, FinishReason::Stop));
     assert_eq!(answer.message.calls, []);
 }
 
@@ -181,10 +181,10 @@ fn a_fault_counts_the_attempts_of_one_request() {
     let check = |times: Value, expected: &[bool]| {
         let step = json!({ "say": "x", "repeat": "forever", "fault": { "status": 503, "times": times } });
         let script = script(&json!([{ "steps": [step] }]));
-        let faults = Faults::default();
+        let faults = FaultCounter::default();
         let strikes = |body: &str| {
             let exchange = chat_completions::read(body.as_bytes()).unwrap();
-            faults.strike(&next(&script, &exchange.conversation), &exchange.conversation).is_some()
+            faults.next_fault(&next_answer(&script, &exchange.conversation), &exchange.conversation).is_some()
         };
         for text in ["one", "another"] {
             let body = request(&json!([user(text)]));

@@ -1,7 +1,7 @@
 //! The rehearsal model refuses what the vendor of `anthropic_messages` refuses.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
-use hermod::rehearsal::{Script, next, wire::anthropic_messages as wire};
+use hermod::rehearsal::{Script, next_answer, wire::anthropic_messages as wire};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -55,7 +55,8 @@ fn thinking(model: &str) -> Value {
     let body = body.to_string();
     let exchange = wire::read(body.as_bytes()).unwrap();
     let script = Script::parse(script).unwrap();
-    let answer = wire::write(&next(&script, &exchange.conversation), &exchange, "rehearsal/t").joined();
+    let answer =
+        wire::write(&next_answer(&script, &exchange.conversation), &exchange, "rehearsal/t").joined();
     serde_json::from_slice::<Value>(&answer).unwrap()["content"][0].clone()
 }
 

@@ -6,7 +6,7 @@ mod played;
 
 use std::time::Duration;
 
-use hermod::rehearsal::Running;
+use hermod::rehearsal::RehearsalHandle;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,7 +21,7 @@ fn request(stream: bool) -> Value {
     json!({ "model": "m", "messages": [{ "role": "user", "content": "go" }], "tools": [tool], "stream": stream })
 }
 
-async fn ask(running: &Running) -> Response {
+async fn ask(running: &RehearsalHandle) -> Response {
     send(running, "POST /v1/chat/completions", &request(true).to_string()).await
 }
 

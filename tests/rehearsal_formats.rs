@@ -6,7 +6,7 @@ mod played;
 
 use std::time::Duration;
 
-use hermod::rehearsal::{Script, next, wire::FORMATS};
+use hermod::rehearsal::{Script, next_answer, wire::FORMATS};
 use serde_json::{Value, json};
 
 use played::{ANTHROPIC, CHAT, PATHS, RESPONSES, post, request, send, send_with, start, with};
@@ -188,7 +188,7 @@ fn the_step_is_the_same_whatever_the_format() {
         let format = FORMATS.iter().find(|format| format.path == path).unwrap();
         let body = history(path, answers, beside).to_string();
         let exchange = (format.read)(body.as_bytes()).unwrap();
-        let text = next(&script, &exchange.conversation).answer.message.text;
+        let text = next_answer(&script, &exchange.conversation).answer.message.text;
         assert_eq!(text, format!("[rehearsal] {expected}"), "{body}");
     };
     for path in PATHS {

@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use hermod::rehearsal::{
-    Script, next,
-    wire::{Refusal, codex_responses as wire},
+    Script, next_answer,
+    wire::{RequestRefusal, codex_responses as wire},
 };
 use serde_json::{Value, json};
 
-fn refusal(body: &Value) -> Option<Refusal> {
+fn refusal(body: &Value) -> Option<RequestRefusal> {
     wire::read(body.to_string().as_bytes()).err()
 }
 
@@ -59,7 +59,8 @@ fn reasoning(model: &str) -> Value {
     let body = body.to_string();
     let exchange = wire::read(body.as_bytes()).unwrap();
     let script = Script::parse(script).unwrap();
-    let answer = wire::write(&next(&script, &exchange.conversation), &exchange, "rehearsal/t").joined();
+    let answer =
+        wire::write(&next_answer(&script, &exchange.conversation), &exchange, "rehearsal/t").joined();
     serde_json::from_slice::<Value>(&answer).unwrap()["output"][0].clone()
 }
 

@@ -1,7 +1,7 @@
 //! The script's format: what is refused and how that is said, the published schema, and the documented example.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
-use hermod::rehearsal::{Script, next, wire::chat_completions};
+use hermod::rehearsal::{Script, next_answer, wire::chat_completions};
 use serde_json::{Value, json};
 
 /// A script of one step.
@@ -201,7 +201,7 @@ fn the_documented_example_plays() {
         let body = json!({ "model": "m", "messages": [{ "role": "user", "content": user }], "tools": tools });
         let body = body.to_string();
         let exchange = chat_completions::read(body.as_bytes()).unwrap();
-        let message = next(&script, &exchange.conversation).answer.message;
+        let message = next_answer(&script, &exchange.conversation).answer.message;
         let tools: Vec<_> = message.calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!((tools.as_slice(), message.text.as_str()), (expected, text));
     };

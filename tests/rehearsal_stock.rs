@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use hermod::rehearsal::{Script, next, wire::chat_completions};
+use hermod::rehearsal::{Script, next_answer, wire::chat_completions};
 use hermod_actors::model::{AssistantMessage, ToolCall};
 use serde_json::{Value, json};
 
@@ -32,14 +32,14 @@ fn perform(call: &ToolCall, folder: &Path) -> String {
 
 /// Plays the script to its end; returns the last answer and the report.
 fn play(folder: &Path) -> (AssistantMessage, String) {
-    let script = Script::stock();
+    let script = Script::builtin();
     let tool = |name: &str| json!({ "type": "function", "function": { "name": name } });
     let tools = json!([tool("shell"), tool("write_file"), tool("list_files")]);
     let mut messages = vec![json!({ "role": "user", "content": "Take stock." })];
     for _ in 0..10 {
         let body = json!({ "model": "m", "messages": messages, "tools": tools }).to_string();
         let exchange = chat_completions::read(body.as_bytes()).unwrap();
-        let message = next(&script, &exchange.conversation).answer.message;
+        let message = next_answer(&script, &exchange.conversation).answer.message;
         if message.calls.is_empty() {
             let report = fs::read_to_string(folder.join("STOCK.md")).unwrap();
             return (message, report);

@@ -8,8 +8,8 @@ use std::{fs, process::Output};
 use common::{Lines, Running, World, kinds, object, stderr, texts, until};
 use hermod::{
     config::Config,
-    daemon::{self, Endpoints},
-    environment::Variables,
+    discovery::Variables,
+    host::{self, Endpoints},
     rehearsal::Script,
     store::redb::Durability,
 };
@@ -351,17 +351,17 @@ fn kills_at_any_instant_condemn_nobody() {
 fn crowd(world: &World, steps: &Value, count: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let state = daemon::make_state(&world.state()).unwrap();
+        let state = host::create_state_dir(&world.state()).unwrap();
         let json = json!({ "name": "t", "scripts": [{ "steps": steps }] }).to_string();
         let script = Script::parse(json.as_bytes()).unwrap();
-        let (hash, model) = daemon::keep_script(&state, json.as_bytes(), &script).unwrap();
+        let (hash, model) = host::store_script(&state, json.as_bytes(), &script).unwrap();
         let config = Config::load(&[], &Variables::new()).unwrap();
-        let spec = hermod::spec::spec(&config, vec![model], Some(hash), &world.work());
+        let spec = hermod::run_defaults::spec(&config, vec![model], Some(hash), &world.work());
         let mut endpoints = Endpoints::new(Vec::new(), state.clone(), config.provider_defaults);
-        endpoints.offer(&spec, &Variables::new()).await.unwrap();
-        let journal = daemon::open(&state, Durability::Strict).unwrap();
+        endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
+        let journal = host::open(&state, Durability::Strict).unwrap();
         let defaults = Defaults::fixed(spec, "");
-        let daemon = daemon::start(journal, endpoints, (&config, defaults)).await.unwrap();
+        let daemon = host::start(journal, endpoints, (&config, defaults)).await.unwrap();
         let submitted = (0..count).map(|_| daemon.runtime.submit(RunRequest::new("do it")));
         for accepted in futures::future::join_all(submitted).await {
             accepted.unwrap();

@@ -14,7 +14,7 @@ use std::{
 
 use hermod_actors::{
     model::Kind,
-    testkit::simulation::{Plan, WRONGS, shrunk, simulate},
+    testkit::simulation::{FAULT_NAMES, SimulationPlan, shrink, simulate},
 };
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ const BLOCK: u64 = 16;
 #[derive(Debug, Default)]
 struct Seen {
     seeds: u64,
-    failures: Vec<Plan>,
+    failures: Vec<SimulationPlan>,
     /// The kinds of records, and what went wrong as it was planned: in how many seeds.
     reached: BTreeMap<&'static str, u64>,
     /// In how many seeds something did.
@@ -40,13 +40,13 @@ struct Seen {
 impl Seen {
     /// Whether the seed violates nothing.
     fn sees(&mut self, seed: u64) -> bool {
-        let plan = Plan::of(seed);
+        let plan = SimulationPlan::of(seed);
         let report = simulate(&plan);
         let is_sound = report.violations.is_empty();
         self.seeds += 1;
-        self.faulty += u64::from(!report.wrongs.is_empty());
+        self.faulty += u64::from(!report.fault_names.is_empty());
         let kinds = report.journals.iter().flat_map(|(_, records)| records);
-        let met: BTreeSet<_> = kinds.map(|(_, kind)| kind.name()).chain(report.wrongs).collect();
+        let met: BTreeSet<_> = kinds.map(|(_, kind)| kind.name()).chain(report.fault_names).collect();
         self.reaches(met.into_iter().map(|what| (what, 1)));
         if !is_sound {
             self.failures.push(plan);
@@ -115,11 +115,11 @@ fn no_seed_violates_an_invariant() {
     let began = Instant::now();
     let seen = try_all(&seeds, threads);
     if let Some(plan) = seen.failures.first() {
-        let numbers: Vec<u64> = seen.failures.iter().map(Plan::seed).collect();
-        let shortest = simulate(&shrunk(plan));
+        let numbers: Vec<u64> = seen.failures.iter().map(SimulationPlan::seed).collect();
+        let shortest = simulate(&shrink(plan));
         panic!("seeds {numbers:?} fail; what is left of the first when it is shrunk:\n{shortest}");
     }
-    let wanted: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).chain(WRONGS).collect();
+    let wanted: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.name()).chain(FAULT_NAMES).collect();
     let reached: BTreeSet<&str> = seen.reached.keys().copied().collect();
     let (missed, strange): (Vec<_>, Vec<_>) =
         (wanted.difference(&reached).collect(), reached.difference(&wanted).collect());
@@ -150,7 +150,7 @@ fn seeds_are_a_number_or_a_range() {
 #[test]
 fn a_seed_is_the_same_each_time() {
     for seed in 0..40 {
-        let [one, other] = [simulate(&Plan::of(seed)), simulate(&Plan::of(seed))];
+        let [one, other] = [simulate(&SimulationPlan::of(seed)), simulate(&SimulationPlan::of(seed))];
         assert_eq!(
             (one.digest, one.lives, one.violations),
             (other.digest, other.lives, other.violations),

@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-use hermod::store::redb::{Checked, Durability, RedbJournal, check};
+use hermod::store::redb::{CheckReport, Durability, RedbJournal, check};
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice, World,
+    RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, Outcome, RunState, SessionId},
-    port::{Journal, Presence, Read, Rows, Tool},
+    port::{Journal, Presence, Query, QueryRows, Tool},
     testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use redb::{Database, ReadableTable, TableDefinition};
@@ -41,7 +41,7 @@ fn fixture(version: u64) -> PathBuf {
 }
 
 /// A world on this store; the tool answers at once, or never.
-fn on(store: &Path, answers: bool, chance: u64) -> World {
+fn on(store: &Path, answers: bool, chance: u64) -> RuntimeDependencies {
     let journal = RedbJournal::open(store, Durability::Strict).expect("the store opens");
     let provider = ScriptedProvider::new(Duration::ZERO, |view| {
         let held = view.iter().any(|message| message["text"] == HELD);
@@ -50,13 +50,16 @@ fn on(store: &Path, answers: bool, chance: u64) -> World {
             seen => Ok(says(&format!("{seen} results"))),
         }
     });
-    let read = ScriptedTool::saying("read", EffectClass::Once, &"long ".repeat(4_000));
+    let read = ScriptedTool::fixed("read", EffectClass::Once, &"long ".repeat(4_000));
     let hold = match answers {
-        true => ScriptedTool::saying("hold", EffectClass::Pure, "released"),
+        true => ScriptedTool::fixed("hold", EffectClass::Pure, "released"),
         false => ScriptedTool::new("hold", EffectClass::Pure, |_| std::future::pending::<CallEnd>()),
     };
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(hold), Arc::new(read)];
-    World { clock: Arc::new(VirtualClock::new(chance)), ..world(Arc::new(journal), provider, tools) }
+    RuntimeDependencies {
+        clock: Arc::new(VirtualClock::new(chance)),
+        ..world(Arc::new(journal), provider, tools)
+    }
 }
 
 fn to(key: &str) -> RunRequest {
@@ -126,9 +129,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn sound(store: &Path) -> Checked {
+fn sound(store: &Path) -> CheckReport {
     let checked = check(store, &|_, _| Ok(Presence::Missing)).unwrap();
-    assert_eq!((&checked.damages[..], checked.more), (&[][..], 0));
+    assert_eq!((&checked.damages[..], checked.more_damages), (&[][..], 0));
     checked
 }
 
@@ -137,17 +140,19 @@ async fn opens(version: u64) {
     let store = tempdir().unwrap();
     copy(&fixture(version), store.path());
     let journal = RedbJournal::open(store.path(), Durability::Strict).unwrap();
-    let read = async |what: Read| journal.read(what).await.unwrap();
-    let Rows::Runs(runs) = read(Read::Runs { session: None, max: 9 }).await else { panic!("runs") };
+    let read = async |what: Query| journal.read(what).await.unwrap();
+    let QueryRows::Runs(runs) = read(Query::Runs { session: None, max: 9 }).await else { panic!("runs") };
     assert_eq!(runs.iter().map(|run| run.state).collect::<Vec<_>>(), [RunState::Ended, RunState::Running]);
     for run in &runs {
-        let Rows::Account(Some(account)) = read(Read::Account(run.account)).await else { panic!("accounts") };
+        let QueryRows::Account(Some(account)) = read(Query::Account(run.account)).await else {
+            panic!("accounts")
+        };
         assert!(account.spent.tokens > Some(0), "{account:?}");
     }
-    let Rows::Sessions(sessions) = read(Read::Sessions { max: 9 }).await else { panic!("sessions") };
+    let QueryRows::Sessions(sessions) = read(Query::Sessions { max: 9 }).await else { panic!("sessions") };
     assert_eq!(sessions.iter().map(|row| &*row.key).collect::<Vec<_>>(), [DONE, HELD]);
     let kinds = async |session: SessionId| {
-        let Rows::Records(records) = read(Read::Records { session, from: 1, max: 99 }).await else {
+        let QueryRows::Records(records) = read(Query::Records { session, from: 1, max: 99 }).await else {
             panic!("records")
         };
         records.iter().map(|stored| stored.record.body.kind().name()).collect::<Vec<_>>()

@@ -9,8 +9,8 @@ use std::{
 
 use hermod::{
     Tool,
-    memory::Memory,
-    tool::{Settings, builtin, hardline::refused},
+    memory::MemoryFiles,
+    tool::{Settings, builtin, command_denylist::denial_reason},
 };
 use hermod_actors::{model::CallStatus, testkit::invocation};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn bombs() -> Vec<(&'static str, String)> {
 fn a_script_is_judged_within_its_budget() {
     for (name, script) in bombs() {
         assert!(script.len() < 128 * 1024, "{name} has {} bytes", script.len());
-        bounded(name, move || refused(&script));
+        bounded(name, move || denial_reason(&script));
     }
 }
 
@@ -90,7 +90,7 @@ fn what_is_too_much_to_judge_is_refused_and_what_only_repeats_is_not() {
     const UNJUDGED: Option<&str> = Some("nests or expands into more than can be judged");
     let of = |name: &str| {
         let (_, script) = bombs().into_iter().find(|(other, _)| *other == name).expect("it is listed");
-        bounded(name, move || refused(&script))
+        bounded(name, move || denial_reason(&script))
     };
     assert_eq!(of("evals with one state"), None);
     assert_eq!(of("evals that change the state"), UNJUDGED);
@@ -98,11 +98,13 @@ fn what_is_too_much_to_judge_is_refused_and_what_only_repeats_is_not() {
     assert_eq!(of("braces"), UNJUDGED);
     assert_eq!(of("many variables"), None);
     let script = tree_of_evals(12, "", "rm -rf /");
-    assert!(bounded("a catastrophe", move || refused(&script)).is_some_and(|why| why.contains("deletes")));
+    assert!(
+        bounded("a catastrophe", move || denial_reason(&script)).is_some_and(|why| why.contains("deletes"))
+    );
     let lines: Vec<_> =
         (0..2_000).map(|n| format!("test -e file-{n} || echo 'file {n} is missing' >&2\n")).collect();
     let long = lines.concat();
-    assert_eq!(refused(&long), None);
+    assert_eq!(denial_reason(&long), None);
 }
 
 /// Texts that parsers of several languages go down the stack with, or make much of.
@@ -128,7 +130,7 @@ fn deep_value() -> Value {
 
 fn tools() -> (tempfile::TempDir, Vec<Arc<dyn Tool>>) {
     let folder = tempfile::tempdir().expect("a folder");
-    let memory = Memory::new(&folder.path().join("state"), 2_000, 1_000);
+    let memory = MemoryFiles::new(&folder.path().join("state"), 2_000, 1_000);
     let settings = Settings { memory: Some(memory), ..Settings::default() };
     (folder, builtin(settings))
 }

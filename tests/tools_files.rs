@@ -9,12 +9,12 @@ use std::{
 };
 
 use hermod::{
-    memory::Memory,
+    memory::MemoryFiles,
     tool::{MEMORY, Settings, TOOLS, builtin},
 };
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
-    port::{Artifacts, Invocation, Shelf},
+    port::{Artifacts, AttemptArtifacts, Invocation},
     testkit::{MemoryArtifacts, invocation},
 };
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -83,7 +83,7 @@ async fn check_refused(world: &World, (tool, arguments): (&str, Value), field: &
 
 #[test]
 fn the_table_names_each_tool_as_it_names_itself() {
-    let memory = Some(Memory::new(Path::new("/nowhere"), 1, 1));
+    let memory = Some(MemoryFiles::new(Path::new("/nowhere"), 1, 1));
     let all = builtin(Settings { memory, ..Settings::default() });
     let names: Vec<_> = all.iter().map(|tool| tool.spec().name.clone()).collect();
     assert_eq!(names, TOOLS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
@@ -446,18 +446,18 @@ async fn edits_that_are_too_much_work_change_nothing() {
 }
 
 /// An attempt of an edit, with what earlier attempts of the call have noted.
-async fn attempt(world: &World, shelf: &Shelf, attempt: u32, edit: &Value) -> CallEnd {
+async fn attempt(world: &World, shelf: &AttemptArtifacts, attempt: u32, edit: &Value) -> CallEnd {
     let workspace = world.at("");
     let call =
         invocation(workspace.to_str().expect("a path in UTF-8"), json!({"path": "a", "edits": [edit]}));
-    let shelf = shelf.of_attempt(attempt);
+    let shelf = shelf.for_attempt(attempt);
     let (_, make) = TOOLS.iter().find(|(name, _)| *name == "edit_file").expect("the tool");
-    make(Settings::default()).run(Invocation { shelf, attempt, ..call }).await
+    make(Settings::default()).run(Invocation { artifacts: shelf, attempt, ..call }).await
 }
 
 #[tokio::test]
 async fn an_edit_that_is_repeated_after_a_crash_finds_its_own_result() {
-    let (world, shelf) = (World::new(), invocation("/", json!({})).shelf);
+    let (world, shelf) = (World::new(), invocation("/", json!({})).artifacts);
     // It would fit again, so only the notes tell that it was made.
     let edit = json!({"old": "x", "new": "xy"});
     let content = || fs::read_to_string(world.at("a")).unwrap();
@@ -483,7 +483,7 @@ async fn an_edit_without_its_note_is_not_made() {
     let world = World::new();
     world.write("a", "x");
     let full: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::full_after(0));
-    let shelf = Shelf::new(full, invocation("/", json!({})).shelf.own());
+    let shelf = AttemptArtifacts::new(full, invocation("/", json!({})).artifacts.name());
     let end = attempt(&world, &shelf, 1, &json!({"old": "x", "new": "y"})).await;
     assert_eq!((end.status, fs::read_to_string(world.at("a")).unwrap().as_str()), (CallStatus::Error, "x"));
     assert!(end.content.contains("no space left"), "{}", end.content);

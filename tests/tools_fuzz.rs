@@ -12,12 +12,12 @@ use std::{
 use futures::future::BoxFuture;
 use hermod::{
     Tool,
-    memory::Memory,
+    memory::MemoryFiles,
     tool::{Settings, TOOLS, builtin},
 };
 use hermod_actors::{
     RunRequest, Runtime,
-    model::{Answer, AssistantMessage, CallEnd, Cause, Finish, ToolCall, ToolSpec},
+    model::{AssistantMessage, CallEnd, FinishReason, ModelAnswer, OutcomeCause, ToolCall, ToolSpec},
     port::{BadArguments, Intent, Invocation},
     testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
@@ -242,7 +242,7 @@ impl Lab {
         let workspace = folder.path().join("work");
         std::fs::create_dir_all(workspace.join("a")).unwrap();
         std::fs::write(workspace.join("file"), "needle\nneedle in a haystack\n".repeat(100)).unwrap();
-        let memory = Memory::new(&folder.path().join("state"), 2_000, 1_000);
+        let memory = MemoryFiles::new(&folder.path().join("state"), 2_000, 1_000);
         let tools = builtin(Settings { memory: Some(memory), ..Settings::default() }).into_iter();
         let tools = tools.filter(|tool| tool.spec().name == name).map(|tool| match name {
             "shell" => Arc::new(OnlyJudged(tool)) as Arc<dyn Tool>,
@@ -257,7 +257,7 @@ impl Lab {
             let arguments = asked.lock().unwrap().clone();
             let call = ToolCall { id: "c".into(), name: called.clone(), arguments };
             let message = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
-            Ok(Answer { message, finish: Finish::ToolCalls, ..says("") })
+            Ok(ModelAnswer { message, finish: FinishReason::ToolCalls, ..says("") })
         });
         let mut world = world(Arc::new(MemoryJournal::new()), provider, tools.collect());
         world.defaults.spec.tools = vec![name.to_owned()];
@@ -272,7 +272,7 @@ impl Lab {
         let run = tokio::time::timeout(MAX_TIME, self.runtime.run(RunRequest::new("do it")));
         let Ok(run) = run.await else { panic!("{what}: no end within {MAX_TIME:?}: {shown}") };
         let ended = run.unwrap_or_else(|error| panic!("{what}: {error}: {shown}")).ended;
-        assert!(!matches!(ended.cause, Some(Cause::CrashLoop { .. })), "{what}: {ended:?}: {shown}");
+        assert!(!matches!(ended.cause, Some(OutcomeCause::CrashLoop { .. })), "{what}: {ended:?}: {shown}");
     }
 }
 
@@ -290,7 +290,7 @@ fn fuzz(name: &'static str) {
         while begin.elapsed() < limit {
             let lab = Lab::begin(name).await;
             let spec = builtin(Settings {
-                memory: Some(Memory::new("/nowhere".as_ref(), 1, 1)),
+                memory: Some(MemoryFiles::new("/nowhere".as_ref(), 1, 1)),
                 ..Settings::default()
             });
             let schema = spec.iter().find(|tool| tool.spec().name == name).unwrap().spec().parameters.clone();

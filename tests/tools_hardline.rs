@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-use hermod::tool::hardline::refused;
+use hermod::tool::command_denylist::denial_reason;
 use serde_json::Value;
 
 /// One command a line; `⏎` is a newline.
@@ -261,7 +261,7 @@ fn lines(table: &str) -> impl Iterator<Item = String> {
 
 fn check(table: &str, expected: bool) {
     assert!(lines(table).count() >= 60);
-    let wrong: Vec<_> = lines(table).filter(|command| refused(command).is_some() != expected).collect();
+    let wrong: Vec<_> = lines(table).filter(|command| denial_reason(command).is_some() != expected).collect();
     assert!(wrong.is_empty(), "expected refused = {expected} for {wrong:#?}");
 }
 
@@ -277,8 +277,8 @@ fn what_only_looks_alike_runs() {
 
 #[test]
 fn a_reason_ends_a_sentence() {
-    assert_eq!(refused("rm -rf /"), Some("deletes the whole system, a system folder or a whole home"));
-    assert_eq!(refused("reboot"), Some("stops or restarts the machine"));
+    assert_eq!(denial_reason("rm -rf /"), Some("deletes the whole system, a system folder or a whole home"));
+    assert_eq!(denial_reason("reboot"), Some("stops or restarts the machine"));
 }
 
 #[test]
@@ -289,12 +289,12 @@ fn a_hostile_script_is_judged_in_bounded_time() {
     for script in
         [&nested, &format!("rm -rf {braces}"), &format!("a0=xx;{doubling}rm -rf $a100"), &"`\"'".repeat(9999)]
     {
-        refused(script);
+        denial_reason(script);
     }
     let shells = "sh -c ".repeat(3);
-    assert_eq!(refused(&format!("{shells} 'rm -rf /'")), None, "the second word is the script `sh`");
+    assert_eq!(denial_reason(&format!("{shells} 'rm -rf /'")), None, "the second word is the script `sh`");
     let evals = "eval ".repeat(100);
-    assert_eq!(refused(&format!("{evals} ls")), Some("nests scripts too deeply to be judged"));
+    assert_eq!(denial_reason(&format!("{evals} ls")), Some("nests scripts too deeply to be judged"));
 }
 
 struct Labelled {
@@ -328,11 +328,11 @@ fn recorded_commands_are_told_apart() {
     let catastrophes: Vec<_> =
         recordings.iter().filter(floor).filter(|row| row.label == "catastrophic").collect();
     let missed: Vec<_> =
-        catastrophes.iter().filter(|row| refused(&row.command).is_none()).map(|r| &r.command).collect();
+        catastrophes.iter().filter(|row| denial_reason(&row.command).is_none()).map(|r| &r.command).collect();
     let harmless = ["not-catastrophic", "safe", "allowed-by-allowlist", "not-forced-rm"];
     let benign: Vec<_> = recordings.iter().filter(|row| harmless.contains(&row.label.as_str())).collect();
     let falsely: Vec<_> =
-        benign.iter().filter(|row| refused(&row.command).is_some()).map(|r| &r.command).collect();
+        benign.iter().filter(|row| denial_reason(&row.command).is_some()).map(|r| &r.command).collect();
     println!(
         "missed {} of {}, falsely refused {} of {}",
         missed.len(),

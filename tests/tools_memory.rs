@@ -14,12 +14,12 @@ use std::{
 
 use common::{Running, World, kinds};
 use hermod::{
-    memory::{Entries, Memory},
+    memory::{MemoryEntries, MemoryFiles},
     tool::{MEMORY, Settings, TOOLS},
 };
 use hermod_actors::{
     model::{Access, CallEnd, CallStatus, EffectClass},
-    port::{Invocation, Shelf, Tool},
+    port::{AttemptArtifacts, Invocation, Tool},
     testkit::invocation,
 };
 use rustix::{
@@ -48,7 +48,7 @@ impl Place {
     }
 
     fn tool(&self) -> Arc<dyn Tool> {
-        let memory = Some(Memory::new(self.0.path(), LIMITS.0, LIMITS.1));
+        let memory = Some(MemoryFiles::new(self.0.path(), LIMITS.0, LIMITS.1));
         let (_, make) = TOOLS.iter().find(|(name, _)| *name == MEMORY).unwrap();
         make(Settings { memory, ..Settings::default() })
     }
@@ -58,10 +58,14 @@ impl Place {
     }
 
     /// An attempt of a call, with what earlier ones have noted.
-    async fn attempt(&self, (shelf, attempt): (&Shelf, u32), arguments: &Value) -> (CallStatus, Value) {
-        let shelf = shelf.of_attempt(attempt);
+    async fn attempt(
+        &self,
+        (shelf, attempt): (&AttemptArtifacts, u32),
+        arguments: &Value,
+    ) -> (CallStatus, Value) {
+        let shelf = shelf.for_attempt(attempt);
         let call = invocation("/nowhere", arguments.clone());
-        said(self.tool().run(Invocation { shelf, attempt, ..call }).await)
+        said(self.tool().run(Invocation { artifacts: shelf, attempt, ..call }).await)
     }
 
     fn write(&self, content: impl AsRef<[u8]>) {
@@ -200,7 +204,7 @@ async fn what_a_killed_writer_left_is_removed() {
 
 #[tokio::test]
 async fn a_call_that_is_repeated_after_a_crash_finds_its_own_result() {
-    let (place, shelf) = (Place::new(), invocation("/", json!({})).shelf);
+    let (place, shelf) = (Place::new(), invocation("/", json!({})).artifacts);
     // Each would do something again, so only the note tells that it was done.
     for (order, before, after) in [
         (remove("tea"), "tea\n§\nmilk", "milk"),
@@ -222,7 +226,7 @@ async fn a_call_that_is_repeated_after_a_crash_finds_its_own_result() {
         assert_eq!(place.content(), after);
     }
     // Without a note nothing was done, and what is not there cannot be removed.
-    let fresh = invocation("/", json!({})).shelf;
+    let fresh = invocation("/", json!({})).artifacts;
     assert_eq!(place.attempt((&fresh, 2), &remove("coffee")).await.0, CallStatus::Error);
 }
 
@@ -256,7 +260,7 @@ async fn of_many_that_write_at_once_nobody_loses_anything() {
             assert!(told["error"].as_str().unwrap().contains("over its limit"), "{told}");
         }
     }
-    let mut there = Entries::parse(&place.content()).all().to_vec();
+    let mut there = MemoryEntries::parse(&place.content()).all().to_vec();
     there.sort_unstable();
     // Twelve of two characters each, and three between two of them.
     assert_eq!((fitted.len(), there), (12, fitted));

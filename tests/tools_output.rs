@@ -16,8 +16,8 @@ use hermod::{
     tool::{Settings, TOOLS},
 };
 use hermod_actors::{
-    model::{CallEnd, CallStatus, MAX_OUTPUT},
-    port::{Artifacts, Invocation, Shelf},
+    model::{CallEnd, CallStatus, MAX_RESULT_BYTES},
+    port::{Artifacts, AttemptArtifacts, Invocation},
     testkit::{MemoryArtifacts, invocation},
 };
 use serde_json::{Value, json};
@@ -58,15 +58,16 @@ impl World {
         let workspace = self.folder.path().join("work");
         let attempt = self.calls.fetch_add(1, Ordering::Relaxed);
         let call = invocation(workspace.to_str().expect("a path in UTF-8"), arguments);
-        let shelf = Shelf::new(Arc::clone(&self.artifacts), call.shelf.own()).of_attempt(attempt);
-        let call = Invocation { shelf, attempt, cancel: self.cancel.clone(), ..call };
+        let shelf =
+            AttemptArtifacts::new(Arc::clone(&self.artifacts), call.artifacts.name()).for_attempt(attempt);
+        let call = Invocation { artifacts: shelf, attempt, cancel: self.cancel.clone(), ..call };
         let end = make(self.settings.clone()).run(call);
         timeout(SOON, end).await.expect("the call ends soon")
     }
 
     async fn shell(&self, command: &str) -> (CallEnd, Value) {
         let end = self.call("shell", json!({"command": command})).await;
-        assert!(end.content.len() <= MAX_OUTPUT, "{} bytes", end.content.len());
+        assert!(end.content.len() <= MAX_RESULT_BYTES, "{} bytes", end.content.len());
         let told = serde_json::from_str(&end.content).expect("content is JSON");
         (end, told)
     }
@@ -74,7 +75,8 @@ impl World {
     /// All bytes of an artifact.
     async fn kept(&self, end: &CallEnd) -> Vec<u8> {
         let artifact = end.artifact.as_ref().expect("an artifact");
-        let shelf = Shelf::new(Arc::clone(&self.artifacts), invocation("/", json!({})).shelf.own());
+        let shelf =
+            AttemptArtifacts::new(Arc::clone(&self.artifacts), invocation("/", json!({})).artifacts.name());
         let mut all = Vec::new();
         loop {
             let excerpt = shelf.read(&artifact.handle, all.len() as u64, 1 << 20).await.expect("it is there");

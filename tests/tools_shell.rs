@@ -8,7 +8,7 @@ use hermod::{
 };
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, RunId},
-    port::{Boot, Found, Invocation, Progress, Tool},
+    port::{AttachOutcome, Boot, Invocation, ProgressReporter, Tool},
     testkit::invocation,
 };
 use rustix::process::{Pid, test_kill_process};
@@ -318,7 +318,7 @@ async fn dropping_the_call_lets_a_detached_command_go_on() {
     let notes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let progress = {
         let notes = std::sync::Arc::clone(&notes);
-        Progress::new(move |note| notes.lock().unwrap().push(note.to_owned()))
+        ProgressReporter::new(move |note| notes.lock().unwrap().push(note.to_owned()))
     };
     let again = world.shell().attach(Invocation { progress, ..world.invocation(arguments) }, Boot::Same);
     let release = async {
@@ -326,7 +326,7 @@ async fn dropping_the_call_lets_a_detached_command_go_on() {
         fs::write(world.at("release"), "").unwrap();
     };
     let (found, ()) = timeout(SOON, async { tokio::join!(again, release) }).await.unwrap();
-    let Found::Ended(end) = found else { panic!("{found:?}") };
+    let AttachOutcome::Ended(end) = found else { panic!("{found:?}") };
     let told: Value = serde_json::from_str(&end.content).unwrap();
     assert_eq!((end.status, &told["exit_code"]), (CallStatus::Ok, &json!(0)));
     assert_eq!(told["stdout"], json!("begun\nend\n"));
@@ -341,31 +341,39 @@ async fn what_became_of_an_earlier_call_is_found() {
         timeout(SOON, found).await.expect("it is found soon")
     };
     // Nothing is known of commands that were this process's own.
-    assert_eq!(attach(&World::new(), Boot::Same).await, Found::Unknown);
+    assert_eq!(attach(&World::new(), Boot::Same).await, AttachOutcome::Unknown);
     let world = World::detached();
-    assert_eq!(attach(&world, Boot::Other).await, Found::Unknown);
-    assert_eq!(attach(&world, Boot::Same).await, Found::Unknown, "no ledger says that it was not begun");
+    assert_eq!(attach(&world, Boot::Other).await, AttachOutcome::Unknown);
+    assert_eq!(
+        attach(&world, Boot::Same).await,
+        AttachOutcome::Unknown,
+        "no ledger says that it was not begun"
+    );
     world.settings.runner.as_ref().unwrap().sweep(|_| true).await;
-    assert_eq!(attach(&world, Boot::Same).await, Found::Unknown, "its run may be older than the ledger");
+    assert_eq!(
+        attach(&world, Boot::Same).await,
+        AttachOutcome::Unknown,
+        "its run may be older than the ledger"
+    );
     // Of a run that was accepted long after the ledger was made.
     let invocation = world.invocation(json!({"command": WAITS}));
     let call = CallId { run: RunId::from_bits(7 | 1 << 127), ..invocation.call };
     let found = world.shell().attach(Invocation { call, ..invocation }, Boot::Same);
-    assert_eq!(timeout(SOON, found).await.expect("it is found soon"), Found::NeverBegun);
+    assert_eq!(timeout(SOON, found).await.expect("it is found soon"), AttachOutcome::NeverStarted);
     // A stop that comes when it is over has killed nothing.
     world.cancel.cancel();
-    assert_eq!(attach(&world, Boot::Other).await, Found::Unknown);
+    assert_eq!(attach(&world, Boot::Other).await, AttachOutcome::Unknown);
     // A stop ends one that is found alive.
     let world = World::detached();
     let call = tokio::spawn(world.start(json!({"command": WAITS})));
     world.pid("pid").await;
     call.abort();
     world.cancel.cancel();
-    let Found::Ended(end) = attach(&world, Boot::Same).await else { panic!("it is alive") };
+    let AttachOutcome::Ended(end) = attach(&world, Boot::Same).await else { panic!("it is alive") };
     assert_eq!(end.status, CallStatus::Stopped);
     for boot in [Boot::Same, Boot::Other] {
         let found = attach(&world, boot).await;
-        assert!(matches!(&found, Found::Ended(again) if *again == end), "{found:?}");
+        assert!(matches!(&found, AttachOutcome::Ended(again) if *again == end), "{found:?}");
     }
     // What is forgotten is found no more.
     let call = world.invocation(json!({}));

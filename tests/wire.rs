@@ -20,7 +20,7 @@ use std::{
 use hermod::provider::{Decoder, WIRES};
 use hermod_actors::{
     model::{Amounts, CallId, Failure, Hash, Incarnation, ModelStarted, RunId, UsageAnomalyKind},
-    port::Deltas,
+    port::DeltaSink,
     usage_anomaly,
 };
 use serde_json::Value;
@@ -111,7 +111,7 @@ fn a_cut_between_chunks_changes_nothing() {
 #[derive(Default)]
 struct Announced(Mutex<Vec<(u32, String, String)>>);
 
-impl Deltas for Announced {
+impl DeltaSink for Announced {
     fn text(&self, _: &str) {}
     fn reasoning(&self, _: &str) {}
     fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
@@ -229,8 +229,8 @@ fn started(bytes: u64, images: u64, max_tokens: u64) -> ModelStarted {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         attempt: 1,
         model: "p/m".parse().unwrap(),
-        view: 1,
-        request: Hash::of(b""),
+        view_seq: 1,
+        request_hash: Hash::of(b""),
         bytes,
         images,
         max_tokens,

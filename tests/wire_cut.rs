@@ -15,15 +15,15 @@ use std::{
 };
 
 use hermod::{
-    provider::{Cache, Deadlines, Decoder, HttpProvider, ProviderConfig},
+    provider::{CacheTtl, Deadlines, Decoder, HttpProvider, ProviderConfig},
     secret::Secret,
 };
 use hermod_actors::{
     model::{
-        Answer, CallId, CredentialId, Failure, FailureClass, Message, ModelDeadlines, ModelTraits, Origin,
-        PoolStrategy, RateLimits, RunId, SessionId,
+        AnswerOrigin, CallId, CredentialId, Failure, FailureClass, Message, ModelAnswer, ModelDeadlines,
+        ModelProfile, PoolStrategy, RateLimits, RunId, SessionId,
     },
-    port::{ModelRequest, Provider as _, Segments, ToolChoice},
+    port::{MessageBuffer, ModelProvider as _, ModelRequest, ToolChoice},
 };
 use recordings::{Nobody, cases, wire};
 use tokio::{
@@ -51,13 +51,13 @@ const BODIES: [Body; 7] = [
 ];
 
 fn decoder(format: &str) -> Box<dyn Decoder> {
-    let origin = Origin { provider: "test".into(), wire: format.into(), model: "m".into() };
+    let origin = AnswerOrigin { provider: "test".into(), wire: format.into(), model: "m".into() };
     wire(format).decoder(Arc::new(origin))
 }
 
 /// What may come of a response that ended after some of its bytes, if all of them are `whole`.
 #[track_caller]
-fn check_begin(begin: Result<Answer, Failure>, whole: &Result<Answer, Failure>, place: &str) {
+fn check_begin(begin: Result<ModelAnswer, Failure>, whole: &Result<ModelAnswer, Failure>, place: &str) {
     match (begin, whole) {
         (Ok(answer), Ok(whole)) => {
             // What comes behind the finish reason is no more than the usage.
@@ -66,7 +66,7 @@ fn check_begin(begin: Result<Answer, Failure>, whole: &Result<Answer, Failure>, 
         // An error behind the finish reason.
         (Ok(_), Err(_)) => {}
         (Err(failure), Err(whole)) if failure.class == whole.class => {}
-        (Err(failure), _) => assert_eq!(failure.class, FailureClass::Cut, "{place}: {failure}"),
+        (Err(failure), _) => assert_eq!(failure.class, FailureClass::IncompleteStream, "{place}: {failure}"),
     }
 }
 
@@ -95,7 +95,7 @@ fn what_is_cut_is_cut_at_every_byte_in_all_formats() {
         let early = body.len() / 2;
         let mut decoder = decoder(format);
         decoder.push(&body.as_bytes()[..early], &Nobody).unwrap();
-        assert_eq!(decoder.finish(&Nobody).unwrap_err().class, FailureClass::Cut, "{format}");
+        assert_eq!(decoder.finish(&Nobody).unwrap_err().class, FailureClass::IncompleteStream, "{format}");
     }
 }
 
@@ -190,7 +190,7 @@ impl Server {
             credentials: vec![hermod::provider::Credential::fixed(Secret::new("k"))],
             pool: PoolStrategy::default(),
             limits: RateLimits::default(),
-            cache: Cache::default(),
+            cache: CacheTtl::default(),
             deadlines: Deadlines { gap: Duration::from_mins(1), ..Deadlines::default() },
         })
         .unwrap()
@@ -217,9 +217,9 @@ async fn answer(mut stream: TcpStream, bytes: &[u8], ending: Ending) {
     }
 }
 
-async fn call(provider: &HttpProvider) -> Result<Answer, Failure> {
-    let encoder = provider.encoder("m", &ModelTraits::default());
-    let mut messages = Segments::default();
+async fn call(provider: &HttpProvider) -> Result<ModelAnswer, Failure> {
+    let encoder = provider.encoder("m", &ModelProfile::default());
+    let mut messages = MessageBuffer::default();
     encoder.messages(&[Message::User("hi".into())], &mut messages);
     let request = ModelRequest {
         credential: CredentialId::default(),
@@ -232,7 +232,7 @@ async fn call(provider: &HttpProvider) -> Result<Answer, Failure> {
         deadlines: ModelDeadlines::default(),
         head: encoder.head("", &[]),
         messages,
-        pictures: BTreeMap::new(),
+        images: BTreeMap::new(),
     };
     provider.call(request, &Nobody).await
 }
@@ -241,7 +241,7 @@ async fn call(provider: &HttpProvider) -> Result<Answer, Failure> {
 async fn cut_through_sockets(
     (format, status, body): (&str, u16, &str),
     (framing, ending): (Framing, Ending),
-    mut check: impl FnMut(usize, Option<usize>, Result<Answer, Failure>),
+    mut check: impl FnMut(usize, Option<usize>, Result<ModelAnswer, Failure>),
 ) {
     let server = Server::start().await;
     let provider = server.provider(format);
@@ -280,7 +280,7 @@ async fn however_a_connection_ends_early_its_answer_is_cut() {
                     // A reset can overtake what was sent before it.
                     (Some(_), Err(failure)) if how.1 == Ending::Reset => {
                         assert!(
-                            matches!(failure.class, FailureClass::Cut | FailureClass::Network),
+                            matches!(failure.class, FailureClass::IncompleteStream | FailureClass::Network),
                             "{place}: {failure}"
                         );
                     }
@@ -305,7 +305,10 @@ async fn however_an_explanation_ends_early_it_decides_nothing() {
                     let is_there = class == FailureClass::ModelNotFound && how.0 == Framing::Chunked;
                     let is_lost =
                         class == FailureClass::Network && (in_body.is_none() || how.1 == Ending::Reset);
-                    assert!(class == FailureClass::Cut || is_there || is_lost, "{place}: {class:?}");
+                    assert!(
+                        class == FailureClass::IncompleteStream || is_there || is_lost,
+                        "{place}: {class:?}"
+                    );
                 })
                 .await;
             }

@@ -10,15 +10,15 @@ use std::{
 
 use bytes::Bytes;
 use hermod::{
-    provider::{Cache, ConfigError, Credential, Deadlines, HttpProvider, ProviderConfig},
+    provider::{CacheTtl, Credential, Deadlines, HttpProvider, ProviderConfig, ProviderConfigError},
     secret::Secret,
 };
 use hermod_actors::{
     model::{
-        Answer, CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelDeadlines, ModelTraits,
-        PoolStrategy, RateLimits, RequestFate, RunId, SessionId, Usage,
+        CallId, CredentialId, Deadline, Failure, FailureClass, Message, ModelAnswer, ModelDeadlines,
+        ModelProfile, PoolStrategy, RateLimits, RequestFate, RunId, SessionId, Usage,
     },
-    port::{Deltas, ModelRequest, Provider as _, Segments, ToolChoice},
+    port::{DeltaSink, MessageBuffer, ModelProvider as _, ModelRequest, ToolChoice},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -158,7 +158,7 @@ fn hello() -> Vec<Act> {
 #[derive(Default)]
 struct Shown(Mutex<String>);
 
-impl Deltas for Shown {
+impl DeltaSink for Shown {
     fn text(&self, delta: &str) {
         self.0.lock().unwrap().push_str(delta);
     }
@@ -177,7 +177,7 @@ fn config(base_url: &str) -> ProviderConfig {
         credentials: vec![key(KEY)],
         pool: PoolStrategy::default(),
         limits: RateLimits::default(),
-        cache: Cache::default(),
+        cache: CacheTtl::default(),
         deadlines: Deadlines::default(),
     }
 }
@@ -187,8 +187,8 @@ fn provider(server: &Server, deadlines: Deadlines) -> HttpProvider {
 }
 
 fn request(provider: &HttpProvider) -> ModelRequest {
-    let encoder = provider.encoder("m", &ModelTraits::default());
-    let mut messages = Segments::default();
+    let encoder = provider.encoder("m", &ModelProfile::default());
+    let mut messages = MessageBuffer::default();
     encoder.messages(&["one", "two ü"].map(|text| Message::User(text.into())), &mut messages);
     ModelRequest {
         credential: CredentialId::default(),
@@ -201,16 +201,16 @@ fn request(provider: &HttpProvider) -> ModelRequest {
         head: encoder.head("", &[]),
         tool_choice: ToolChoice::Auto,
         messages,
-        pictures: BTreeMap::new(),
+        images: BTreeMap::new(),
     }
 }
 
-async fn call(provider: &HttpProvider) -> Result<Answer, Failure> {
+async fn call(provider: &HttpProvider) -> Result<ModelAnswer, Failure> {
     provider.call(request(provider), &Shown::default()).await
 }
 
 /// One call, which the server answers so.
-async fn call_once(script: Vec<Act>, deadlines: Deadlines) -> Result<Answer, Failure> {
+async fn call_once(script: Vec<Act>, deadlines: Deadlines) -> Result<ModelAnswer, Failure> {
     let server = Server::start(vec![script]).await;
     call(&provider(&server, deadlines)).await
 }
@@ -325,9 +325,10 @@ async fn a_whole_answer_needs_no_proper_end() {
 #[tokio::test]
 async fn a_stream_that_breaks_off_is_cut() {
     let broken = vec![streaming(), chunked(&[HELLO]), Act::Close];
-    check_failure(broken, Deadlines::default(), FailureClass::Cut, "broke off").await;
+    check_failure(broken, Deadlines::default(), FailureClass::IncompleteStream, "broke off").await;
     let ended = vec![streaming(), chunked(&[HELLO, ""])];
-    check_failure(ended, Deadlines::default(), FailureClass::Cut, "without a finish reason").await;
+    check_failure(ended, Deadlines::default(), FailureClass::IncompleteStream, "without a finish reason")
+        .await;
 }
 
 #[tokio::test]
@@ -398,7 +399,7 @@ async fn what_was_never_sent_whole_says_so() {
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     let provider = HttpProvider::new(ProviderConfig { deadlines, ..config(&base_url) }).unwrap();
     let mut large = request(&provider);
-    let encoder = provider.encoder("m", &ModelTraits::default());
+    let encoder = provider.encoder("m", &ModelProfile::default());
     for _ in 0..64 {
         encoder.messages(&[Message::User("x".repeat(1 << 20).into())], &mut large.messages);
         large.messages.close();
@@ -451,7 +452,7 @@ async fn dropping_the_call_closes_the_request() {
 #[test]
 fn a_configuration_that_cannot_work_is_refused() {
     let check = |config: ProviderConfig, says: &str| {
-        let error: ConfigError = HttpProvider::new(config).unwrap_err();
+        let error: ProviderConfigError = HttpProvider::new(config).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(says) && text.contains("test") && !text.contains("hunter2"), "{text}");
     };

@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use hermod::provider::{WIRES, Wire, Writing};
+use hermod::provider::{EncodeTarget, WIRES, Wire};
 use hermod_actors::{
-    model::{CallId, CredentialId, ModelDeadlines, Origin, RunId, SessionId, ToolSpec},
-    port::{Head, ModelRequest, Segments, ToolChoice},
+    model::{AnswerOrigin, CallId, CredentialId, ModelDeadlines, RunId, SessionId, ToolSpec},
+    port::{EncodedHead, MessageBuffer, ModelRequest, ToolChoice},
 };
 use recordings::{folder, wire};
 use serde_json::Value;
@@ -29,10 +29,11 @@ fn tools() -> Vec<ToolSpec> {
 }
 
 /// The tools as a request carries them, and what leads their names back.
-fn offered(format: &Wire, tools: &[ToolSpec]) -> (Vec<Value>, Head) {
+fn offered(format: &Wire, tools: &[ToolSpec]) -> (Vec<Value>, EncodedHead) {
     let wire = wire(format.name);
-    let origin = Origin { provider: "p".into(), wire: format.name.into(), model: "m".into() };
-    let head = wire.encoder(Writing { origin: Arc::new(origin), sees: true }).head("Be kind.", tools);
+    let origin = AnswerOrigin { provider: "p".into(), wire: format.name.into(), model: "m".into() };
+    let head =
+        wire.encoder(EncodeTarget { origin: Arc::new(origin), has_vision: true }).head("Be kind.", tools);
     let request = ModelRequest {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
@@ -43,8 +44,8 @@ fn offered(format: &Wire, tools: &[ToolSpec]) -> (Vec<Value>, Head) {
         deadlines: ModelDeadlines::default(),
         head: head.clone(),
         tool_choice: ToolChoice::Auto,
-        messages: Segments::default(),
-        pictures: BTreeMap::new(),
+        messages: MessageBuffer::default(),
+        images: BTreeMap::new(),
     };
     let body: Value = serde_json::from_slice(&wire.body(request).concat()).unwrap();
     (body["tools"].as_array().unwrap().clone(), head)
@@ -72,7 +73,12 @@ fn a_thousand_schemas_arrive_as_they_were() {
             assert_eq!(schema.to_string(), tool.parameters.to_string());
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
             assert!((1..=64).contains(&name.len()) && name.bytes().all(plain), "{}: {name}", format.name);
-            assert_eq!(head.names.get(name).map_or(name, String::as_str), tool.name, "{}", format.name);
+            assert_eq!(
+                head.renamed_tools.get(name).map_or(name, String::as_str),
+                tool.name,
+                "{}",
+                format.name
+            );
             renamed += usize::from(name != tool.name);
         }
         println!("{}: {} schemas, {renamed} names mapped and back", format.name, tools.len());
@@ -92,7 +98,7 @@ fn different_tools_keep_different_names() {
         let names: BTreeSet<&str> = offered.iter().map(|tool| parts(tool).0).collect();
         assert_eq!(names.len(), tools.len(), "{}", format.name);
         let back: BTreeSet<&str> =
-            names.iter().map(|name| head.names.get(*name).map_or(*name, String::as_str)).collect();
+            names.iter().map(|name| head.renamed_tools.get(*name).map_or(*name, String::as_str)).collect();
         assert_eq!(back, tools.iter().map(|tool| &*tool.name).collect(), "{}", format.name);
     }
 }

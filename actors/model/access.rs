@@ -18,7 +18,8 @@ pub enum Access {
     /// Nobody can tell: a shell.
     Anything,
     /// A person's attention: it runs alone.
-    Alone,
+    #[serde(rename = "alone")]
+    Exclusive,
 }
 
 impl Default for Access {
@@ -47,20 +48,20 @@ impl Access {
     /// they touch: shell commands of one answer run at the same time.
     pub fn conflicts(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Alone, _) | (_, Self::Alone) => true,
+            (Self::Exclusive, _) | (_, Self::Exclusive) => true,
             (Self::Anything, Self::Anything) => false,
             (Self::Anything, Self::Paths { writes, .. }) | (Self::Paths { writes, .. }, Self::Anything) => {
                 !writes.is_empty()
             }
             (Self::Paths { reads, writes }, Self::Paths { reads: their_reads, writes: their_writes }) => {
-                meet(writes, their_writes) || meet(writes, their_reads) || meet(reads, their_writes)
+                overlap(writes, their_writes) || overlap(writes, their_reads) || overlap(reads, their_writes)
             }
         }
     }
 }
 
 /// Whether a path of the one list is a path of the other, or lies in it.
-fn meet(ours: &[Arc<str>], theirs: &[Arc<str>]) -> bool {
+fn overlap(ours: &[Arc<str>], theirs: &[Arc<str>]) -> bool {
     let is_in = |inner: &Arc<str>, outer: &Arc<str>| Path::new(&**inner).starts_with(&**outer);
     ours.iter().any(|our| theirs.iter().any(|their| is_in(our, their) || is_in(their, our)))
 }
@@ -106,8 +107,8 @@ mod tests {
 
     #[test]
     fn what_needs_a_person_runs_alone() {
-        for other in [Access::Alone, Access::Anything, Access::default(), Access::reads("/w/a")] {
-            check(&Access::Alone, &other, true);
+        for other in [Access::Exclusive, Access::Anything, Access::default(), Access::reads("/w/a")] {
+            check(&Access::Exclusive, &other, true);
         }
         check(&Access::default(), &Access::default(), false);
     }

@@ -7,7 +7,7 @@ use super::{Attempt, CallId, Timestamp};
 /// What is done about a call that must not be repeated silently, had begun, and whose end nobody saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WhenInDoubt {
+pub enum InDoubtAction {
     /// The model is told, and looks for itself.
     #[default]
     Tell,
@@ -19,20 +19,22 @@ pub enum WhenInDoubt {
 
 /// How a run deals with calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Doubt {
+pub struct InDoubtPolicy {
     /// What is done.
-    pub then: WhenInDoubt,
+    #[serde(rename = "then")]
+    pub action: InDoubtAction,
     /// For how long a person is waited for, in milliseconds; then the answer is no.
-    pub patience_ms: u64,
+    #[serde(rename = "patience_ms")]
+    pub approval_timeout_ms: u64,
 }
 
-impl Default for Doubt {
+impl Default for InDoubtPolicy {
     fn default() -> Self {
-        Self { then: WhenInDoubt::default(), patience_ms: 24 * 60 * 60 * 1_000 }
+        Self { action: InDoubtAction::default(), approval_timeout_ms: 24 * 60 * 60 * 1_000 }
     }
 }
 
-impl Doubt {
+impl InDoubtPolicy {
     /// Whether nothing was said about it.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -59,22 +61,23 @@ pub struct ApprovalAnswered {
     /// The call.
     pub call: CallId,
     /// Whether it may be made.
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub decision: ApprovalDecision,
     /// Who says so.
-    pub by: Answerer,
+    pub by: DecisionSource,
 }
 
 /// An answer to a request for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ApprovalDecision {
     /// It may.
     Allow,
     /// It may not.
     Deny,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ApprovalDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Allow => "allowed",
@@ -86,7 +89,7 @@ impl fmt::Display for Verdict {
 /// Who answers a request for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answerer {
+pub enum DecisionSource {
     /// Somebody.
     Person,
     /// Nobody did in time.
@@ -96,19 +99,20 @@ pub enum Answerer {
 /// Why an attempt of a tool call is followed by another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WhyAgain {
+pub enum RetryReason {
     /// Its end was not seen, and it may be repeated.
     #[default]
     Lost,
     /// The process ended, and it may be repeated.
     Interrupted,
     /// It was never begun, and never will be.
-    NeverBegun,
+    #[serde(rename = "never_begun")]
+    NeverStarted,
     /// It is in doubt, and is to be repeated whatever it did.
     InDoubt,
 }
 
-impl WhyAgain {
+impl RetryReason {
     #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
     pub(super) fn is_lost(&self) -> bool {
         *self == Self::Lost

@@ -44,18 +44,18 @@ pub enum BreakerState {
 
 /// A model of the chain that did not answer a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotAnswered {
+pub struct UnansweredModel {
     /// The model.
     pub model: ModelRef,
     /// Why.
     #[serde(flatten)]
-    pub why: WhyNot,
+    pub reason: UnansweredReason,
 }
 
-/// See [`NotAnswered`].
+/// See [`UnansweredModel`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
-pub enum WhyNot {
+pub enum UnansweredReason {
     /// It was asked and failed.
     Tried {
         /// So many times.
@@ -73,16 +73,18 @@ pub enum WhyNot {
     },
 }
 
-impl std::fmt::Display for NotAnswered {
+impl std::fmt::Display for UnansweredModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let model = &self.model;
-        match &self.why {
-            WhyNot::Tried { attempts: 1, failure } => write!(f, "tried {model} ({failure})"),
-            WhyNot::Tried { attempts, failure } => write!(f, "tried {model} {attempts} times ({failure})"),
-            WhyNot::Skipped { until: Some(until), failure } => {
+        match &self.reason {
+            UnansweredReason::Tried { attempts: 1, failure } => write!(f, "tried {model} ({failure})"),
+            UnansweredReason::Tried { attempts, failure } => {
+                write!(f, "tried {model} {attempts} times ({failure})")
+            }
+            UnansweredReason::Skipped { until: Some(until), failure } => {
                 write!(f, "skipped {model} (not asked until {until}: {failure})")
             }
-            WhyNot::Skipped { until: None, failure } => write!(f, "skipped {model} ({failure})"),
+            UnansweredReason::Skipped { until: None, failure } => write!(f, "skipped {model} ({failure})"),
         }
     }
 }

@@ -36,12 +36,12 @@ impl Dimension {
     }
 
     /// An amount of it as people write it: money in dollars.
-    pub fn shown(self, amount: u64) -> impl fmt::Display {
-        Shown(self, amount)
+    pub fn display(self, amount: u64) -> impl fmt::Display {
+        AmountDisplay(self, amount)
     }
 }
 
-/// An amount of each dimension; absent means none (in a spend) or unlimited (in a limit: see [`Account::limits`]).
+/// An amount of each dimension; absent means none (in a spend) or unlimited (in a limit: see [`BudgetAccount::limits`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Amounts {
     /// Iterations.
@@ -111,7 +111,7 @@ impl Amounts {
 
 /// A budget account: a row that only the committer changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct BudgetAccount {
     /// The account above, on which every spend is reserved too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AccountId>,
@@ -123,7 +123,8 @@ pub struct Account {
     pub reserved: Amounts,
     /// Whether its iterations are its own: they are not counted on the accounts above.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub apart: bool,
+    #[serde(rename = "apart")]
+    pub owns_iterations: bool,
 }
 
 /// Opens an account, in the append that carries it.
@@ -135,13 +136,13 @@ pub struct NewAccount {
     pub parent: Option<AccountId>,
     /// Its limits.
     pub limits: Amounts,
-    /// Whether its iterations are its own: see [`Account::apart`].
-    pub apart: bool,
+    /// Whether its iterations are its own: see [`BudgetAccount::apart`].
+    pub owns_iterations: bool,
 }
 
 /// Reserves before a spend, on the account and all its ancestors; what does not fit refuses the whole append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reserve {
+pub struct Reservation {
     /// The account.
     pub account: AccountId,
     /// How much.
@@ -151,7 +152,7 @@ pub struct Reserve {
 /// Gives a reservation back and books what was really spent, on the account and all its ancestors. Never refused: the
 /// money is gone. `spent` may exceed what was reserved; a later correction has nothing reserved and a `refund`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settle {
+pub struct Settlement {
     /// The account.
     pub account: AccountId,
     /// What had been reserved.
@@ -164,29 +165,29 @@ pub struct Settle {
 
 /// Raises the limits of one account. A dimension without a limit keeps none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raise {
+pub struct LimitRaise {
     /// The account.
     pub account: AccountId,
     /// By how much.
-    pub by: Amounts,
+    pub amounts: Amounts,
 }
 
 /// What an append does to accounts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ledger {
+pub struct LedgerChange {
     /// Accounts to open, first.
-    pub open: Vec<NewAccount>,
+    pub new_accounts: Vec<NewAccount>,
     /// Then limits are raised.
-    pub raise: Vec<Raise>,
+    pub raises: Vec<LimitRaise>,
     /// Then what is settled.
-    pub settle: Vec<Settle>,
+    pub settlements: Vec<Settlement>,
     /// Then what is reserved.
-    pub reserve: Vec<Reserve>,
+    pub reservations: Vec<Reservation>,
 }
 
 /// A reservation that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub struct NoAllowance {
+pub struct BudgetRefusal {
     /// The account whose limit it is.
     pub account: AccountId,
     /// The dimension.
@@ -202,7 +203,7 @@ pub struct NoAllowance {
     pub needed: Option<u64>,
 }
 
-impl NoAllowance {
+impl BudgetRefusal {
     /// The raise that lets a run go on which has spent `spent` by now: twice what was refused fits then, because the next
     /// request is a little longer. `None` if what was refused is not known.
     pub fn sufficient_raise(&self, spent: u64) -> Option<u64> {
@@ -211,15 +212,15 @@ impl NoAllowance {
     }
 }
 
-impl fmt::Display for NoAllowance {
+impl fmt::Display for BudgetRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { account, dimension, limit, spent, reserved, needed } = self;
-        let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| dimension.shown(*amount));
+        let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| dimension.display(*amount));
         let name = dimension.name();
         write!(f, "{name} limit of {limit} reached: {spent} spent, {reserved} reserved")?;
         match (dimension, needed) {
             (Dimension::Tokens | Dimension::Usd, Some(needed)) => {
-                write!(f, ", {} needed for the next call", dimension.shown(*needed))?;
+                write!(f, ", {} needed for the next call", dimension.display(*needed))?;
             }
             // Of these a call needs one, or as many as the answer names.
             (Dimension::Iterations | Dimension::ToolCalls | Dimension::Children, _) | (_, None) => {}
@@ -229,9 +230,9 @@ impl fmt::Display for NoAllowance {
 }
 
 /// An amount as people write it: money in dollars.
-pub(super) struct Shown(pub(super) Dimension, pub(super) u64);
+pub(super) struct AmountDisplay(pub(super) Dimension, pub(super) u64);
 
-impl fmt::Display for Shown {
+impl fmt::Display for AmountDisplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Self(dimension, amount) = self;
         match dimension {
@@ -255,7 +256,7 @@ mod tests {
     fn a_sufficient_raise_has_room_for_two_calls() {
         let check = |(limit, spent, reserved), needed, spent_by_now, expect| {
             let (account, dimension) = (AccountId::from_bits(0), Dimension::Tokens);
-            let refusal = NoAllowance { account, dimension, limit, spent, reserved, needed };
+            let refusal = BudgetRefusal { account, dimension, limit, spent, reserved, needed };
             assert_eq!(refusal.sufficient_raise(spent_by_now), expect);
         };
         check((80, 70, 5), Some(20), 0, Some(35));
@@ -268,7 +269,7 @@ mod tests {
     fn money_is_told_in_dollars() {
         let refusal = |dimension, limit, spent, needed| {
             let account = AccountId::from_bits(0);
-            NoAllowance { account, dimension, limit, spent, reserved: 0, needed }.to_string()
+            BudgetRefusal { account, dimension, limit, spent, reserved: 0, needed }.to_string()
         };
         let told = |dimension, limit, spent| refusal(dimension, limit, spent, None);
         let usd = told(Dimension::Usd, 5_000_000_000, 4_120_000_000);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::Body;
-use super::{Access, Attempt, CallEnd, CallId, Child, EffectClass, Hash, Incarnation, WhyAgain};
+use super::{Access, Attempt, CallEnd, CallId, EffectClass, Hash, Incarnation, RetryReason, SubagentRef};
 
 /// See [`Body::CallAdmitted`]. The arguments are those of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,10 +41,10 @@ pub struct CallStarted {
     pub boot: Arc<str>,
     /// The subagents that it begins, in the order of their tasks.
     #[serde(default, skip_serializing_if = "no_children")]
-    pub children: Arc<[Child]>,
+    pub children: Arc<[SubagentRef]>,
 }
 
-fn no_children(children: &Arc<[Child]>) -> bool {
+fn no_children(children: &Arc<[SubagentRef]>) -> bool {
     children.is_empty()
 }
 
@@ -69,7 +69,8 @@ pub struct CallLost {
     pub attempt: Attempt,
     /// Why there is another one.
     #[serde(default, skip_serializing_if = "WhyAgain::is_lost")]
-    pub why: WhyAgain,
+    #[serde(rename = "why")]
+    pub reason: RetryReason,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference

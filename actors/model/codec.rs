@@ -3,11 +3,11 @@ use std::fmt;
 use super::{Body, Kind, Record, Timestamp};
 
 /// Version of the header; a newer one is refused.
-const VERSION: u8 = 1;
+const HEADER_VERSION: u8 = 1;
 /// The body is JSON with named fields: old and new versions read each other.
-const JSON: u8 = 0;
+const JSON_CODEC: u8 = 0;
 /// Version, codec, kind (u16), at (i64), active_ms (u64), all little-endian.
-const HEADER: usize = 1 + 1 + 2 + 8 + 8;
+const HEADER_BYTES: usize = 1 + 1 + 2 + 8 + 8;
 
 /// A stored record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,8 +25,8 @@ pub enum DecodeError {
 
 /// The stored form of a record: a header, then its body.
 pub fn encode(record: &Record) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEADER + 256);
-    bytes.extend([VERSION, JSON]);
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + 256);
+    bytes.extend([HEADER_VERSION, JSON_CODEC]);
     bytes.extend(record.body.kind().code().to_le_bytes());
     bytes.extend(record.at.0.to_le_bytes());
     bytes.extend(record.active_ms.to_le_bytes());
@@ -42,13 +42,13 @@ pub fn check_readable(record: &Record) -> Result<(), DecodeError> {
 
 /// Reads a stored record.
 pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-    let Some((header, body)) = bytes.split_at_checked(HEADER) else {
+    let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(DecodeError::Malformed(format!("{} bytes are too few", bytes.len())));
     };
-    if header[0] != VERSION {
+    if header[0] != HEADER_VERSION {
         return Err(DecodeError::Version(header[0]));
     }
-    if header[1] != JSON {
+    if header[1] != JSON_CODEC {
         return Err(DecodeError::Malformed(format!("codec {} is unknown", header[1])));
     }
     let code = u16::from_le_bytes([header[2], header[3]]);
@@ -57,13 +57,13 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     // Looked at as a whole: so no text in it need be.
     let body = str::from_utf8(body).map_err(|error| malformed(&error))?;
     Ok(Record {
-        at: Timestamp(i64::from_le_bytes(eight(&header[4..12]))),
-        active_ms: u64::from_le_bytes(eight(&header[12..20])),
+        at: Timestamp(i64::from_le_bytes(to_eight_bytes(&header[4..12]))),
+        active_ms: u64::from_le_bytes(to_eight_bytes(&header[12..20])),
         body: Body::read_json(kind, body).map_err(|error| malformed(&error))?,
     })
 }
 
-fn eight(bytes: &[u8]) -> [u8; 8] {
+fn to_eight_bytes(bytes: &[u8]) -> [u8; 8] {
     let mut eight = [0; 8];
     eight.copy_from_slice(bytes);
     eight

@@ -2,16 +2,17 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, CallId, ModelRef, ModelStarted, ModelTraits, RunId, SessionId, Usage, UsageAnomaly};
+use super::{Attempt, CallId, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage, UsageAnomaly};
 
 /// How the view of a run is kept short, resolved when it is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compression {
+pub struct CompactionPolicy {
     /// Who is asked for summaries, in order; without anybody the oldest is left out without one.
     pub chain: Vec<ModelRef>,
     /// What is known of each of them, in the same order; nothing of those for which there is no entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub traits: Vec<ModelTraits>,
+    #[serde(rename = "traits")]
+    pub profiles: Vec<ModelProfile>,
     /// Over which share of the model's window the view is compressed, in percent.
     pub trigger: u8,
     /// The messages at the end that stay as they are, if they are short enough.
@@ -23,7 +24,7 @@ pub struct Compression {
 /// A place in a session's conversation: before it lie so many rounds, and so many steps of the next one. A round is what
 /// a user said and all that was done about it, a step an answer with the results of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct HistoryPosition {
     /// Whole rounds.
     pub round: u32,
     /// Steps of the round behind them.
@@ -33,7 +34,7 @@ pub struct Place {
 /// What was done to a view that was too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rung {
+pub enum CompactionMethod {
     /// Long results of old calls were left out.
     Elided,
     /// What is oldest was replaced by a summary.
@@ -44,7 +45,7 @@ pub enum Rung {
     Dropped,
 }
 
-impl Rung {
+impl CompactionMethod {
     /// The public name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,16 +65,20 @@ pub struct ContextCompacted {
     /// The id of the conversation as it goes on.
     pub lineage: SessionId,
     /// How.
-    pub by: Rung,
+    #[serde(rename = "by")]
+    pub method: CompactionMethod,
     /// Up to where.
-    pub to: Place,
+    #[serde(rename = "to")]
+    pub end: HistoryPosition,
     /// What stands for what was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// The estimated tokens of the request before.
-    pub before: u64,
+    #[serde(rename = "before")]
+    pub tokens_before: u64,
     /// And behind it.
-    pub after: u64,
+    #[serde(rename = "after")]
+    pub tokens_after: u64,
     /// What the run has waited for it, in milliseconds of active time.
     pub waited_ms: u64,
 }
@@ -83,11 +88,13 @@ pub struct ContextCompacted {
 pub struct SummaryStarted {
     /// The attempt.
     #[serde(flatten)]
-    pub asked: Arc<ModelStarted>,
+    pub started: Arc<ModelStarted>,
     /// Up to where this call summarises.
-    pub upto: Place,
+    #[serde(rename = "upto")]
+    pub call_end: HistoryPosition,
     /// Up to where all calls for this summary do.
-    pub to: Place,
+    #[serde(rename = "to")]
+    pub summary_end: HistoryPosition,
 }
 
 /// A model has answered with a summary.
@@ -101,7 +108,7 @@ pub struct SummaryAnswered {
     pub text: Arc<str>,
     /// Why that is no summary; absent if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unusable: Option<Unusable>,
+    pub unusable: Option<SummaryDefect>,
     /// The link of the chain that is asked from now on, counted from 0, if that is another one; behind the last, nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
@@ -116,14 +123,14 @@ pub struct SummaryAnswered {
 /// Why an answer is no summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unusable {
+pub enum SummaryDefect {
     /// It says nothing.
     Empty,
     /// It is longer than it may be.
     TooLong,
 }
 
-impl Unusable {
+impl SummaryDefect {
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,7 +142,7 @@ impl Unusable {
 
 /// What a request consists of that cannot be made short enough, in estimated tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Irreducible {
+pub struct ContextBreakdown {
     /// What the request may have: the window without what is left for the answer.
     pub limit: u64,
     /// What the model can read and write in one call, by what is known or was found out.
@@ -154,7 +161,7 @@ pub struct Irreducible {
     pub last: u64,
 }
 
-impl fmt::Display for Irreducible {
+impl fmt::Display for ContextBreakdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, window, output, system, tools, request, last } = self;
         let sum = system.saturating_add(*tools).saturating_add(*request).saturating_add(*last);

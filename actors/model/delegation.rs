@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Amounts, CallId, Dimension, Ended, RunId, SessionId, Usage, budget::Shown};
+use super::{Amounts, CallId, Dimension, OutcomeDetail, RunId, SessionId, Usage, budget::AmountDisplay};
 
 /// What a run may delegate, resolved when it was accepted. Absent from a spec means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,8 @@ pub struct Delegation {
     pub iterations: u64,
     /// Whether the iterations of subagents count on the accounts above too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub shared: bool,
+    #[serde(rename = "shared")]
+    pub shares_iterations: bool,
     /// Active time in which a subagent must come to a result of a call, in milliseconds, or it is ended with what it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_ms: Option<u64>,
@@ -25,7 +26,7 @@ pub struct Delegation {
 
 /// Whose task a run is, and where its end is heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parent {
+pub struct ParentRef {
     /// The session of the run that delegated it.
     pub session: SessionId,
     /// The call that did.
@@ -36,7 +37,7 @@ pub struct Parent {
 
 /// A subagent, as its parent knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Child {
+pub struct SubagentRef {
     /// Its session.
     pub session: SessionId,
     /// Its run.
@@ -49,12 +50,13 @@ pub struct ChildEnded {
     /// The call that delegated the task.
     pub call: CallId,
     /// The subagent.
-    pub child: Child,
+    pub child: SubagentRef,
     /// How it ended.
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: OutcomeDetail,
     /// What the parent's model reads of it: JSON.
-    pub told: Arc<str>,
+    #[serde(rename = "told")]
+    pub result: Arc<str>,
     /// The iterations it took.
     pub iterations: u32,
     /// What its model calls used.
@@ -63,7 +65,7 @@ pub struct ChildEnded {
 
 /// By how much the limits of a run are raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Raised {
+pub struct LimitIncrease {
     /// The limits of its account. A dimension without a limit keeps none.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub budget: Amounts,
@@ -72,10 +74,10 @@ pub struct Raised {
     pub wall_ms: Option<u64>,
 }
 
-impl fmt::Display for Raised {
+impl fmt::Display for LimitIncrease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = |dimension: Dimension| {
-            let shown = Shown(dimension, self.budget.get(dimension)?);
+            let shown = AmountDisplay(dimension, self.budget.get(dimension)?);
             Some(match dimension {
                 Dimension::Usd => shown.to_string(),
                 Dimension::Iterations | Dimension::Tokens | Dimension::Children => {
@@ -104,7 +106,7 @@ mod tests {
             tool_calls: Some(5),
             ..Amounts::default()
         };
-        let raised = Raised { budget, wall_ms: Some(600_000) };
+        let raised = LimitIncrease { budget, wall_ms: Some(600_000) };
         assert_eq!(raised.to_string(), "10 iterations, $0.5, 5 tool calls, 10m of active time");
     }
 }

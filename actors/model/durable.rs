@@ -9,7 +9,7 @@ pub struct Durable<T>(T);
 
 impl<T> Durable<T> {
     /// Vouches that `value` is on disk. Called by Persistence alone (kept so by `tests/architecture.rs`).
-    pub(crate) fn vouch(value: T) -> Self {
+    pub(crate) fn mark_durable(value: T) -> Self {
         Self(value)
     }
 }

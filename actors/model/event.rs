@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::{Attempt, CallId, CallStatus, Durable, Ended, Record, RunId, Seq, SessionId, Timestamp};
+use super::{Attempt, CallId, CallStatus, Durable, OutcomeDetail, Record, RunId, Seq, SessionId, Timestamp};
 
 /// What a watcher sees: records as they become durable with what they mean, and what is not durable.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct SessionEvent {
     /// The session.
     pub session: SessionId,
     /// The run that it is about; `None` if it is about the session.
@@ -15,7 +15,7 @@ pub struct Event {
     pub body: EventBody,
 }
 
-/// See [`Event`]. What follows from a record comes before the record itself, in the same order for whoever watches now
+/// See [`SessionEvent`]. What follows from a record comes before the record itself, in the same order for whoever watches now
 /// and whoever comes later; deltas and progress are for those who watch now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventBody {
@@ -138,7 +138,7 @@ pub enum RunStatus {
     /// The model is asked.
     Thinking,
     /// Its conversation has become too long, and is being summarised.
-    Compressing,
+    Compacting,
     /// Tools run.
     Executing,
     /// Nothing can be done until then.
@@ -156,7 +156,7 @@ pub enum RunStatus {
         until: Timestamp,
     },
     /// It has its outcome.
-    Ended(Ended),
+    Ended(OutcomeDetail),
 }
 
 /// See [`EventBody::Lifecycle`].
@@ -174,7 +174,7 @@ pub enum Lifecycle {
 
 /// Which of the streams an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stream {
+pub enum EventStream {
     /// The journal.
     Journal,
     /// The stages of a run.
@@ -207,20 +207,20 @@ impl EventBody {
     }
 
     /// The stream that it belongs to.
-    pub const fn stream(&self) -> Stream {
+    pub const fn stream(&self) -> EventStream {
         match self {
-            Self::Recorded { .. } => Stream::Journal,
-            Self::Status(_) | Self::Lifecycle(_) | Self::IterationEnd { .. } => Stream::Lifecycle,
+            Self::Recorded { .. } => EventStream::Journal,
+            Self::Status(_) | Self::Lifecycle(_) | Self::IterationEnd { .. } => EventStream::Lifecycle,
             Self::ThinkingStart { .. }
             | Self::ThinkingEnd { .. }
             | Self::TextDelta { .. }
             | Self::ReasoningDelta { .. }
             | Self::ToolCallStreamed { .. }
-            | Self::ToolCallParsed { .. } => Stream::Assistant,
-            Self::ToolStart { .. } | Self::ToolProgress { .. } | Self::ToolEnd { .. } => Stream::Tool,
+            | Self::ToolCallParsed { .. } => EventStream::Assistant,
+            Self::ToolStart { .. } | Self::ToolProgress { .. } | Self::ToolEnd { .. } => EventStream::Tool,
             Self::Retry { call, .. } => match call.n {
-                0 => Stream::Assistant,
-                _ => Stream::Tool,
+                0 => EventStream::Assistant,
+                _ => EventStream::Tool,
             },
         }
     }
@@ -233,7 +233,7 @@ impl RunStatus {
             Self::Accepted => "accepted",
             Self::Queued => "queued",
             Self::Thinking => "thinking",
-            Self::Compressing => "compressing",
+            Self::Compacting => "compressing",
             Self::Executing => "executing",
             Self::Waiting { .. } => "waiting",
             Self::Parked { .. } => "parked",

@@ -56,7 +56,8 @@ pub enum FailureClass {
     /// No connection, or one that broke.
     Network,
     /// The stream ended, or made no sense, before the answer was whole.
-    Cut,
+    #[serde(rename = "cut")]
+    IncompleteStream,
     /// What came is no answer of this wire format at all (an HTML page, say).
     NotAnApi,
     /// The credential is not accepted.
@@ -90,7 +91,8 @@ pub enum FailureClass {
     /// The task died without a word (a panic): what became of the call is not known.
     Lost,
     /// It could not be made here: the provider was never asked.
-    NotMade,
+    #[serde(rename = "not_made")]
+    NotSent,
     /// The process, or the session's actor, ended while the call was under way.
     Interrupted,
 }
@@ -104,7 +106,7 @@ impl FailureClass {
             Self::Server => "server",
             Self::Timeout { .. } => "timeout",
             Self::Network => "network",
-            Self::Cut => "cut",
+            Self::IncompleteStream => "cut",
             Self::NotAnApi => "not_an_api",
             Self::Auth => "auth",
             Self::QuotaExhausted { .. } => "quota_exhausted",
@@ -115,7 +117,7 @@ impl FailureClass {
             Self::ModelNotFound => "model_not_found",
             Self::Cancelled => "cancelled",
             Self::Lost => "lost",
-            Self::NotMade => "not_made",
+            Self::NotSent => "not_made",
             Self::Interrupted => "interrupted",
         }
     }
@@ -123,7 +125,7 @@ impl FailureClass {
     /// How far the request of an attempt that failed so has usually come; for failures that do not say it themselves.
     pub const fn usual_fate(&self) -> RequestFate {
         match self {
-            Self::NotMade | Self::Timeout { which: Deadline::Connect } => RequestFate::NotSent,
+            Self::NotSent | Self::Timeout { which: Deadline::Connect } => RequestFate::NotSent,
             Self::RateLimited { .. }
             | Self::Overloaded
             | Self::Auth
@@ -136,7 +138,7 @@ impl FailureClass {
             Self::Server
             | Self::Timeout { which: Deadline::FirstEvent | Deadline::Gap | Deadline::Call }
             | Self::Network
-            | Self::Cut
+            | Self::IncompleteStream
             | Self::ContentRefused
             | Self::Cancelled
             | Self::Lost
@@ -154,7 +156,7 @@ impl FailureClass {
             | Self::Server
             | Self::Timeout { .. }
             | Self::Network
-            | Self::Cut
+            | Self::IncompleteStream
             | Self::NotAnApi
             | Self::Auth
             | Self::ContextTooLong { .. }
@@ -164,7 +166,7 @@ impl FailureClass {
             | Self::ModelNotFound
             | Self::Cancelled
             | Self::Lost
-            | Self::NotMade
+            | Self::NotSent
             | Self::Interrupted => None,
         }
     }

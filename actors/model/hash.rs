@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::ids::from_text;
 
 /// The hexadecimal digits of a hash.
-const DIGITS: usize = 32;
+const HASH_DIGITS: usize = 32;
 
 /// The first 16 bytes of a SHA-256, as 32 hexadecimal digits in text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,7 +67,7 @@ impl FromStr for Hash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a hash: expected {DIGITS} hexadecimal digits");
+        let wrong = || format!("`{text}` is not a hash: expected {HASH_DIGITS} hexadecimal digits");
         read_digits(text).map(Self).ok_or_else(wrong)
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     fn a_hash_survives_text_and_json() {
         let hash = Hash::of(b"hermod");
         assert_eq!(hash.to_string().parse(), Ok(hash));
-        assert_eq!(hash.to_string().len(), DIGITS);
+        assert_eq!(hash.to_string().len(), HASH_DIGITS);
         assert_eq!(serde_json::from_str::<Hash>(&serde_json::to_string(&hash).unwrap()).unwrap(), hash);
         let digits = "0123456789abcdef".repeat(2);
         assert_eq!(digits.parse::<Hash>().map(|hash| hash.to_string()), Ok(digits));
@@ -193,7 +193,9 @@ mod tests {
 
     #[test]
     fn what_is_no_hash_says_what_was_expected() {
-        for text in ["", "0af", &"g".repeat(DIGITS), &"é".repeat(DIGITS / 2), &"0".repeat(DIGITS + 1)] {
+        for text in
+            ["", "0af", &"g".repeat(HASH_DIGITS), &"é".repeat(HASH_DIGITS / 2), &"0".repeat(HASH_DIGITS + 1)]
+        {
             let expected = format!("`{text}` is not a hash: expected 32 hexadecimal digits");
             assert_eq!(text.parse::<Hash>(), Err(expected));
         }

@@ -82,7 +82,7 @@ pub type Attempt = u32;
 pub type BootId = String;
 
 /// How a call for a summary is written.
-const SUMMARY: &str = "summary";
+const SUMMARY_SUFFIX: &str = "summary";
 
 /// Identifies one model or tool call: `<run>.<iteration>.<n>`, where n = 0 is the model's call. `<run>.<nth>.summary` is a
 /// call for the run's nth summary.
@@ -98,20 +98,20 @@ pub struct CallId {
 
 impl CallId {
     /// The `n` of calls for summaries: their `iteration` counts the compressions of the run.
-    const SUMMARY: u32 = u32::MAX;
+    const SUMMARY_N: u32 = u32::MAX;
 
     /// A call for the run's `nth` summary, from 1.
     pub const fn summary(run: RunId, nth: u32) -> Self {
-        Self { run, iteration: nth, n: Self::SUMMARY }
+        Self { run, iteration: nth, n: Self::SUMMARY_N }
     }
 
     /// Whether it asks for a summary.
     pub const fn is_summary(self) -> bool {
-        self.n == Self::SUMMARY
+        self.n == Self::SUMMARY_N
     }
 
     /// Whether it asks a model: for an answer or for a summary.
-    pub const fn asks_model(self) -> bool {
+    pub const fn is_model_call(self) -> bool {
         self.n == 0 || self.is_summary()
     }
 }
@@ -119,7 +119,7 @@ impl CallId {
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.", self.run, self.iteration)?;
-        if self.is_summary() { f.write_str(SUMMARY) } else { fmt::Display::fmt(&self.n, f) }
+        if self.is_summary() { f.write_str(SUMMARY_SUFFIX) } else { fmt::Display::fmt(&self.n, f) }
     }
 }
 
@@ -132,9 +132,9 @@ impl FromStr for CallId {
             let (iteration, n) = rest.strip_prefix('.')?.split_once('.')?;
             let (run, iteration) = (run.parse().ok()?, iteration.parse().ok()?);
             let n = match n {
-                SUMMARY => Self::SUMMARY,
+                SUMMARY_SUFFIX => Self::SUMMARY_N,
                 // Else one call would have two names.
-                n => n.parse().ok().filter(|n| *n != Self::SUMMARY)?,
+                n => n.parse().ok().filter(|n| *n != Self::SUMMARY_N)?,
             };
             Some(Self { run, iteration, n })
         };
@@ -179,9 +179,9 @@ impl FromStr for Incarnation {
 }
 
 /// Reads a text without keeping a copy of it: a journal has many ids.
-struct Text<T>(PhantomData<T>);
+struct TextVisitor<T>(PhantomData<T>);
 
-impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Text<T> {
+impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,7 +199,7 @@ where
     D: Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,
 {
-    from.deserialize_str(Text(PhantomData))
+    from.deserialize_str(TextVisitor(PhantomData))
 }
 
 macro_rules! serde_as_text {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Artifact;
 
 /// How a text begins that the runtime itself says to a model in the user's place.
-pub const FROM_RUNTIME: &str = "[From the runtime, not from the user: ";
+pub const RUNTIME_TEXT_PREFIX: &str = "[From the runtime, not from the user: ";
 
 /// One message of the model's view, as every wire format understands it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Message {
     /// What the operator and the runtime tell the model about itself.
     System(Arc<str>),
     /// What a person (or a parent, or a schedule) says.
-    User(Content),
+    User(MessageContent),
     /// What the model answered.
     Assistant(Arc<AssistantMessage>),
     /// What one of the calls of the directly preceding assistant message returned.
@@ -24,13 +24,13 @@ pub enum Message {
         /// The tool's name.
         name: Arc<str>,
         /// Text, or JSON as text, and pictures.
-        content: Content,
+        content: MessageContent,
     },
 }
 
 /// What a user says or a tool returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct MessageContent {
     /// The text.
     pub text: Arc<str>,
     /// The pictures that belong to it.
@@ -39,21 +39,21 @@ pub struct Content {
     pub note: Option<Arc<str>>,
 }
 
-impl Content {
+impl MessageContent {
     /// A text with pictures.
     pub fn new(text: impl Into<Arc<str>>, images: impl Into<Arc<[Image]>>) -> Self {
         Self { text: text.into(), images: images.into(), note: None }
     }
 
     /// The text with the note behind it.
-    pub fn whole(&self) -> Arc<str> {
+    pub fn text_with_note(&self) -> Arc<str> {
         self.note
             .as_ref()
             .map_or_else(|| Arc::clone(&self.text), |note| format!("{}{note}", self.text).into())
     }
 }
 
-impl<T: Into<Arc<str>>> From<T> for Content {
+impl<T: Into<Arc<str>>> From<T> for MessageContent {
     fn from(text: T) -> Self {
         Self::new(text, [])
     }
@@ -124,14 +124,14 @@ pub struct AssistantMessage {
     pub calls: Vec<ToolCall>,
     /// What only its maker can read, and wants to see again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<Arc<Opaque>>,
+    pub opaque: Option<Arc<OpaqueState>>,
 }
 
 /// State of a provider that comes with an answer (signed or encrypted thinking) and is sent back with it, unchanged, to
 /// where it came from and nowhere else. Its nesting is bounded so that a record that carries it can be read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opaque {
-    origin: Arc<Origin>,
+pub struct OpaqueState {
+    origin: Arc<AnswerOrigin>,
     parts: Vec<Value>,
 }
 
@@ -144,20 +144,20 @@ pub const MAX_OPAQUE_DEPTH: usize = 64;
 #[error(
     "the state that came with the answer nests more than {MAX_OPAQUE_DEPTH} arrays or objects within each other"
 )]
-pub struct TooDeep;
+pub struct OpaqueDepthError;
 
-impl Opaque {
+impl OpaqueState {
     /// `parts` are in the shape of `origin`'s wire format. Refuses a part that nests deeper than [`MAX_OPAQUE_DEPTH`].
-    pub fn new(origin: Arc<Origin>, parts: Vec<Value>) -> Result<Self, TooDeep> {
+    pub fn new(origin: Arc<AnswerOrigin>, parts: Vec<Value>) -> Result<Self, OpaqueDepthError> {
         if parts.iter().all(|part| nests_at_most(part, MAX_OPAQUE_DEPTH)) {
             Ok(Self { origin, parts })
         } else {
-            Err(TooDeep)
+            Err(OpaqueDepthError)
         }
     }
 
     /// Who made it.
-    pub const fn origin(&self) -> &Arc<Origin> {
+    pub const fn origin(&self) -> &Arc<AnswerOrigin> {
         &self.origin
     }
 
@@ -181,7 +181,7 @@ fn nests_at_most(value: &Value, depth: usize) -> bool {
 
 /// Who made an answer: opaque state is sent back only to the same three.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Origin {
+pub struct AnswerOrigin {
     /// The provider's configured name.
     pub provider: Arc<str>,
     /// The wire format's name.
@@ -199,7 +199,7 @@ impl AssistantMessage {
     }
 
     /// The opaque parts that `origin` made; none of anybody else.
-    pub fn parts_of(&self, origin: &Origin) -> &[Value] {
+    pub fn parts_of(&self, origin: &AnswerOrigin) -> &[Value] {
         self.opaque.as_ref().filter(|opaque| *opaque.origin == *origin).map_or(&[], |opaque| &opaque.parts)
     }
 }
@@ -218,7 +218,7 @@ pub struct ToolCall {
 /// Why the model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finish {
+pub enum FinishReason {
     /// It had said all.
     Stop,
     /// It waits for the results of its calls.
@@ -245,7 +245,8 @@ pub enum Flaw {
     /// It says nothing about the result of a tool: discarded, and the model is told to go on.
     EmptyAfterTool,
     /// It has nothing but reasoning: discarded, and the model is asked to go on from there.
-    OnlyThought,
+    #[serde(rename = "only_thought")]
+    ReasoningOnly,
     /// It says nothing: discarded, and asked for again.
     Empty,
     /// It is a refusal: discarded, and another model is asked.
@@ -260,7 +261,7 @@ impl Flaw {
             Self::Malformed
             | Self::Truncated
             | Self::EmptyAfterTool
-            | Self::OnlyThought
+            | Self::ReasoningOnly
             | Self::Empty
             | Self::Refused => true,
         }
@@ -281,7 +282,8 @@ pub struct Usage {
     pub output_tokens: u64,
     /// Tokens of reasoning that the vendor bills and leaves out of `output_tokens`.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub apart_tokens: u64,
+    #[serde(rename = "apart_tokens")]
+    pub unlisted_reasoning_tokens: u64,
     /// Of the tokens read, those from the vendor's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
@@ -300,26 +302,27 @@ fn is_zero(n: &u64) -> bool {
 
 impl Usage {
     /// All tokens read; more than `input_tokens` if the vendor counts beside them what is cached.
-    pub const fn read(&self) -> u64 {
+    pub const fn input_total(&self) -> u64 {
         let cached = self.cached_tokens.saturating_add(self.cache_write_tokens);
         if cached > self.input_tokens { cached } else { self.input_tokens }
     }
 
     /// Tokens read and written together.
     pub const fn total(&self) -> u64 {
-        self.input_tokens.saturating_add(self.written())
+        self.input_tokens.saturating_add(self.output_total())
     }
 
     /// All tokens written.
-    pub const fn written(&self) -> u64 {
-        self.output_tokens.saturating_add(self.apart_tokens)
+    pub const fn output_total(&self) -> u64 {
+        self.output_tokens.saturating_add(self.unlisted_reasoning_tokens)
     }
 
     /// Adds `other` to this.
     pub fn add(&mut self, other: &Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.apart_tokens = self.apart_tokens.saturating_add(other.apart_tokens);
+        self.unlisted_reasoning_tokens =
+            self.unlisted_reasoning_tokens.saturating_add(other.unlisted_reasoning_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
         self.is_invalid |= other.is_invalid;
@@ -328,11 +331,11 @@ impl Usage {
 
 /// A whole answer: what the provider adapter returns when the stream ended as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// What was said.
     pub message: AssistantMessage,
     /// Why it ended.
-    pub finish: Finish,
+    pub finish: FinishReason,
     /// What it cost, if the provider said.
     pub usage: Option<Usage>,
 }

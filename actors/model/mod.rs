@@ -2,7 +2,6 @@
 
 mod access;
 mod approval;
-mod ask;
 mod breaker;
 mod budget;
 mod call;
@@ -10,64 +9,74 @@ mod codec;
 mod compaction;
 mod credential;
 mod delegation;
+mod disk_space;
 mod durable;
 mod event;
 mod failure;
 mod hash;
 mod ids;
+mod imported_history;
 mod inbox;
-mod learned;
 mod message;
+mod model_call;
+mod model_profile;
 mod outcome;
-mod past;
 mod rate;
 mod record;
 mod retry;
 mod run;
-mod space;
 mod time;
 mod todo;
+mod token_density;
 mod tool;
-mod traits;
 mod usage_anomaly;
 mod wait;
 
 pub use access::Access;
-pub use approval::{Answerer, ApprovalAnswered, ApprovalRequested, Doubt, Verdict, WhenInDoubt, WhyAgain};
-pub use ask::{LateSettled, ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, PrefixChange};
-pub use breaker::{BreakerPolicy, BreakerState, NotAnswered, WhyNot};
-pub use budget::{Account, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle};
+pub use approval::{
+    ApprovalAnswered, ApprovalDecision, ApprovalRequested, DecisionSource, InDoubtAction, InDoubtPolicy,
+    RetryReason,
+};
+pub use breaker::{BreakerPolicy, BreakerState, UnansweredModel, UnansweredReason};
+pub use budget::{
+    Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, LimitRaise, NewAccount, Reservation,
+    Settlement,
+};
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
 pub use codec::{DecodeError, check_readable, decode, encode};
 pub use compaction::{
-    Compression, ContextCompacted, Irreducible, Place, Rung, SummaryAnswered, SummaryStarted, Unusable,
+    CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, HistoryPosition, SummaryAnswered,
+    SummaryDefect, SummaryStarted,
 };
 pub use credential::{CredentialId, PoolStrategy};
-pub use delegation::{Child, ChildEnded, Delegation, Parent, Raised};
+pub use delegation::{ChildEnded, Delegation, LimitIncrease, ParentRef, SubagentRef};
+pub use disk_space::{ByteSize, LowDiskSpace};
 pub use durable::Durable;
-pub use event::{Event, EventBody, Lifecycle, RunStatus, Stream};
+pub use event::{EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Hash, Hasher};
 pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
-pub use inbox::Inbox;
-pub use learned::{Density, ListedLimits, ModelLimits, ModelRow};
+pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
+pub use inbox::InboxMessage;
 pub use message::{
-    Answer, AssistantMessage, Content, FROM_RUNTIME, Finish, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH,
-    Message, Opaque, Origin, TooDeep, ToolCall, Usage,
+    AnswerOrigin, AssistantMessage, FinishReason, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH, Message,
+    MessageContent, ModelAnswer, OpaqueDepthError, OpaqueState, RUNTIME_TEXT_PREFIX, ToolCall, Usage,
 };
-pub use outcome::{Cause, Ended, Outcome, StopReason};
-pub use past::{Past, PastCall, PastRound, PastStep};
-pub use rate::{RateInfo, RateLeft, RateLimits};
+pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
+pub use model_profile::{
+    ModelDeadlines, ModelProfile, Price, ThinkingLevel, ThinkingLevels, ThinkingRequest, ThinkingStyle,
+};
+pub use outcome::{Outcome, OutcomeCause, OutcomeDetail, StopReason};
+pub use rate::{RateInfo, RateLimits, RateQuota};
 pub use record::{
     Body, BudgetRaised, Kind, MessageSteered, Record, RunAccepted, RunEnded, RunExhausted, RunReopened,
     RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, ModelRefError, RunRow, RunSpec, RunState, SessionRow};
-pub use space::{Shortage, Size};
-pub use time::{Now, Timestamp};
+pub use time::{SessionTime, Timestamp};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
-pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_OUTPUT, ToolSpec};
-pub use traits::{Levels, ModelDeadlines, ModelTraits, Price, Thinking, ThinkingRequest, ThinkingStyle};
+pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity};
+pub use tool::{Artifact, CallEnd, CallStatus, EffectClass, MAX_RESULT_BYTES, ToolSpec};
 pub use usage_anomaly::{UsageAnomaly, UsageAnomalyKind};
-pub use wait::{Awaited, NoRoom, Wait};
+pub use wait::{DiskFull, RunWait, WaitKind};

@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Irreducible, ModelRef, NoAllowance, NotAnswered};
+use super::{BudgetRefusal, ContextBreakdown, Failure, ModelRef, UnansweredModel};
 
 /// How a run ended. Every accepted run ends in exactly one of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,35 +60,37 @@ pub enum StopReason {
 /// Why a run ended as it did, where the outcome alone does not say it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
-pub enum Cause {
+pub enum OutcomeCause {
     /// The model could not be asked, or not any more.
     Provider {
         /// The last failure.
         failure: Failure,
         /// What became of each model of the chain, if it has several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        chain: Vec<NotAnswered>,
+        chain: Vec<UnansweredModel>,
     },
     /// The model said nothing.
     EmptyAnswer,
     /// The answer ran into the limit of its output.
     Truncated,
     /// The limit of its output was used up before anything was said.
-    OnlyThought {
+    #[serde(rename = "only_thought")]
+    ReasoningOnly {
         /// The output tokens that it had.
         max_tokens: u64,
     },
     /// The model kept calling tools that do not exist.
     UnknownTool,
     /// The request does not fit the model, whatever is left out.
-    Irreducible {
+    #[serde(rename = "irreducible")]
+    ContextOverflow {
         /// What it consists of.
-        parts: Irreducible,
+        parts: ContextBreakdown,
     },
     /// A limit was reached.
     Limit {
         /// Which one, and how far.
-        refusal: NoAllowance,
+        refusal: BudgetRefusal,
     },
     /// The limit of money cannot be kept any more: the conversation is longer than the price of any model that could be
     /// asked is known for.
@@ -127,14 +129,14 @@ pub enum Cause {
     },
 }
 
-impl Cause {
+impl OutcomeCause {
     /// The only model that could be asked failed so.
     pub const fn provider(failure: Failure) -> Self {
         Self::Provider { failure, chain: Vec::new() }
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for OutcomeCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Provider { failure, chain } => {
@@ -143,13 +145,13 @@ impl fmt::Display for Cause {
             }
             Self::EmptyAnswer => f.write_str("empty_answer: the model answered nothing"),
             Self::Truncated => f.write_str("truncated: the answer ran into the model's output limit"),
-            Self::OnlyThought { max_tokens } => write!(
+            Self::ReasoningOnly { max_tokens } => write!(
                 f,
                 "only_thought: thinking used up all {max_tokens} output tokens before anything was said; raise \
                  max_tokens, or let the model think less"
             ),
             Self::UnknownTool => f.write_str("unknown_tool: the model kept calling tools that do not exist"),
-            Self::Irreducible { parts } => fmt::Display::fmt(parts, f),
+            Self::ContextOverflow { parts } => fmt::Display::fmt(parts, f),
             Self::Limit { refusal } => fmt::Display::fmt(refusal, f),
             Self::Unpriced { model, above } => write!(
                 f,
@@ -171,22 +173,22 @@ impl fmt::Display for Cause {
 
 /// The terminal record's content: the outcome, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct OutcomeDetail {
     /// How it ended.
     pub outcome: Outcome,
     /// Why.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Cause>,
+    pub cause: Option<OutcomeCause>,
 }
 
-impl Ended {
+impl OutcomeDetail {
     /// Ended with `outcome` because of `cause`.
-    pub fn because(outcome: Outcome, cause: Cause) -> Self {
+    pub fn with_cause(outcome: Outcome, cause: OutcomeCause) -> Self {
         Self { outcome, cause: Some(cause) }
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for OutcomeDetail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Some(cause) => write!(f, "{} ({cause})", self.outcome),
@@ -202,8 +204,9 @@ mod tests {
     #[test]
     fn a_cause_of_an_earlier_version_is_read() {
         let stored = r#"{"outcome":"failed","cause":"quarantined","error":"why"}"#;
-        let ended = Ended::because(Outcome::Failed, Cause::Unreadable { error: "why".into() });
-        assert_eq!(serde_json::from_str::<Ended>(stored).unwrap(), ended);
+        let ended =
+            OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error: "why".into() });
+        assert_eq!(serde_json::from_str::<OutcomeDetail>(stored).unwrap(), ended);
         let now = r#"{"outcome":"failed","cause":"unreadable","error":"why"}"#;
         assert_eq!(serde_json::to_string(&ended).unwrap(), now);
     }

@@ -16,14 +16,14 @@ pub struct RateLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RateInfo {
     /// Requests.
-    pub requests: Option<RateLeft>,
+    pub requests: Option<RateQuota>,
     /// Tokens.
-    pub tokens: Option<RateLeft>,
+    pub tokens: Option<RateQuota>,
 }
 
 /// See [`RateInfo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateLeft {
+pub struct RateQuota {
     /// How many are left.
     pub remaining: u64,
     /// When it is all there again.

@@ -3,10 +3,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalAnswered, ApprovalRequested, Artifact, BootId, CallAdmitted, CallEnded, CallLost, CallStarted,
-    ChildEnded, Content, ContextCompacted, Ended, Image, Incarnation, LateSettled, ModelAnswered,
-    ModelFailed, ModelStarted, ModelWaiting, NoAllowance, Parent, Past, Raised, RunId, RunSpec, StopReason,
-    SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage, message::no_images,
+    ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded, CallLost,
+    CallStarted, ChildEnded, ContextCompacted, Image, ImportedHistory, Incarnation, LimitIncrease,
+    MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail,
+    ParentRef, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
+    message::no_images,
 };
 
 /// What is journaled: append-only, versioned, numbered per session.
@@ -97,7 +98,7 @@ bodies! {
     /// An attempt of a model call failed.
     ModelFailed(ModelFailed) = 22 "model.failed",
     /// A late answer was dropped; what it cost is known now.
-    LateSettled(LateSettled) = 23 "model.late",
+    ModelLate(ModelLate) = 23 "model.late",
     /// No model may be asked before a time that providers have named.
     ModelWaiting(ModelWaiting) = 25 "model.waiting",
     /// The view of the conversation is shorter from here on.
@@ -162,12 +163,12 @@ pub struct RunAccepted {
     pub images: Arc<[Image]>,
     /// The conversation from outside that the session begins with; only its first run brings one.
     #[serde(default, skip_serializing_if = "Past::is_empty")]
-    pub history: Arc<Past>,
+    pub history: Arc<ImportedHistory>,
     /// All that it needs.
     pub spec: Arc<RunSpec>,
     /// Whose task it is; absent from one that was submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentRef>,
 }
 
 /// See [`Body::RunStopping`].
@@ -177,7 +178,7 @@ pub struct RunStopping {
     pub run: RunId,
     /// How it will have ended.
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: OutcomeDetail,
 }
 
 /// See [`Body::RunEnded`].
@@ -187,7 +188,7 @@ pub struct RunEnded {
     pub run: RunId,
     /// How it ended.
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: OutcomeDetail,
     /// The iterations it took.
     pub iterations: u32,
     /// What its model calls used.
@@ -200,7 +201,7 @@ pub struct RunExhausted {
     /// The run.
     pub run: RunId,
     /// What did not fit.
-    pub refusal: NoAllowance,
+    pub refusal: BudgetRefusal,
 }
 
 /// See [`Body::RunReopened`].
@@ -212,7 +213,7 @@ pub struct RunReopened {
     pub leg: u32,
     /// By how much its limits are raised.
     #[serde(flatten)]
-    pub by: Raised,
+    pub increase: LimitIncrease,
 }
 
 /// See [`Body::BudgetRaised`].
@@ -222,7 +223,7 @@ pub struct BudgetRaised {
     pub run: RunId,
     /// By how much.
     #[serde(flatten)]
-    pub by: Raised,
+    pub increase: LimitIncrease,
 }
 
 /// See [`Body::MessageSteered`].
@@ -233,24 +234,28 @@ pub struct MessageSteered {
     /// What was said.
     pub text: Arc<str>,
     /// Identifies the message; also the run that it becomes if no model of this one reads it.
-    pub next: RunId,
+    #[serde(rename = "next")]
+    pub followup_run: RunId,
 }
 
 impl RunAccepted {
     /// The user's message: the input, behind what the history leaves unanswered.
-    pub fn user(&self) -> Content {
+    pub fn user_message(&self) -> MessageContent {
         let text = match &self.history.unanswered {
             Some(before) => format!("{before}\n\n{}", self.input).into(),
             None => Arc::clone(&self.input),
         };
-        Content::new(text, Arc::clone(&self.images))
+        MessageContent::new(text, Arc::clone(&self.images))
     }
 }
 
 impl RunStopping {
     /// Stops `run` for `reason`.
     pub fn stop(run: RunId, reason: StopReason) -> Self {
-        Self { run, ended: Ended::because(super::Outcome::Stopped, super::Cause::Stop { reason }) }
+        Self {
+            run,
+            ended: OutcomeDetail::with_cause(super::Outcome::Stopped, super::OutcomeCause::Stop { reason }),
+        }
     }
 }
 
@@ -279,14 +284,14 @@ impl Body {
             Self::BudgetRaised(body) => body.run,
             Self::ChildEnded(body) => body.call.run,
             Self::ContextCompacted(body) => body.run,
-            Self::SummaryStarted(body) => body.asked.call.run,
+            Self::SummaryStarted(body) => body.started.call.run,
             Self::SummaryAnswered(body) => body.call.run,
             Self::TodoChanged(body) => body.call.run,
             Self::ModelStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) | Self::SummaryFailed(body) => body.call.run,
             Self::ModelWaiting(body) => body.call.run,
-            Self::LateSettled(body) => body.call.run,
+            Self::ModelLate(body) => body.call.run,
             Self::CallAdmitted(body) => body.call.run,
             Self::CallStarted(body) => body.call.run,
             Self::CallEnded(body) => body.call.run,

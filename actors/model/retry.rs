@@ -8,9 +8,11 @@ use super::Attempt;
 #[serde(default)]
 pub struct RetryPolicy {
     /// The first pause, in milliseconds; it doubles from attempt to attempt.
-    pub first_ms: u64,
+    #[serde(rename = "first_ms")]
+    pub initial_pause_ms: u64,
     /// The longest pause.
-    pub longest_ms: u64,
+    #[serde(rename = "longest_ms")]
+    pub max_pause_ms: u64,
     /// From the first attempt's start no pause reaches beyond this; waits for a known reset are not counted.
     pub deadline_ms: u64,
     /// How many attempts a failure is worth if there is no other model to ask.
@@ -40,22 +42,30 @@ pub struct RetryAttempts {
     /// It cannot be reached.
     pub network: Attempt,
     /// Its answer breaks off.
-    pub cut: Attempt,
+    #[serde(rename = "cut")]
+    pub incomplete_stream: Attempt,
     /// The task of the call dies.
     pub lost: Attempt,
 }
 
 impl RetryAttempts {
     /// With another model to ask.
-    pub const FALLBACK_AFTER: Self =
-        Self { rate_limited: 3, overloaded: 2, server: 3, timeout: 2, network: 3, cut: 3, lost: 3 };
+    pub const FALLBACK_AFTER: Self = Self {
+        rate_limited: 3,
+        overloaded: 2,
+        server: 3,
+        timeout: 2,
+        network: 3,
+        incomplete_stream: 3,
+        lost: 3,
+    };
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            first_ms: 500,
-            longest_ms: 30_000,
+            initial_pause_ms: 500,
+            max_pause_ms: 30_000,
             deadline_ms: 1_800_000,
             attempts: RetryAttempts::default(),
             fallback_on_refusal: false,
@@ -69,7 +79,15 @@ impl Default for RetryPolicy {
 impl Default for RetryAttempts {
     /// Without another model to ask: what may pass by itself is tried until the deadline.
     fn default() -> Self {
-        Self { rate_limited: 100, overloaded: 100, server: 100, timeout: 100, network: 100, cut: 3, lost: 3 }
+        Self {
+            rate_limited: 100,
+            overloaded: 100,
+            server: 100,
+            timeout: 100,
+            network: 100,
+            incomplete_stream: 3,
+            lost: 3,
+        }
     }
 }
 

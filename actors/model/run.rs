@@ -3,9 +3,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AccountId, Amounts, Compression, Delegation, Doubt, Ended, Hash, ModelRow, ModelTraits, Parent,
-    RetryPolicy, RunId, Seq, SessionId, Thinking, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
-    ids::from_text,
+    AccountId, Amounts, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile, ModelRow,
+    OutcomeDetail, ParentRef, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest,
+    ThinkingStyle, Timestamp, Usage, ids::from_text,
 };
 
 /// One link of a chain: `provider/model`. The fields are private so that every value can be read back from its text.
@@ -111,15 +111,16 @@ pub struct RunSpec {
     pub chain: Vec<ModelRef>,
     /// What is known of each of them, in the same order; nothing of those for which there is no entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub traits: Vec<ModelTraits>,
+    #[serde(rename = "traits")]
+    pub profiles: Vec<ModelProfile>,
     /// How much they are to think; their own choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<Thinking>,
+    pub thinking: Option<ThinkingLevel>,
     /// The folder in which its tools work.
     pub workspace: String,
     /// The isolation key of its tools.
     #[serde(rename = "isolation_key", alias = "task")]
-    pub task: String,
+    pub isolation_key: String,
     /// The tools it may call, sorted.
     pub tools: Vec<String>,
     /// The bytes of what every request says of them, as JSON.
@@ -132,10 +133,11 @@ pub struct RunSpec {
     pub system: Option<Arc<str>>,
     /// What is done about calls of which nobody knows what became.
     #[serde(default, skip_serializing_if = "Doubt::is_default")]
-    pub in_doubt: Doubt,
+    pub in_doubt: InDoubtPolicy,
     /// How its view is kept short; it is not, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compression: Option<Arc<Compression>>,
+    #[serde(rename = "compression")]
+    pub compaction: Option<Arc<CompactionPolicy>>,
     /// What it may delegate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
@@ -152,24 +154,24 @@ const fn is_zero(number: &u64) -> bool {
 
 impl RunSpec {
     /// The models that are only asked beside the run.
-    pub fn asides(&self) -> impl Iterator<Item = &ModelRef> {
-        let chain = self.compression.iter().flat_map(|compression| &compression.chain);
+    pub fn auxiliary_models(&self) -> impl Iterator<Item = &ModelRef> {
+        let chain = self.compaction.iter().flat_map(|compression| &compression.chain);
         chain.filter(|link| !self.chain.contains(link))
     }
 
     /// What is known of a model of the chain.
-    pub fn traits_of(&self, model: &ModelRef) -> ModelTraits {
-        let of = |chain: &[ModelRef], traits: &[ModelTraits]| {
+    pub fn profile_of(&self, model: &ModelRef) -> ModelProfile {
+        let of = |chain: &[ModelRef], traits: &[ModelProfile]| {
             let at = chain.iter().position(|link| link == model)?;
             Some(traits.get(at).copied().unwrap_or_default())
         };
-        let aside = || self.compression.as_ref().and_then(|aside| of(&aside.chain, &aside.traits));
-        of(&self.chain, &self.traits).or_else(aside).unwrap_or_default()
+        let aside = || self.compaction.as_ref().and_then(|aside| of(&aside.chain, &aside.profiles));
+        of(&self.chain, &self.profiles).or_else(aside).unwrap_or_default()
     }
 
     /// All models that it may ask, each once.
     pub fn models(&self) -> Vec<ModelRef> {
-        let aside = self.compression.as_ref().map_or(&[][..], |aside| &aside.chain);
+        let aside = self.compaction.as_ref().map_or(&[][..], |aside| &aside.chain);
         let models = self.chain.iter().chain(aside);
         models.fold(Vec::new(), |mut models, model| {
             if !models.contains(model) {
@@ -181,8 +183,8 @@ impl RunSpec {
 
     /// Takes in what earlier runs have found out about its models. A window that is named already stays; what a provider has
     /// named in a refusal stands over what its list of models tells.
-    pub fn learn(&mut self, rows: &[ModelRow]) {
-        self.change_traits(rows, |traits, row| {
+    pub fn apply_model_rows(&mut self, rows: &[ModelRow]) {
+        self.update_profiles(rows, |traits, row| {
             traits.density = row.density.or(traits.density);
             let listed = row.listed.map(|listed| listed.limits).unwrap_or_default();
             traits.window = traits.window.or(row.window).or(listed.window);
@@ -191,57 +193,57 @@ impl RunSpec {
     }
 
     /// Takes in what providers have just listed, which the store is told when the run ends.
-    pub fn take_listed(&mut self, rows: &[ModelRow]) {
-        self.learn(rows);
-        self.change_traits(rows, |traits, row| traits.listed = row.listed);
+    pub fn apply_listed_limits(&mut self, rows: &[ModelRow]) {
+        self.apply_model_rows(rows);
+        self.update_profiles(rows, |traits, row| traits.listed_limits = row.listed);
     }
 
-    fn change_traits(&mut self, rows: &[ModelRow], change: impl Fn(&mut ModelTraits, &ModelRow)) {
-        change_traits((&self.chain, &mut self.traits), rows, &change);
-        if let Some(aside) = &mut self.compression
+    fn update_profiles(&mut self, rows: &[ModelRow], change: impl Fn(&mut ModelProfile, &ModelRow)) {
+        update_profiles((&self.chain, &mut self.profiles), rows, &change);
+        if let Some(aside) = &mut self.compaction
             && rows.iter().any(|row| aside.chain.contains(&row.model))
         {
-            let Compression { chain, traits, .. } = Arc::make_mut(aside);
-            change_traits((chain, traits), rows, &change);
+            let CompactionPolicy { chain, profiles: traits, .. } = Arc::make_mut(aside);
+            update_profiles((chain, traits), rows, &change);
         }
     }
 
     /// The first model of the chain whose price is not known.
-    pub fn unpriced(&self) -> Option<&ModelRef> {
-        self.chain.iter().find(|model| self.traits_of(model).price.is_none())
+    pub fn first_unpriced(&self) -> Option<&ModelRef> {
+        self.chain.iter().find(|model| self.profile_of(model).price.is_none())
     }
 
     /// How much a model of the chain is to think: what the run says, else the model's own entry.
-    pub fn level_of(&self, model: &ModelRef) -> Option<Thinking> {
-        self.thinking.or_else(|| self.traits_of(model).level)
+    pub fn thinking_level_of(&self, model: &ModelRef) -> Option<ThinkingLevel> {
+        self.thinking.or_else(|| self.profile_of(model).default_level)
     }
 
     /// How it is told; `None` if nothing is said, or if it cannot be told.
-    pub fn thinking_of(&self, model: &ModelRef) -> Option<ThinkingRequest> {
-        self.traits_of(model).thinking(self.level_of(model)?)
+    pub fn thinking_request_of(&self, model: &ModelRef) -> Option<ThinkingRequest> {
+        self.profile_of(model).thinking_request(self.thinking_level_of(model)?)
     }
 
     /// The models of the chain that are to think so much, and cannot be told.
-    pub fn untold(&self) -> impl Iterator<Item = (&ModelRef, Thinking)> {
+    pub fn models_without_thinking_control(&self) -> impl Iterator<Item = (&ModelRef, ThinkingLevel)> {
         self.chain.iter().filter_map(|model| {
-            let level = self.level_of(model)?;
-            let traits = self.traits_of(model);
+            let level = self.thinking_level_of(model)?;
+            let traits = self.profile_of(model);
             // Who cannot think does not think as it is.
-            let is_so = level == Thinking::Off && traits.thinking == Some(ThinkingStyle::None);
-            (traits.thinking(level).is_none() && !is_so).then_some((model, level))
+            let is_so = level == ThinkingLevel::Off && traits.thinking_style == Some(ThinkingStyle::None);
+            (traits.thinking_request(level).is_none() && !is_so).then_some((model, level))
         })
     }
 }
 
-fn change_traits(
-    (chain, traits): (&[ModelRef], &mut Vec<ModelTraits>),
+fn update_profiles(
+    (chain, traits): (&[ModelRef], &mut Vec<ModelProfile>),
     rows: &[ModelRow],
-    change: impl Fn(&mut ModelTraits, &ModelRow),
+    change: impl Fn(&mut ModelProfile, &ModelRow),
 ) {
     for (at, model) in chain.iter().enumerate() {
         let Some(row) = rows.iter().find(|row| row.model == *model) else { continue };
         if traits.len() <= at {
-            traits.resize(at + 1, ModelTraits::default());
+            traits.resize(at + 1, ModelProfile::default());
         }
         change(&mut traits[at], row);
     }
@@ -282,14 +284,14 @@ pub struct RunRow {
     pub ended_at: Option<Timestamp>,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
+    pub ended: Option<OutcomeDetail>,
     /// Iterations up to this row's writing.
     pub iterations: u32,
     /// Usage up to this row's writing.
     pub usage: Usage,
     /// Whose task it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentRef>,
     /// Which of its legs this is: the first is 1, and each budget that was added to an exhausted run began another.
     #[serde(default = "first_leg", skip_serializing_if = "is_first_leg")]
     pub leg: u32,
@@ -345,29 +347,33 @@ mod tests {
 
     #[test]
     fn a_level_is_the_runs_else_the_models_and_is_told_where_it_can_be() {
-        let spec = |traits: ModelTraits, thinking| RunSpec {
+        let spec = |traits: ModelProfile, thinking| RunSpec {
             chain: vec!["p/m".parse().unwrap()],
-            traits: vec![traits],
+            profiles: vec![traits],
             thinking,
             workspace: "/w".into(),
-            task: "t".into(),
+            isolation_key: "t".into(),
             tools: Vec::new(),
             schema_bytes: 0,
             limits: Limits::default(),
             system: None,
-            in_doubt: Doubt::default(),
-            compression: None,
+            in_doubt: InDoubtPolicy::default(),
+            compaction: None,
             delegation: None,
             script: None,
         };
         let check = |style, level, thinking, told, untold| {
-            let spec = spec(ModelTraits { thinking: style, level, ..ModelTraits::default() }, thinking);
+            let spec = spec(
+                ModelProfile { thinking_style: style, default_level: level, ..ModelProfile::default() },
+                thinking,
+            );
             let model = &spec.chain[0];
-            assert_eq!(spec.thinking_of(model).map(|request| request.level), told);
-            assert_eq!(spec.untold().map(|(_, level)| level).next(), untold);
+            assert_eq!(spec.thinking_request_of(model).map(|request| request.level), told);
+            assert_eq!(spec.models_without_thinking_control().map(|(_, level)| level).next(), untold);
         };
         let (effort, none) = (Some(ThinkingStyle::Effort), Some(ThinkingStyle::None));
-        let (high, low, off) = (Some(Thinking::High), Some(Thinking::Low), Some(Thinking::Off));
+        let (high, low, off) =
+            (Some(ThinkingLevel::High), Some(ThinkingLevel::Low), Some(ThinkingLevel::Off));
         check(effort, None, None, None, None);
         check(effort, low, None, low, None);
         check(effort, low, high, high, None);

@@ -24,19 +24,19 @@ impl Timestamp {
 }
 
 /// The last second that RFC 3339 can write.
-const LAST_MS: u64 = 253_402_300_799_000;
+const MAX_RFC3339_MS: u64 = 253_402_300_799_000;
 
 impl fmt::Display for Timestamp {
     /// As RFC 3339, to the second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = u64::try_from(self.0).unwrap_or(0).min(LAST_MS);
+        let ms = u64::try_from(self.0).unwrap_or(0).min(MAX_RFC3339_MS);
         write!(f, "{}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)))
     }
 }
 
 /// What the time is, read once per message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Now {
+pub struct SessionTime {
     /// Wall clock.
     pub at: Timestamp,
     /// Milliseconds that the session has been alive, over all its incarnations: monotonic, without downtime.

@@ -44,7 +44,7 @@ pub enum CallStatus {
 }
 
 /// Bytes of a result that a model reads at most; what is longer is kept as an artifact.
-pub const MAX_OUTPUT: usize = 50_000;
+pub const MAX_RESULT_BYTES: usize = 50_000;
 
 /// A whole output that was too long to be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,7 +42,7 @@ pub struct UsageAnomaly {
 impl fmt::Display for UsageAnomaly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Usage { input_tokens, cached_tokens, cache_write_tokens, is_invalid, .. } = self.reported;
-        let (kind, written) = (self.kind.name(), self.reported.written());
+        let (kind, written) = (self.kind.name(), self.reported.output_total());
         let unread = if is_invalid { "; a count was no whole number" } else { "" };
         write!(
             f,

@@ -4,32 +4,34 @@ use super::{Attempt, CallId, Failure, ModelRef, Outcome, RunId, Timestamp};
 
 /// Something that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
+pub struct RunWait {
     /// What it is.
     #[serde(flatten)]
-    pub what: Awaited,
+    pub kind: WaitKind,
     /// Since when.
     pub since: Timestamp,
-    /// When it is over or given up at the latest. Absent if it has no end of its own: see [`Awaited::then`].
+    /// When it is over or given up at the latest. Absent if it has no end of its own: see [`WaitKind::then`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
 /// What a write to a full disk waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoRoom {
+pub struct DiskFull {
     /// The file that is to be written.
     pub path: String,
     /// So many bytes.
-    pub wants: u64,
+    #[serde(rename = "wants")]
+    pub needed_bytes: u64,
 }
 
-/// See [`Wait`].
+/// See [`RunWait`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum Awaited {
+pub enum WaitKind {
     /// A process: nobody runs the run. Its calls were interrupted, and their limits do not hold any more.
-    Process,
+    #[serde(rename = "process")]
+    NoProcess,
     /// The end of the runs of its session that were accepted before it.
     Queue {
         /// The one that is under way.
@@ -71,7 +73,8 @@ pub enum Awaited {
         tool: String,
     },
     /// An earlier call of the same answer, with which it conflicts.
-    Order {
+    #[serde(rename = "order")]
+    Conflict {
         /// The call.
         call: CallId,
         /// Its tool.
@@ -106,7 +109,7 @@ pub enum Awaited {
     Disk {
         /// What there is no room for; absent if it is only slow.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        full: Option<NoRoom>,
+        full: Option<DiskFull>,
     },
     /// Nothing, but its time runs out.
     Limit {
@@ -117,18 +120,18 @@ pub enum Awaited {
     },
 }
 
-impl Awaited {
+impl WaitKind {
     /// The name, as in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Process => "process",
+            Self::NoProcess => "process",
             Self::Queue { .. } => "queue",
             Self::Model { .. } => "model",
             Self::Retry { .. } => "retry",
             Self::Reset { .. } => "reset",
             Self::Lease { .. } => "lease",
             Self::Permit { .. } => "permit",
-            Self::Order { .. } => "order",
+            Self::Conflict { .. } => "order",
             Self::Tool { .. } => "tool",
             Self::Children { .. } => "children",
             Self::Person { .. } => "person",
@@ -139,15 +142,15 @@ impl Awaited {
     }
 
     /// What follows when the time is over; of a wait without one, why it has an end all the same.
-    pub const fn then(&self) -> &'static str {
+    pub const fn describe_end(&self) -> &'static str {
         match self {
-            Self::Process => "it goes on when a process takes it up",
+            Self::NoProcess => "it goes on when a process takes it up",
             Self::Queue { .. } => "that run has limits of its own",
             Self::Model { .. } => "the attempt has failed: the call is tried again, or the run fails",
             Self::Retry { .. } => "the model is asked again",
             Self::Reset { .. } => "the models are asked again",
             Self::Lease { .. } => "the calls that have it have deadlines",
-            Self::Permit { .. } | Self::Order { .. } => "the calls before it have limits",
+            Self::Permit { .. } | Self::Conflict { .. } => "the calls before it have limits",
             Self::Tool { .. } => "the call is dropped, and the model reads that it timed out",
             Self::Children { .. } => "they have limits of their own",
             Self::Person { .. } => "it is taken for a no",
@@ -167,28 +170,28 @@ mod tests {
 
     #[test]
     fn a_wait_is_one_flat_object() {
-        let check = |what: Awaited, until, expect: serde_json::Value| {
+        let check = |what: WaitKind, until, expect: serde_json::Value| {
             assert_eq!(expect["what"], what.name());
-            let wait = Wait { what, since: Timestamp(1), until };
+            let wait = RunWait { kind: what, since: Timestamp(1), until };
             let written = serde_json::to_value(&wait).unwrap();
             assert_eq!(written, expect);
-            assert_eq!(serde_json::from_value::<Wait>(written).unwrap(), wait);
+            assert_eq!(serde_json::from_value::<RunWait>(written).unwrap(), wait);
         };
-        check(Awaited::Process, None, json!({ "what": "process", "since": 1 }));
-        let model = Awaited::Model { model: "p/m".parse().unwrap(), attempt: 2 };
+        check(WaitKind::NoProcess, None, json!({ "what": "process", "since": 1 }));
+        let model = WaitKind::Model { model: "p/m".parse().unwrap(), attempt: 2 };
         let until = Some(Timestamp(9));
         check(model, until, json!({ "what": "model", "model": "p/m", "attempt": 2, "since": 1, "until": 9 }));
-        let limit = Awaited::Limit { limit_ms: 8, outcome: Outcome::TimedOut };
+        let limit = WaitKind::Limit { limit_ms: 8, outcome: Outcome::TimedOut };
         let expect =
             json!({ "what": "limit", "limit_ms": 8, "outcome": "timed_out", "since": 1, "until": 9 });
         check(limit, until, expect);
         let call = CallId { run: RunId::from_bits(1), iteration: 2, n: 3 };
         let expect = json!({ "what": "children", "call": call, "left": 4, "since": 1 });
-        check(Awaited::Children { call, left: 4 }, None, expect);
-        check(Awaited::Disk { full: None }, None, json!({ "what": "disk", "since": 1 }));
-        let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 4096 });
+        check(WaitKind::Children { call, left: 4 }, None, expect);
+        check(WaitKind::Disk { full: None }, None, json!({ "what": "disk", "since": 1 }));
+        let full = Some(DiskFull { path: "/s/hermod.redb".into(), needed_bytes: 4096 });
         let expect =
             json!({ "what": "disk", "full": { "path": "/s/hermod.redb", "wants": 4096 }, "since": 1 });
-        check(Awaited::Disk { full }, None, expect);
+        check(WaitKind::Disk { full }, None, expect);
     }
 }

@@ -9,36 +9,36 @@ use futures::{FutureExt, future::BoxFuture};
 use ractor::ActorRef;
 
 use super::{
-    Failed, PersistenceMsg, Stored, Writing,
-    queue::{Batch, Queue, lock},
+    CommitMonitor, DurableOutcome, PersistenceMsg, StoreFailed,
+    queue::{WriteBatch, WriteQueue, lock},
 };
 #[cfg(feature = "testkit")]
 use crate::model::Body;
 use crate::{
     model::{Durable, Record},
-    port::{Journal, JournalError, Write, Written},
+    port::{Journal, JournalError, WriteOp, WriteOutcome},
 };
 
 /// Commits one batch after the other until nothing waits, and says if the store has failed: a writer that waits for ever
 /// would be silent.
 pub(super) async fn commit(
-    (journal, writing): (Arc<dyn Journal>, Arc<Writing>),
-    queue: Arc<Mutex<Queue>>,
-    first: Batch,
+    (journal, writing): (Arc<dyn Journal>, Arc<CommitMonitor>),
+    queue: Arc<Mutex<WriteQueue>>,
+    first: WriteBatch,
     persistence: ActorRef<PersistenceMsg>,
 ) {
     let committing = async {
-        writing.begins();
-        let mut under_way = Some(begin(&*journal, first));
+        writing.start();
+        let mut under_way = Some(start_commit(&*journal, first));
         while let Some((committing, tell)) = under_way {
             let committed = committing.await;
-            writing.ended();
+            writing.finish();
             let failed = committed.as_ref().err().cloned();
             // The disk has its next batch before anybody hears of this one.
             under_way = match &failed {
-                None => lock(&queue).cut().map(|batch| {
-                    writing.begins();
-                    begin(&*journal, batch)
+                None => lock(&queue).next_batch().map(|batch| {
+                    writing.start();
+                    start_commit(&*journal, batch)
                 }),
                 Some(_) => None,
             };
@@ -52,24 +52,24 @@ pub(super) async fn commit(
         Ok(Err(error)) => error,
         Err(_) => JournalError::Unavailable("whoever waited for a commit panicked".into()),
     };
-    if persistence.cast(PersistenceMsg::Inner(Failed(error))).is_err() {
+    if persistence.cast(PersistenceMsg::Inner(StoreFailed(error))).is_err() {
         tracing::debug!("a commit failed after its writer had gone");
     }
 }
 
-type Committed = Result<Vec<Written>, JournalError>;
+type BatchResult = Result<Vec<WriteOutcome>, JournalError>;
 
 /// Hands a batch to the adapter, and gives what it will say and who is to be told. A panic of the adapter is a failed
 /// store.
-fn begin(
+fn start_commit(
     journal: &dyn Journal,
-    (batch, replies): Batch,
-) -> (BoxFuture<'static, Committed>, impl FnOnce(Committed) + Send + use<>) {
+    (batch, replies): WriteBatch,
+) -> (BoxFuture<'static, BatchResult>, impl FnOnce(BatchResult) + Send + use<>) {
     let records: Vec<Vec<Arc<Record>>> = batch
         .iter()
         .map(|write| match write {
-            Write::Append(append) => append.records.clone(),
-            Write::Open(_) | Write::Close(..) | Write::Deliver(..) => Vec::new(),
+            WriteOp::Append(append) => append.records.clone(),
+            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => Vec::new(),
         })
         .collect();
     let (writes, unavailable) = (batch.len(), |text: &str| JournalError::Unavailable(text.into()));
@@ -85,10 +85,10 @@ fn begin(
             false => Err(unavailable("the adapter did not answer every write")),
         }
     };
-    let tell = move |committed: Committed| match committed {
+    let tell = move |committed: BatchResult| match committed {
         Ok(written) => {
             for ((written, records), reply) in written.into_iter().zip(records).zip(replies) {
-                reply(Ok(vouched(written, records)));
+                reply(Ok(to_durable(written, records)));
             }
         }
         Err(error) => replies.into_iter().for_each(|reply| reply(Err(error.clone()))),
@@ -97,29 +97,31 @@ fn begin(
 }
 
 /// What the committer says of a write, with its records vouched for.
-pub(crate) fn vouched(written: Written, records: Vec<Arc<Record>>) -> Stored {
+pub(crate) fn to_durable(written: WriteOutcome, records: Vec<Arc<Record>>) -> DurableOutcome {
     match written {
-        Written::Appended(_) => Stored::Appended(records.into_iter().map(Durable::vouch).collect()),
-        Written::Opened(opened) => Stored::Opened(opened),
-        Written::Closed(is_gone) => Stored::Closed(is_gone),
-        Written::Delivered(_) => Stored::Delivered,
-        Written::Refused(refusal) => Stored::Refused(refusal),
+        WriteOutcome::Appended(_) => {
+            DurableOutcome::Appended(records.into_iter().map(Durable::mark_durable).collect())
+        }
+        WriteOutcome::Opened(opened) => DurableOutcome::Opened(opened),
+        WriteOutcome::Closed(is_gone) => DurableOutcome::Closed(is_gone),
+        WriteOutcome::Delivered(_) => DurableOutcome::Delivered,
+        WriteOutcome::Refused(refusal) => DurableOutcome::Refused(refusal),
     }
 }
 
 /// Never, but for the wrong twins of this actor; nobody else could be one, since nobody else vouches.
 #[cfg(feature = "testkit")]
-pub(super) fn is_vouched_early(message: &PersistenceMsg) -> bool {
-    use crate::mutation::{Mutation, planted};
-    let PersistenceMsg::Write(Write::Append(append), _) = message else { return false };
+pub(super) fn is_early_ack_mutant(message: &PersistenceMsg) -> bool {
+    use crate::mutants::{Mutant, mutant_enabled};
+    let PersistenceMsg::Write(WriteOp::Append(append), _) = message else { return false };
     let revives = || append.records.iter().any(|record| matches!(record.body, Body::SessionRevived(_)));
-    planted(Mutation::AcknowledgeEarly) || planted(Mutation::DueEarly) && revives()
+    mutant_enabled(Mutant::AcknowledgeEarly) || mutant_enabled(Mutant::DueEarly) && revives()
 }
 
 /// An append about which nobody hears any more: it was said to be durable.
 #[cfg(feature = "testkit")]
-pub(super) fn vouched_early(message: PersistenceMsg) -> PersistenceMsg {
-    let PersistenceMsg::Write(Write::Append(append), reply) = message else { return message };
-    reply(Ok(Stored::Appended(append.records.iter().cloned().map(Durable::vouch).collect())));
-    PersistenceMsg::Write(Write::Append(append), Box::new(drop))
+pub(super) fn ack_early(message: PersistenceMsg) -> PersistenceMsg {
+    let PersistenceMsg::Write(WriteOp::Append(append), reply) = message else { return message };
+    reply(Ok(DurableOutcome::Appended(append.records.iter().cloned().map(Durable::mark_durable).collect())));
+    PersistenceMsg::Write(WriteOp::Append(append), Box::new(drop))
 }

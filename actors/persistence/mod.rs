@@ -15,58 +15,58 @@ use std::{
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 #[cfg(feature = "testkit")]
-use self::commit::{is_vouched_early, vouched_early};
+use self::commit::{ack_early, is_early_ack_mutant};
 use self::{
     commit::commit,
-    queue::{Queue, is_awaited, lock},
+    queue::{WriteQueue, is_stop_write, lock},
 };
 use crate::{
     handlers::HandlerWatch,
-    model::{Durable, NoRoom, Record, SessionId, Timestamp},
-    port::{Clock, Journal, JournalError, Opened, Refusal, Write},
+    model::{DiskFull, Durable, Record, SessionId, Timestamp},
+    port::{Clock, Journal, JournalError, OpenedSession, WriteOp, WriteRefusal},
 };
 
 #[cfg(feature = "testkit")]
-pub(crate) use commit::vouched;
-pub(crate) use replay::{records_of, replay};
+pub(crate) use commit::to_durable;
+pub(crate) use replay::{replay, run_records};
 
 /// What became of a write.
 #[derive(Debug)]
-pub(crate) enum Stored {
+pub(crate) enum DurableOutcome {
     /// The append is on disk.
     Appended(Vec<Durable<Arc<Record>>>),
     /// The session is taken over.
-    Opened(Opened),
+    Opened(OpenedSession),
     /// Whether the session is let go; if not, something waits in its inbox.
     Closed(bool),
     /// The item is in the inbox.
     Delivered,
     /// Nothing was written.
-    Refused(Refusal),
+    Refused(WriteRefusal),
 }
 
 /// Where the answer goes. Called from the task that commits, so it only hands on.
-pub(crate) type Reply = Box<dyn FnOnce(Result<Stored, JournalError>) + Send>;
+pub(crate) type WriteReply = Box<dyn FnOnce(Result<DurableOutcome, JournalError>) + Send>;
 
-/// The messages of [`Persistence`].
+/// The messages of [`PersistenceActor`].
 pub(crate) enum PersistenceMsg {
     /// Writes, and answers when it is durable or refused.
-    Write(Write, Reply),
+    Write(WriteOp, WriteReply),
     /// What this session has waiting goes next: somebody waits for what comes after it.
-    Hurry(SessionId),
+    Expedite(SessionId),
     /// Its own.
-    Inner(Failed),
+    Inner(StoreFailed),
 }
 
 /// What the committing task says: the store takes no writes any more.
 #[derive(Debug)]
-pub(crate) struct Failed(JournalError);
+pub(crate) struct StoreFailed(JournalError);
 
 impl fmt::Debug for PersistenceMsg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write(write, _) => f.debug_tuple("Write").field(write).finish(),
-            Self::Hurry(session) => f.debug_tuple("Hurry").field(session).finish(),
+            Self::Expedite(session) => f.debug_tuple("Hurry").field(session).finish(),
             Self::Inner(inner) => f.debug_tuple("Inner").field(inner).finish(),
         }
     }
@@ -74,34 +74,34 @@ impl fmt::Debug for PersistenceMsg {
 
 /// The actor.
 #[derive(Debug)]
-pub(crate) struct Persistence;
+pub(crate) struct PersistenceActor;
 
 /// Its state.
-pub(crate) struct State {
+pub(crate) struct PersistenceState {
     journal: Arc<dyn Journal>,
-    queue: Arc<Mutex<Queue>>,
-    writing: Arc<Writing>,
+    queue: Arc<Mutex<WriteQueue>>,
+    commit_monitor: Arc<CommitMonitor>,
     handlers: Arc<HandlerWatch>,
 }
 
 /// Since when a commit is under way. It has no deadline: it is answered, or the process ends; so a disk that does not
 /// answer has to be seen here.
 #[derive(Debug)]
-pub(crate) struct Writing {
+pub(crate) struct CommitMonitor {
     clock: Arc<dyn Clock>,
     journal: Arc<dyn Journal>,
     since: Mutex<Option<Timestamp>>,
 }
 
-impl Writing {
+impl CommitMonitor {
     /// Nothing is under way.
     pub(crate) fn new(clock: Arc<dyn Clock>, journal: Arc<dyn Journal>) -> Self {
         Self { clock, journal, since: Mutex::default() }
     }
 
     /// What there is no room for on the disk; `None` if nothing waits for that.
-    pub(crate) fn no_room(&self) -> Option<NoRoom> {
-        self.journal.no_room()
+    pub(crate) fn disk_full(&self) -> Option<DiskFull> {
+        self.journal.disk_full()
     }
 
     /// When the commit began that is under way; `None` if none is.
@@ -109,59 +109,59 @@ impl Writing {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begins(&self) {
+    fn start(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.at());
     }
 
-    fn ended(&self) {
+    fn finish(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-impl Actor for Persistence {
+impl Actor for PersistenceActor {
     type Msg = PersistenceMsg;
-    type State = State;
-    type Arguments = (Arc<dyn Journal>, Arc<Writing>, Arc<HandlerWatch>);
+    type State = PersistenceState;
+    type Arguments = (Arc<dyn Journal>, Arc<CommitMonitor>, Arc<HandlerWatch>);
 
     async fn pre_start(
         &self,
         _me: ActorRef<PersistenceMsg>,
         (journal, writing, handlers): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        Ok(State { journal, queue: Arc::default(), writing, handlers })
+    ) -> Result<PersistenceState, ActorProcessingErr> {
+        Ok(PersistenceState { journal, queue: Arc::default(), commit_monitor: writing, handlers })
     }
 
     async fn handle(
         &self,
         me: ActorRef<PersistenceMsg>,
         message: PersistenceMsg,
-        state: &mut State,
+        state: &mut PersistenceState,
     ) -> Result<(), ActorProcessingErr> {
         let _running = state.handlers.enter("Persistence", None);
         #[cfg(feature = "testkit")]
-        let message = if is_vouched_early(&message) { vouched_early(message) } else { message };
+        let message = if is_early_ack_mutant(&message) { ack_early(message) } else { message };
         let batch = {
             let mut queue = lock(&state.queue);
             match message {
-                PersistenceMsg::Write(write, reply) if is_awaited(&write) => {
+                PersistenceMsg::Write(write, reply) if is_stop_write(&write) => {
                     queue.waiting.push_front((write, reply));
                 }
                 PersistenceMsg::Write(write, reply) => queue.waiting.push_back((write, reply)),
-                PersistenceMsg::Hurry(session) => queue.hurry(session),
+                PersistenceMsg::Expedite(session) => queue.expedite(session),
                 // Nothing can be promised any more: the supervisor ends the runtime.
-                PersistenceMsg::Inner(Failed(error)) => return Err(Box::new(error)),
+                PersistenceMsg::Inner(StoreFailed(error)) => return Err(Box::new(error)),
             }
-            if queue.committing { None } else { queue.cut() }
+            if queue.is_committing { None } else { queue.next_batch() }
         };
         if let Some(batch) = batch {
             let (journal, queue) = (Arc::clone(&state.journal), Arc::clone(&state.queue));
-            tokio::spawn(commit((journal, Arc::clone(&state.writing)), queue, batch, me));
+            tokio::spawn(commit((journal, Arc::clone(&state.commit_monitor)), queue, batch, me));
         }
         Ok(())
     }
 }
 
-impl Drop for State {
+impl Drop for PersistenceState {
     /// Who is left waiting is told by the end of the runtime.
     fn drop(&mut self) {
         let left = std::mem::take(&mut lock(&self.queue).waiting);

@@ -5,53 +5,53 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::Reply;
+use super::WriteReply;
 use crate::{
-    model::{Body, Cause, Record, RunEnded, SessionId},
-    port::Write,
+    model::{Body, OutcomeCause, Record, RunEnded, SessionId},
+    port::WriteOp,
 };
 
 /// A batch is cut here, so that no commit makes the next one wait for long.
-const BATCH_WRITES: usize = 32;
+const MAX_BATCH_WRITES: usize = 32;
 /// With more than this waiting, as when thousands of runs are revived, everybody waits for long anyhow, and fewer commits are
 /// all that helps.
-const BACKLOG: usize = 1_024;
+const BACKLOG_THRESHOLD: usize = 1_024;
 /// Where a batch is cut then.
-const BACKLOG_WRITES: usize = 256;
+const MAX_BACKLOG_BATCH_WRITES: usize = 256;
 /// Likewise, in bytes of records and of what goes into inboxes.
-const BATCH_BYTES: usize = 1 << 20;
+const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// What waits for the disk; shared with the task that commits, so that the disk does not wait for a message.
 #[derive(Default)]
-pub(super) struct Queue {
-    pub(super) waiting: VecDeque<(Write, Reply)>,
+pub(super) struct WriteQueue {
+    pub(super) waiting: VecDeque<(WriteOp, WriteReply)>,
     /// Whether there is a task that commits. It goes on as long as something waits.
-    pub(super) committing: bool,
+    pub(super) is_committing: bool,
 }
 
-pub(super) fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+pub(super) fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) type Batch = (Vec<Write>, Vec<Reply>);
+pub(super) type WriteBatch = (Vec<WriteOp>, Vec<WriteReply>);
 
-impl Queue {
+impl WriteQueue {
     /// Puts the append of a session in front; it has at most one, so nothing of it is overtaken.
-    pub(super) fn hurry(&mut self, session: SessionId) {
-        let of =
-            |(write, _): &(Write, Reply)| matches!(write, Write::Append(append) if append.session == session);
+    pub(super) fn expedite(&mut self, session: SessionId) {
+        let of = |(write, _): &(WriteOp, WriteReply)| matches!(write, WriteOp::Append(append) if append.session == session);
         if let Some(append) = self.waiting.iter().position(of).and_then(|at| self.waiting.remove(at)) {
             self.waiting.push_front(append);
         }
     }
 
     /// The next batch, as much as a commit should carry; without one, nobody commits any more.
-    pub(super) fn cut(&mut self) -> Option<Batch> {
-        let most = if self.waiting.len() > BACKLOG { BACKLOG_WRITES } else { BATCH_WRITES };
+    pub(super) fn next_batch(&mut self) -> Option<WriteBatch> {
+        let most =
+            if self.waiting.len() > BACKLOG_THRESHOLD { MAX_BACKLOG_BATCH_WRITES } else { MAX_BATCH_WRITES };
         let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((write, _)) = self.waiting.front() {
-            bytes += weight(write);
-            if !batch.is_empty() && (batch.len() >= most || bytes > BATCH_BYTES) {
+            bytes += write_bytes(write);
+            if !batch.is_empty() && (batch.len() >= most || bytes > MAX_BATCH_BYTES) {
                 break;
             }
             if let Some((write, reply)) = self.waiting.pop_front() {
@@ -59,15 +59,15 @@ impl Queue {
                 replies.push(reply);
             }
         }
-        self.committing = !batch.is_empty();
-        self.committing.then_some((batch, replies))
+        self.is_committing = !batch.is_empty();
+        self.is_committing.then_some((batch, replies))
     }
 }
 
 /// Whether somebody waits for it: a stop does not queue behind the work of other sessions.
-pub(super) fn is_awaited(write: &Write) -> bool {
-    let Write::Append(append) = write else { return false };
-    let is_stop = |ended: &RunEnded| matches!(ended.ended.cause, Some(Cause::Stop { .. }));
+pub(super) fn is_stop_write(write: &WriteOp) -> bool {
+    let WriteOp::Append(append) = write else { return false };
+    let is_stop = |ended: &RunEnded| matches!(ended.ended.cause, Some(OutcomeCause::Stop { .. }));
     append.records.iter().any(|record| {
         matches!(&record.body, Body::RunStopping(_))
             || matches!(&record.body, Body::RunEnded(ended) if is_stop(ended))
@@ -75,8 +75,8 @@ pub(super) fn is_awaited(write: &Write) -> bool {
 }
 
 /// How much a write adds to its batch, roughly, in bytes.
-fn weight(write: &Write) -> usize {
-    let Write::Append(append) = write else { return 0 };
+fn write_bytes(write: &WriteOp) -> usize {
+    let WriteOp::Append(append) = write else { return 0 };
     let body = |record: &Arc<Record>| match &record.body {
         Body::SessionOpened(opened) => opened.prompt.len(),
         Body::RunAccepted(accepted) => {
@@ -89,7 +89,7 @@ fn weight(write: &Write) -> usize {
             message.text.len() + message.reasoning.len() + calls
         }
         Body::CallEnded(ended) => ended.end.content.len(),
-        Body::ChildEnded(ended) => ended.told.len(),
+        Body::ChildEnded(ended) => ended.result.len(),
         Body::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
         Body::SummaryAnswered(answered) => answered.text.len(),
         Body::MessageSteered(steered) => steered.text.len(),
@@ -103,7 +103,7 @@ fn weight(write: &Write) -> usize {
         | Body::ModelStarted(_)
         | Body::ModelFailed(_)
         | Body::ModelWaiting(_)
-        | Body::LateSettled(_)
+        | Body::ModelLate(_)
         | Body::CallAdmitted(_)
         | Body::CallStarted(_)
         | Body::CallLost(_)
@@ -114,7 +114,7 @@ fn weight(write: &Write) -> usize {
         | Body::SummaryFailed(_)
         | Body::ApprovalAnswered(_) => 0,
     };
-    let founded = append.found.iter().flat_map(|founded| &founded.records);
+    let founded = append.spawned.iter().flat_map(|founded| &founded.records);
     let records: usize = append.records.iter().chain(founded).map(|record| 256 + body(record)).sum();
-    records + append.send.iter().map(|(_, item)| item.len()).sum::<usize>()
+    records + append.deliver.iter().map(|(_, item)| item.len()).sum::<usize>()
 }

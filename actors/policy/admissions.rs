@@ -5,10 +5,10 @@ use crate::{
         BreakerPolicy, BreakerState, CredentialId, Failure, PoolStrategy, RateInfo, RateLimits, Timestamp,
     },
     policy::{
-        blame::{Blame, blame},
-        breaker::{Breaker, Cooldown, Gauge, Pass},
-        limiter::{Limiter, Place},
-        pool::pick,
+        breaker::{Breaker, BreakerPass, CooldownSource, Readiness},
+        credential_pool::pick,
+        failure_scope::{FailureScope, failure_scope},
+        limiter::{Limiter, LimiterSlot},
     },
 };
 
@@ -24,25 +24,25 @@ pub(crate) struct Admissions {
     /// Of each credential.
     limiters: Vec<Limiter>,
     /// Attempts under way with each credential.
-    used: Vec<u32>,
+    in_flight: Vec<u32>,
     /// Whether the provider has ever said anything to each of them.
-    heard: Vec<bool>,
-    last: Option<usize>,
+    has_responded: Vec<bool>,
+    last_used: Option<usize>,
 }
 
 /// Leave to ask a model with a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct AdmissionTicket {
     /// Which one.
     pub(crate) credential: CredentialId,
-    endpoint: Pass,
-    model: Pass,
-    place: Place,
+    endpoint: BreakerPass,
+    model: BreakerPass,
+    slot: LimiterSlot,
 }
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum End<'a> {
+pub(crate) enum AttemptEnd<'a> {
     /// With an answer that has cost so many tokens, if that is known.
     Answered(Option<u64>),
     /// So.
@@ -53,11 +53,11 @@ pub(crate) enum End<'a> {
 
 /// What is known of a model with a credential.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct BreakerReport {
     pub(crate) model: Arc<str>,
     pub(crate) credential: CredentialId,
     pub(crate) state: BreakerState,
-    pub(crate) last: Option<Failure>,
+    pub(crate) last_failure: Option<Failure>,
 }
 
 impl Admissions {
@@ -74,148 +74,191 @@ impl Admissions {
             endpoint: Breaker::default(),
             models: BTreeMap::new(),
             limiters: std::iter::repeat_with(|| Limiter::new(limits)).take(credentials).collect(),
-            used: vec![0; credentials],
-            heard: vec![false; credentials],
-            last: None,
+            in_flight: vec![0; credentials],
+            has_responded: vec![false; credentials],
+            last_used: None,
         }
     }
 
     /// Whether somebody may ask the model now, with whichever credential.
-    pub(crate) fn gauge(&self, model: &str, now: Timestamp) -> Gauge {
-        self.gauge_without(model, now, None)
+    pub(crate) fn readiness(&self, model: &str, now: Timestamp) -> Readiness {
+        self.readiness_without(model, now, None)
     }
 
     /// Likewise, but with another credential than this.
-    pub(crate) fn gauge_without(&self, model: &str, now: Timestamp, not: Option<CredentialId>) -> Gauge {
-        let endpoint = self.endpoint.gauge(now);
-        if !matches!(endpoint, Gauge::Free | Gauge::Until(_, Cooldown::Guessed)) {
+    pub(crate) fn readiness_without(
+        &self,
+        model: &str,
+        now: Timestamp,
+        not: Option<CredentialId>,
+    ) -> Readiness {
+        let endpoint = self.endpoint.readiness(now);
+        if !matches!(endpoint, Readiness::Ready | Readiness::Until(_, CooldownSource::Breaker)) {
             return endpoint;
         }
         let of_one = |at: usize| {
-            let breaker =
-                self.models.get(model).map_or(Gauge::Free, |breakers: &Vec<Breaker>| breakers[at].gauge(now));
+            let breaker = self
+                .models
+                .get(model)
+                .map_or(Readiness::Ready, |breakers: &Vec<Breaker>| breakers[at].readiness(now));
             match (breaker, self.limiters[at].ready_at(now)) {
-                (Gauge::Free, Some(until)) => Gauge::Until(until, Cooldown::Pace),
+                (Readiness::Ready, Some(until)) => Readiness::Until(until, CooldownSource::Limiter),
                 // Nobody insists against the account's limits; but who has failed is not waited for while others answer.
-                (Gauge::Until(held, Cooldown::Guessed), Some(until)) => {
-                    Gauge::Until(held.max(until), Cooldown::Named)
+                (Readiness::Until(held, CooldownSource::Breaker), Some(until)) => {
+                    Readiness::Until(held.max(until), CooldownSource::Provider)
                 }
-                (Gauge::Free, None) if !may_begin(self.heard[at], self.used[at]) => Gauge::Starting,
+                (Readiness::Ready, None) if !may_start(self.has_responded[at], self.in_flight[at]) => {
+                    Readiness::WarmingUp
+                }
                 (gauge, _) => gauge,
             }
         };
-        let gauges = (0..self.used.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
+        let gauges = (0..self.in_flight.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
         let best = gauges.min_by_key(|gauge| match gauge {
-            Gauge::Free => (0, Timestamp::default()),
-            Gauge::Starting => (1, Timestamp::default()),
-            Gauge::Probing => (2, Timestamp::default()),
-            Gauge::Until(until, _) => (3, *until),
+            Readiness::Ready => (0, Timestamp::default()),
+            Readiness::WarmingUp => (1, Timestamp::default()),
+            Readiness::Probing => (2, Timestamp::default()),
+            Readiness::Until(until, _) => (3, *until),
         });
-        let best = best.unwrap_or(Gauge::Until(Timestamp(i64::MAX), Cooldown::Guessed));
+        let best = best.unwrap_or(Readiness::Until(Timestamp(i64::MAX), CooldownSource::Breaker));
         match (endpoint, best) {
-            (Gauge::Free, best) => best,
-            (Gauge::Until(held, _), Gauge::Until(until, Cooldown::Named | Cooldown::Pace)) => {
-                Gauge::Until(held.max(until), Cooldown::Named)
-            }
+            (Readiness::Ready, best) => best,
+            (
+                Readiness::Until(held, _),
+                Readiness::Until(until, CooldownSource::Provider | CooldownSource::Limiter),
+            ) => Readiness::Until(held.max(until), CooldownSource::Provider),
             (endpoint, _) => endpoint,
         }
     }
 
     /// Lets somebody ask the model, with the credential that is to be used next, who has reserved so many tokens.
-    pub(crate) fn pass(&mut self, (model, tokens): (&Arc<str>, u64), now: Timestamp) -> Ticket {
-        let (count, used, limiters, heard) = (self.used.len(), &self.used, &self.limiters, &self.heard);
+    pub(crate) fn admit(&mut self, (model, tokens): (&Arc<str>, u64), now: Timestamp) -> AdmissionTicket {
+        let (count, used, limiters, heard) =
+            (self.in_flight.len(), &self.in_flight, &self.limiters, &self.has_responded);
         let breakers = self
             .models
             .entry(Arc::clone(model))
             .or_insert_with(|| std::iter::repeat_with(Breaker::default).take(count).collect());
-        let seats = |lets: &dyn Fn(Gauge) -> bool| -> Vec<Option<u32>> {
+        let seats = |lets: &dyn Fn(Readiness) -> bool| -> Vec<Option<u32>> {
             breakers
                 .iter()
                 .zip(used)
                 .zip(limiters)
                 .map(|((breaker, used), limiter)| {
-                    (lets(breaker.gauge(now)) && limiter.ready_at(now).is_none()).then_some(*used)
+                    (lets(breaker.readiness(now)) && limiter.ready_at(now).is_none()).then_some(*used)
                 })
                 .collect()
         };
-        let mut free = seats(&|gauge| gauge == Gauge::Free);
+        let mut free = seats(&|gauge| gauge == Readiness::Ready);
         for (seat, heard) in free.iter_mut().zip(heard) {
-            *seat = seat.filter(|used| may_begin(*heard, *used));
+            *seat = seat.filter(|used| may_start(*heard, *used));
         }
-        let free = pick(self.strategy, &free, self.last);
+        let free = pick(self.strategy, &free, self.last_used);
         // Whoever comes although none is free insists on what is only a guess.
-        let guessed = |gauge| !matches!(gauge, Gauge::Until(_, Cooldown::Named));
-        let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last)).unwrap_or(0);
-        self.last = Some(at);
-        self.used[at] += 1;
-        let (endpoint, model) = (self.endpoint.pass(now), breakers[at].pass(now));
-        Ticket { credential: CredentialId(at), endpoint, model, place: self.limiters[at].take(now, tokens) }
+        let guessed = |gauge| !matches!(gauge, Readiness::Until(_, CooldownSource::Provider));
+        let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last_used)).unwrap_or(0);
+        self.last_used = Some(at);
+        self.in_flight[at] += 1;
+        let (endpoint, model) = (self.endpoint.admit(now), breakers[at].admit(now));
+        AdmissionTicket {
+            credential: CredentialId(at),
+            endpoint,
+            model,
+            slot: self.limiters[at].acquire(now, tokens),
+        }
     }
 
     /// An attempt begins to be answered. Says whether others can be let through who could not be before.
-    pub(crate) fn answering(&mut self, model: &str, ticket: Ticket) -> bool {
+    pub(crate) fn on_answer_start(&mut self, model: &str, ticket: AdmissionTicket) -> bool {
         let at = ticket.credential.0;
         let policy = &self.policy;
-        let of_model =
-            self.models.get_mut(model).is_some_and(|breakers| breakers[at].begins(ticket.model, policy));
-        self.endpoint.answered(ticket.endpoint) | of_model | self.hear(at)
+        let of_model = self
+            .models
+            .get_mut(model)
+            .is_some_and(|breakers| breakers[at].on_answer_start(ticket.model, policy));
+        self.endpoint.on_answer(ticket.endpoint) | of_model | self.mark_responded(at)
     }
 
     /// The provider has said something to whoever came with this credential.
-    fn hear(&mut self, at: usize) -> bool {
-        !std::mem::replace(&mut self.heard[at], true)
+    fn mark_responded(&mut self, at: usize) -> bool {
+        !std::mem::replace(&mut self.has_responded[at], true)
     }
 
     /// An attempt has ended. Says whether others can be let through who could not be before.
-    pub(crate) fn end(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+    pub(crate) fn on_attempt_end(
+        &mut self,
+        model: &str,
+        ticket: AdmissionTicket,
+        (end, now): (AttemptEnd<'_>, Timestamp),
+    ) -> bool {
         let at = ticket.credential.0;
-        let waited = !may_begin(self.heard[at], self.used[at]);
-        self.used[at] = self.used[at].saturating_sub(1);
+        let waited = !may_start(self.has_responded[at], self.in_flight[at]);
+        self.in_flight[at] = self.in_flight[at].saturating_sub(1);
         let heard = match end {
-            End::Answered(_) => self.hear(at),
-            End::Failed(failure) => match blame(&failure.class) {
-                Blame::Request | Blame::Passing | Blame::Lasting | Blame::Account => self.hear(at),
-                Blame::Ended | Blame::Ours | Blame::Unreached => waited,
+            AttemptEnd::Answered(_) => self.mark_responded(at),
+            AttemptEnd::Failed(failure) => match failure_scope(&failure.class) {
+                FailureScope::Request
+                | FailureScope::ModelTransient
+                | FailureScope::ModelPersistent
+                | FailureScope::Account => self.mark_responded(at),
+                FailureScope::Cancelled | FailureScope::Local | FailureScope::Endpoint => waited,
             },
-            End::Dropped => waited,
+            AttemptEnd::Dropped => waited,
         };
         // Who waits for a probe learns from its failure until when to wait.
-        let refused = matches!(end, End::Failed(_)) && [ticket.endpoint, ticket.model].contains(&Pass::Probe);
-        self.settle(ticket, (end, now)) | self.of_breakers(model, ticket, (end, now)) | heard | refused
+        let refused = matches!(end, AttemptEnd::Failed(_))
+            && [ticket.endpoint, ticket.model].contains(&BreakerPass::Probe);
+        self.release_limiter_slot(ticket, (end, now))
+            | self.update_breakers(model, ticket, (end, now))
+            | heard
+            | refused
     }
 
     /// What the end of an attempt says to the limiter. Says whether there is room earlier than before.
-    fn settle(&mut self, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+    fn release_limiter_slot(
+        &mut self,
+        ticket: AdmissionTicket,
+        (end, now): (AttemptEnd<'_>, Timestamp),
+    ) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let before = limiter.ready_at(now);
         match end {
-            End::Answered(Some(tokens)) => limiter.settle(ticket.place, tokens),
-            End::Failed(failure) if blame(&failure.class).says_something() => limiter.settle(ticket.place, 0),
+            AttemptEnd::Answered(Some(tokens)) => limiter.record_cost(ticket.slot, tokens),
+            AttemptEnd::Failed(failure) if failure_scope(&failure.class).counts_against_provider() => {
+                limiter.record_cost(ticket.slot, 0)
+            }
             // What it has cost is not known: as much as the others.
-            End::Answered(None) | End::Failed(_) | End::Dropped => {}
+            AttemptEnd::Answered(None) | AttemptEnd::Failed(_) | AttemptEnd::Dropped => {}
         }
-        limiter.ended(ticket.place);
+        limiter.on_attempt_end(ticket.slot);
         limiter.ready_at(now) < before
     }
 
     /// What the end of an attempt says to the breakers.
-    fn of_breakers(&mut self, model: &str, ticket: Ticket, (end, now): (End<'_>, Timestamp)) -> bool {
+    fn update_breakers(
+        &mut self,
+        model: &str,
+        ticket: AdmissionTicket,
+        (end, now): (AttemptEnd<'_>, Timestamp),
+    ) -> bool {
         let at = ticket.credential.0;
         let Some(of_model) = self.models.get_mut(model).map(|breakers| &mut breakers[at]) else {
             return false;
         };
         match end {
-            End::Answered(_) => self.endpoint.answered(ticket.endpoint) | of_model.answered(ticket.model),
-            End::Failed(failure) if blame(&failure.class) == Blame::Unreached => {
-                self.endpoint.failed(ticket.endpoint, failure, now, &self.policy);
+            AttemptEnd::Answered(_) => {
+                self.endpoint.on_answer(ticket.endpoint) | of_model.on_answer(ticket.model)
+            }
+            AttemptEnd::Failed(failure) if failure_scope(&failure.class) == FailureScope::Endpoint => {
+                self.endpoint.on_failure(ticket.endpoint, failure, now, &self.policy);
                 of_model.return_pass(ticket.model)
             }
-            End::Failed(failure) if blame(&failure.class).says_something() => {
-                of_model.failed(ticket.model, failure, now, &self.policy);
+            AttemptEnd::Failed(failure) if failure_scope(&failure.class).counts_against_provider() => {
+                of_model.on_failure(ticket.model, failure, now, &self.policy);
                 // Somebody was there to say no.
-                self.endpoint.answered(ticket.endpoint) | (of_model.gauge(now) == Gauge::Free)
+                self.endpoint.on_answer(ticket.endpoint) | (of_model.readiness(now) == Readiness::Ready)
             }
-            End::Failed(_) | End::Dropped => {
+            AttemptEnd::Failed(_) | AttemptEnd::Dropped => {
                 self.endpoint.return_pass(ticket.endpoint) | of_model.return_pass(ticket.model)
             }
         }
@@ -223,37 +266,41 @@ impl Admissions {
 
     /// The provider has said what is left of the account's limits. Says whether others can be let through who could not be
     /// before.
-    pub(crate) fn learn(&mut self, ticket: Ticket, (info, now): (RateInfo, Timestamp)) -> bool {
+    pub(crate) fn on_rate_info(
+        &mut self,
+        ticket: AdmissionTicket,
+        (info, now): (RateInfo, Timestamp),
+    ) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let was_closed = limiter.ready_at(now).is_some();
-        limiter.learn(ticket.place, (info, now));
+        limiter.on_rate_info(ticket.slot, (info, now));
         let opened = was_closed && limiter.ready_at(now).is_none();
-        opened | self.hear(ticket.credential.0)
+        opened | self.mark_responded(ticket.credential.0)
     }
 
     /// Why the model is not asked now, as far as is known.
     pub(crate) fn last_failure(&self, model: &str, now: Timestamp) -> Option<&Failure> {
-        if self.endpoint.gauge(now) != Gauge::Free {
-            return self.endpoint.last();
+        if self.endpoint.readiness(now) != Readiness::Ready {
+            return self.endpoint.last_failure();
         }
-        self.models.get(model)?.iter().find_map(Breaker::last)
+        self.models.get(model)?.iter().find_map(Breaker::last_failure)
     }
 
     /// Forgets every failure, and what the provider has said of its limits.
     pub(crate) fn reset(&mut self) {
-        self.limiters.iter_mut().for_each(Limiter::forget);
+        self.limiters.iter_mut().for_each(Limiter::forget_reports);
         self.endpoint.reset();
         self.models.values_mut().flatten().for_each(Breaker::reset);
     }
 
     /// The endpoint's own state, and that of each model with each credential that was ever asked.
-    pub(crate) fn known(&self, now: Timestamp) -> (BreakerState, Vec<Known>) {
+    pub(crate) fn breaker_reports(&self, now: Timestamp) -> (BreakerState, Vec<BreakerReport>) {
         let known = |(model, breakers): (&Arc<str>, &Vec<Breaker>)| {
-            let one = |(at, breaker): (usize, &Breaker)| Known {
+            let one = |(at, breaker): (usize, &Breaker)| BreakerReport {
                 model: Arc::clone(model),
                 credential: CredentialId(at),
                 state: breaker.state(now),
-                last: breaker.last().cloned(),
+                last_failure: breaker.last_failure().cloned(),
             };
             breakers.iter().enumerate().map(one).collect::<Vec<_>>()
         };
@@ -263,10 +310,10 @@ impl Admissions {
 
 /// Attempts that are made at once with a credential to which the provider has never said anything: it may have limits that
 /// are told with its first response.
-const FIRST: u32 = 8;
+const MAX_CALLS_BEFORE_FIRST_RESPONSE: u32 = 8;
 
-const fn may_begin(heard: bool, used: u32) -> bool {
-    heard || used < FIRST
+const fn may_start(heard: bool, used: u32) -> bool {
+    heard || used < MAX_CALLS_BEFORE_FIRST_RESPONSE
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ const SLOW_DOWN: FailureClass = FailureClass::RateLimited { retry_after_ms: None
 
 fn fail(admissions: &mut Admissions, model: &str, class: FailureClass) -> CredentialId {
     let (model, now): (Arc<str>, _) = (model.into(), Timestamp(0));
-    let ticket = admissions.pass((&model, 0), now);
-    admissions.end(&model, ticket, (End::Failed(&Failure::new(class, "x")), now));
+    let ticket = admissions.admit((&model, 0), now);
+    admissions.on_attempt_end(&model, ticket, (AttemptEnd::Failed(&Failure::new(class, "x")), now));
     ticket.credential
 }
 
@@ -17,7 +17,7 @@ fn check(classes: &[FailureClass], a: bool, b: bool) {
     for class in classes {
         fail(&mut admissions, "a", class.clone());
     }
-    let free = |model| admissions.gauge(model, Timestamp(0)) == Gauge::Free;
+    let free = |model| admissions.readiness(model, Timestamp(0)) == Readiness::Ready;
     assert_eq!((free("a"), free("b")), (a, b), "{classes:?}");
 }
 
@@ -45,14 +45,14 @@ fn a_credential_that_fails_gives_way_to_the_next() {
         Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 3), RateLimits::default());
     let used: Vec<_> = (0..3).map(|_| fail(&mut admissions, "a", FailureClass::Auth).0).collect();
     assert_eq!(used, [0, 1, 2]);
-    assert!(matches!(admissions.gauge("a", Timestamp(0)), Gauge::Until(_, Cooldown::Guessed)));
-    assert_eq!(admissions.gauge("b", Timestamp(0)), Gauge::Free);
-    let ticket = admissions.pass((&"a".into(), 0), Timestamp(0));
-    let none = Some(crate::model::RateLeft { remaining: 0, reset_at: Timestamp(9), limit: None });
-    admissions.learn(ticket, (RateInfo { requests: none, tokens: None }, Timestamp(0)));
+    assert!(matches!(admissions.readiness("a", Timestamp(0)), Readiness::Until(_, CooldownSource::Breaker)));
+    assert_eq!(admissions.readiness("b", Timestamp(0)), Readiness::Ready);
+    let ticket = admissions.admit((&"a".into(), 0), Timestamp(0));
+    let none = Some(crate::model::RateQuota { remaining: 0, reset_at: Timestamp(9), limit: None });
+    admissions.on_rate_info(ticket, (RateInfo { requests: none, tokens: None }, Timestamp(0)));
     admissions.reset();
-    assert_eq!(admissions.gauge("a", Timestamp(0)), Gauge::Free);
-    assert_eq!(admissions.pass((&"a".into(), 0), Timestamp(0)).credential, ticket.credential);
+    assert_eq!(admissions.readiness("a", Timestamp(0)), Readiness::Ready);
+    assert_eq!(admissions.admit((&"a".into(), 0), Timestamp(0)).credential, ticket.credential);
 }
 
 #[test]
@@ -60,14 +60,17 @@ fn what_an_answer_leaves_of_its_reservation_lets_others_in() {
     let limits = RateLimits { requests: None, tokens: Some(100) };
     let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), limits);
     let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-    let tickets = [admissions.pass((&model, 60), now), admissions.pass((&model, 60), now)];
-    assert!(admissions.learn(tickets[0], (RateInfo::default(), now)), "it has said something");
-    let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
-    assert_eq!(admissions.gauge("a", now), room);
-    assert!(!admissions.end(&model, tickets[1], (End::Dropped, now)), "nobody knows what it has cost");
-    assert_eq!(admissions.gauge("a", now), room);
-    assert!(admissions.end(&model, tickets[0], (End::Answered(Some(10)), now)));
-    assert_eq!(admissions.gauge("a", now), Gauge::Free);
+    let tickets = [admissions.admit((&model, 60), now), admissions.admit((&model, 60), now)];
+    assert!(admissions.on_rate_info(tickets[0], (RateInfo::default(), now)), "it has said something");
+    let room = Readiness::Until(Timestamp(61_000), CooldownSource::Limiter);
+    assert_eq!(admissions.readiness("a", now), room);
+    assert!(
+        !admissions.on_attempt_end(&model, tickets[1], (AttemptEnd::Dropped, now)),
+        "nobody knows what it has cost"
+    );
+    assert_eq!(admissions.readiness("a", now), room);
+    assert!(admissions.on_attempt_end(&model, tickets[0], (AttemptEnd::Answered(Some(10)), now)));
+    assert_eq!(admissions.readiness("a", now), Readiness::Ready);
 }
 
 #[test]
@@ -75,11 +78,11 @@ fn attempts_under_way_are_counted() {
     let mut admissions =
         Admissions::new(BreakerPolicy::default(), (PoolStrategy::LeastUsed, 2), RateLimits::default());
     let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-    let tickets: Vec<_> = (0..4).map(|_| admissions.pass((&model, 0), now)).collect();
+    let tickets: Vec<_> = (0..4).map(|_| admissions.admit((&model, 0), now)).collect();
     assert_eq!(tickets.iter().map(|ticket| ticket.credential.0).collect::<Vec<_>>(), [0, 1, 0, 1]);
-    admissions.end(&model, tickets[1], (End::Answered(None), now));
-    admissions.end(&model, tickets[3], (End::Dropped, now));
-    assert_eq!(admissions.pass((&model, 0), now).credential, CredentialId(1));
+    admissions.on_attempt_end(&model, tickets[1], (AttemptEnd::Answered(None), now));
+    admissions.on_attempt_end(&model, tickets[3], (AttemptEnd::Dropped, now));
+    assert_eq!(admissions.admit((&model, 0), now).credential, CredentialId(1));
 }
 
 #[test]
@@ -88,11 +91,14 @@ fn a_probe_that_begins_to_be_answered_lets_the_others_in() {
         Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
     let (model, later): (Arc<str>, _) = ("a".into(), Timestamp(30_000));
     fail(&mut admissions, "a", SLOW_DOWN);
-    let probe = admissions.pass((&model, 0), later);
-    assert_eq!(admissions.gauge("a", later), Gauge::Probing);
-    assert!(admissions.answering("a", probe));
-    assert_eq!(admissions.gauge("a", later), Gauge::Free);
-    assert!(!admissions.end("a", probe, (End::Answered(None), later)), "it was known before");
+    let probe = admissions.admit((&model, 0), later);
+    assert_eq!(admissions.readiness("a", later), Readiness::Probing);
+    assert!(admissions.on_answer_start("a", probe));
+    assert_eq!(admissions.readiness("a", later), Readiness::Ready);
+    assert!(
+        !admissions.on_attempt_end("a", probe, (AttemptEnd::Answered(None), later)),
+        "it was known before"
+    );
 }
 
 #[test]
@@ -100,18 +106,25 @@ fn a_provider_that_has_said_nothing_yet_is_asked_by_a_few_only() {
     let mut admissions =
         Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
     let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-    let tickets: Vec<_> = (0..FIRST).map(|_| admissions.pass((&model, 0), now)).collect();
-    assert_eq!(admissions.gauge("a", now), Gauge::Starting);
-    assert!(admissions.end(&model, tickets[0], (End::Dropped, now)), "there is room for one");
-    assert_eq!(admissions.gauge("a", now), Gauge::Free);
-    admissions.pass((&model, 0), now);
-    assert_eq!(admissions.gauge("a", now), Gauge::Starting);
+    let tickets: Vec<_> =
+        (0..MAX_CALLS_BEFORE_FIRST_RESPONSE).map(|_| admissions.admit((&model, 0), now)).collect();
+    assert_eq!(admissions.readiness("a", now), Readiness::WarmingUp);
+    assert!(
+        admissions.on_attempt_end(&model, tickets[0], (AttemptEnd::Dropped, now)),
+        "there is room for one"
+    );
+    assert_eq!(admissions.readiness("a", now), Readiness::Ready);
+    admissions.admit((&model, 0), now);
+    assert_eq!(admissions.readiness("a", now), Readiness::WarmingUp);
     let unreached = Failure::new(FailureClass::Network, "connection refused");
-    assert!(admissions.end(&model, tickets[2], (End::Failed(&unreached), now)), "there is room for one");
-    admissions.pass((&model, 0), now);
-    assert_eq!(admissions.gauge("a", now), Gauge::Starting, "nobody was reached");
-    assert!(admissions.learn(tickets[1], (RateInfo::default(), now)), "it has said something");
-    assert_eq!(admissions.gauge("a", now), Gauge::Free);
+    assert!(
+        admissions.on_attempt_end(&model, tickets[2], (AttemptEnd::Failed(&unreached), now)),
+        "there is room for one"
+    );
+    admissions.admit((&model, 0), now);
+    assert_eq!(admissions.readiness("a", now), Readiness::WarmingUp, "nobody was reached");
+    assert!(admissions.on_rate_info(tickets[1], (RateInfo::default(), now)), "it has said something");
+    assert_eq!(admissions.readiness("a", now), Readiness::Ready);
 }
 
 #[test]
@@ -119,29 +132,32 @@ fn a_credential_that_has_no_room_gives_way_to_the_next() {
     let limits = RateLimits { requests: Some(1), tokens: None };
     let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 2), limits);
     let (model, now): (Arc<str>, _) = ("a".into(), Timestamp(0));
-    let used = [admissions.pass((&model, 0), now), admissions.pass((&model, 0), Timestamp(1_000))];
+    let used = [admissions.admit((&model, 0), now), admissions.admit((&model, 0), Timestamp(1_000))];
     assert_eq!(used.map(|ticket| ticket.credential.0), [0, 1]);
-    let room = Gauge::Until(Timestamp(61_000), Cooldown::Pace);
-    assert_eq!(admissions.gauge("another model", Timestamp(2_000)), room);
+    let room = Readiness::Until(Timestamp(61_000), CooldownSource::Limiter);
+    assert_eq!(admissions.readiness("another model", Timestamp(2_000)), room);
 }
 
 /// With an attempt a minute: when the model can be asked again that has failed in this way, whoever asks.
-fn check_limited(classes: &[FailureClass], expect: Gauge) {
+fn check_limited(classes: &[FailureClass], expect: Readiness) {
     let limits = RateLimits { requests: Some(1), tokens: None };
     let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), limits);
     for class in classes {
         fail(&mut admissions, "a", class.clone());
     }
-    assert_eq!(admissions.gauge("a", Timestamp(0)), expect, "{classes:?}");
+    assert_eq!(admissions.readiness("a", Timestamp(0)), expect, "{classes:?}");
 }
 
 #[test]
 fn nobody_insists_against_the_limits_of_an_account() {
-    let shut = |ms| Gauge::Until(Timestamp(ms), Cooldown::Named);
+    let shut = |ms| Readiness::Until(Timestamp(ms), CooldownSource::Provider);
     check_limited(&[SLOW_DOWN], shut(61_000));
     check_limited(&[FailureClass::ModelNotFound], shut(600_000));
     check_limited(&[const { FailureClass::Network }; 3], shut(61_000));
-    check_limited(&[FailureClass::InvalidRequest], Gauge::Until(Timestamp(61_000), Cooldown::Pace));
+    check_limited(
+        &[FailureClass::InvalidRequest],
+        Readiness::Until(Timestamp(61_000), CooldownSource::Limiter),
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::model::{Attempt, Body, CallId, ModelRef, ModelStarted, Record, RunSpe
 pub struct Bill {
     /// `None` until the record that accepted the run was taken.
     spec: Option<Arc<RunSpec>>,
-    asked: BTreeMap<(CallId, Attempt), ModelRef>,
+    models: BTreeMap<(CallId, Attempt), ModelRef>,
     nano_usd: u64,
     unpriced: Vec<ModelRef>,
 }
@@ -22,11 +22,11 @@ impl Bill {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
             Body::ModelStarted(started) => {
-                self.asked.insert((started.call, started.attempt), started.model.clone());
+                self.models.insert((started.call, started.attempt), started.model.clone());
             }
             Body::SummaryStarted(started) => {
-                let ModelStarted { call, attempt, model, .. } = &*started.asked;
-                self.asked.insert((*call, *attempt), model.clone());
+                let ModelStarted { call, attempt, model, .. } = &*started.started;
+                self.models.insert((*call, *attempt), model.clone());
             }
             Body::SummaryAnswered(answered) => {
                 self.charge((answered.call, answered.attempt), answered.usage.as_ref());
@@ -40,8 +40,8 @@ impl Bill {
                 }
             }
             // What was reported late and is not believed leaves the cost unknown, as before.
-            Body::LateSettled(late) if late.anomaly.is_some() => {}
-            Body::LateSettled(late) => self.charge((late.call, late.attempt), Some(&late.usage)),
+            Body::ModelLate(late) if late.anomaly.is_some() => {}
+            Body::ModelLate(late) => self.charge((late.call, late.attempt), Some(&late.usage)),
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
@@ -64,9 +64,9 @@ impl Bill {
     }
 
     fn charge(&mut self, call: (CallId, Attempt), usage: Option<&Usage>) {
-        let (Some(spec), Some(model)) = (&self.spec, self.asked.get(&call)) else { return };
-        let price = spec.traits_of(model).price;
-        match usage.zip(price).and_then(|(usage, price)| price.of(usage)) {
+        let (Some(spec), Some(model)) = (&self.spec, self.models.get(&call)) else { return };
+        let price = spec.profile_of(model).price;
+        match usage.zip(price).and_then(|(usage, price)| price.cost(usage)) {
             Some(cost) => self.nano_usd = self.nano_usd.saturating_add(cost),
             None if self.unpriced.contains(model) => {}
             None => self.unpriced.push(model.clone()),
@@ -89,8 +89,8 @@ impl Bill {
 mod tests {
     use super::*;
     use crate::model::{
-        Amounts, AssistantMessage, Doubt, Finish, Hash, Incarnation, LateSettled, Limits, ModelAnswered,
-        ModelStarted, ModelTraits, Price, RunAccepted, RunId, Timestamp,
+        Amounts, AssistantMessage, FinishReason, Hash, InDoubtPolicy, Incarnation, Limits, ModelAnswered,
+        ModelLate, ModelProfile, ModelStarted, Price, RunAccepted, RunId, Timestamp,
     };
 
     const RUN: RunId = RunId::from_bits(1);
@@ -109,19 +109,19 @@ mod tests {
     fn accepted() -> Record {
         let spec = RunSpec {
             chain: vec![model("a"), model("b")],
-            traits: vec![
-                ModelTraits { price: Some(PRICE), ..ModelTraits::default() },
-                ModelTraits::default(),
+            profiles: vec![
+                ModelProfile { price: Some(PRICE), ..ModelProfile::default() },
+                ModelProfile::default(),
             ],
             thinking: None,
             workspace: "/w".into(),
-            task: "t".into(),
+            isolation_key: "t".into(),
             tools: Vec::new(),
             schema_bytes: 0,
             limits: Limits::default(),
             system: None,
-            in_doubt: Doubt::default(),
-            compression: None,
+            in_doubt: InDoubtPolicy::default(),
+            compaction: None,
             delegation: None,
             script: None,
         };
@@ -136,8 +136,8 @@ mod tests {
             call: CallId { run: RUN, iteration, n: 0 },
             attempt,
             model: model(name),
-            view: 1,
-            request: Hash::of(b""),
+            view_seq: 1,
+            request_hash: Hash::of(b""),
             bytes: 0,
             images: 0,
             max_tokens: 1,
@@ -160,7 +160,7 @@ mod tests {
             call,
             attempt,
             message,
-            finish: Finish::Stop,
+            finish: FinishReason::Stop,
             flaw: None,
             fallback: None,
             usage,
@@ -198,7 +198,7 @@ mod tests {
             [accepted(), started(1, 1, "b"), started(1, 2, "a"), answered(1, 2, Some(usage(1, 1)))];
         check(&fell_back, Some(3_000), &[]);
         let call = CallId { run: RUN, iteration: 1, n: 0 };
-        let late = |attempt| LateSettled {
+        let late = |attempt| ModelLate {
             call,
             attempt,
             usage: usage(2, 0),
@@ -206,7 +206,7 @@ mod tests {
             booked: Amounts::default(),
             anomaly: None,
         };
-        let late = |attempt| record(Body::LateSettled(late(attempt)));
+        let late = |attempt| record(Body::ModelLate(late(attempt)));
         check(&[fell_back.as_slice(), &[late(1)]].concat(), None, &["b"]);
         check(&[fell_back.as_slice(), &[late(2)]].concat(), Some(5_000), &[]);
     }

@@ -10,8 +10,8 @@ fn started() -> ModelStarted {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         attempt: 1,
         model: "p/m".parse().unwrap(),
-        view: 1,
-        request: Hash::of(b""),
+        view_seq: 1,
+        request_hash: Hash::of(b""),
         bytes: BYTES,
         images: 0,
         max_tokens: MAX_TOKENS,
@@ -41,7 +41,7 @@ fn an_attempt_costs_what_its_request_may_have_used() {
         FailureClass::Server,
         FailureClass::Overloaded,
         FailureClass::Timeout { which: Deadline::FirstEvent },
-        FailureClass::Cut,
+        FailureClass::IncompleteStream,
         FailureClass::Auth,
     ] {
         check(class.clone(), Some(NotSent), None);
@@ -49,10 +49,12 @@ fn an_attempt_costs_what_its_request_may_have_used() {
         check(class, Some(MayHaveRun), all);
     }
     // Records of before, and providers of a library's user, say only the class.
-    for class in [FailureClass::NotMade, FailureClass::Auth, FailureClass::Overloaded] {
+    for class in [FailureClass::NotSent, FailureClass::Auth, FailureClass::Overloaded] {
         check(class, None, None);
     }
-    for class in [FailureClass::Network, FailureClass::Cut, FailureClass::Lost, FailureClass::Interrupted] {
+    for class in
+        [FailureClass::Network, FailureClass::IncompleteStream, FailureClass::Lost, FailureClass::Interrupted]
+    {
         check(class, None, all);
     }
 }
@@ -61,7 +63,7 @@ fn an_attempt_costs_what_its_request_may_have_used() {
 fn usage_that_comes_with_a_failure_is_booked_if_it_is_believed() {
     let failed = |usage| {
         let failure = Failure::new(FailureClass::Server, "x").with_usage(Some(usage));
-        with_believed_usage(&started(), failure)
+        with_validated_usage(&started(), failure)
     };
     let believed = failed(usage(300, 20));
     assert_eq!(spent_by_failure(&started(), &believed).tokens, Some(320));
@@ -73,7 +75,7 @@ fn usage_that_comes_with_a_failure_is_booked_if_it_is_believed() {
 #[track_caller]
 fn check(reported: Usage, expect: Option<UsageAnomalyKind>) {
     let answer = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
-    let (usage, anomaly) = believed(&started(), &answer, Some(reported));
+    let (usage, anomaly) = validate_usage(&started(), &answer, Some(reported));
     assert_eq!(anomaly.as_ref().map(|it| it.kind), expect, "{reported:?}");
     assert_eq!(usage, expect.is_none().then_some(reported));
     assert!(anomaly.is_none_or(|it| it.reported == reported));
@@ -91,7 +93,7 @@ fn a_plausible_usage_is_believed() {
         Usage { cached_tokens: 373, ..usage(235, 90) },
         Usage { cached_tokens: 515, ..usage(377, 69) },
         // Recorded: hidden reasoning apart from the output.
-        Usage { apart_tokens: 40_000, ..usage(429, 44) },
+        Usage { unlisted_reasoning_tokens: 40_000, ..usage(429, 44) },
     ] {
         check(plausible, None);
     }
@@ -100,12 +102,15 @@ fn a_plausible_usage_is_believed() {
 #[test]
 fn what_cannot_be_is_not_believed() {
     use UsageAnomalyKind::{InputBeyondRequest, InvalidCount, OutputBeyondLimit, PartsBeyondWhole};
-    let most = BYTES * MAX_TOKENS_PER_BYTE + MAX_HIDDEN_INPUT;
+    let most = BYTES * MAX_TOKENS_PER_BYTE + MAX_HIDDEN_INPUT_TOKENS;
     check(usage(most, 1), None);
     check(usage(most + 1, 1), Some(InputBeyondRequest));
     check(usage(1, MAX_TOKENS * 2 + 1_024), None);
     check(usage(1, MAX_TOKENS * 2 + 1_025), Some(OutputBeyondLimit));
-    check(Usage { apart_tokens: MAX_APART + 1, ..usage(1, 1) }, Some(OutputBeyondLimit));
+    check(
+        Usage { unlisted_reasoning_tokens: MAX_UNLISTED_REASONING_TOKENS + 1, ..usage(1, 1) },
+        Some(OutputBeyondLimit),
+    );
     check(Usage { cached_tokens: 199, ..usage(100, 1) }, None);
     check(Usage { cached_tokens: 200, ..usage(100, 1) }, Some(PartsBeyondWhole));
     check(Usage { cached_tokens: 1_257, ..usage(1_000, 1) }, Some(PartsBeyondWhole));
@@ -117,7 +122,7 @@ fn what_cannot_be_is_not_believed() {
         for set in [
             |usage: &mut Usage, n| usage.input_tokens = n,
             |usage: &mut Usage, n| usage.output_tokens = n,
-            |usage: &mut Usage, n| usage.apart_tokens = n,
+            |usage: &mut Usage, n| usage.unlisted_reasoning_tokens = n,
             |usage: &mut Usage, n| usage.cached_tokens = n,
             |usage: &mut Usage, n| usage.cache_write_tokens = n,
         ] as [fn(&mut Usage, u64); 5]
@@ -125,7 +130,7 @@ fn what_cannot_be_is_not_believed() {
             let mut reported = usage(100, 1);
             set(&mut reported, huge);
             let answer = AssistantMessage::default();
-            let (usage, anomaly) = believed(&started(), &answer, Some(reported));
+            let (usage, anomaly) = validate_usage(&started(), &answer, Some(reported));
             assert!(usage.is_none() && anomaly.is_some(), "{reported:?}");
         }
     }
@@ -134,23 +139,23 @@ fn what_cannot_be_is_not_believed() {
 #[test]
 fn what_was_written_in_full_is_believed_where_a_limit_was_not_kept() {
     let answer = AssistantMessage { text: "x".repeat(40_000), ..AssistantMessage::default() };
-    assert!(believed(&started(), &answer, Some(usage(1, 30_000))).1.is_none());
-    assert!(believed(&started(), &answer, Some(usage(1, 50_000))).1.is_some());
+    assert!(validate_usage(&started(), &answer, Some(usage(1, 30_000))).1.is_none());
+    assert!(validate_usage(&started(), &answer, Some(usage(1, 50_000))).1.is_some());
 }
 
 #[test]
 fn a_picture_has_tokens_without_text() {
     let started = ModelStarted { images: 1, ..started() };
     let answer = AssistantMessage::default();
-    assert!(believed(&started, &answer, Some(usage(36_835 + 20_000 + 2_500, 1))).1.is_none());
-    assert!(believed(&started, &answer, Some(usage(1 << 20, 1))).1.is_some());
+    assert!(validate_usage(&started, &answer, Some(usage(36_835 + 20_000 + 2_500, 1))).1.is_none());
+    assert!(validate_usage(&started, &answer, Some(usage(1 << 20, 1))).1.is_some());
 }
 
 #[test]
 fn without_a_measured_request_the_rest_is_checked() {
     let started = ModelStarted { bytes: 0, ..started() };
     let answer = AssistantMessage::default();
-    assert!(believed(&started, &answer, Some(usage(900_000, 1))).1.is_none());
-    assert!(believed(&started, &answer, Some(usage(1, 900_000))).1.is_some());
-    assert_eq!(believed(&started, &answer, None), (None, None));
+    assert!(validate_usage(&started, &answer, Some(usage(900_000, 1))).1.is_none());
+    assert!(validate_usage(&started, &answer, Some(usage(1, 900_000))).1.is_some());
+    assert_eq!(validate_usage(&started, &answer, None), (None, None));
 }

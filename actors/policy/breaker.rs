@@ -1,29 +1,29 @@
 use crate::{
     model::{BreakerPolicy, BreakerState, Failure, FailureClass, Timestamp},
-    policy::blame::{Blame, blame},
+    policy::failure_scope::{FailureScope, failure_scope},
 };
 
 /// A provider that names a later time than this is asked again all the same, in milliseconds from now: a clock or a unit
 /// may be wrong.
-pub(super) const LONGEST: u64 = 24 * 3_600_000;
+pub(super) const MAX_COOLDOWN_MS: u64 = 24 * 3_600_000;
 
 /// Whether something that has failed is asked again. Closed, it lets everybody through; open, nobody; then half-open, one
 /// at a time until one is answered.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    state: State,
+    state: BreakerPhase,
     /// How often it has opened since the last answer.
     trips: u32,
-    last: Option<Failure>,
+    last_failure: Option<Failure>,
 }
 
 #[derive(Debug)]
-enum State {
+enum BreakerPhase {
     Closed { failures: u32 },
-    Open { from: Timestamp, until: Timestamp, why: Cooldown, probe: Probe },
+    Open { from: Timestamp, until: Timestamp, why: CooldownSource, probe: ProbeState },
 }
 
-impl Default for State {
+impl Default for BreakerPhase {
     fn default() -> Self {
         Self::Closed { failures: 0 }
     }
@@ -31,24 +31,24 @@ impl Default for State {
 
 /// Who says that it must not be earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cooldown {
+pub(crate) enum CooldownSource {
     /// The provider.
-    Named,
+    Provider,
     /// Our own experience.
-    Guessed,
+    Breaker,
     /// The account's limiter.
-    Pace,
+    Limiter,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Probe {
+enum ProbeState {
     None,
-    Out,
+    InFlight,
 }
 
 /// Leave to ask, given at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum BreakerPass {
     /// As one of many.
     Ordinary(Timestamp),
     /// As the only one, to find out.
@@ -57,20 +57,20 @@ pub(crate) enum Pass {
 
 /// Whether somebody may ask now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gauge {
+pub(crate) enum Readiness {
     /// Yes.
-    Free,
+    Ready,
     /// As soon as one of the first few has heard of it.
-    Starting,
+    WarmingUp,
     /// Somebody finds out just now.
     Probing,
     /// Not before then.
-    Until(Timestamp, Cooldown),
+    Until(Timestamp, CooldownSource),
 }
 
 /// What an attempt's end says of what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weight {
+enum FailureWeight {
     /// Nothing.
     None,
     /// It works.
@@ -83,59 +83,65 @@ enum Weight {
 
 impl Breaker {
     /// Whether somebody may ask now.
-    pub(crate) fn gauge(&self, now: Timestamp) -> Gauge {
+    pub(crate) fn readiness(&self, now: Timestamp) -> Readiness {
         match self.state {
             // A clock that was set back does not stretch it.
-            State::Open { from, until, why, .. } if from <= now && now < until => Gauge::Until(until, why),
-            State::Open { probe: Probe::Out, .. } => Gauge::Probing,
-            State::Open { probe: Probe::None, .. } | State::Closed { .. } => Gauge::Free,
+            BreakerPhase::Open { from, until, why, .. } if from <= now && now < until => {
+                Readiness::Until(until, why)
+            }
+            BreakerPhase::Open { probe: ProbeState::InFlight, .. } => Readiness::Probing,
+            BreakerPhase::Open { probe: ProbeState::None, .. } | BreakerPhase::Closed { .. } => {
+                Readiness::Ready
+            }
         }
     }
 
     /// Lets somebody through; who insists, also against what [`Breaker::gauge`] says.
-    pub(crate) fn pass(&mut self, now: Timestamp) -> Pass {
-        let is_free = self.gauge(now) == Gauge::Free;
+    pub(crate) fn admit(&mut self, now: Timestamp) -> BreakerPass {
+        let is_free = self.readiness(now) == Readiness::Ready;
         match &mut self.state {
-            State::Open { probe, .. } if is_free => {
-                *probe = Probe::Out;
-                Pass::Probe
+            BreakerPhase::Open { probe, .. } if is_free => {
+                *probe = ProbeState::InFlight;
+                BreakerPass::Probe
             }
-            State::Open { .. } | State::Closed { .. } => Pass::Ordinary(now),
+            BreakerPhase::Open { .. } | BreakerPhase::Closed { .. } => BreakerPass::Ordinary(now),
         }
     }
 
     /// Whoever was let through comes back without having learnt anything. Says whether that frees the place of a probe.
-    pub(crate) fn return_pass(&mut self, pass: Pass) -> bool {
+    pub(crate) fn return_pass(&mut self, pass: BreakerPass) -> bool {
         match (&mut self.state, pass) {
-            (State::Open { probe, .. }, Pass::Probe) => {
-                *probe = Probe::None;
+            (BreakerPhase::Open { probe, .. }, BreakerPass::Probe) => {
+                *probe = ProbeState::None;
                 true
             }
-            (State::Open { .. } | State::Closed { .. }, _) => false,
+            (BreakerPhase::Open { .. } | BreakerPhase::Closed { .. }, _) => false,
         }
     }
 
     /// It begins to answer: lets everybody through again, unless the attempt began before it opened. What has failed before is
     /// forgotten with a whole answer only, so what breaks off again and again opens it again. Says whether it was open.
-    pub(crate) fn begins(&mut self, pass: Pass, policy: &BreakerPolicy) -> bool {
+    pub(crate) fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
         match (&self.state, pass) {
-            (State::Open { from, .. }, Pass::Ordinary(since)) if since <= *from => false,
-            (State::Open { .. }, _) => {
-                self.state = State::Closed { failures: policy.threshold.saturating_sub(1) };
+            (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => false,
+            (BreakerPhase::Open { .. }, _) => {
+                self.state = BreakerPhase::Closed { failures: policy.threshold.saturating_sub(1) };
                 true
             }
-            (State::Closed { .. }, _) => false,
+            (BreakerPhase::Closed { .. }, _) => false,
         }
     }
 
     /// It works: closes it, unless the attempt began before it opened. Says whether it was open.
-    pub(crate) fn answered(&mut self, pass: Pass) -> bool {
+    pub(crate) fn on_answer(&mut self, pass: BreakerPass) -> bool {
         let was_open = match (&self.state, pass) {
-            (State::Open { from, .. }, Pass::Ordinary(since)) if since <= *from => return false,
-            (State::Open { .. }, _) => true,
-            (State::Closed { .. }, _) => false,
+            (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => {
+                return false;
+            }
+            (BreakerPhase::Open { .. }, _) => true,
+            (BreakerPhase::Closed { .. }, _) => false,
         };
-        *self = Self { last: self.last.take(), ..Self::default() };
+        *self = Self { last_failure: self.last_failure.take(), ..Self::default() };
         was_open
     }
 
@@ -145,29 +151,39 @@ impl Breaker {
     }
 
     /// An attempt failed.
-    pub(crate) fn failed(&mut self, pass: Pass, failure: &Failure, now: Timestamp, policy: &BreakerPolicy) {
-        let weight = weight(&failure.class, policy);
-        if matches!(weight, Weight::Counts | Weight::Opens(_)) {
-            self.last = Some(failure.clone());
+    pub(crate) fn on_failure(
+        &mut self,
+        pass: BreakerPass,
+        failure: &Failure,
+        now: Timestamp,
+        policy: &BreakerPolicy,
+    ) {
+        let weight = failure_weight(&failure.class, policy);
+        if matches!(weight, FailureWeight::Counts | FailureWeight::Opens(_)) {
+            self.last_failure = Some(failure.clone());
         }
         match (weight, &mut self.state) {
-            (Weight::None, _) => drop(self.return_pass(pass)),
-            (Weight::Works, _) => drop(self.answered(pass)),
-            (Weight::Counts, State::Closed { failures }) if *failures + 1 < policy.threshold => {
+            (FailureWeight::None, _) => drop(self.return_pass(pass)),
+            (FailureWeight::Works, _) => drop(self.on_answer(pass)),
+            (FailureWeight::Counts, BreakerPhase::Closed { failures })
+                if *failures + 1 < policy.threshold =>
+            {
                 *failures += 1;
             }
-            (Weight::Counts, State::Closed { .. }) => self.open(failure, now, (None, policy)),
-            (Weight::Opens(ms), State::Closed { .. }) => self.open(failure, now, (ms, policy)),
-            (Weight::Counts | Weight::Opens(_), State::Open { .. }) if pass == Pass::Probe => {
-                let ms = if let Weight::Opens(ms) = weight { ms } else { None };
+            (FailureWeight::Counts, BreakerPhase::Closed { .. }) => self.open(failure, now, (None, policy)),
+            (FailureWeight::Opens(ms), BreakerPhase::Closed { .. }) => self.open(failure, now, (ms, policy)),
+            (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { .. })
+                if pass == BreakerPass::Probe =>
+            {
+                let ms = if let FailureWeight::Opens(ms) = weight { ms } else { None };
                 self.open(failure, now, (ms, policy));
             }
             // It began before the breaker opened, and says nothing new, unless it knows a later time.
-            (Weight::Counts | Weight::Opens(_), State::Open { until, why, .. }) => {
+            (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { until, why, .. }) => {
                 if let Some(ms) = failure.class.reset_in(now)
-                    && now.plus_ms(ms.min(LONGEST)) > *until
+                    && now.plus_ms(ms.min(MAX_COOLDOWN_MS)) > *until
                 {
-                    (*until, *why) = (now.plus_ms(ms.min(LONGEST)), Cooldown::Named);
+                    (*until, *why) = (now.plus_ms(ms.min(MAX_COOLDOWN_MS)), CooldownSource::Provider);
                 }
             }
         }
@@ -177,36 +193,42 @@ impl Breaker {
         let rung = usize::try_from(self.trips).unwrap_or(usize::MAX).min(policy.cooldowns_ms.len() - 1);
         self.trips = self.trips.saturating_add(1);
         let (ms, why) = match failure.class.reset_in(now) {
-            Some(ms) => (ms.min(LONGEST), Cooldown::Named),
-            None => (own.unwrap_or(policy.cooldowns_ms[rung]), Cooldown::Guessed),
+            Some(ms) => (ms.min(MAX_COOLDOWN_MS), CooldownSource::Provider),
+            None => (own.unwrap_or(policy.cooldowns_ms[rung]), CooldownSource::Breaker),
         };
-        self.state = State::Open { from: now, until: now.plus_ms(ms), why, probe: Probe::None };
+        self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, probe: ProbeState::None };
     }
 
     /// As others see it.
     pub(crate) fn state(&self, now: Timestamp) -> BreakerState {
-        match (&self.state, self.gauge(now)) {
-            (State::Closed { .. }, _) => BreakerState::Closed,
-            (State::Open { .. }, Gauge::Until(until, _)) => BreakerState::Open { until },
-            (State::Open { .. }, Gauge::Free | Gauge::Starting | Gauge::Probing) => BreakerState::HalfOpen,
+        match (&self.state, self.readiness(now)) {
+            (BreakerPhase::Closed { .. }, _) => BreakerState::Closed,
+            (BreakerPhase::Open { .. }, Readiness::Until(until, _)) => BreakerState::Open { until },
+            (BreakerPhase::Open { .. }, Readiness::Ready | Readiness::WarmingUp | Readiness::Probing) => {
+                BreakerState::HalfOpen
+            }
         }
     }
 
     /// The last failure that was held against it.
-    pub(crate) const fn last(&self) -> Option<&Failure> {
-        self.last.as_ref()
+    pub(crate) const fn last_failure(&self) -> Option<&Failure> {
+        self.last_failure.as_ref()
     }
 }
 
 /// What a failure of this class says.
-const fn weight(class: &FailureClass, policy: &BreakerPolicy) -> Weight {
-    match (blame(class), class) {
-        (Blame::Ended | Blame::Ours, _) => Weight::None,
-        (Blame::Request, _) => Weight::Works,
-        (Blame::Unreached | Blame::Passing, _) => Weight::Counts,
-        (Blame::Account, FailureClass::QuotaExhausted { .. }) => Weight::Opens(Some(policy.quota_ms)),
-        (Blame::Lasting, FailureClass::ModelNotFound) => Weight::Opens(Some(policy.not_found_ms)),
-        (Blame::Account | Blame::Lasting, _) => Weight::Opens(None),
+const fn failure_weight(class: &FailureClass, policy: &BreakerPolicy) -> FailureWeight {
+    match (failure_scope(class), class) {
+        (FailureScope::Cancelled | FailureScope::Local, _) => FailureWeight::None,
+        (FailureScope::Request, _) => FailureWeight::Works,
+        (FailureScope::Endpoint | FailureScope::ModelTransient, _) => FailureWeight::Counts,
+        (FailureScope::Account, FailureClass::QuotaExhausted { .. }) => {
+            FailureWeight::Opens(Some(policy.quota_ms))
+        }
+        (FailureScope::ModelPersistent, FailureClass::ModelNotFound) => {
+            FailureWeight::Opens(Some(policy.not_found_ms))
+        }
+        (FailureScope::Account | FailureScope::ModelPersistent, _) => FailureWeight::Opens(None),
     }
 }
 
@@ -230,23 +252,23 @@ mod tests {
     use Step::{Answers, Fails, GoesAway};
 
     /// Each step is an attempt that is let through and ends at the same time; then what holds at `at`.
-    fn check(steps: Vec<(i64, Step)>, at: i64, expect: Gauge) {
+    fn check(steps: Vec<(i64, Step)>, at: i64, expect: Readiness) {
         let (mut breaker, policy) = (Breaker::default(), BreakerPolicy::default());
         let told = steps.len();
         for (seconds, step) in steps {
             let now = Timestamp(seconds * 1_000);
-            let pass = breaker.pass(now);
+            let pass = breaker.admit(now);
             match step {
-                Fails(class) => breaker.failed(pass, &Failure::new(class, "x"), now, &policy),
-                Answers => drop(breaker.answered(pass)),
+                Fails(class) => breaker.on_failure(pass, &Failure::new(class, "x"), now, &policy),
+                Answers => drop(breaker.on_answer(pass)),
                 GoesAway => drop(breaker.return_pass(pass)),
             }
         }
-        assert_eq!(breaker.gauge(Timestamp(at * 1_000)), expect, "after {told} steps, at {at} s");
+        assert_eq!(breaker.readiness(Timestamp(at * 1_000)), expect, "after {told} steps, at {at} s");
     }
 
-    fn guessed(seconds: i64) -> Gauge {
-        Gauge::Until(Timestamp(seconds * 1_000), Cooldown::Guessed)
+    fn guessed(seconds: i64) -> Readiness {
+        Readiness::Until(Timestamp(seconds * 1_000), CooldownSource::Breaker)
     }
 
     #[test]
@@ -256,27 +278,34 @@ mod tests {
         }
         check(vec![(0, Fails(FailureClass::QuotaExhausted { reset_at: None }))], 1, guessed(600));
         check(vec![(0, Fails(FailureClass::ModelNotFound))], 1, guessed(600));
-        for class in
-            [FailureClass::Server, FailureClass::Overloaded, FailureClass::Network, FailureClass::Cut]
-        {
-            check(vec![(0, Fails(class.clone())), (0, Fails(class.clone()))], 1, Gauge::Free);
+        for class in [
+            FailureClass::Server,
+            FailureClass::Overloaded,
+            FailureClass::Network,
+            FailureClass::IncompleteStream,
+        ] {
+            check(vec![(0, Fails(class.clone())), (0, Fails(class.clone()))], 1, Readiness::Ready);
             let three = (0..3).map(|_| (0, Fails(class.clone()))).collect();
             check(three, 1, guessed(30));
         }
         for class in
-            [FailureClass::InvalidRequest, FailureClass::Cancelled, FailureClass::Lost, FailureClass::NotMade]
+            [FailureClass::InvalidRequest, FailureClass::Cancelled, FailureClass::Lost, FailureClass::NotSent]
         {
-            check((0..9).map(|_| (0, Fails(class.clone()))).collect(), 1, Gauge::Free);
+            check((0..9).map(|_| (0, Fails(class.clone()))).collect(), 1, Readiness::Ready);
         }
     }
 
     #[test]
     fn a_named_time_counts_and_a_mad_one_is_cut() {
-        check(vec![(0, Fails(named(90_000)))], 1, Gauge::Until(Timestamp(90_000), Cooldown::Named));
+        check(
+            vec![(0, Fails(named(90_000)))],
+            1,
+            Readiness::Until(Timestamp(90_000), CooldownSource::Provider),
+        );
         let reset_at = Some(Timestamp(7_000));
         let quota = FailureClass::QuotaExhausted { reset_at };
-        check(vec![(0, Fails(quota))], 1, Gauge::Until(Timestamp(7_000), Cooldown::Named));
-        let day = Gauge::Until(Timestamp(86_400_000), Cooldown::Named);
+        check(vec![(0, Fails(quota))], 1, Readiness::Until(Timestamp(7_000), CooldownSource::Provider));
+        let day = Readiness::Until(Timestamp(86_400_000), CooldownSource::Provider);
         check(vec![(0, Fails(named(u64::MAX)))], 1, day);
     }
 
@@ -293,29 +322,33 @@ mod tests {
     fn a_failure_that_comes_late_does_not_stretch_it_and_a_named_time_does() {
         let fail = |at| (at, Fails(SLOW_DOWN));
         check(vec![fail(0), fail(1), fail(2)], 3, guessed(30));
-        check(vec![fail(0), (1, Fails(named(50_000)))], 3, Gauge::Until(Timestamp(51_000), Cooldown::Named));
+        check(
+            vec![fail(0), (1, Fails(named(50_000)))],
+            3,
+            Readiness::Until(Timestamp(51_000), CooldownSource::Provider),
+        );
         check(vec![fail(0), (1, Fails(named(5_000)))], 3, guessed(30));
     }
 
     #[test]
     fn half_open_lets_one_through() {
-        check(vec![(0, Fails(SLOW_DOWN))], 30, Gauge::Free);
-        check(vec![(0, Fails(SLOW_DOWN)), (30, GoesAway)], 30, Gauge::Free);
-        check(vec![(0, Fails(SLOW_DOWN)), (30, Fails(FailureClass::Cancelled))], 30, Gauge::Free);
-        check(vec![(0, Fails(SLOW_DOWN)), (30, Answers)], 30, Gauge::Free);
+        check(vec![(0, Fails(SLOW_DOWN))], 30, Readiness::Ready);
+        check(vec![(0, Fails(SLOW_DOWN)), (30, GoesAway)], 30, Readiness::Ready);
+        check(vec![(0, Fails(SLOW_DOWN)), (30, Fails(FailureClass::Cancelled))], 30, Readiness::Ready);
+        check(vec![(0, Fails(SLOW_DOWN)), (30, Answers)], 30, Readiness::Ready);
         // One failure is enough then.
         check(vec![(0, Fails(SLOW_DOWN)), (30, Fails(FailureClass::Server))], 31, guessed(90));
         let mut breaker = Breaker::default();
-        let (early, policy) = (breaker.pass(Timestamp(0)), BreakerPolicy::default());
-        breaker.failed(early, &Failure::new(SLOW_DOWN, "x"), Timestamp(0), &policy);
-        assert!(!breaker.answered(early), "whoever began before knows nothing of it");
-        assert_eq!(breaker.pass(Timestamp(30_000)), Pass::Probe);
-        assert_eq!(breaker.gauge(Timestamp(30_000)), Gauge::Probing);
+        let (early, policy) = (breaker.admit(Timestamp(0)), BreakerPolicy::default());
+        breaker.on_failure(early, &Failure::new(SLOW_DOWN, "x"), Timestamp(0), &policy);
+        assert!(!breaker.on_answer(early), "whoever began before knows nothing of it");
+        assert_eq!(breaker.admit(Timestamp(30_000)), BreakerPass::Probe);
+        assert_eq!(breaker.readiness(Timestamp(30_000)), Readiness::Probing);
         assert_eq!(breaker.state(Timestamp(30_000)), BreakerState::HalfOpen);
     }
 
     #[test]
     fn a_clock_that_was_set_back_does_not_stretch_it() {
-        check(vec![(1_000, Fails(SLOW_DOWN))], 10, Gauge::Free);
+        check(vec![(1_000, Fails(SLOW_DOWN))], 10, Readiness::Ready);
     }
 }

@@ -1,18 +1,18 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::{
-    model::{RateInfo, RateLeft, RateLimits, Timestamp},
-    policy::breaker::LONGEST,
+    model::{RateInfo, RateLimits, RateQuota, Timestamp},
+    policy::breaker::MAX_COOLDOWN_MS,
 };
 
 /// What limits are counted in, in milliseconds. A little more than the provider's minute, because it sees requests later
 /// than they are made, and not all equally late.
-const MINUTE: u64 = 61_000;
+const WINDOW_MS: u64 = 61_000;
 
 /// What is waited behind a reset that a provider has told, in milliseconds: its clock and ours do not turn at the same
 /// moment, and whoever asks a millisecond before its window turns is refused, with all who waited for it. Without this, 6
 /// of 406 requests were, all of them there.
-const SLACK: u64 = 100;
+const RESET_SLACK_MS: u64 = 100;
 
 /// Keeps the attempts of all sessions with one account within its limits: those that are configured, over any minute, and
 /// what the provider says is left. What an attempt costs in tokens is known when it has ended; until then it is taken to
@@ -21,21 +21,21 @@ const SLACK: u64 = 100;
 pub(crate) struct Limiter {
     limits: RateLimits,
     /// Attempts of the last minute, the oldest first.
-    made: VecDeque<Made>,
+    attempts: VecDeque<LimitedAttempt>,
     /// How many there ever were.
-    count: u64,
-    requests: Window,
-    tokens: Window,
+    attempt_count: u64,
+    requests: ReportedWindow,
+    tokens: ReportedWindow,
     /// Tokens of an attempt, on average; `None` before the first one has ended.
-    average: Option<u64>,
+    average_tokens: Option<u64>,
     /// What the last attempt has reserved.
-    reserved: u64,
+    last_reserved: u64,
     /// Attempts to which there is no response yet.
     unanswered: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
-struct Made {
+struct LimitedAttempt {
     at: Timestamp,
     number: u64,
     /// What it was taken to cost.
@@ -46,11 +46,11 @@ struct Made {
 
 /// What the provider has said is left, less what was taken since.
 #[derive(Debug, Default)]
-struct Window(Option<Left>);
+struct ReportedWindow(Option<ReportedQuota>);
 
 #[derive(Debug)]
-struct Left {
-    left: u64,
+struct ReportedQuota {
+    remaining: u64,
     until: Timestamp,
     /// What there is at the beginning of the next window.
     limit: Option<u64>,
@@ -60,7 +60,7 @@ struct Left {
 
 /// Identifies an attempt to its limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct LimiterSlot(u64);
 
 impl Limiter {
     pub(crate) fn new(limits: RateLimits) -> Self {
@@ -72,108 +72,113 @@ impl Limiter {
         let times = [
             self.next_request(now),
             self.next_tokens(now),
-            self.requests.next(now, 1),
-            self.tokens.next(now, 1),
+            self.requests.next_opening(now, 1),
+            self.tokens.next_opening(now, 1),
         ];
         times.into_iter().flatten().max()
     }
 
-    fn in_minute(&self, now: Timestamp) -> impl DoubleEndedIterator<Item = &Made> + Clone {
-        self.made.iter().filter(move |made| made.at <= now && now.ms_since(made.at) < MINUTE)
+    fn in_window(&self, now: Timestamp) -> impl DoubleEndedIterator<Item = &LimitedAttempt> + Clone {
+        self.attempts.iter().filter(move |made| made.at <= now && now.ms_since(made.at) < WINDOW_MS)
     }
 
     fn next_request(&self, now: Timestamp) -> Option<Timestamp> {
         let most = usize::try_from(self.limits.requests?.max(1)).unwrap_or(usize::MAX);
         // The one whose going out of the minute makes room.
-        let oldest = self.in_minute(now).rev().nth(most - 1)?;
-        Some(oldest.at.plus_ms(MINUTE))
+        let oldest = self.in_window(now).rev().nth(most - 1)?;
+        Some(oldest.at.plus_ms(WINDOW_MS))
     }
 
     fn next_tokens(&self, now: Timestamp) -> Option<Timestamp> {
         let most = self.limits.tokens?;
-        let room = most.saturating_sub(self.usual());
-        let mut used: u64 = self.in_minute(now).map(|made| self.cost(made)).fold(0, u64::saturating_add);
+        let room = most.saturating_sub(self.expected_tokens());
+        let mut used: u64 = self.in_window(now).map(|made| self.cost(made)).fold(0, u64::saturating_add);
         if used <= room {
             return None;
         }
-        for made in self.in_minute(now) {
+        for made in self.in_window(now) {
             used = used.saturating_sub(self.cost(made));
             // An attempt alone is let through, however much it costs.
             if used <= room || used == 0 {
-                return Some(made.at.plus_ms(MINUTE));
+                return Some(made.at.plus_ms(WINDOW_MS));
             }
         }
         None
     }
 
-    fn cost(&self, made: &Made) -> u64 {
-        made.tokens.or(self.average).unwrap_or(made.reserved)
+    fn cost(&self, made: &LimitedAttempt) -> u64 {
+        made.tokens.or(self.average_tokens).unwrap_or(made.reserved)
     }
 
     /// What the next attempt is taken to cost, whoever makes it.
-    fn usual(&self) -> u64 {
-        self.average.unwrap_or(self.reserved)
+    fn expected_tokens(&self) -> u64 {
+        self.average_tokens.unwrap_or(self.last_reserved)
     }
 
     /// One more attempt is made, which has reserved so many tokens.
-    pub(crate) fn take(&mut self, now: Timestamp, reserved: u64) -> Place {
-        while self.made.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= MINUTE) {
-            self.made.pop_front();
+    pub(crate) fn acquire(&mut self, now: Timestamp, reserved: u64) -> LimiterSlot {
+        while self.attempts.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= WINDOW_MS) {
+            self.attempts.pop_front();
         }
-        self.count += 1;
-        self.reserved = reserved;
+        self.attempt_count += 1;
+        self.last_reserved = reserved;
         if self.limits != RateLimits::default() {
-            self.made.push_back(Made { at: now, number: self.count, reserved, tokens: None });
+            self.attempts.push_back(LimitedAttempt {
+                at: now,
+                number: self.attempt_count,
+                reserved,
+                tokens: None,
+            });
         }
-        self.unanswered.insert(self.count);
-        self.requests.take(now, (self.count, 1));
-        self.tokens.take(now, (self.count, self.usual()));
-        Place(self.count)
+        self.unanswered.insert(self.attempt_count);
+        self.requests.consume(now, (self.attempt_count, 1));
+        self.tokens.consume(now, (self.attempt_count, self.expected_tokens()));
+        LimiterSlot(self.attempt_count)
     }
 
     /// The attempt has ended, and has cost so much; nothing, if it was refused.
-    pub(crate) fn settle(&mut self, place: Place, tokens: u64) {
+    pub(crate) fn record_cost(&mut self, place: LimiterSlot, tokens: u64) {
         if tokens > 0 {
-            let before = self.average.unwrap_or(tokens);
-            self.average = Some(before.saturating_mul(7).saturating_add(tokens).div_ceil(8));
+            let before = self.average_tokens.unwrap_or(tokens);
+            self.average_tokens = Some(before.saturating_mul(7).saturating_add(tokens).div_ceil(8));
         }
-        if let Some(made) = self.made.iter_mut().find(|made| made.number == place.0) {
+        if let Some(made) = self.attempts.iter_mut().find(|made| made.number == place.0) {
             made.tokens = Some(tokens);
         }
     }
 
     /// The provider has said, in its response to this attempt, what is left.
-    pub(crate) fn learn(&mut self, place: Place, (info, now): (RateInfo, Timestamp)) {
+    pub(crate) fn on_rate_info(&mut self, place: LimiterSlot, (info, now): (RateInfo, Timestamp)) {
         self.unanswered.remove(&place.0);
         // Whether the provider has counted these already nobody knows.
         let open = self.unanswered.len() as u64;
         // No vendor counts over a longer time: a clock or a unit is wrong.
-        let soon = |left: RateLeft| {
-            let reset_at = left.reset_at.plus_ms(SLACK).min(now.plus_ms(LONGEST));
-            RateLeft { reset_at, ..left }
+        let soon = |left: RateQuota| {
+            let reset_at = left.reset_at.plus_ms(RESET_SLACK_MS).min(now.plus_ms(MAX_COOLDOWN_MS));
+            RateQuota { reset_at, ..left }
         };
-        self.requests.learn(place, info.requests.map(soon), open);
-        self.tokens.learn(place, info.tokens.map(soon), open.saturating_mul(self.usual()));
+        self.requests.apply_report(place, info.requests.map(soon), open);
+        self.tokens.apply_report(place, info.tokens.map(soon), open.saturating_mul(self.expected_tokens()));
     }
 
     /// There will be no response to the attempt any more.
-    pub(crate) fn ended(&mut self, place: Place) {
+    pub(crate) fn on_attempt_end(&mut self, place: LimiterSlot) {
         self.unanswered.remove(&place.0);
     }
 
     /// Forgets what the provider has said.
-    pub(crate) fn forget(&mut self) {
-        (self.requests, self.tokens) = (Window::default(), Window::default());
+    pub(crate) fn forget_reports(&mut self) {
+        (self.requests, self.tokens) = (ReportedWindow::default(), ReportedWindow::default());
     }
 }
 
-impl Window {
-    fn next(&self, now: Timestamp, least: u64) -> Option<Timestamp> {
+impl ReportedWindow {
+    fn next_opening(&self, now: Timestamp, least: u64) -> Option<Timestamp> {
         let Self(Some(left)) = self else { return None };
-        (now < left.until && left.left < least).then_some(left.until)
+        (now < left.until && left.remaining < least).then_some(left.until)
     }
 
-    fn take(&mut self, now: Timestamp, (number, amount): (u64, u64)) {
+    fn consume(&mut self, now: Timestamp, (number, amount): (u64, u64)) {
         let Self(Some(left)) = self else { return };
         if now >= left.until {
             let Some(limit) = left.limit else {
@@ -181,19 +186,25 @@ impl Window {
                 return;
             };
             // What is still to come of earlier attempts is of the window that is over.
-            *left = Left { left: limit, until: now.plus_ms(MINUTE), limit: Some(limit), number };
+            *left =
+                ReportedQuota { remaining: limit, until: now.plus_ms(WINDOW_MS), limit: Some(limit), number };
         }
-        left.left = left.left.saturating_sub(amount);
+        left.remaining = left.remaining.saturating_sub(amount);
     }
 
     /// `open` is what the provider may not have counted yet.
-    fn learn(&mut self, place: Place, news: Option<RateLeft>, open: u64) {
-        let Some(RateLeft { remaining, reset_at, limit }) = news else { return };
-        let mut left = Left { left: remaining.saturating_sub(open), until: reset_at, limit, number: place.0 };
+    fn apply_report(&mut self, place: LimiterSlot, news: Option<RateQuota>, open: u64) {
+        let Some(RateQuota { remaining, reset_at, limit }) = news else { return };
+        let mut left = ReportedQuota {
+            remaining: remaining.saturating_sub(open),
+            until: reset_at,
+            limit,
+            number: place.0,
+        };
         match &self.0 {
             // Late news of the same window may lower what is left, and never raise it.
-            Some(known) if known.number > place.0 && is_same(known.until, reset_at) => {
-                left.left = left.left.min(known.left);
+            Some(known) if known.number > place.0 && is_same_window(known.until, reset_at) => {
+                left.remaining = left.remaining.min(known.remaining);
                 left.number = known.number;
             }
             Some(known) if known.number > place.0 => return,
@@ -204,10 +215,10 @@ impl Window {
 }
 
 /// Two times that are told as the end of one window differ by what a response is under way, in milliseconds.
-const SAME: u64 = 250;
+const SAME_WINDOW_MS: u64 = 250;
 
-fn is_same(one: Timestamp, other: Timestamp) -> bool {
-    one.ms_since(other).max(other.ms_since(one)) <= SAME
+fn is_same_window(one: Timestamp, other: Timestamp) -> bool {
+    one.ms_since(other).max(other.ms_since(one)) <= SAME_WINDOW_MS
 }
 
 #[cfg(test)]
@@ -225,8 +236,8 @@ mod tests {
                 now = later;
                 continue;
             }
-            let place = limiter.take(now, 0);
-            limiter.settle(place, tokens);
+            let place = limiter.acquire(now, 0);
+            limiter.record_cost(place, tokens);
             made.push(now.0);
         }
         made
@@ -249,11 +260,11 @@ mod tests {
     #[test]
     fn what_is_under_way_counts_as_the_average() {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
-        let first = limiter.take(Timestamp(0), 100);
-        limiter.settle(first, 30);
-        limiter.take(Timestamp(1), 100);
+        let first = limiter.acquire(Timestamp(0), 100);
+        limiter.record_cost(first, 30);
+        limiter.acquire(Timestamp(1), 100);
         assert_eq!(limiter.ready_at(Timestamp(2)), None);
-        limiter.take(Timestamp(2), 100);
+        limiter.acquire(Timestamp(2), 100);
         assert_eq!(limiter.ready_at(Timestamp(3)), Some(Timestamp(61_000)));
     }
 
@@ -262,11 +273,11 @@ mod tests {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(most) });
         let mut made = Vec::new();
         while made.len() < 20 && limiter.ready_at(Timestamp(0)).is_none() {
-            made.push(limiter.take(Timestamp(0), reserved));
+            made.push(limiter.acquire(Timestamp(0), reserved));
         }
         assert_eq!(made.len(), expect, "{most} tokens, {reserved} each");
         // They have cost less than they reserved.
-        limiter.settle(made[0], 1);
+        limiter.record_cost(made[0], 1);
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
     }
 
@@ -282,27 +293,27 @@ mod tests {
     #[test]
     fn what_the_provider_says_is_left_is_kept() {
         let left = |remaining, limit| RateInfo {
-            requests: Some(RateLeft { remaining, reset_at: Timestamp(5_000), limit }),
+            requests: Some(RateQuota { remaining, reset_at: Timestamp(5_000), limit }),
             tokens: None,
         };
         let mut limiter = Limiter::default();
-        let (first, second) = (limiter.take(Timestamp(0), 0), limiter.take(Timestamp(0), 0));
+        let (first, second) = (limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0));
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
         // It has not seen the second one yet.
-        limiter.learn(first, (left(1, Some(2)), Timestamp(0)));
+        limiter.on_rate_info(first, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
-        limiter.learn(second, (left(1, Some(2)), Timestamp(0)));
+        limiter.on_rate_info(second, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None);
-        let of_before = RateLeft { remaining: 0, reset_at: Timestamp(4_000), limit: Some(2) };
-        limiter.learn(first, (RateInfo { requests: Some(of_before), tokens: None }, Timestamp(0)));
+        let of_before = RateQuota { remaining: 0, reset_at: Timestamp(4_000), limit: Some(2) };
+        limiter.on_rate_info(first, (RateInfo { requests: Some(of_before), tokens: None }, Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news of another window");
-        limiter.take(Timestamp(2), 0);
+        limiter.acquire(Timestamp(2), 0);
         assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_100)));
         // The next window has as many as it ever has.
         assert_eq!(limiter.ready_at(Timestamp(5_099)), Some(Timestamp(5_100)));
         assert_eq!(limiter.ready_at(Timestamp(5_100)), None);
-        limiter.take(Timestamp(5_100), 0);
-        limiter.take(Timestamp(5_100), 0);
+        limiter.acquire(Timestamp(5_100), 0);
+        limiter.acquire(Timestamp(5_100), 0);
         assert_eq!(limiter.ready_at(Timestamp(5_101)), Some(Timestamp(66_100)));
     }
 
@@ -310,29 +321,29 @@ mod tests {
     #[test]
     fn what_is_under_way_may_not_be_counted_yet() {
         let left = |remaining| {
-            let requests = RateLeft { remaining, reset_at: Timestamp(5_000), limit: Some(3) };
+            let requests = RateQuota { remaining, reset_at: Timestamp(5_000), limit: Some(3) };
             (RateInfo { requests: Some(requests), tokens: None }, Timestamp(0))
         };
         let mut limiter = Limiter::default();
-        let places = [0, 0, 0].map(|at| limiter.take(Timestamp(at), 0));
+        let places = [0, 0, 0].map(|at| limiter.acquire(Timestamp(at), 0));
         // The last one was counted first.
-        limiter.learn(places[2], left(2));
+        limiter.on_rate_info(places[2], left(2));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
-        limiter.learn(places[0], left(1));
-        limiter.ended(places[1]);
+        limiter.on_rate_info(places[0], left(1));
+        limiter.on_attempt_end(places[1]);
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)), "late news raises nothing");
     }
 
     #[test]
     fn what_a_provider_says_has_bounds() {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
-        let never = RateLeft { remaining: 0, reset_at: Timestamp(i64::MAX), limit: None };
-        let places = [limiter.take(Timestamp(0), 0), limiter.take(Timestamp(0), 0)];
-        places.into_iter().for_each(|place| limiter.settle(place, u64::MAX));
+        let never = RateQuota { remaining: 0, reset_at: Timestamp(i64::MAX), limit: None };
+        let places = [limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0)];
+        places.into_iter().for_each(|place| limiter.record_cost(place, u64::MAX));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
-        limiter.learn(places[1], (RateInfo { requests: Some(never), tokens: None }, Timestamp(0)));
+        limiter.on_rate_info(places[1], (RateInfo { requests: Some(never), tokens: None }, Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(86_400_000)));
-        limiter.forget();
+        limiter.forget_reports();
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
     }
 
@@ -344,7 +355,7 @@ mod tests {
             for pause in pauses {
                 now = now.plus_ms(pause);
                 if limiter.ready_at(now).is_none() {
-                    limiter.take(now, 0);
+                    limiter.acquire(now, 0);
                     made.push(now);
                 }
             }

@@ -5,18 +5,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::delegation::Misorder;
-use crate::model::{MAX_OUTPUT, TodoItem, TodoList, TodoStatus, ToolSpec};
+use super::delegation::ArgumentError;
+use crate::model::{MAX_RESULT_BYTES, TodoItem, TodoList, TodoStatus, ToolSpec};
 
 /// The name of the tool by which a model keeps the list of what it means to do.
 pub const TODO: &str = "todo";
 
 /// Items of a list.
-const MOST: usize = 64;
+const MAX_ITEMS: usize = 64;
 /// Characters of an item.
-const LONGEST: usize = 500;
+const MAX_ITEM_CHARS: usize = 500;
 /// Characters of its id.
-const LONGEST_ID: usize = 64;
+const MAX_ID_CHARS: usize = 64;
 
 const DESCRIPTION: &str = "Your list of what is to be done in this conversation. Without `todos` it returns the list; with \
                            `todos` it changes it. The list outlives everything: keep it up to date in tasks of several \
@@ -24,19 +24,19 @@ const DESCRIPTION: &str = "Your list of what is to be done in this conversation.
 
 /// What a call asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum TodoRequest {
     /// To see the list.
     Read,
     /// Another list.
-    Replace(Vec<Change>),
+    Replace(Vec<TodoEdit>),
     /// The list with changes; what is new comes behind it.
-    Merge(Vec<Change>),
+    Merge(Vec<TodoEdit>),
 }
 
 /// An item as a call names it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Change {
+pub(crate) struct TodoEdit {
     id: String,
     #[serde(default)]
     content: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Change {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct TodoArguments {
     #[serde(default)]
     todos: Option<Vec<Value>>,
     #[serde(default)]
@@ -60,7 +60,7 @@ pub(crate) fn tool_spec() -> ToolSpec {
         "properties": {
             "id": {"type": "string", "description": "Your name for the item, of no other one."},
             "content": {
-                "type": "string", "maxLength": LONGEST,
+                "type": "string", "maxLength": MAX_ITEM_CHARS,
                 "description": "What is to be done. With `merge` it may be left out of an item that is there."
             },
             "status": {"enum": ["pending", "in_progress", "completed", "cancelled"]}
@@ -70,7 +70,7 @@ pub(crate) fn tool_spec() -> ToolSpec {
         "type": "object", "additionalProperties": false,
         "properties": {
             "todos": {
-                "type": "array", "maxItems": MOST, "items": item,
+                "type": "array", "maxItems": MAX_ITEMS, "items": item,
                 "description": "The items in their order; leave it out to see the list."
             },
             "merge": {
@@ -84,42 +84,44 @@ pub(crate) fn tool_spec() -> ToolSpec {
 }
 
 /// What a call with these arguments asks for, or why that is not acceptable, whatever the list is.
-pub(crate) fn wish(arguments: &Value) -> Result<Wish, Misorder> {
-    let Arguments { todos, merge } = Arguments::deserialize(arguments).map_err(|error| {
-        bad(None, error.to_string(), "send `todos` and `merge`, or nothing to see the list")
+pub(crate) fn parse_todo(arguments: &Value) -> Result<TodoRequest, ArgumentError> {
+    let TodoArguments { todos, merge } = TodoArguments::deserialize(arguments).map_err(|error| {
+        argument_error(None, error.to_string(), "send `todos` and `merge`, or nothing to see the list")
     })?;
-    let Some(todos) = todos else { return Ok(Wish::Read) };
-    in_number(todos.len())?;
-    let changes: Vec<_> = todos.iter().enumerate().map(change).collect::<Result<_, _>>()?;
+    let Some(todos) = todos else { return Ok(TodoRequest::Read) };
+    check_count(todos.len())?;
+    let changes: Vec<_> = todos.iter().enumerate().map(parse_change).collect::<Result<_, _>>()?;
     let mut ids = BTreeSet::new();
     if let Some((n, change)) = changes.iter().enumerate().find(|(_, change)| !ids.insert(&change.id)) {
         let error = format!("the id `{}` is there twice", change.id);
-        return Err(bad(Some(format!("todos[{n}].id")), error, "give each item an id of its own"));
+        return Err(argument_error(Some(format!("todos[{n}].id")), error, "give each item an id of its own"));
     }
-    Ok(if merge.unwrap_or(false) { Wish::Merge(changes) } else { Wish::Replace(changes) })
+    Ok(if merge.unwrap_or(false) { TodoRequest::Merge(changes) } else { TodoRequest::Replace(changes) })
 }
 
-fn change((n, item): (usize, &Value)) -> Result<Change, Misorder> {
-    let change = Change::deserialize(item)
-        .map_err(|error| bad(Some(format!("todos[{n}]")), error.to_string(), "send {id, content, status}"))?;
-    let texts = [("id", Some(&change.id), LONGEST_ID), ("content", change.content.as_ref(), LONGEST)];
+fn parse_change((n, item): (usize, &Value)) -> Result<TodoEdit, ArgumentError> {
+    let change = TodoEdit::deserialize(item).map_err(|error| {
+        argument_error(Some(format!("todos[{n}]")), error.to_string(), "send {id, content, status}")
+    })?;
+    let texts =
+        [("id", Some(&change.id), MAX_ID_CHARS), ("content", change.content.as_ref(), MAX_ITEM_CHARS)];
     for (name, text, longest) in texts {
         let Some(text) = text else { continue };
         let (field, length) = (Some(format!("todos[{n}].{name}")), text.chars().count());
         if text.trim().is_empty() {
-            return Err(bad(field, "it is empty".into(), "say what it is"));
+            return Err(argument_error(field, "it is empty".into(), "say what it is"));
         }
         if length > longest {
             let error = format!("it has {length} characters, over the limit of {longest}");
-            return Err(bad(field, error, "say it shorter"));
+            return Err(argument_error(field, error, "say it shorter"));
         }
     }
     Ok(change)
 }
 
-impl Wish {
+impl TodoRequest {
     /// The list that it makes of this one, or why it makes none.
-    pub(crate) fn of(self, list: &Arc<TodoList>) -> Result<Arc<TodoList>, Misorder> {
+    pub(crate) fn apply(self, list: &Arc<TodoList>) -> Result<Arc<TodoList>, ArgumentError> {
         let (mut items, changes) = match self {
             Self::Read => return Ok(Arc::clone(list)),
             Self::Replace(changes) => (Vec::new(), changes),
@@ -127,23 +129,27 @@ impl Wish {
         };
         for (n, change) in changes.into_iter().enumerate() {
             match items.iter_mut().find(|item: &&mut TodoItem| item.id == change.id) {
-                Some(item) => change.alter(item),
-                None => items.push(change.item(n)?),
+                Some(item) => change.apply_to(item),
+                None => items.push(change.into_item(n)?),
             }
         }
-        in_number(items.len())?;
+        check_count(items.len())?;
         let list = TodoList(items);
-        let bytes = told(&list).len();
-        if bytes > MAX_OUTPUT {
-            let error = format!("the list would have {bytes} bytes, over the limit of {MAX_OUTPUT}");
-            return Err(bad(Some("todos".into()), error, "say it shorter, or leave out what is done"));
+        let bytes = list_json(&list).len();
+        if bytes > MAX_RESULT_BYTES {
+            let error = format!("the list would have {bytes} bytes, over the limit of {MAX_RESULT_BYTES}");
+            return Err(argument_error(
+                Some("todos".into()),
+                error,
+                "say it shorter, or leave out what is done",
+            ));
         }
         Ok(Arc::new(list))
     }
 }
 
-impl Change {
-    fn alter(self, item: &mut TodoItem) {
+impl TodoEdit {
+    fn apply_to(self, item: &mut TodoItem) {
         if let Some(content) = self.content {
             item.content = content;
         }
@@ -151,26 +157,26 @@ impl Change {
     }
 
     /// The item as a new one, named as the `n`th of its call.
-    fn item(self, n: usize) -> Result<TodoItem, Misorder> {
+    fn into_item(self, n: usize) -> Result<TodoItem, ArgumentError> {
         let Self { id, content, status } = self;
         let Some(content) = content else {
             let error = format!("the item `{id}` is new and has none");
-            return Err(bad(Some(format!("todos[{n}].content")), error, "say what is to be done"));
+            return Err(argument_error(Some(format!("todos[{n}].content")), error, "say what is to be done"));
         };
         Ok(TodoItem { id, content, status: status.unwrap_or_default() })
     }
 }
 
-fn in_number(items: usize) -> Result<(), Misorder> {
-    if items <= MOST {
+fn check_count(items: usize) -> Result<(), ArgumentError> {
+    if items <= MAX_ITEMS {
         return Ok(());
     }
-    let error = format!("{items} items are over the limit of {MOST}");
-    Err(bad(Some("todos".into()), error, "join items, or leave out what is done"))
+    let error = format!("{items} items are over the limit of {MAX_ITEMS}");
+    Err(argument_error(Some("todos".into()), error, "join items, or leave out what is done"))
 }
 
 /// What the model reads of its list: `{todos, summary}`.
-pub(crate) fn told(list: &TodoList) -> String {
+pub(crate) fn list_json(list: &TodoList) -> String {
     let count = |status| list.0.iter().filter(|item| item.status == status).count();
     let summary = json!({
         "total": list.0.len(),
@@ -183,7 +189,7 @@ pub(crate) fn told(list: &TodoList) -> String {
 }
 
 /// The list as text, an item a line; `None` if it is empty.
-pub(crate) fn lines(list: &TodoList) -> Option<String> {
+pub(crate) fn format_list(list: &TodoList) -> Option<String> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = |item: &TodoItem| {
         let mark = match item.status {
@@ -198,8 +204,8 @@ pub(crate) fn lines(list: &TodoList) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn bad(field: Option<String>, error: String, hint: &str) -> Misorder {
-    Misorder { field, error, hint: hint.into() }
+fn argument_error(field: Option<String>, error: String, hint: &str) -> ArgumentError {
+    ArgumentError { field, error, hint: hint.into() }
 }
 
 #[cfg(test)]

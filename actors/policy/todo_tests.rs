@@ -1,15 +1,15 @@
 use super::*;
 
-fn applied(calls: &[Value]) -> Result<Arc<TodoList>, Misorder> {
-    calls.iter().try_fold(Arc::default(), |list, arguments| wish(arguments)?.of(&list))
+fn applied(calls: &[Value]) -> Result<Arc<TodoList>, ArgumentError> {
+    calls.iter().try_fold(Arc::default(), |list, arguments| parse_todo(arguments)?.apply(&list))
 }
 
 /// Calls one after the other, and the list as text.
 #[track_caller]
 fn check(calls: &[Value], expect: &str) {
     let list = applied(calls).unwrap();
-    assert_eq!(lines(&list).unwrap_or_default(), expect);
-    let told: Value = serde_json::from_str(&told(&list)).unwrap();
+    assert_eq!(format_list(&list).unwrap_or_default(), expect);
+    let told: Value = serde_json::from_str(&list_json(&list)).unwrap();
     assert_eq!(
         (told["summary"]["total"].as_u64(), &told["todos"]),
         (Some(list.0.len() as u64), &json!(list))
@@ -44,7 +44,7 @@ fn a_list_is_replaced_or_merged() {
 
 #[test]
 fn what_is_told_counts_by_status() {
-    let told: Value = serde_json::from_str(&told(&applied(&[two()]).unwrap())).unwrap();
+    let told: Value = serde_json::from_str(&list_json(&applied(&[two()]).unwrap())).unwrap();
     let summary = json!({"total": 2, "pending": 1, "in_progress": 1, "completed": 0, "cancelled": 0});
     assert_eq!(told["summary"], summary);
     assert_eq!(told["todos"][1], json!({"id": "b", "content": "write", "status": "pending"}));
@@ -76,8 +76,8 @@ fn what_is_not_acceptable_is_named() {
 
 #[test]
 fn the_fullest_list_of_plain_text_fits() {
-    let items: Vec<_> = (0..MOST)
-        .map(|n| json!({"id": format!("{n:0>64}"), "content": "x".repeat(LONGEST), "status": "in_progress"}))
+    let items: Vec<_> = (0..MAX_ITEMS)
+        .map(|n| json!({"id": format!("{n:0>64}"), "content": "x".repeat(MAX_ITEM_CHARS), "status": "in_progress"}))
         .collect();
-    assert_eq!(applied(&[json!({"todos": items})]).unwrap().0.len(), MOST);
+    assert_eq!(applied(&[json!({"todos": items})]).unwrap().0.len(), MAX_ITEMS);
 }

@@ -7,9 +7,9 @@ use crate::model::{Artifact, Attempt, CallId, ContentHash, ContentHasher, Sessio
 
 /// Whole outputs that are too long for a model to read at once, kept byte for byte.
 pub trait Artifacts: Debug + Send + Sync + 'static {
-    /// Begins an artifact. Nothing is to be read under its name before [`Keeper::finish`] has resolved; then it takes the
+    /// Begins an artifact. Nothing is to be read under its name before [`ArtifactSink::finish`] has resolved; then it takes the
     /// place of an earlier one of the same name.
-    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>>;
+    fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>>;
 
     /// Compares the content of an artifact with the hash that was recorded of it: [`ArtifactError::Altered`] if it is another
     /// one.
@@ -29,7 +29,7 @@ pub trait Artifacts: Debug + Send + Sync + 'static {
 }
 
 /// An artifact in the making. Dropped before it is finished, it leaves nothing.
-pub trait Keeper: Debug + Send {
+pub trait ArtifactSink: Debug + Send {
     /// Adds bytes. After an error, or when the future was dropped, the artifact cannot be finished any more.
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>>;
 
@@ -55,7 +55,7 @@ impl ArtifactName {
     }
 
     /// The artifact of this session that a handle names; `None` if it is no handle at all.
-    pub fn of_handle(session: SessionId, handle: &str) -> Option<Self> {
+    pub fn from_handle(session: SessionId, handle: &str) -> Option<Self> {
         let (call, attempt) = handle.rsplit_once('-')?;
         let name = Self { session, call: call.parse().ok()?, attempt: attempt.parse().ok()? };
         // Exactly one spelling, so that a name is a name in every store.
@@ -115,9 +115,9 @@ pub enum ArtifactError {
 
 /// The artifacts of one session in the hands of one attempt of a call, which may read them all and make its own.
 #[derive(Debug, Clone)]
-pub struct Shelf {
+pub struct AttemptArtifacts {
     artifacts: Arc<dyn Artifacts>,
-    own: ArtifactName,
+    name: ArtifactName,
     hashes: ArtifactHashes,
 }
 
@@ -137,7 +137,7 @@ impl ArtifactHashes {
 /// An artifact in the making, which is hashed as it comes.
 #[derive(Debug)]
 pub struct ArtifactWriter {
-    keeper: Box<dyn Keeper>,
+    sink: Box<dyn ArtifactSink>,
     handle: String,
     hasher: ContentHasher,
     bytes: u64,
@@ -148,20 +148,20 @@ impl ArtifactWriter {
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), ArtifactError> {
         self.hasher.update(&bytes);
         self.bytes += bytes.len() as u64;
-        self.keeper.write(bytes).await
+        self.sink.write(bytes).await
     }
 
     /// Resolves when all of it is durable.
     pub async fn finish(self) -> Result<Artifact, ArtifactError> {
-        self.keeper.finish().await?;
+        self.sink.finish().await?;
         Ok(Artifact { handle: self.handle, bytes: self.bytes, sha256: Some(self.hasher.finish().into()) })
     }
 }
 
-impl Shelf {
+impl AttemptArtifacts {
     /// The artifacts of `own`'s session, for the attempt that `own` names.
-    pub fn new(artifacts: Arc<dyn Artifacts>, own: ArtifactName) -> Self {
-        Self { artifacts, own, hashes: ArtifactHashes::default() }
+    pub fn new(artifacts: Arc<dyn Artifacts>, name: ArtifactName) -> Self {
+        Self { artifacts, name, hashes: ArtifactHashes::default() }
     }
 
     /// The same shelf, where what is read must have these hashes.
@@ -171,34 +171,34 @@ impl Shelf {
     }
 
     /// The name of what this attempt makes.
-    pub const fn own(&self) -> ArtifactName {
-        self.own
+    pub const fn name(&self) -> ArtifactName {
+        self.name
     }
 
     /// The same shelf in the hands of another attempt of the call.
     #[must_use]
-    pub fn of_attempt(&self, attempt: Attempt) -> Self {
-        let own = ArtifactName { attempt, ..self.own };
-        Self { own, ..self.clone() }
+    pub fn for_attempt(&self, attempt: Attempt) -> Self {
+        let own = ArtifactName { attempt, ..self.name };
+        Self { name: own, ..self.clone() }
     }
 
     /// Begins this attempt's artifact.
-    pub async fn begin(&self) -> Result<ArtifactWriter, ArtifactError> {
-        let keeper = self.artifacts.begin(self.own).await?;
-        let (handle, hasher) = (self.own.handle(), ContentHasher::default());
-        Ok(ArtifactWriter { keeper, handle, hasher, bytes: 0 })
+    pub async fn create(&self) -> Result<ArtifactWriter, ArtifactError> {
+        let keeper = self.artifacts.create(self.name).await?;
+        let (handle, hasher) = (self.name.handle(), ContentHasher::default());
+        Ok(ArtifactWriter { sink: keeper, handle, hasher, bytes: 0 })
     }
 
     /// Keeps `bytes` as this attempt's artifact; durable when it resolves.
-    pub async fn keep(&self, bytes: Bytes) -> Result<Artifact, ArtifactError> {
-        let mut writer = self.begin().await?;
+    pub async fn write(&self, bytes: Bytes) -> Result<Artifact, ArtifactError> {
+        let mut writer = self.create().await?;
         writer.write(bytes).await?;
         writer.finish().await
     }
 
     /// Reads from an artifact of this session, if its content is the one that was recorded.
     pub async fn read(&self, handle: &str, offset: u64, max: usize) -> Result<Excerpt, ArtifactError> {
-        let name = ArtifactName::of_handle(self.own.session, handle)
+        let name = ArtifactName::from_handle(self.name.session, handle)
             .ok_or_else(|| ArtifactError::NotFound(handle.to_owned()))?;
         if let Some(sha256) = self.hashes.0.get(handle) {
             self.artifacts.verify(name, *sha256).await?;
@@ -208,7 +208,7 @@ impl Shelf {
 
     /// Reads what an earlier attempt of this call has kept, at most `max` bytes.
     pub async fn read_earlier(&self, attempt: Attempt, max: usize) -> Result<Excerpt, ArtifactError> {
-        self.artifacts.read(ArtifactName { attempt, ..self.own }, 0, max).await
+        self.artifacts.read(ArtifactName { attempt, ..self.name }, 0, max).await
     }
 }
 
@@ -223,7 +223,7 @@ mod tests {
         let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
         let name = ArtifactName { session, call, attempt: 1 };
         let handle = name.handle();
-        assert_eq!(ArtifactName::of_handle(session, &handle), Some(name));
+        assert_eq!(ArtifactName::from_handle(session, &handle), Some(name));
         for bad in [
             "",
             "-",
@@ -233,7 +233,7 @@ mod tests {
             &format!("{call}-+1"),
             &call.to_string(),
         ] {
-            assert_eq!(ArtifactName::of_handle(session, bad), None, "{bad}");
+            assert_eq!(ArtifactName::from_handle(session, bad), None, "{bad}");
         }
     }
 }

@@ -3,8 +3,8 @@ use std::{fmt::Debug, sync::Arc};
 use futures::future::BoxFuture;
 
 use crate::model::{
-    Account, AccountId, DecodeError, Incarnation, Ledger, ModelRef, ModelRow, NoAllowance, NoRoom, Record,
-    RunId, RunRow, Seq, SessionId, SessionRow,
+    AccountId, BudgetAccount, BudgetRefusal, DecodeError, DiskFull, Incarnation, LedgerChange, ModelRef,
+    ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
 };
 
 /// The store, as the core sees it.
@@ -17,30 +17,30 @@ use crate::model::{
 /// - Commits may be called one at a time only; reads at any time, and they see every commit that has resolved.
 pub trait Journal: Debug + Send + Sync + 'static {
     /// Writes a batch.
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>>;
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>>;
 
     /// How often this store was restored from a copy. What was begun before the last time is not begun in it: see
     /// [`Boot::Other`](super::Boot).
-    fn lineage(&self) -> u64 {
+    fn restore_generation(&self) -> u64 {
         0
     }
 
     /// Reads rows.
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>>;
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>>;
 
     /// What the commit under way finds no room for and waits for; `None` if it does not wait so. Never blocks.
-    fn no_room(&self) -> Option<NoRoom> {
+    fn disk_full(&self) -> Option<DiskFull> {
         None
     }
 }
 
 /// One write of a batch.
 #[derive(Debug)]
-pub enum Write {
+pub enum WriteOp {
     /// Appends to a session's journal.
     Append(Box<Append>),
     /// Takes a session over: raises its incarnation, so that whatever an earlier one still sends is
-    /// [`Refusal::Fenced`]. A session that does not exist yet is opened the same way, and leaves no trace until its
+    /// [`WriteRefusal::Fenced`]. A session that does not exist yet is opened the same way, and leaves no trace until its
     /// first append.
     Open(SessionId),
     /// Lets a session go, unless something waits in its inbox: whoever had it is fenced, and the store keeps nothing in
@@ -62,24 +62,24 @@ pub struct Append {
     /// The records. Refused as `Malformed` if there are none, unless rows of the inbox are taken in that have nothing to say
     /// any more; as `Unreadable` if one of them could not be read back.
     pub records: Vec<Arc<Record>>,
-    /// What changes in accounts. Refused as `NoAllowance` if a reservation does not fit.
-    pub ledger: Ledger,
+    /// What changes in accounts. Refused as `BudgetRefusal` if a reservation does not fit.
+    pub ledger: LedgerChange,
     /// Index rows to write.
-    pub index: Vec<Index>,
+    pub index: Vec<IndexRow>,
     /// An idempotency key and the run it stands for. Refused as `Duplicate` if the key is known.
     pub key: Option<(Arc<str>, RunId)>,
     /// Inbox rows of this session that the records take in: deleted.
-    pub take: Vec<u64>,
+    pub consumed: Vec<u64>,
     /// Items for the inboxes of other sessions.
-    pub send: Vec<(SessionId, InboxItem)>,
+    pub deliver: Vec<(SessionId, InboxItem)>,
     /// Sessions that begin with this append. Refused as `Malformed` if one of them has records already, is named twice, is
     /// `session` itself, or would begin without a record.
-    pub found: Vec<Founded>,
+    pub spawned: Vec<SpawnedSession>,
 }
 
 /// A session that another one begins: its first records, from sequence 1 on. Nobody has opened it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Founded {
+pub struct SpawnedSession {
     /// The session.
     pub session: SessionId,
     /// Its records, not empty.
@@ -94,22 +94,22 @@ impl Append {
             fence,
             expected,
             records,
-            ledger: Ledger::default(),
+            ledger: LedgerChange::default(),
             index: Vec::new(),
             key: None,
-            take: Vec::new(),
-            send: Vec::new(),
-            found: Vec::new(),
+            consumed: Vec::new(),
+            deliver: Vec::new(),
+            spawned: Vec::new(),
         }
     }
 }
 
 /// An index row, written over the row of the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Index {
+pub enum IndexRow {
     /// A session's. Refused as `KeyTaken` if another session has its key.
     Session(SessionRow),
-    /// A run's. While its state is not `Ended`, the run is among [`Read::OpenRuns`].
+    /// A run's. While its state is not `Ended`, the run is among [`Query::OpenRuns`].
     Run(Box<RunRow>),
     /// A model's: what it does not say stays as it was.
     Model(ModelRow),
@@ -129,31 +129,31 @@ pub struct InboxRow {
 
 /// What became of one write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// The append is on disk.
-    Appended(Appended),
+    Appended(AppendReceipt),
     /// The session is taken over.
-    Opened(Opened),
+    Opened(OpenedSession),
     /// Whether the session is let go; if not, something waits in its inbox, and it is as it was.
     Closed(bool),
     /// The item is in the inbox, in the row with this number.
     Delivered(u64),
     /// Nothing was written.
-    Refused(Refusal),
+    Refused(WriteRefusal),
 }
 
 /// An append that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendReceipt {
     /// The last sequence in the session's journal, after it.
     pub last: Seq,
     /// The accounts that its ledger touched, after it: the account itself first, then its ancestors.
-    pub accounts: Vec<(AccountId, Account)>,
+    pub accounts: Vec<(AccountId, BudgetAccount)>,
 }
 
 /// A session that was taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedSession {
     /// The incarnation to write with.
     pub incarnation: Incarnation,
     /// The last sequence in its journal; 0 if it has none.
@@ -161,12 +161,12 @@ pub struct Opened {
     /// What waits in its inbox, as far as it can be read.
     pub inbox: Vec<InboxRow>,
     /// Why a row of its inbox cannot be read; `None` if all can.
-    pub unreadable: Option<String>,
+    pub inbox_error: Option<String>,
 }
 
 /// Why a write was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum WriteRefusal {
     /// A later incarnation has taken the session over.
     #[error("fenced: incarnation {0} has taken the session over")]
     Fenced(Incarnation),
@@ -180,7 +180,7 @@ pub enum Refusal {
     },
     /// A reservation does not fit.
     #[error(transparent)]
-    NoAllowance(NoAllowance),
+    BudgetRefusal(BudgetRefusal),
     /// The idempotency key stands for an earlier run.
     #[error("the idempotency key stands for run {0}")]
     Duplicate(RunId),
@@ -239,7 +239,7 @@ pub enum ReadError {
 
 /// What to read. Lists come in the order of ids, which is that of creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Read {
+pub enum Query {
     /// Records of a session, from a sequence on, at most `max`.
     Records {
         /// The session.
@@ -283,18 +283,18 @@ pub enum Read {
 
 /// What was read; the variant that belongs to the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rows {
-    /// For [`Read::Records`].
+pub enum QueryRows {
+    /// For [`Query::Records`].
     Records(Vec<StoredRecord>),
-    /// For [`Read::Inbox`].
+    /// For [`Query::Inbox`].
     Inbox(Vec<InboxRow>),
     /// For the questions about sessions.
     Sessions(Vec<SessionRow>),
     /// For the questions about runs.
     Runs(Vec<RunRow>),
-    /// For [`Read::Account`].
-    Account(Option<Box<Account>>),
-    /// For [`Read::Models`] and [`Read::AllModels`].
+    /// For [`Query::BudgetAccount`].
+    Account(Option<Box<BudgetAccount>>),
+    /// For [`Query::Models`] and [`Query::AllModels`].
     Models(Vec<ModelRow>),
 }
 

@@ -1,8 +1,9 @@
 //! What a ledger does to accounts: pure arithmetic, one for all stores.
 
-use super::Refusal;
+use super::WriteRefusal;
 use crate::model::{
-    Account, AccountId, Amounts, Dimension, Ledger, NewAccount, NoAllowance, Raise, Reserve, Settle,
+    AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, LimitRaise, NewAccount,
+    Reservation, Settlement,
 };
 
 /// An account that a ledger named, or an ancestor of one, as it is after the ledger.
@@ -11,9 +12,9 @@ pub struct Posting {
     /// The account's id.
     pub id: AccountId,
     /// The account.
-    pub account: Account,
+    pub account: BudgetAccount,
     /// Whether its row has to be written.
-    pub changed: bool,
+    pub is_changed: bool,
 }
 
 /// Works out what `ledger` makes of the accounts that `get` finds; writes nothing.
@@ -22,87 +23,93 @@ pub struct Posting {
 /// iterations go no further up than to an account that is apart. A raise is for its account alone, and only where that has
 /// a limit. The postings come in the order in which the ledger settles, reserves, raises and opens, each account before its
 /// ancestors and only once.
-/// Refused as `NoAllowance` if a reservation does not fit, as `Malformed` if an account does not exist, or exists and
+/// Refused as `BudgetRefusal` if a reservation does not fit, as `Malformed` if an account does not exist, or exists and
 /// is to be opened. Sums saturate.
-pub fn post<E: From<Refusal>>(
-    ledger: &Ledger,
-    get: impl FnMut(AccountId) -> Result<Option<Account>, E>,
+pub fn post<E: From<WriteRefusal>>(
+    ledger: &LedgerChange,
+    get: impl FnMut(AccountId) -> Result<Option<BudgetAccount>, E>,
 ) -> Result<Vec<Posting>, E> {
-    let mut book = Book { get, pages: Vec::new() };
-    for new in &ledger.open {
+    let mut book = AccountSet { get, entries: Vec::new() };
+    for new in &ledger.new_accounts {
         book.open(new)?;
     }
-    for raise in &ledger.raise {
+    for raise in &ledger.raises {
         book.raise(raise)?;
     }
-    for settle in &ledger.settle {
+    for settle in &ledger.settlements {
         book.settle(settle)?;
     }
-    for reserve in &ledger.reserve {
+    for reserve in &ledger.reservations {
         book.reserve(reserve)?;
     }
     book.postings(ledger)
 }
 
 /// The accounts seen so far.
-struct Book<G> {
+struct AccountSet<G> {
     get: G,
-    pages: Vec<Page>,
+    entries: Vec<AccountEntry>,
 }
 
-struct Page {
+struct AccountEntry {
     id: AccountId,
     /// As the store has it; `None` if this ledger opens it.
-    before: Option<Account>,
-    now: Account,
+    before: Option<BudgetAccount>,
+    now: BudgetAccount,
 }
 
 /// An account of a chain from one account up to the root.
-struct Link {
-    page: usize,
+struct AncestorEntry {
+    entry: usize,
     /// Whether one below it in the chain is apart.
-    above_apart: bool,
+    excludes_iterations: bool,
 }
 
-impl Link {
+impl AncestorEntry {
     /// What of `amounts` counts here.
     const fn counted(&self, amounts: &Amounts) -> Amounts {
-        if self.above_apart { Amounts { iterations: None, ..*amounts } } else { *amounts }
+        if self.excludes_iterations { Amounts { iterations: None, ..*amounts } } else { *amounts }
     }
 }
 
-impl<G, E> Book<G>
+impl<G, E> AccountSet<G>
 where
-    G: FnMut(AccountId) -> Result<Option<Account>, E>,
-    E: From<Refusal>,
+    G: FnMut(AccountId) -> Result<Option<BudgetAccount>, E>,
+    E: From<WriteRefusal>,
 {
     fn open(&mut self, new: &NewAccount) -> Result<(), E> {
-        let &NewAccount { id, parent, limits, apart } = new;
-        if self.pages.iter().any(|page| page.id == id) || (self.get)(id)?.is_some() {
+        let &NewAccount { id, parent, limits, owns_iterations: apart } = new;
+        if self.entries.iter().any(|page| page.id == id) || (self.get)(id)?.is_some() {
             return malformed(format!("account {id} exists already"));
         }
         if let Some(parent) = parent {
-            self.chain(parent)?;
+            self.ancestors(parent)?;
         }
-        let now = Account { parent, limits, spent: Amounts::default(), reserved: Amounts::default(), apart };
-        self.pages.push(Page { id, before: None, now });
+        let now = BudgetAccount {
+            parent,
+            limits,
+            spent: Amounts::default(),
+            reserved: Amounts::default(),
+            owns_iterations: apart,
+        };
+        self.entries.push(AccountEntry { id, before: None, now });
         Ok(())
     }
 
-    fn raise(&mut self, raise: &Raise) -> Result<(), E> {
-        let page = self.page(raise.account)?;
-        let limits = &mut self.pages[page].now.limits;
+    fn raise(&mut self, raise: &LimitRaise) -> Result<(), E> {
+        let page = self.entry(raise.account)?;
+        let limits = &mut self.entries[page].now.limits;
         for dimension in Dimension::ALL {
-            if let (Some(limit), Some(by)) = (limits.get(dimension), raise.by.get(dimension)) {
+            if let (Some(limit), Some(by)) = (limits.get(dimension), raise.amounts.get(dimension)) {
                 limits.set(dimension, limit.saturating_add(by));
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self, settle: &Settle) -> Result<(), E> {
-        for link in self.chain(settle.account)? {
-            let now = &mut self.pages[link.page].now;
+    fn settle(&mut self, settle: &Settlement) -> Result<(), E> {
+        for link in self.ancestors(settle.account)? {
+            let now = &mut self.entries[link.entry].now;
             now.reserved.reduce(&link.counted(&settle.reserved));
             now.spent.add(&link.counted(&settle.spent));
             now.spent.reduce(&link.counted(&settle.refund));
@@ -110,70 +117,70 @@ where
         Ok(())
     }
 
-    fn reserve(&mut self, reserve: &Reserve) -> Result<(), E> {
-        let chain = self.chain(reserve.account)?;
+    fn reserve(&mut self, reserve: &Reservation) -> Result<(), E> {
+        let chain = self.ancestors(reserve.account)?;
         for link in &chain {
-            let Page { id, now, .. } = &self.pages[link.page];
-            if let Some(refused) = short(*id, now, &link.counted(&reserve.amounts)) {
-                return Err(Refusal::NoAllowance(refused).into());
+            let AccountEntry { id, now, .. } = &self.entries[link.entry];
+            if let Some(refused) = find_refusal(*id, now, &link.counted(&reserve.amounts)) {
+                return Err(WriteRefusal::BudgetRefusal(refused).into());
             }
         }
         for link in chain {
-            self.pages[link.page].now.reserved.add(&link.counted(&reserve.amounts));
+            self.entries[link.entry].now.reserved.add(&link.counted(&reserve.amounts));
         }
         Ok(())
     }
 
     /// An account and its ancestors.
-    fn chain(&mut self, account: AccountId) -> Result<Vec<Link>, E> {
-        let mut chain: Vec<Link> = Vec::new();
+    fn ancestors(&mut self, account: AccountId) -> Result<Vec<AncestorEntry>, E> {
+        let mut chain: Vec<AncestorEntry> = Vec::new();
         let (mut next, mut above_apart) = (Some(account), false);
         while let Some(id) = next {
-            let page = self.page(id)?;
-            if chain.iter().any(|link| link.page == page) {
+            let page = self.entry(id)?;
+            if chain.iter().any(|link| link.entry == page) {
                 return malformed(format!("account {id} is its own ancestor"));
             }
-            chain.push(Link { page, above_apart });
-            let now = &self.pages[page].now;
-            (next, above_apart) = (now.parent, above_apart || now.apart);
+            chain.push(AncestorEntry { entry: page, excludes_iterations: above_apart });
+            let now = &self.entries[page].now;
+            (next, above_apart) = (now.parent, above_apart || now.owns_iterations);
         }
         Ok(chain)
     }
 
-    fn page(&mut self, id: AccountId) -> Result<usize, E> {
-        if let Some(page) = self.pages.iter().position(|page| page.id == id) {
+    fn entry(&mut self, id: AccountId) -> Result<usize, E> {
+        if let Some(page) = self.entries.iter().position(|page| page.id == id) {
             return Ok(page);
         }
         let Some(account) = (self.get)(id)? else {
             return malformed(format!("account {id} does not exist"));
         };
-        self.pages.push(Page { id, before: Some(account), now: account });
-        Ok(self.pages.len() - 1)
+        self.entries.push(AccountEntry { id, before: Some(account), now: account });
+        Ok(self.entries.len() - 1)
     }
 
-    fn postings(mut self, ledger: &Ledger) -> Result<Vec<Posting>, E> {
-        let settled = ledger.settle.iter().map(|settle| settle.account);
-        let reserved = ledger.reserve.iter().map(|reserve| reserve.account);
-        let raised = ledger.raise.iter().map(|raise| raise.account);
-        let opened = ledger.open.iter().map(|new| new.id);
-        let mut order = Vec::with_capacity(self.pages.len());
+    fn postings(mut self, ledger: &LedgerChange) -> Result<Vec<Posting>, E> {
+        let settled = ledger.settlements.iter().map(|settle| settle.account);
+        let reserved = ledger.reservations.iter().map(|reserve| reserve.account);
+        let raised = ledger.raises.iter().map(|raise| raise.account);
+        let opened = ledger.new_accounts.iter().map(|new| new.id);
+        let mut order = Vec::with_capacity(self.entries.len());
         for account in settled.chain(reserved).chain(raised).chain(opened) {
-            for Link { page, .. } in self.chain(account)? {
+            for AncestorEntry { entry: page, .. } in self.ancestors(account)? {
                 if !order.contains(&page) {
                     order.push(page);
                 }
             }
         }
         let posting = |page: usize| {
-            let Page { id, before, now } = &self.pages[page];
-            Posting { id: *id, account: *now, changed: *before != Some(*now) }
+            let AccountEntry { id, before, now } = &self.entries[page];
+            Posting { id: *id, account: *now, is_changed: *before != Some(*now) }
         };
         Ok(order.into_iter().map(posting).collect())
     }
 }
 
 /// The first dimension in which `amounts` does not fit. Nothing always fits, also where the limit is exceeded.
-fn short(id: AccountId, account: &Account, amounts: &Amounts) -> Option<NoAllowance> {
+fn find_refusal(id: AccountId, account: &BudgetAccount, amounts: &Amounts) -> Option<BudgetRefusal> {
     Dimension::ALL.into_iter().find_map(|dimension| {
         let amount = amounts.get(dimension).filter(|amount| *amount > 0)?;
         let limit = account.limits.get(dimension)?;
@@ -183,12 +190,12 @@ fn short(id: AccountId, account: &Account, amounts: &Amounts) -> Option<NoAllowa
         let fits = total.is_some_and(|total| total <= limit);
         // What has no known price reserves the most there is.
         let needed = Some(amount).filter(|amount| *amount < u64::MAX);
-        (!fits).then_some(NoAllowance { account: id, dimension, limit, spent, reserved, needed })
+        (!fits).then_some(BudgetRefusal { account: id, dimension, limit, spent, reserved, needed })
     })
 }
 
-fn malformed<T, E: From<Refusal>>(why: String) -> Result<T, E> {
-    Err(Refusal::Malformed(why).into())
+fn malformed<T, E: From<WriteRefusal>>(why: String) -> Result<T, E> {
+    Err(WriteRefusal::Malformed(why).into())
 }
 
 #[cfg(test)]
@@ -202,18 +209,18 @@ mod tests {
         Amounts { tokens: Some(n), ..Amounts::default() }
     }
 
-    fn account(parent: Option<AccountId>, limit: u64, spent: u64, reserved: u64) -> Account {
-        Account {
+    fn account(parent: Option<AccountId>, limit: u64, spent: u64, reserved: u64) -> BudgetAccount {
+        BudgetAccount {
             parent,
             limits: tokens(limit),
             spent: tokens(spent),
             reserved: tokens(reserved),
-            apart: false,
+            owns_iterations: false,
         }
     }
 
     /// Root with 100 tokens (30 spent, 20 reserved), child of it with 60 (10 spent, 5 reserved).
-    fn get(id: AccountId) -> Option<Account> {
+    fn get(id: AccountId) -> Option<BudgetAccount> {
         match id {
             ROOT => Some(account(None, 100, 30, 20)),
             CHILD => Some(account(Some(ROOT), 60, 10, 5)),
@@ -222,30 +229,36 @@ mod tests {
     }
 
     /// Expects (id, spent, reserved, changed) of each posting.
-    fn check(ledger: &Ledger, expect: Result<&[(AccountId, u64, u64, bool)], Refusal>) {
+    fn check(ledger: &LedgerChange, expect: Result<&[(AccountId, u64, u64, bool)], WriteRefusal>) {
         let got = post(ledger, |id| Ok(get(id))).map(|postings| {
             let row = |p: Posting| {
                 let of = |amounts: Amounts| amounts.tokens.unwrap_or(0);
-                (p.id, of(p.account.spent), of(p.account.reserved), p.changed)
+                (p.id, of(p.account.spent), of(p.account.reserved), p.is_changed)
             };
             postings.into_iter().map(row).collect::<Vec<_>>()
         });
         assert_eq!(got, expect.map(<[_]>::to_vec));
     }
 
-    fn reserve(account: AccountId, n: u64) -> Ledger {
-        Ledger { reserve: vec![Reserve { account, amounts: tokens(n) }], ..Ledger::default() }
+    fn reserve(account: AccountId, n: u64) -> LedgerChange {
+        LedgerChange {
+            reservations: vec![Reservation { account, amounts: tokens(n) }],
+            ..LedgerChange::default()
+        }
     }
 
-    fn settle(reserved: u64, spent: u64, refund: u64) -> Ledger {
+    fn settle(reserved: u64, spent: u64, refund: u64) -> LedgerChange {
         let (reserved, spent, refund) = (tokens(reserved), tokens(spent), tokens(refund));
-        Ledger { settle: vec![Settle { account: CHILD, reserved, spent, refund }], ..Ledger::default() }
+        LedgerChange {
+            settlements: vec![Settlement { account: CHILD, reserved, spent, refund }],
+            ..LedgerChange::default()
+        }
     }
 
-    fn short_of(account: AccountId, (limit, spent, reserved): (u64, u64, u64), needed: u64) -> Refusal {
+    fn short_of(account: AccountId, (limit, spent, reserved): (u64, u64, u64), needed: u64) -> WriteRefusal {
         let needed = Some(needed).filter(|needed| *needed < u64::MAX);
         let dimension = Dimension::Tokens;
-        Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved, needed })
+        WriteRefusal::BudgetRefusal(BudgetRefusal { account, dimension, limit, spent, reserved, needed })
     }
 
     #[test]
@@ -263,12 +276,12 @@ mod tests {
             id: AccountId::from_bits(3),
             parent: Some(ROOT),
             limits: Amounts::default(),
-            apart: false,
+            owns_iterations: false,
         };
         let mut ledger = reserve(roomy.id, 51);
-        ledger.open.push(roomy);
+        ledger.new_accounts.push(roomy);
         check(&ledger, Err(short_of(ROOT, (100, 30, 20), 51)));
-        ledger.reserve[0].amounts = tokens(50);
+        ledger.reservations[0].amounts = tokens(50);
         check(&ledger, Ok(&[(roomy.id, 0, 50, true), (ROOT, 30, 70, true)]));
     }
 
@@ -278,24 +291,24 @@ mod tests {
         check(&settle(5, 500, 0), Ok(&[(CHILD, 510, 0, true), (ROOT, 530, 15, true)]));
         check(&settle(0, 0, 4), Ok(&[(CHILD, 6, 5, true), (ROOT, 26, 20, true)]));
         check(&settle(99, u64::MAX, 0), Ok(&[(CHILD, u64::MAX, 0, true), (ROOT, u64::MAX, 0, true)]));
-        let both = Ledger { reserve: reserve(CHILD, 50).reserve, ..settle(5, 0, 0) };
+        let both = LedgerChange { reservations: reserve(CHILD, 50).reservations, ..settle(5, 0, 0) };
         check(&both, Ok(&[(CHILD, 10, 50, true), (ROOT, 30, 65, true)]));
     }
 
     #[test]
     fn reservations_of_one_ledger_add_up() {
         let mut ledger = reserve(CHILD, 40);
-        ledger.reserve.push(Reserve { account: CHILD, amounts: tokens(6) });
+        ledger.reservations.push(Reservation { account: CHILD, amounts: tokens(6) });
         check(&ledger, Err(short_of(CHILD, (60, 10, 45), 6)));
     }
 
-    fn raise(account: AccountId, by: u64) -> Ledger {
-        Ledger { raise: vec![Raise { account, by: tokens(by) }], ..Ledger::default() }
+    fn raise(account: AccountId, by: u64) -> LedgerChange {
+        LedgerChange { raises: vec![LimitRaise { account, amounts: tokens(by) }], ..LedgerChange::default() }
     }
 
     /// Expects the limits of each posting.
-    fn check_limits(ledger: &Ledger, expect: &[(AccountId, Amounts)]) {
-        let postings = post(ledger, |id| Ok::<_, Refusal>(get(id))).unwrap();
+    fn check_limits(ledger: &LedgerChange, expect: &[(AccountId, Amounts)]) {
+        let postings = post(ledger, |id| Ok::<_, WriteRefusal>(get(id))).unwrap();
         let limits: Vec<_> = postings.iter().map(|posting| (posting.id, posting.account.limits)).collect();
         assert_eq!(limits, expect);
     }
@@ -308,20 +321,26 @@ mod tests {
             all.set(dimension, 7);
             all
         });
-        let every = Ledger { raise: vec![Raise { account: CHILD, by: all }], ..Ledger::default() };
+        let every = LedgerChange {
+            raises: vec![LimitRaise { account: CHILD, amounts: all }],
+            ..LedgerChange::default()
+        };
         check_limits(&every, &[(CHILD, tokens(67)), (ROOT, tokens(100))]);
-        let twice =
-            Ledger { raise: [raise(ROOT, 1).raise, raise(ROOT, 2).raise].concat(), ..Ledger::default() };
+        let twice = LedgerChange {
+            raises: [raise(ROOT, 1).raises, raise(ROOT, 2).raises].concat(),
+            ..LedgerChange::default()
+        };
         check_limits(&twice, &[(ROOT, tokens(103))]);
         check(&raise(CHILD, 7), Ok(&[(CHILD, 10, 5, true), (ROOT, 30, 20, false)]));
         check(&raise(CHILD, 0), Ok(&[(CHILD, 10, 5, false), (ROOT, 30, 20, false)]));
-        let used = |by, n| Ledger { reserve: reserve(CHILD, n).reserve, ..raise(CHILD, by) };
+        let used = |by, n| LedgerChange { reservations: reserve(CHILD, n).reservations, ..raise(CHILD, by) };
         check(&used(5, 50), Ok(&[(CHILD, 10, 55, true), (ROOT, 30, 70, true)]));
         check(&used(5, 51), Err(short_of(CHILD, (65, 10, 5), 51)));
         check(&used(500, 51), Err(short_of(ROOT, (100, 30, 20), 51)));
         let id = AccountId::from_bits(3);
         let mut opened = raise(id, 1);
-        opened.open = vec![NewAccount { id, parent: None, limits: tokens(4), apart: false }];
+        opened.new_accounts =
+            vec![NewAccount { id, parent: None, limits: tokens(4), owns_iterations: false }];
         check_limits(&opened, &[(id, tokens(5))]);
     }
 
@@ -337,7 +356,7 @@ mod tests {
         };
         let of = |parent, limits, apart| {
             let (spent, reserved) = (both(2, 0), both(1, 0));
-            Some(Account { parent, limits, spent, reserved, apart })
+            Some(BudgetAccount { parent, limits, spent, reserved, owns_iterations: apart })
         };
         let get = |id| match id {
             TOP => of(None, both(3, 50), false),
@@ -345,20 +364,28 @@ mod tests {
             BELOW => of(Some(APART), both(20, 90), false),
             _ => None,
         };
-        let check = |ledger: &Ledger, expect: Result<&[(AccountId, Amounts, Amounts)], Refusal>| {
+        let check = |ledger: &LedgerChange,
+                     expect: Result<&[(AccountId, Amounts, Amounts)], WriteRefusal>| {
             let rows = post(ledger, |id| Ok(get(id))).map(|postings| {
                 let row = |p: Posting| (p.id, p.account.spent, p.account.reserved);
                 postings.into_iter().map(row).collect::<Vec<_>>()
             });
             assert_eq!(rows, expect.map(<[_]>::to_vec));
         };
-        let reserve = |account, iterations, tokens| Ledger {
-            reserve: vec![Reserve { account, amounts: both(iterations, tokens) }],
-            ..Ledger::default()
+        let reserve = |account, iterations, tokens| LedgerChange {
+            reservations: vec![Reservation { account, amounts: both(iterations, tokens) }],
+            ..LedgerChange::default()
         };
         let refused = |account, dimension, limit, (spent, reserved), needed| {
             let needed = Some(needed);
-            Err(Refusal::NoAllowance(NoAllowance { account, dimension, limit, spent, reserved, needed }))
+            Err(WriteRefusal::BudgetRefusal(BudgetRefusal {
+                account,
+                dimension,
+                limit,
+                spent,
+                reserved,
+                needed,
+            }))
         };
         let below = [
             (BELOW, both(2, 0), both(7, 40)),
@@ -373,22 +400,23 @@ mod tests {
         check(&reserve(BELOW, 6, 41), refused(APART, Dimension::Tokens, 40, (0, 0), 41));
         let (id, limits) = (AccountId::from_bits(7), Amounts::default());
         let mut roomy = reserve(id, 1_000, 51);
-        roomy.open = vec![NewAccount { id, parent: Some(TOP), limits, apart: true }];
+        roomy.new_accounts = vec![NewAccount { id, parent: Some(TOP), limits, owns_iterations: true }];
         check(&roomy, refused(TOP, Dimension::Tokens, 50, (0, 0), 51));
-        let settle = Settle { account: BELOW, reserved: both(1, 0), spent: both(5, 9), refund: both(2, 4) };
+        let settle =
+            Settlement { account: BELOW, reserved: both(1, 0), spent: both(5, 9), refund: both(2, 4) };
         let settled =
             [(BELOW, both(5, 5), both(0, 0)), (APART, both(5, 5), both(0, 0)), (TOP, both(2, 5), both(1, 0))];
-        check(&Ledger { settle: vec![settle], ..Ledger::default() }, Ok(&settled));
+        check(&LedgerChange { settlements: vec![settle], ..LedgerChange::default() }, Ok(&settled));
     }
 
     #[test]
     fn what_makes_no_sense_is_malformed() {
         let nobody = AccountId::from_bits(9);
-        let open = |id, parent| Ledger {
-            open: vec![NewAccount { id, parent, limits: Amounts::default(), apart: false }],
-            ..Ledger::default()
+        let open = |id, parent| LedgerChange {
+            new_accounts: vec![NewAccount { id, parent, limits: Amounts::default(), owns_iterations: false }],
+            ..LedgerChange::default()
         };
-        let malformed = |text: String| Err(Refusal::Malformed(text));
+        let malformed = |text: String| Err(WriteRefusal::Malformed(text));
         check(&reserve(nobody, 1), malformed(format!("account {nobody} does not exist")));
         check(&raise(nobody, 1), malformed(format!("account {nobody} does not exist")));
         check(&open(CHILD, None), malformed(format!("account {CHILD} exists already")));
@@ -397,8 +425,8 @@ mod tests {
 
     #[test]
     fn a_circle_of_accounts_ends() {
-        let circle = |_| Ok::<_, Refusal>(Some(account(Some(ROOT), 1, 0, 0)));
-        let refused = Refusal::Malformed(format!("account {ROOT} is its own ancestor"));
+        let circle = |_| Ok::<_, WriteRefusal>(Some(account(Some(ROOT), 1, 0, 0)));
+        let refused = WriteRefusal::Malformed(format!("account {ROOT} is its own ancestor"));
         assert_eq!(post(&reserve(CHILD, 1), circle), Err(refused));
     }
 }

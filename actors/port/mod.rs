@@ -1,28 +1,32 @@
 //! What the world must offer: traits that adapters implement. Nothing here assumes one process or one machine.
 
-mod admit;
 mod artifacts;
 mod clock;
-mod context;
+mod disk_space;
 mod journal;
 mod ledger;
+mod message_buffer;
 mod provider;
-mod segments;
-mod space;
+mod system_prompt;
 mod tool;
+mod validate;
 
-pub use admit::{View, admit, fence};
 pub use artifacts::{
-    ArtifactError, ArtifactHashes, ArtifactName, ArtifactWriter, Artifacts, Excerpt, Keeper, Presence, Shelf,
+    ArtifactError, ArtifactHashes, ArtifactName, ArtifactSink, ArtifactWriter, Artifacts, AttemptArtifacts,
+    Excerpt, Presence,
 };
 pub use clock::Clock;
-pub use context::{ContextEngine, ContextError, FixedPrompt, Layer, Occasion, Prompt, tokens_of};
+pub use disk_space::DiskSpaceGauge;
 pub use journal::{
-    Append, Appended, Founded, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,
-    Refusal, Rows, StoredRecord, Write, Written,
+    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession, Query,
+    QueryRows, ReadError, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
 };
 pub use ledger::{Posting, post};
-pub use provider::{Deltas, Encoder, Head, ModelRequest, Provider, ToolChoice};
-pub use segments::Segments;
-pub use space::Space;
-pub use tool::{BadArguments, Boot, Found, Intent, Invocation, Progress, Tool};
+pub use message_buffer::MessageBuffer;
+pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};
+pub use system_prompt::{
+    FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
+    estimate_tokens,
+};
+pub use tool::{AttachOutcome, BadArguments, Boot, Intent, Invocation, ProgressReporter, Tool};
+pub use validate::{StoreView, fence, validate_append};

@@ -3,25 +3,25 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use super::Segments;
+use super::MessageBuffer;
 use crate::model::{
-    Answer, CallId, CredentialId, Failure, Message, ModelDeadlines, ModelLimits, ModelTraits, PoolStrategy,
-    RateInfo, RateLimits, SessionId, ThinkingRequest, ToolSpec,
+    CallId, CredentialId, Failure, Message, ModelAnswer, ModelDeadlines, ModelLimits, ModelProfile,
+    PoolStrategy, RateInfo, RateLimits, SessionId, ThinkingRequest, ToolSpec,
 };
 
 /// One configured endpoint.
-pub trait Provider: Debug + Send + Sync + 'static {
+pub trait ModelProvider: Debug + Send + Sync + 'static {
     /// How requests are written for one of its models. The same model and traits get the same encoder, so that what is
     /// written once stays written.
-    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder>;
+    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder>;
 
     /// Makes one attempt: no retry, no fallback. Dropping the future gives the request up. Resolves with an answer only
     /// if the stream ended as its wire format says it must.
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>>;
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>>;
 
     /// How many credentials it has; a request says which one it is made with. Read once, when the runtime starts.
     fn credentials(&self) -> usize {
@@ -60,20 +60,20 @@ pub trait Provider: Debug + Send + Sync + 'static {
 /// Writes the parts of a request that stay the same from call to call, so that each is written once.
 pub trait Encoder: Debug + Send + Sync + 'static {
     /// The system prompt and the tools, up to where the first message would begin.
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head;
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead;
 
     /// Messages (never `System`) that follow what is written already. An answer that asks for calls comes in one list
     /// with the results of all of them.
-    fn messages(&self, messages: &[Message], to: &mut Segments);
+    fn messages(&self, messages: &[Message], to: &mut MessageBuffer);
 }
 
 /// What [`Encoder::head`] writes.
 #[derive(Debug, Clone, Default)]
-pub struct Head {
+pub struct EncodedHead {
     /// The bytes.
     pub bytes: Bytes,
     /// The tools that are called otherwise there, because the vendor does not take their names: by that name.
-    pub names: Arc<BTreeMap<String, String>>,
+    pub renamed_tools: Arc<BTreeMap<String, String>>,
     /// Whether it has tools.
     pub has_tools: bool,
 }
@@ -106,17 +106,17 @@ pub struct ModelRequest {
     /// How long the call may take, where the model has times of its own.
     pub deadlines: ModelDeadlines,
     /// From [`Encoder::head`].
-    pub head: Head,
+    pub head: EncodedHead,
     /// Whether the model may call the tools of the head; without tools it says nothing.
     pub tool_choice: ToolChoice,
     /// From [`Encoder::messages`].
-    pub messages: Segments,
+    pub messages: MessageBuffer,
     /// The pictures of the messages as they were kept, by handle.
-    pub pictures: BTreeMap<String, Bytes>,
+    pub images: BTreeMap<String, Bytes>,
 }
 
 /// Takes what streams in. Must not block and must not panic.
-pub trait Deltas: Send + Sync {
+pub trait DeltaSink: Send + Sync {
     /// A piece of the answer's text.
     fn text(&self, delta: &str);
     /// A piece of what the model thinks.

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Shelf;
+use super::AttemptArtifacts;
 use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, Timestamp, ToolSpec};
 
 /// Something that the model may call.
@@ -23,7 +23,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
 
     /// Whether [`Tool::plan`] looks at no file and takes microseconds for a few kB of arguments. Then it may be called on a
     /// thread that other sessions need, else it is called on one where it may block.
-    fn plans_at_once(&self) -> bool {
+    fn plans_without_blocking(&self) -> bool {
         false
     }
 
@@ -46,8 +46,8 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// not when the attempt was started. After a day it is cancelled.
     ///
     /// Asked only about calls that were [`Intent::detached`]. A tool whose calls die with the process has none.
-    fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, Found> {
-        Box::pin(std::future::ready(Found::Unknown))
+    fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, AttachOutcome> {
+        Box::pin(std::future::ready(AttachOutcome::Unknown))
     }
 
     /// The end of this attempt is in the journal: what was kept to find it again is not needed any more.
@@ -69,11 +69,11 @@ pub enum Boot {
 
 /// What is found of a call that was started earlier.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum AttachOutcome {
     /// It has ended so.
     Ended(CallEnd),
     /// It was never begun, and that attempt never will be.
-    NeverBegun,
+    NeverStarted,
     /// It had begun, and what became of it is not known. Nothing of it runs any more, as far as can be known: it may be
     /// made again at once. Whoever gives up to wait for it ends it first.
     Unknown,
@@ -117,7 +117,7 @@ pub struct Invocation {
     /// The attempt.
     pub attempt: Attempt,
     /// The isolation key of the run's tools.
-    pub task: Arc<str>,
+    pub isolation_key: Arc<str>,
     /// The folder in which the tool works.
     pub workspace: Arc<str>,
     /// The arguments, an object that `plan` accepted.
@@ -126,34 +126,34 @@ pub struct Invocation {
     pub now: Timestamp,
     /// Where output goes that is too long to be shown. A result over [`MAX_OUTPUT`](crate::model::MAX_OUTPUT) bytes is
     /// kept there in any case; a tool that makes much output puts it there as it comes.
-    pub shelf: Shelf,
+    pub artifacts: AttemptArtifacts,
     /// Fires when the call is to be stopped.
     pub cancel: CancellationToken,
     /// Where the call may say how far it is.
-    pub progress: Progress,
+    pub progress: ProgressReporter,
 }
 
 /// Takes notes on how far a call is, for whoever watches now. They are kept nowhere.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Take>>);
+pub struct ProgressReporter(Option<Arc<ReportFn>>);
 
-type Take = dyn Fn(&str) + Send + Sync;
+type ReportFn = dyn Fn(&str) + Send + Sync;
 
-impl Progress {
+impl ProgressReporter {
     /// Hands every note to `take`, which must not block.
     pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(take)))
     }
 
     /// Notes something: a line of text.
-    pub fn say(&self, note: &str) {
+    pub fn report(&self, note: &str) {
         if let Some(take) = &self.0 {
             take(note);
         }
     }
 }
 
-impl Debug for Progress {
+impl Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Progress").finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    look::Look,
+    inspect::Inspect,
     model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp, UsageAnomaly},
     provider::Gate,
 };
@@ -58,7 +58,7 @@ pub struct ModelStatus {
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct AttemptReport {
     /// Who was asked.
     pub(crate) model: ModelRef,
     /// With what.
@@ -67,22 +67,22 @@ pub(crate) struct Report {
     pub(crate) end: Result<Option<Box<UsageAnomaly>>, Failure>,
 }
 
-/// The messages of [`Provider`].
+/// The messages of [`ProviderActor`].
 #[derive(Debug)]
 pub(crate) enum ProviderMsg {
     /// An attempt ended.
-    Report(Report),
+    Report(AttemptReport),
     /// What has been seen.
-    Look(Look<State>),
+    Inspect(Inspect<ProviderState>),
 }
 
 /// The actor.
 #[derive(Debug)]
-pub(crate) struct Provider;
+pub(crate) struct ProviderActor;
 
 /// Its state.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ProviderState {
     name: Arc<str>,
     gate: Arc<Gate>,
     last_failure: Option<Failure>,
@@ -99,35 +99,41 @@ struct AttemptCounts {
     usage_anomalies: u64,
 }
 
-impl Actor for Provider {
+impl Actor for ProviderActor {
     type Msg = ProviderMsg;
-    type State = State;
+    type State = ProviderState;
     type Arguments = (Arc<str>, Arc<Gate>);
 
     async fn pre_start(
         &self,
         _me: ActorRef<ProviderMsg>,
         (name, gate): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        Ok(State { name, gate, last_failure: None, last_usage_anomaly: None, counts: BTreeMap::new() })
+    ) -> Result<ProviderState, ActorProcessingErr> {
+        Ok(ProviderState {
+            name,
+            gate,
+            last_failure: None,
+            last_usage_anomaly: None,
+            counts: BTreeMap::new(),
+        })
     }
 
     async fn handle(
         &self,
         _me: ActorRef<ProviderMsg>,
         message: ProviderMsg,
-        state: &mut State,
+        state: &mut ProviderState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ProviderMsg::Report(report) => state.count(report),
-            ProviderMsg::Look(look) => look.at(state)?,
+            ProviderMsg::Inspect(look) => look.run(state)?,
         }
         Ok(())
     }
 }
 
-impl State {
-    fn count(&mut self, report: Report) {
+impl ProviderState {
+    fn count(&mut self, report: AttemptReport) {
         let counts = self.counts.entry((Arc::clone(report.model.model()), report.credential)).or_default();
         match report.end {
             Ok(anomaly) => {
@@ -148,8 +154,8 @@ impl State {
 
     /// What it has seen, and who is let through now.
     pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
-        let (endpoint, known) = self.gate.known(now);
-        let (credentials, limits) = self.gate.account();
+        let (endpoint, known) = self.gate.breaker_reports(now);
+        let (credentials, limits) = self.gate.credentials_and_limits();
         let models = known.into_iter().map(|known| {
             let key = (Arc::clone(&known.model), known.credential);
             let counts = self.counts.get(&key).copied().unwrap_or_default();
@@ -160,7 +166,7 @@ impl State {
                 answered: counts.answered,
                 failed: counts.failed,
                 usage_anomalies: counts.usage_anomalies,
-                last_failure: known.last,
+                last_failure: known.last_failure,
             }
         });
         ProviderStatus {

@@ -5,7 +5,7 @@ mod actor;
 mod gate;
 mod leases;
 
+pub(crate) use actor::{AttemptReport, ProviderActor, ProviderMsg, ProviderState};
 pub use actor::{ModelStatus, ProviderStatus};
-pub(crate) use actor::{Provider, ProviderMsg, Report, State as ProviderState};
-pub(crate) use gate::{Admission, Gate};
-pub(crate) use leases::{Lease, Leases, NoLease, Pause, Permit};
+pub(crate) use gate::{Gate, GateAdmission};
+pub(crate) use leases::{Lease, LeaseUnavailable, Leases, QueuedPermit, WaitHint};

@@ -3,16 +3,16 @@
 use tokio::sync::oneshot::channel;
 
 use crate::{
-    model::{ApprovalRequested, CallId, Record, RunRow, RunState, SessionId, Timestamp, Verdict},
-    runtime::{RunError, Runtime, submit::TRIES},
-    session::{NotAccepted, SessionMsg},
+    model::{ApprovalDecision, ApprovalRequested, CallId, Record, RunRow, RunState, SessionId, Timestamp},
+    runtime::{RunError, Runtime, submit::MAX_TRIES},
+    session::{SessionMsg, SubmitError},
     supervisor::SessionsMsg,
     turn::{self, Input},
 };
 
 /// A question that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct PendingApproval {
     /// What is asked.
     pub request: ApprovalRequested,
     /// Since when.
@@ -20,53 +20,60 @@ pub struct Question {
 }
 
 /// The open questions of a session, by its records from the first one on.
-pub fn questions<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Question> {
+pub fn pending_approvals<'a>(
+    session: SessionId,
+    records: impl Iterator<Item = &'a Record>,
+) -> Vec<PendingApproval> {
     let open = turn::open_approvals(session, records).into_iter();
-    open.map(|(request, since)| Question { request, since }).collect()
+    open.map(|(request, since)| PendingApproval { request, since }).collect()
 }
 
 impl Runtime {
     /// The questions of all runs that are parked, in the order of runs.
-    pub async fn questions(&self) -> Result<Vec<Question>, RunError> {
+    pub async fn pending_approvals(&self) -> Result<Vec<PendingApproval>, RunError> {
         let mut open = Vec::new();
         for row in self.open_runs().await?.into_iter().filter(|row| row.state == RunState::Parked) {
             let records = self.journal(row.session, 1).await?;
-            open.extend(questions(row.session, records.iter().map(|(_, record)| &**record)));
+            open.extend(pending_approvals(row.session, records.iter().map(|(_, record)| &**record)));
         }
         Ok(open)
     }
 
     /// Decides about a call in doubt; resolves when that is on disk, and the run goes on. A call that nobody has to decide
-    /// about is [`RunError::NotAsked`].
-    pub async fn decide(&self, call: CallId, verdict: Verdict) -> Result<RunRow, RunError> {
+    /// about is [`RunError::NoPendingApproval`].
+    pub async fn decide(&self, call: CallId, verdict: ApprovalDecision) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let input = Input::Decided { call, verdict };
-            let decide = |reply| SessionsMsg::To(session, None, SessionMsg::Decide(input, reply));
-            match self.ask(decide).await {
+            let decide = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Decide(input, reply));
+            match self.request(decide).await {
                 Some(true) => return self.row(call.run).await,
-                Some(false) => return Err(RunError::NotAsked(call)),
-                None => self.alive()?,
+                Some(false) => return Err(RunError::NoPendingApproval(call)),
+                None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 
     /// Likewise, and does not let the session go on for that: unless it does here already, the run goes on when somebody
     /// takes it up.
-    pub async fn decide_at_rest(&self, call: CallId, verdict: Verdict) -> Result<RunRow, RunError> {
+    pub async fn decide_without_resume(
+        &self,
+        call: CallId,
+        verdict: ApprovalDecision,
+    ) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let ((decided, on_decided), (rested, on_rest)) = (channel(), channel());
             let input = Input::Decided { call, verdict };
-            let order = SessionMsg::DecideAtRest(input, decided.into(), rested.into());
-            self.cast(SessionsMsg::To(session, None, order))?;
+            let order = SessionMsg::DecideWithoutResume(input, decided.into(), rested.into());
+            self.cast(SessionsMsg::Deliver(session, None, order))?;
             match (on_decided.await, on_rest.await) {
                 (Ok(true), _) => return self.row(call.run).await,
-                (Ok(false), _) => return Err(RunError::NotAsked(call)),
-                (Err(_), _) => self.alive()?,
+                (Ok(false), _) => return Err(RunError::NoPendingApproval(call)),
+                (Err(_), _) => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 }

@@ -1,10 +1,11 @@
 //! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
 
 mod approvals;
-mod listed;
-mod narration;
-mod orders;
-mod pictures;
+mod control;
+mod event_projection;
+mod health;
+mod images;
+mod model_lists;
 mod prompt;
 mod raise;
 mod read;
@@ -12,7 +13,6 @@ mod repeat;
 mod request;
 mod submit;
 mod tree;
-mod vitals;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -27,37 +27,37 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{Journal, Read, Space},
-    session::{NotAccepted, SessionMsg},
-    supervisor::{Doors, Parts, Root, RootMsg, SessionsMsg, Terminated},
+    port::{DiskSpaceGauge, Journal, Query},
+    session::{SessionMsg, SubmitError},
+    supervisor::{Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
 };
-pub use approvals::{Question, questions};
-pub use orders::Steered;
-pub use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
+pub use approvals::{PendingApproval, pending_approvals};
+pub use control::SteerReceipt;
+pub use health::HealthProbe;
+pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
-pub use request::{Defaults, RunError, RunRequest, RunResult, SessionChoice, World};
-pub use vitals::Vitals;
+pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use watch::Watch;
 
 /// The running system.
 #[derive(Debug)]
 pub struct Runtime {
     root: ActorRef<RootMsg>,
-    doors: Doors,
+    handles: RuntimeHandles,
     journal: Arc<dyn Journal>,
     defaults: Defaults,
     submissions: usize,
-    space: Option<Arc<dyn Space>>,
-    unanswered: listed::UnansweredLists,
-    terminated: Receiver<Option<Terminated>>,
+    space: Option<Arc<dyn DiskSpaceGauge>>,
+    unanswered: model_lists::UnansweredLists,
+    terminated: Receiver<Option<RuntimeEnd>>,
 }
 
 impl Runtime {
     /// Starts the actors. Nothing is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
-    pub async fn start(world: World) -> Result<Self, Terminated> {
+    pub async fn start(world: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
         let (terminated, watched) = channel(None);
         let (doors, opened) = oneshot::channel();
-        let parts = Parts {
+        let parts = RootArguments {
             journal: Arc::clone(&world.journal),
             clock: world.clock,
             boot: world.boot,
@@ -69,15 +69,24 @@ impl Runtime {
             idle: world.idle,
             artifacts: world.artifacts,
             terminated,
-            doors,
+            handles: doors,
         };
-        let failed = |error: String| Terminated::Actor { name: "Root", error };
+        let failed = |error: String| RuntimeEnd::Actor { name: "Root", error };
         let (root, _) = Actor::spawn(None, Root, parts).await.map_err(|error| failed(error.to_string()))?;
         let doors = opened.await.map_err(|error| failed(error.to_string()))?;
         let (journal, defaults) = (world.journal, world.defaults);
         let (submissions, space) = (world.submissions, world.space);
-        let unanswered = listed::UnansweredLists::default();
-        Ok(Self { root, doors, journal, defaults, submissions, space, unanswered, terminated: watched })
+        let unanswered = model_lists::UnansweredLists::default();
+        Ok(Self {
+            root,
+            handles: doors,
+            journal,
+            defaults,
+            submissions,
+            space,
+            unanswered,
+            terminated: watched,
+        })
     }
 
     /// What a request is run with if it does not say otherwise.
@@ -87,7 +96,7 @@ impl Runtime {
 
     /// The names of all tools, sorted.
     pub fn tools(&self) -> Vec<String> {
-        self.doors.wiring.tools.names()
+        self.handles.wiring.tools.names()
     }
 
     /// Runs a task in a conversation of its own and returns the answer. Another outcome than `completed` is
@@ -117,13 +126,13 @@ impl Runtime {
         match limit {
             None => wait.await,
             Some(limit) => {
-                tokio::time::timeout(limit, wait).await.unwrap_or(Err(RunError::StillRunning(run)))
+                tokio::time::timeout(limit, wait).await.unwrap_or(Err(RunError::WaitTimedOut(run)))
             }
         }
     }
 
     /// Waits until a run has its outcome or is parked, and says which.
-    pub async fn settled(&self, run: RunId) -> Result<RunRow, RunError> {
+    pub async fn wait_until_ended_or_parked(&self, run: RunId) -> Result<RunRow, RunError> {
         let is_settled = |state| match state {
             RunState::Parked | RunState::Ended => true,
             RunState::Queued | RunState::Running => false,
@@ -133,13 +142,13 @@ impl Runtime {
 
     async fn wait_until(&self, run: RunId, is_so: impl Fn(RunState) -> bool) -> Result<RunRow, RunError> {
         loop {
-            let settling = self.hub().settling(run);
+            let settling = self.hub().watch_run_end(run);
             let row = self.row(run).await?;
             if is_so(row.state) {
                 return Ok(row);
             }
-            self.alive()?;
-            settling.settled().await;
+            self.check_running()?;
+            settling.wait().await;
         }
     }
 
@@ -151,24 +160,25 @@ impl Runtime {
     /// Stops a run; resolves when it is on disk that it is to stop. Its outcome follows.
     pub async fn stop(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
-        for _ in 0..submit::TRIES {
+        for _ in 0..submit::MAX_TRIES {
             let row = self.row(run).await?;
             if row.state == RunState::Ended {
                 return Ok(());
             }
             session = row.session;
-            let stop = |reply| SessionsMsg::To(session, None, SessionMsg::Stop(Some(run), reason, reply));
-            match self.ask(stop).await {
+            let stop =
+                |reply| SessionsMsg::Deliver(session, None, SessionMsg::Stop(Some(run), reason, reply));
+            match self.request(stop).await {
                 Some(()) => return Ok(()),
-                None => self.alive()?,
+                None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(NotAccepted::KeepsDying(session)))
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 
     /// Opens a session, so that its unfinished runs go on.
     pub fn revive(&self, session: SessionId) -> Result<(), RunError> {
-        self.doors.roster.want(session);
+        self.handles.checkpoint.add_wanted(session);
         self.cast(SessionsMsg::Revive(session))
     }
 
@@ -183,22 +193,22 @@ impl Runtime {
 
     /// The runs that have not ended.
     pub async fn open_runs(&self) -> Result<Vec<RunRow>, RunError> {
-        self.read_runs(Read::OpenRuns).await
+        self.read_runs(Query::OpenRuns).await
     }
 
     /// The youngest runs, at most `max`, in the order in which they were accepted.
     pub async fn list(&self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>, RunError> {
-        self.read_runs(Read::Runs { session, max }).await
+        self.read_runs(Query::Runs { session, max }).await
     }
 
     /// The youngest sessions, at most `max`, in the order in which they were opened.
     pub async fn sessions(&self, max: usize) -> Result<Vec<SessionRow>, RunError> {
-        self.read_sessions(Read::Sessions { max }).await
+        self.read_sessions(Query::Sessions { max }).await
     }
 
     /// Ends all tasks and actors without an outcome: at the next start, what was under way goes on.
     pub async fn suspend(self) {
-        if self.ask(SessionsMsg::Suspend).await.is_none() {
+        if self.request(SessionsMsg::Suspend).await.is_none() {
             tracing::debug!("there were no sessions to suspend any more");
         }
         if let Err(error) = self.root.stop_and_wait(None, None).await {
@@ -207,15 +217,15 @@ impl Runtime {
     }
 
     /// Resolves when the runtime has ended, with the reason.
-    pub async fn terminated(&self) -> Terminated {
+    pub async fn wait_for_end(&self) -> RuntimeEnd {
         let mut terminated = self.terminated.clone();
         match terminated.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or(Terminated::Suspended),
-            Err(_) => Terminated::Actor { name: "Root", error: "it ended without a word".into() },
+            Ok(reason) => reason.clone().unwrap_or(RuntimeEnd::Suspended),
+            Err(_) => RuntimeEnd::Actor { name: "Root", error: "it ended without a word".into() },
         }
     }
 
-    fn alive(&self) -> Result<(), RunError> {
+    fn check_running(&self) -> Result<(), RunError> {
         match &*self.terminated.borrow() {
             Some(reason) => Err(RunError::Terminated(reason.clone())),
             None => Ok(()),
@@ -223,27 +233,27 @@ impl Runtime {
     }
 
     fn hub(&self) -> &Arc<Hub> {
-        &self.doors.wiring.hub
+        &self.handles.wiring.hub
     }
 
-    fn ulid(&self) -> u128 {
-        let clock = &self.doors.wiring.clock;
+    fn new_ulid(&self) -> u128 {
+        let clock = &self.handles.wiring.clock;
         let ms = u64::try_from(clock.at().0).unwrap_or(0);
         ulid::Ulid::from_parts(ms, clock.random()).0
     }
 
     /// Asks the supervisor of sessions; `None` if whoever should answer died.
-    async fn ask<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> SessionsMsg) -> Option<T> {
+    async fn request<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> SessionsMsg) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
         self.cast(message(sender.into())).ok()?;
         receiver.await.ok()
     }
 
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {
-        self.alive()?;
-        self.doors.sessions.cast(message).map_err(|_| {
+        self.check_running()?;
+        self.handles.sessions.cast(message).map_err(|_| {
             let reason = self.terminated.borrow().clone();
-            RunError::Terminated(reason.unwrap_or(Terminated::Suspended))
+            RunError::Terminated(reason.unwrap_or(RuntimeEnd::Suspended))
         })
     }
 }

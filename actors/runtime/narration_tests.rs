@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::{
-    Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, Cause, Doubt, EffectClass, Failure,
-    FailureClass, Finish, Flaw, Hash, Incarnation, Limits, RunSpec, RunStopping, StopReason, Timestamp,
-    ToolCall, Usage,
+    Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, EffectClass, Failure, FailureClass,
+    FinishReason, Flaw, Hash, InDoubtPolicy, Incarnation, Limits, OutcomeCause, RunSpec, RunStopping,
+    StopReason, Timestamp, ToolCall, Usage,
 };
 
 const RUN: RunId = RunId::from_bits(1);
@@ -13,7 +13,7 @@ fn tool(n: u32) -> CallId {
 }
 
 /// The event as text: its name, what it is about, and of another run than the first its number.
-fn line((run, body): &Told) -> String {
+fn line((run, body): &RunEvent) -> String {
     let what = match body {
         EventBody::Recorded { .. } => String::new(),
         EventBody::Status(RunStatus::Waiting { reason, until }) => {
@@ -40,14 +40,14 @@ fn line((run, body): &Told) -> String {
     format!("{}{what}{other}", body.name())
 }
 
-fn told(narration: &mut Narration, body: Body) -> String {
-    let told = narration.tell(&Record { at: Timestamp(0), active_ms: 0, body });
+fn told(narration: &mut EventProjection, body: Body) -> String {
+    let told = narration.project(&Record { at: Timestamp(0), active_ms: 0, body });
     told.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 #[track_caller]
 fn check(steps: Vec<(Body, &str)>) {
-    let mut narration = Narration::default();
+    let mut narration = EventProjection::default();
     for (body, expect) in steps {
         let kind = body.kind().name();
         assert_eq!(told(&mut narration, body), expect, "{kind}");
@@ -58,15 +58,15 @@ fn accepted(run: u128) -> Body {
     let spec = RunSpec {
         chain: Vec::new(),
         workspace: String::new(),
-        task: String::new(),
+        isolation_key: String::new(),
         tools: Vec::new(),
         schema_bytes: 0,
         limits: Limits::default(),
         system: None,
-        traits: Vec::new(),
+        profiles: Vec::new(),
         thinking: None,
-        in_doubt: Doubt::default(),
-        compression: None,
+        in_doubt: InDoubtPolicy::default(),
+        compaction: None,
         delegation: None,
         script: None,
     };
@@ -85,8 +85,8 @@ fn asked(attempt: Attempt) -> Body {
         call: MODEL,
         attempt,
         model: "p/m".parse().unwrap(),
-        view: 1,
-        request: Hash::of(b""),
+        view_seq: 1,
+        request_hash: Hash::of(b""),
         images: 0,
         bytes: 0,
         max_tokens: 1,
@@ -100,7 +100,7 @@ fn asked(attempt: Attempt) -> Body {
 fn answered(calls: usize) -> Body {
     let call = |n| ToolCall { id: format!("v{n}"), name: "Look".into(), arguments: "{}".into() };
     let message = AssistantMessage { calls: (0..calls).map(call).collect(), ..AssistantMessage::default() };
-    let (message, finish) = (Arc::new(message), Finish::Stop);
+    let (message, finish) = (Arc::new(message), FinishReason::Stop);
     Body::ModelAnswered(Box::new(ModelAnswered {
         call: MODEL,
         attempt: 1,
@@ -148,7 +148,7 @@ fn ended(n: u32, status: CallStatus) -> Body {
 }
 
 fn run_ended(run: u128, outcome: Outcome) -> Body {
-    let (run, ended) = (RunId::from_bits(run), Ended { outcome, cause: None });
+    let (run, ended) = (RunId::from_bits(run), OutcomeDetail { outcome, cause: None });
     Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() })
 }
 
@@ -197,7 +197,8 @@ fn a_part_goes_on_and_what_is_discarded_is_void() {
 
 #[test]
 fn an_end_that_is_no_completion_is_an_error() {
-    let ended = Ended::because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command });
+    let ended =
+        OutcomeDetail::with_cause(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Command });
     check(vec![
         (accepted(1), "status accepted, lifecycle start"),
         (asked(1), "status thinking, thinking.start 1"),
@@ -220,39 +221,39 @@ fn a_queued_run_starts_when_the_one_before_has_ended() {
 
 #[test]
 fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
-    let mut narration = Narration::default();
+    let mut narration = EventProjection::default();
     for body in [accepted(1), asked(1), failed(Some(9)), asked(2)] {
         told(&mut narration, body);
     }
     let mut check = |attempt, piece, expect: Option<&str>| {
-        let told = narration.delta(&Delta { call: MODEL, attempt, piece });
+        let told = narration.project_delta(&HubDelta { call: MODEL, attempt, body: piece });
         assert_eq!(told.as_ref().map(line).as_deref(), expect);
     };
-    let text = |at, delta: &str| Piece::Text { at, delta: delta.into() };
+    let text = |at, delta: &str| DeltaBody::Text { at, delta: delta.into() };
     check(1, text(0, "old"), None);
-    check(2, Piece::Waits { reason: "limits", until: Some(Timestamp(7)) }, None);
+    check(2, DeltaBody::Waiting { reason: "limits", until: Some(Timestamp(7)) }, None);
     check(2, text(0, "one"), Some("text.delta one"));
-    check(2, Piece::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
+    check(2, DeltaBody::Reasoning { at: 0, delta: "hm".into() }, Some("reasoning.delta hm"));
     check(2, text(3, "two"), Some("text.delta two"));
-    let streamed = || Piece::ToolCall { n: 2, tool: "Look".into(), arguments: "{}".into() };
+    let streamed = || DeltaBody::ToolCall { n: 2, tool: "Look".into(), arguments: "{}".into() };
     check(1, streamed(), None);
     check(2, streamed(), Some("tool_call.streamed 2 Look {}"));
     check(2, text(9, "gap"), None);
     check(2, text(12, "on"), None);
     told(&mut narration, failed(Some(9)));
-    let waits = Delta {
+    let waits = HubDelta {
         call: MODEL,
         attempt: 3,
-        piece: Piece::Waits { reason: "limits", until: Some(Timestamp(7)) },
+        body: DeltaBody::Waiting { reason: "limits", until: Some(Timestamp(7)) },
     };
-    let told_of_it = narration.delta(&waits).as_ref().map(line);
+    let told_of_it = narration.project_delta(&waits).as_ref().map(line);
     assert_eq!(told_of_it.as_deref(), Some("status waiting limits 7"));
     told(&mut narration, asked(3));
     told(&mut narration, answered(1));
     told(&mut narration, started(1, 1));
     let mut check = |call, attempt, expect: Option<&str>| {
-        let piece = Piece::Progress("half".into());
-        let told = narration.delta(&Delta { call, attempt, piece });
+        let piece = DeltaBody::Progress("half".into());
+        let told = narration.project_delta(&HubDelta { call, attempt, body: piece });
         assert_eq!(told.as_ref().map(line).as_deref(), expect);
     };
     check(tool(1), 1, Some("tool.progress 1 half"));

@@ -7,34 +7,34 @@ use futures::FutureExt;
 use crate::{
     active_deadline::ActiveDeadline,
     model::RunSpec,
-    port::{ContextError, Occasion},
+    port::{PromptRequest, SystemPromptError},
     runtime::{RunError, Runtime},
-    session::NotAccepted,
+    session::SubmitError,
 };
 
 /// How long building a prompt may take: somebody waits for the run to be accepted.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Runtime {
     /// Has it built for a first run with this spec.
     pub(super) async fn build_prompt(&self, spec: &RunSpec) -> Result<Arc<str>, RunError> {
-        let occasion = Occasion::of(spec, self.doors.wiring.clock.at());
+        let occasion = PromptRequest::for_run(spec, self.handles.wiring.clock.at());
         let engine = &self.defaults().prompt;
-        let building = AssertUnwindSafe(async { engine.prompt(occasion).await }).catch_unwind();
-        let built = match ActiveDeadline::after(PATIENCE).bound(building).await {
+        let building = AssertUnwindSafe(async { engine.build(occasion).await }).catch_unwind();
+        let built = match ActiveDeadline::after(PROMPT_TIMEOUT).bound(building).await {
             Some(Ok(built)) => built,
             Some(Err(_)) => {
-                Err(ContextError("what builds it panicked; this is a fault of the program".into()))
+                Err(SystemPromptError("what builds it panicked; this is a fault of the program".into()))
             }
             None => {
                 let error = format!(
                     "it took longer than {} s; see whether the folders that it reads answer",
-                    PATIENCE.as_secs()
+                    PROMPT_TIMEOUT.as_secs()
                 );
-                Err(ContextError(error))
+                Err(SystemPromptError(error))
             }
         };
-        let prompt = built.map_err(|error| RunError::NotAccepted(NotAccepted::NoPrompt(error)))?;
+        let prompt = built.map_err(|error| RunError::NotAccepted(SubmitError::NoPrompt(error)))?;
         Ok(prompt.text().into())
     }
 }

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot::channel;
 
 use crate::{
-    model::{Outcome, Raised, RunId, RunRow, SessionId},
+    model::{LimitIncrease, Outcome, RunId, RunRow, SessionId},
     runtime::{RunError, Runtime},
     session::SessionMsg,
     supervisor::SessionsMsg,
@@ -15,48 +15,52 @@ impl Runtime {
     ///
     /// A run that has not ended goes on with them at once. The last run of its session that ended as `budget_exhausted`
     /// begins its next leg. Any other is [`RunError::RaiseError`].
-    pub async fn raise(&self, run: RunId, by: Raised) -> Result<RunRow, RunError> {
-        let session = self.raisable(run).await?;
+    pub async fn raise(&self, run: RunId, by: LimitIncrease) -> Result<RunRow, RunError> {
+        let session = self.session_to_raise(run).await?;
         let input = Input::Raise { run, by };
-        let raise = |reply| SessionsMsg::To(session, None, SessionMsg::Raise(input, reply));
+        let raise = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Raise(input, reply));
         // It is not said again to a session that died meanwhile: twice raised is too much.
-        let raised = self.ask(raise).await;
-        self.answered(run, raised).await
+        let raised = self.request(raise).await;
+        self.raise_result(run, raised).await
     }
 
     /// Likewise, and does not let the session go on for that: unless it does here already, the run goes on when somebody
     /// takes it up.
-    pub async fn raise_at_rest(&self, run: RunId, by: Raised) -> Result<RunRow, RunError> {
-        let session = self.raisable(run).await?;
+    pub async fn raise_without_resume(&self, run: RunId, by: LimitIncrease) -> Result<RunRow, RunError> {
+        let session = self.session_to_raise(run).await?;
         let ((raised, on_raised), (rested, on_rest)) = (channel(), channel());
-        let order = SessionMsg::RaiseAtRest(Input::Raise { run, by }, raised.into(), rested.into());
-        self.cast(SessionsMsg::To(session, None, order))?;
+        let order = SessionMsg::RaiseWithoutResume(Input::Raise { run, by }, raised.into(), rested.into());
+        self.cast(SessionsMsg::Deliver(session, None, order))?;
         let raised = on_raised.await.ok();
         if on_rest.await.is_err() {
             tracing::debug!(%session, "it died before it came to rest");
         }
-        self.answered(run, raised).await
+        self.raise_result(run, raised).await
     }
 
     /// The session of a run whose limits may be raised, as far as its row tells.
-    async fn raisable(&self, run: RunId) -> Result<SessionId, RunError> {
+    async fn session_to_raise(&self, run: RunId) -> Result<SessionId, RunError> {
         let row = self.row(run).await?;
-        match over(&row) {
+        match final_outcome(&row) {
             Some(why) => Err(RunError::NotRaised(run, why)),
             None => Ok(row.session),
         }
     }
 
-    async fn answered(&self, run: RunId, raised: Option<Result<(), RaiseError>>) -> Result<RunRow, RunError> {
+    async fn raise_result(
+        &self,
+        run: RunId,
+        raised: Option<Result<(), RaiseError>>,
+    ) -> Result<RunRow, RunError> {
         if raised.is_none() {
-            self.alive()?;
+            self.check_running()?;
         }
         let row = self.row(run).await?;
         match raised.unwrap_or(Err(RaiseError::Unknown)) {
             Ok(()) => Ok(row),
             // It has ended meanwhile.
             Err(RaiseError::Superseded) => {
-                Err(RunError::NotRaised(run, over(&row).unwrap_or(RaiseError::Superseded)))
+                Err(RunError::NotRaised(run, final_outcome(&row).unwrap_or(RaiseError::Superseded)))
             }
             Err(why) => Err(RunError::NotRaised(run, why)),
         }
@@ -64,7 +68,7 @@ impl Runtime {
 }
 
 /// Why a run is over for good, whatever its session says.
-fn over(row: &RunRow) -> Option<RaiseError> {
+fn final_outcome(row: &RunRow) -> Option<RaiseError> {
     let ended = row.ended.as_ref().filter(|ended| ended.outcome != Outcome::BudgetExhausted);
     ended.cloned().map(Box::new).map(RaiseError::Ended)
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, Ended, ModelRef, ModelRow, Outcome, Record, RunAccepted, RunId, RunRow, Seq, SessionId,
+        Body, ModelRef, ModelRow, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId,
         SessionRow,
     },
-    persistence::{records_of, replay},
-    policy::{Bill, said},
-    port::{Read, ReadError, Rows},
+    persistence::{replay, run_records},
+    policy::{Bill, final_text},
+    port::{Query, QueryRows, ReadError},
     runtime::{RunError, RunResult, Runtime},
     turn::render_run,
 };
@@ -17,17 +17,17 @@ use crate::{
 impl Runtime {
     /// A run's row.
     pub async fn row(&self, run: RunId) -> Result<RunRow, RunError> {
-        self.read_runs(Read::Run(run)).await?.pop().ok_or(RunError::NoRun(run))
+        self.read_runs(Query::Run(run)).await?.pop().ok_or(RunError::NoRun(run))
     }
 
     /// A session's row: by its id.
     pub async fn session(&self, session: SessionId) -> Result<SessionRow, RunError> {
-        self.read_sessions(Read::Session(session)).await?.pop().ok_or(RunError::NoSession(session))
+        self.read_sessions(Query::Session(session)).await?.pop().ok_or(RunError::NoSession(session))
     }
 
     /// A session's row: by its key, if there is one.
     pub async fn session_of_key(&self, key: &str) -> Result<Option<SessionRow>, RunError> {
-        Ok(self.read_sessions(Read::SessionOfKey(key.into())).await?.pop())
+        Ok(self.read_sessions(Query::SessionOfKey(key.into())).await?.pop())
     }
 
     /// The records of a session from `from` on, each with its sequence.
@@ -39,9 +39,11 @@ impl Runtime {
     }
 
     /// The record that accepted a run.
-    pub(super) async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, RunError> {
-        let what = Read::Records { session: row.session, from: row.first, max: 1 };
-        let Rows::Records(mut records) = self.journal.read(what).await? else { return Err(other_question()) };
+    pub(super) async fn acceptance(&self, row: &RunRow) -> Result<RunAccepted, RunError> {
+        let what = Query::Records { session: row.session, from: row.first, max: 1 };
+        let QueryRows::Records(mut records) = self.journal.read(what).await? else {
+            return Err(unexpected_answer());
+        };
         let record = records.pop().map(|stored| Arc::unwrap_or_clone(stored.record));
         if let Some(Record { body: Body::RunAccepted(accepted), .. }) = record {
             return Ok(*accepted);
@@ -53,42 +55,48 @@ impl Runtime {
 
     /// Whether the record that accepted the run is where its row says, and can be read.
     pub async fn has_acceptance(&self, row: &RunRow) -> bool {
-        let read = Read::Records { session: row.session, from: row.first, max: 1 };
-        let Ok(Rows::Records(records)) = self.journal.read(read).await else { return false };
+        let read = Query::Records { session: row.session, from: row.first, max: 1 };
+        let Ok(QueryRows::Records(records)) = self.journal.read(read).await else { return false };
         let is_it =
             |record: &Record| matches!(&record.body, Body::RunAccepted(accepted) if accepted.run == row.id);
         records.first().is_some_and(|stored| is_it(&stored.record))
     }
 
-    pub(super) async fn read_runs(&self, what: Read) -> Result<Vec<RunRow>, RunError> {
+    pub(super) async fn read_runs(&self, what: Query) -> Result<Vec<RunRow>, RunError> {
         match self.journal.read(what).await? {
-            Rows::Runs(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
-                Err(other_question())
-            }
+            QueryRows::Runs(rows) => Ok(rows),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Account(_)
+            | QueryRows::Models(_) => Err(unexpected_answer()),
         }
     }
 
-    pub(super) async fn read_sessions(&self, what: Read) -> Result<Vec<SessionRow>, RunError> {
+    pub(super) async fn read_sessions(&self, what: Query) -> Result<Vec<SessionRow>, RunError> {
         match self.journal.read(what).await? {
-            Rows::Sessions(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_) => {
-                Err(other_question())
-            }
+            QueryRows::Sessions(rows) => Ok(rows),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Account(_)
+            | QueryRows::Models(_) => Err(unexpected_answer()),
         }
     }
 
     pub(super) async fn read_models(&self, models: Vec<ModelRef>) -> Result<Vec<ModelRow>, RunError> {
-        match self.journal.read(Read::Models(models)).await? {
-            Rows::Models(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) => {
-                Err(other_question())
-            }
+        match self.journal.read(Query::Models(models)).await? {
+            QueryRows::Models(rows) => Ok(rows),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Account(_) => Err(unexpected_answer()),
         }
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
-        let records = match records_of(&*self.journal, &row).await {
+        let records = match run_records(&*self.journal, &row).await {
             // The outcome is known all the same.
             Err(ReadError::Record { session, seq, error }) => {
                 tracing::warn!(%session, run = %row.id, seq, %error, "a run's records cannot be read");
@@ -96,10 +104,10 @@ impl Runtime {
             }
             records => records?,
         };
-        let ended = row.ended.unwrap_or(Ended { outcome: Outcome::Failed, cause: None });
+        let ended = row.ended.unwrap_or(OutcomeDetail { outcome: Outcome::Failed, cause: None });
         let task = records.iter().find_map(|record| {
             let Body::RunAccepted(accepted) = &record.body else { return None };
-            Some(accepted.spec.task.clone())
+            Some(accepted.spec.isolation_key.clone())
         });
         let mut bill = Bill::default();
         records.iter().for_each(|record| bill.take(record));
@@ -107,7 +115,7 @@ impl Runtime {
             run: row.id,
             session: row.session,
             task,
-            answer: said(&records, ended.outcome),
+            answer: final_text(&records, ended.outcome),
             messages: render_run(row.session, records.iter().map(|record| &**record)),
             ended,
             legs: row.leg,
@@ -122,10 +130,10 @@ impl Runtime {
     }
 }
 
-fn other_question() -> RunError {
-    RunError::Read(another_answer())
+fn unexpected_answer() -> RunError {
+    RunError::Read(unexpected_rows())
 }
 
-fn another_answer() -> ReadError {
+fn unexpected_rows() -> ReadError {
     ReadError::Unavailable("the journal answered another question".into())
 }

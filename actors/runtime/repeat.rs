@@ -7,14 +7,14 @@ use bytes::{Bytes, BytesMut};
 use crate::{
     model::{Image, ImageFormat, RunAccepted, RunId, RunRow, SessionId, SessionRow},
     port::Artifacts,
-    runtime::{RunRequest, SessionChoice, pictures},
+    runtime::{RunRequest, SessionChoice, images},
     turn::repair,
 };
 
 /// Characters of a task that an error shows.
-const SHOWN_CHARS: usize = 60;
+const MAX_EXCERPT_CHARS: usize = 60;
 /// The sequence of the record that accepts a run in the append that opens its session.
-const FIRST_ACCEPTED: u64 = 2;
+const FIRST_ACCEPTED_SEQ: u64 = 2;
 
 /// A key that stands for a run with another task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,8 +85,8 @@ impl RunRequest {
             key: Arc::clone(key),
             run: first.row.id,
             part,
-            first: beginning(&first.accepted.input),
-            this: beginning(&self.input),
+            first: excerpt(&first.accepted.input),
+            this: excerpt(&self.input),
         })
     }
 
@@ -102,7 +102,7 @@ impl RunRequest {
             return Some(TaskPart::History);
         }
         let is_there = match &self.session {
-            SessionChoice::New => *session.key == *session.id.to_string() && row.first == FIRST_ACCEPTED,
+            SessionChoice::New => *session.key == *session.id.to_string() && row.first == FIRST_ACCEPTED_SEQ,
             SessionChoice::Key(key) => *key == session.key,
             SessionChoice::Id(id) => *id == session.id,
         };
@@ -111,9 +111,9 @@ impl RunRequest {
 }
 
 /// The beginning of a text on one line.
-fn beginning(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = words.char_indices().nth(SHOWN_CHARS) {
+    if let Some((end, _)) = words.char_indices().nth(MAX_EXCERPT_CHARS) {
         words.truncate(end);
         words.push('…');
     }
@@ -135,7 +135,7 @@ async fn has_images(
         if !is_alike {
             return false;
         }
-        let content = whole(pictures::name(session, run, n), given.len(), artifacts).await;
+        let content = read_image(images::image_name(session, run, n), given.len(), artifacts).await;
         if content.is_some_and(|content| content != *given) {
             return false;
         }
@@ -144,7 +144,11 @@ async fn has_images(
 }
 
 /// The bytes of a picture; `None` if it cannot be read, as one whose time is over.
-async fn whole(name: crate::port::ArtifactName, bytes: usize, artifacts: &dyn Artifacts) -> Option<BytesMut> {
+async fn read_image(
+    name: crate::port::ArtifactName,
+    bytes: usize,
+    artifacts: &dyn Artifacts,
+) -> Option<BytesMut> {
     let mut content = BytesMut::with_capacity(bytes);
     while content.len() < bytes {
         let offset = u64::try_from(content.len()).ok()?;
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_task_is_shown_by_its_beginning_on_one_line() {
-        assert_eq!(beginning("a\n  b\t"), "a b");
-        assert_eq!(beginning(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
+        assert_eq!(excerpt("a\n  b\t"), "a b");
+        assert_eq!(excerpt(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
     }
 }

@@ -4,20 +4,23 @@ use bytes::Bytes;
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, Ended, IdError, Message, ModelRef, RunId, RunSpec, SessionId,
-        Thinking, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, IdError, Message, ModelRef, OutcomeDetail, RunId, RunSpec,
+        SessionId, ThinkingLevel, Timestamp, Usage,
     },
-    policy::Said,
-    port::{Artifacts, Clock, ContextEngine, FixedPrompt, Journal, Provider, ReadError, Space, Tool},
+    policy::FinalText,
+    port::{
+        Artifacts, Clock, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider, ReadError,
+        SystemPromptBuilder, Tool,
+    },
     runtime::repeat::KeyConflict,
-    session::NotAccepted,
-    supervisor::Terminated,
+    session::SubmitError,
+    supervisor::RuntimeEnd,
     turn::RaiseError,
 };
 
 /// What the runtime is given of the world.
 #[derive(Debug)]
-pub struct World {
+pub struct RuntimeDependencies {
     /// The store.
     pub journal: Arc<dyn Journal>,
     /// The time, and chance.
@@ -25,7 +28,7 @@ pub struct World {
     /// The boot of the machine.
     pub boot: BootId,
     /// The endpoints by name, each with how many calls it may have at once.
-    pub providers: Vec<(Arc<str>, Arc<dyn Provider>, usize)>,
+    pub providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
     /// For how long a model that fails is not asked.
     pub breakers: BreakerPolicy,
     /// The tools.
@@ -37,20 +40,20 @@ pub struct World {
     /// For how long a session with nothing to do is kept in memory.
     pub idle: Duration,
     /// Tells when there is too little room to accept more; without it there always is enough.
-    pub space: Option<Arc<dyn Space>>,
+    pub space: Option<Arc<dyn DiskSpaceGauge>>,
     /// Where outputs are kept that are too long for the model.
     pub artifacts: Arc<dyn Artifacts>,
     /// What a request that does not say otherwise is run with.
     pub defaults: Defaults,
 }
 
-/// See [`World::defaults`].
+/// See [`RuntimeDependencies::defaults`].
 #[derive(Debug, Clone)]
 pub struct Defaults {
     /// The spec of a run.
     pub spec: RunSpec,
     /// What builds the system prompt of a new session.
-    pub prompt: Arc<dyn ContextEngine>,
+    pub prompt: Arc<dyn SystemPromptBuilder>,
 }
 
 impl Defaults {
@@ -83,7 +86,7 @@ pub struct RunRequest {
     /// Active time after which the run is `timed_out`, if it differs from the spec's.
     pub timeout: Option<Duration>,
     /// How much the models are to think, if it differs from the spec's. Who cannot be told is not told.
-    pub thinking: Option<Thinking>,
+    pub thinking: Option<ThinkingLevel>,
     /// With what else; the defaults if absent.
     pub spec: Option<RunSpec>,
     /// The system prompt, if the session is new; what the default builds if absent.
@@ -121,9 +124,9 @@ pub struct RunResult {
     /// The isolation key of its tools; `None` if its records cannot be read.
     pub task: Option<String>,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: OutcomeDetail,
     /// What was said last: the answer of a completed run; of another, at most a part of one.
-    pub answer: Option<Said>,
+    pub answer: Option<FinalText>,
     /// The run's messages as a model reads them, behind the history that came with it: its input, answers and results,
     /// and its end. Empty if its records cannot be read.
     pub messages: Vec<Message>,
@@ -174,7 +177,7 @@ pub enum RunError {
     Ended(RunId),
     /// There is nothing to decide about the call.
     #[error("nobody is asked about call {0} (any more); see `hermod approvals list`")]
-    NotAsked(CallId),
+    NoPendingApproval(CallId),
     /// Its limits are not raised.
     #[error("the budget of run {0} is not raised: {1}")]
     NotRaised(RunId, RaiseError),
@@ -183,16 +186,16 @@ pub enum RunError {
     KeyConflict(Box<KeyConflict>),
     /// It was not accepted.
     #[error(transparent)]
-    NotAccepted(NotAccepted),
+    NotAccepted(SubmitError),
     /// The store cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The runtime has ended; the run goes on when it is started again.
     #[error("the runtime has ended: {0}")]
-    Terminated(Terminated),
+    Terminated(RuntimeEnd),
     /// The time given to wait is over; the run goes on.
     #[error("run {0} has not ended yet")]
-    StillRunning(RunId),
+    WaitTimedOut(RunId),
     /// It ended in another way than by completing.
     #[error("{}", .0.ended)]
     NotCompleted(Box<RunResult>),

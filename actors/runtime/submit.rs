@@ -6,45 +6,45 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     model::{Dimension, RunId, RunSpec, SessionId, SessionRow},
-    port::Read,
-    runtime::{RunError, RunRequest, Runtime, SessionChoice, pictures, repeat::FirstTask},
-    session::{Accepted, Caller, NotAccepted, SessionMsg},
-    supervisor::{NewSession, SessionsMsg},
+    port::Query,
+    runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
+    session::{AcceptedRun, SessionMsg, SubmitError, SubmitReply},
+    supervisor::{SessionSeed, SessionsMsg},
     turn::{Input, repair},
 };
 
 /// How often something is said again to a session that died before it answered; by then it has been given up.
-pub(super) const TRIES: usize = 5;
+pub(super) const MAX_TRIES: usize = 5;
 
 /// Where a run goes.
 #[derive(Debug)]
-struct Place {
+struct SessionTarget {
     session: SessionId,
     /// The key of a session that is not there yet.
-    begins_with: Option<Arc<str>>,
+    new_key: Option<Arc<str>>,
 }
 
 impl Runtime {
     /// Accepts a task: when this resolves with `Ok`, it is on disk and will come to an outcome.
-    pub async fn submit(&self, request: RunRequest) -> Result<Accepted, RunError> {
+    pub async fn submit(&self, request: RunRequest) -> Result<AcceptedRun, RunError> {
         request.check()?;
         let permit = self.admit()?;
-        if let Some(first) = self.known(&request).await? {
+        if let Some(first) = self.find_first(&request).await? {
             return Ok(first);
         }
         self.check_space().await?;
-        let run = RunId::from_bits(self.ulid());
+        let run = RunId::from_bits(self.new_ulid());
         let repaired = repair(&request.history);
         let mut spec = request.spec(&self.defaults().spec, run, repaired.system.as_deref());
-        priced(&spec)?;
-        spec.schema_bytes = self.doors.wiring.tools.schema_bytes(&spec.tools);
-        self.learn(&mut spec).await;
+        check_prices(&spec)?;
+        spec.schema_bytes = self.handles.wiring.tools.schema_bytes(&spec.tools);
+        self.apply_observations(&mut spec).await;
         let spec = Arc::new(spec);
-        for (model, level) in spec.untold() {
+        for (model, level) in spec.models_without_thinking_control() {
             let level = level.name();
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
         }
-        let images = pictures::described(run, &request.images)?;
+        let images = images::describe_all(run, &request.images)?;
         let input = Input::Submitted {
             run,
             input: Arc::clone(&request.input),
@@ -53,129 +53,133 @@ impl Runtime {
             spec: Arc::clone(&spec),
             key: request.idempotency_key.clone(),
         };
-        self.hand_in(&request, (run, &spec), input, permit).await
+        self.submit_to_session(&request, (run, &spec), input, permit).await
     }
 
-    async fn hand_in(
+    async fn submit_to_session(
         &self,
         request: &RunRequest,
         (run, spec): (RunId, &RunSpec),
         input: Input,
         permit: Arc<OwnedSemaphorePermit>,
-    ) -> Result<Accepted, RunError> {
+    ) -> Result<AcceptedRun, RunError> {
         let mut place = self.resolve(&request.session).await?;
         let mut prompt = request.prompt.clone();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let session = place.session;
-            let new = match &place.begins_with {
-                Some(key) => Some(self.begin(key, spec, &mut prompt).await?),
+            let new = match &place.new_key {
+                Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
-            pictures::keep(&*self.doors.wiring.tools.artifacts, (session, run), &request.images).await?;
+            images::write_all(&*self.handles.wiring.tools.artifacts, (session, run), &request.images).await?;
             let (submitted, permit) = (input.clone(), Arc::clone(&permit));
             let answer = self
-                .ask(|reply| {
-                    SessionsMsg::To(session, new, SessionMsg::Submit(submitted, Caller::new(reply, permit)))
+                .request(|reply| {
+                    SessionsMsg::Deliver(
+                        session,
+                        new,
+                        SessionMsg::Submit(submitted, SubmitReply::new(reply, permit)),
+                    )
                 })
                 .await;
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
-                Some(Err(NotAccepted::Duplicate(first))) => return self.first(request, first).await,
+                Some(Err(SubmitError::Duplicate(first))) => return self.check_repeat(request, first).await,
                 // Another submission opened a session with this key first: this one belongs there.
-                Some(Err(NotAccepted::KeyTaken(_))) => place = self.resolve(&request.session).await?,
+                Some(Err(SubmitError::KeyTaken(_))) => place = self.resolve(&request.session).await?,
                 // What the session has may be this very request, handed in twice at the same time.
-                Some(Err(error @ NotAccepted::HasHistory(_))) => {
-                    let first = self.known(request).await?;
+                Some(Err(error @ SubmitError::HasHistory(_))) => {
+                    let first = self.find_first(request).await?;
                     return first.ok_or(RunError::NotAccepted(error));
                 }
                 Some(Err(error)) => return Err(RunError::NotAccepted(error)),
                 // It died before it could say, or is not there any more: what was there is looked up again.
-                None if place.begins_with.is_none() => place = self.resolve(&request.session).await?,
+                None if place.new_key.is_none() => place = self.resolve(&request.session).await?,
                 // The session died before it could say. It is asked again: it knows the run if that is on disk.
-                None => self.alive()?,
+                None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(NotAccepted::KeepsDying(place.session)))
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(place.session)))
     }
 
     /// What a new session begins with. Its prompt is built once, however often it is handed in.
-    async fn begin(
+    async fn session_seed(
         &self,
         key: &Arc<str>,
         spec: &RunSpec,
         prompt: &mut Option<Arc<str>>,
-    ) -> Result<Arc<NewSession>, RunError> {
+    ) -> Result<Arc<SessionSeed>, RunError> {
         let built = match prompt {
             Some(built) => Arc::clone(built),
             None => self.build_prompt(spec).await?,
         };
-        Ok(Arc::new(NewSession { key: Arc::clone(key), prompt: Arc::clone(prompt.insert(built)) }))
+        Ok(Arc::new(SessionSeed { key: Arc::clone(key), prompt: Arc::clone(prompt.insert(built)) }))
     }
 
     /// Leave to wait until a submission is on disk. Stops need none.
     fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
-        let permit = Arc::clone(&self.doors.admission).try_acquire_owned();
-        let overloaded = || NotAccepted::Overloaded { waiting: self.submissions };
+        let permit = Arc::clone(&self.handles.admission).try_acquire_owned();
+        let overloaded = || SubmitError::Overloaded { waiting: self.submissions };
         permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
     }
 
     /// What is accepted must find room until its end.
     async fn check_space(&self) -> Result<(), RunError> {
         let Some(space) = &self.space else { return Ok(()) };
-        let shortage = space.shortage().await;
-        shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(NotAccepted::NoRoom(shortage))))
+        let shortage = space.low_disk_space().await;
+        shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(SubmitError::LowDiskSpace(shortage))))
     }
 
     /// Puts in what earlier runs have found out about its models, and what lists tell of those whose window is not known.
     /// Without that the run begins with guesses.
-    async fn learn(&self, spec: &mut RunSpec) {
+    async fn apply_observations(&self, spec: &mut RunSpec) {
         let rows = self.read_models(spec.models()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "what was found out about models cannot be read");
             Vec::new()
         });
-        let listed = self.ask_lists(self.unlisted(spec, &rows)).await;
-        spec.take_listed(&listed);
-        spec.learn(&rows);
+        let listed = self.fetch_listed_limits(self.models_to_list(spec, &rows)).await;
+        spec.apply_listed_limits(&listed);
+        spec.apply_model_rows(&rows);
     }
 
-    async fn resolve(&self, choice: &SessionChoice) -> Result<Place, RunError> {
-        self.alive()?;
-        let there = |row: &SessionRow| Place { session: row.id, begins_with: None };
-        let new = || SessionId::from_bits(self.ulid());
+    async fn resolve(&self, choice: &SessionChoice) -> Result<SessionTarget, RunError> {
+        self.check_running()?;
+        let there = |row: &SessionRow| SessionTarget { session: row.id, new_key: None };
+        let new = || SessionId::from_bits(self.new_ulid());
         match choice {
             SessionChoice::New => {
                 let session = new();
-                Ok(Place { session, begins_with: Some(session.to_string().into()) })
+                Ok(SessionTarget { session, new_key: Some(session.to_string().into()) })
             }
             SessionChoice::Key(key) => {
-                let known = self.read_sessions(Read::SessionOfKey(Arc::clone(key))).await?;
-                let begin = || Place { session: new(), begins_with: Some(Arc::clone(key)) };
+                let known = self.read_sessions(Query::SessionOfKey(Arc::clone(key))).await?;
+                let begin = || SessionTarget { session: new(), new_key: Some(Arc::clone(key)) };
                 Ok(known.first().map_or_else(begin, there))
             }
             SessionChoice::Id(id) => {
-                let known = self.read_sessions(Read::Session(*id)).await?;
+                let known = self.read_sessions(Query::Session(*id)).await?;
                 known.first().map(there).ok_or(RunError::NoSession(*id))
             }
         }
     }
 
     /// The run of a request whose key is known.
-    async fn known(&self, request: &RunRequest) -> Result<Option<Accepted>, RunError> {
+    async fn find_first(&self, request: &RunRequest) -> Result<Option<AcceptedRun>, RunError> {
         let Some(key) = &request.idempotency_key else { return Ok(None) };
-        match self.read_runs(Read::RunOfKey(Arc::clone(key))).await?.pop() {
-            Some(row) => self.first(request, row.id).await.map(Some),
+        match self.read_runs(Query::RunOfKey(Arc::clone(key))).await?.pop() {
+            Some(row) => self.check_repeat(request, row.id).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// The run that the key of a request stands for, if its task is that of the request.
-    async fn first(&self, request: &RunRequest, run: RunId) -> Result<Accepted, RunError> {
+    async fn check_repeat(&self, request: &RunRequest, run: RunId) -> Result<AcceptedRun, RunError> {
         let row = self.row(run).await?;
-        let (session, accepted) = (self.session(row.session).await?, self.accepted(&row).await?);
+        let (session, accepted) = (self.session(row.session).await?, self.acceptance(&row).await?);
         let first = FirstTask { row: &row, session: &session, accepted: &accepted };
-        let repeats = request.check_repeats(first, &*self.doors.wiring.tools.artifacts).await;
+        let repeats = request.check_repeats(first, &*self.handles.wiring.tools.artifacts).await;
         repeats.map_err(|conflict| RunError::KeyConflict(Box::new(conflict)))?;
-        Ok(Accepted { run, session: row.session, at: row.accepted_at })
+        Ok(AcceptedRun { run, session: row.session, at: row.accepted_at })
     }
 }
 
@@ -190,7 +194,8 @@ impl RunRequest {
         if self.task.as_ref().is_some_and(is_blank) {
             return invalid("task", "is empty; leave it out to have one made");
         }
-        if self.spec.as_ref().is_some_and(|spec| self.task.is_none() && spec.task.trim().is_empty()) {
+        if self.spec.as_ref().is_some_and(|spec| self.task.is_none() && spec.isolation_key.trim().is_empty())
+        {
             return invalid("spec.task", "is empty; name one, here or in the request");
         }
         if self.idempotency_key.as_ref().is_some_and(is_blank) {
@@ -214,9 +219,9 @@ impl RunRequest {
     fn spec(&self, default: &RunSpec, run: RunId, system: Option<&str>) -> RunSpec {
         let mut spec = self.spec.as_ref().unwrap_or(default).clone();
         match (&self.task, &self.spec) {
-            (Some(task), _) => spec.task = task.to_string(),
+            (Some(task), _) => spec.isolation_key = task.to_string(),
             (None, Some(_)) => {}
-            (None, None) => spec.task = run.to_string(),
+            (None, None) => spec.isolation_key = run.to_string(),
         }
         let layers = [system, self.system.as_deref().or(spec.system.as_deref())];
         let layers: Vec<&str> = layers.into_iter().flatten().filter(|text| !text.trim().is_empty()).collect();
@@ -235,8 +240,8 @@ impl RunRequest {
 }
 
 /// Whether a limit of money, if there is one, can be kept.
-fn priced(spec: &RunSpec) -> Result<(), RunError> {
-    match spec.unpriced().filter(|_| spec.limits.budget.usd.is_some()) {
+fn check_prices(spec: &RunSpec) -> Result<(), RunError> {
+    match spec.first_unpriced().filter(|_| spec.limits.budget.usd.is_some()) {
         None => Ok(()),
         Some(model) => Err(RunError::Invalid {
             field: "budget.usd",
@@ -248,7 +253,7 @@ fn priced(spec: &RunSpec) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Amounts, Doubt, Limits, Thinking};
+    use crate::model::{Amounts, InDoubtPolicy, Limits, ThinkingLevel};
 
     const RUN: RunId = RunId::from_bits(7);
 
@@ -256,10 +261,10 @@ mod tests {
         RunSpec {
             chain: vec!["p/m".parse().unwrap()],
             workspace: "/w".into(),
-            task: "default".into(),
+            isolation_key: "default".into(),
             tools: Vec::new(),
             schema_bytes: 0,
-            traits: Vec::new(),
+            profiles: Vec::new(),
             thinking: None,
             limits: Limits {
                 budget: Amounts { iterations: Some(90), ..Amounts::default() },
@@ -267,8 +272,8 @@ mod tests {
                 ..Limits::default()
             },
             system: None,
-            in_doubt: Doubt::default(),
-            compression: None,
+            in_doubt: InDoubtPolicy::default(),
+            compaction: None,
             delegation: None,
             script: None,
         }
@@ -281,7 +286,7 @@ mod tests {
     /// What a request makes of the default spec, whose history has the system message `h`, if that is `system`.
     #[track_caller]
     fn check(request: RunRequest, system: Option<&str>, change: impl FnOnce(&mut RunSpec)) {
-        let mut expect = RunSpec { task: RUN.to_string(), ..default() };
+        let mut expect = RunSpec { isolation_key: RUN.to_string(), ..default() };
         change(&mut expect);
         assert_eq!(request.spec(&default(), RUN, system), expect);
     }
@@ -289,22 +294,25 @@ mod tests {
     #[test]
     fn what_is_left_out_is_made_or_taken_from_the_default() {
         check(request(), None, |_| {});
-        let own = RunSpec { task: "own".into(), workspace: "/other".into(), ..default() };
+        let own = RunSpec { isolation_key: "own".into(), workspace: "/other".into(), ..default() };
         check(RunRequest { spec: Some(own.clone()), ..request() }, None, |spec| *spec = own);
     }
 
     #[test]
     fn what_is_said_counts() {
-        check(RunRequest { task: Some("t".into()), ..request() }, None, |spec| spec.task = "t".into());
+        check(RunRequest { task: Some("t".into()), ..request() }, None, |spec| {
+            spec.isolation_key = "t".into()
+        });
         let budget = Amounts { tokens: Some(5), ..Amounts::default() };
         check(RunRequest { budget, ..request() }, None, |spec| spec.limits.budget.tokens = Some(5));
         let (wall, timeout) = (Some(Duration::from_secs(3)), Some(Duration::from_secs(2)));
         check(RunRequest { wall, timeout, ..request() }, None, |spec| {
             (spec.limits.timeout_ms, spec.limits.wall_ms) = (Some(2_000), Some(3_000));
         });
-        let thinking = Some(Thinking::Low);
+        let thinking = Some(ThinkingLevel::Low);
         check(RunRequest { thinking, ..request() }, None, |spec| spec.thinking = thinking);
-        let own = RunSpec { thinking: Some(Thinking::High), task: RUN.to_string(), ..default() };
+        let own =
+            RunSpec { thinking: Some(ThinkingLevel::High), isolation_key: RUN.to_string(), ..default() };
         check(RunRequest { spec: Some(own), thinking, ..request() }, None, |spec| spec.thinking = thinking);
     }
 
@@ -326,7 +334,7 @@ mod tests {
         check(RunRequest::new(" "), Some("input: is empty; say what is to be done"));
         let task = RunRequest { task: Some("".into()), ..request() };
         check(task, Some("task: is empty; leave it out to have one made"));
-        let spec = Some(RunSpec { task: " ".into(), ..default() });
+        let spec = Some(RunSpec { isolation_key: " ".into(), ..default() });
         check(RunRequest { spec: spec.clone(), task: Some("t".into()), ..request() }, None);
         let expect = Some("spec.task: is empty; name one, here or in the request");
         check(RunRequest { spec, ..request() }, expect);

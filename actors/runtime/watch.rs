@@ -1,11 +1,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    hub::{Hub, Listener, Live},
-    model::{Durable, Event, EventBody, Record, RunRow, RunState, Seq, SessionId},
+    hub::{Hub, HubEvent, Subscription},
+    model::{Durable, EventBody, Record, RunRow, RunState, Seq, SessionEvent, SessionId},
     persistence::replay,
-    port::{Journal, Read, ReadError, Rows},
-    runtime::narration::Narration,
+    port::{Journal, Query, QueryRows, ReadError},
+    runtime::event_projection::EventProjection,
 };
 
 /// What a watcher reads from.
@@ -18,12 +18,12 @@ pub struct Watch {
     from: Seq,
     /// The next record to be told, once it is known which one must be known first.
     next: Option<Seq>,
-    narration: Narration,
+    narration: EventProjection,
     /// Events to be handed out first.
-    ready: VecDeque<Event>,
+    ready: VecDeque<SessionEvent>,
     /// Records still to be told before the live ones; `None` when all of them were.
     replayed: Option<VecDeque<(Seq, Durable<Arc<Record>>)>>,
-    live: Listener,
+    live: Subscription,
 }
 
 impl Watch {
@@ -36,7 +36,7 @@ impl Watch {
             session,
             from: from.max(1),
             next: None,
-            narration: Narration::default(),
+            narration: EventProjection::default(),
             ready: VecDeque::new(),
             replayed: Some(VecDeque::new()),
             live,
@@ -44,18 +44,18 @@ impl Watch {
     }
 
     /// The next event; errors are those of the store. Never ends by itself, and may be dropped at any time.
-    pub async fn next(&mut self) -> Result<Event, ReadError> {
+    pub async fn next(&mut self) -> Result<SessionEvent, ReadError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(event);
             }
             let next = match self.next {
                 Some(next) => next,
-                None => *self.next.insert(first(&*self.journal, self.session, self.from).await?),
+                None => *self.next.insert(first_needed(&*self.journal, self.session, self.from).await?),
             };
             if let Some(replayed) = &mut self.replayed {
                 if let Some((seq, record)) = replayed.pop_front() {
-                    self.tell(seq, record);
+                    self.push_record(seq, record);
                     continue;
                 }
                 let mut records = VecDeque::new();
@@ -65,14 +65,19 @@ impl Watch {
                 continue;
             }
             match self.live.recv().await {
-                Some(Live::Recorded(seq, _)) if seq < next => {}
+                Some(HubEvent::Recorded(seq, _)) if seq < next => {}
                 // A gap: what lies in it is on disk.
-                Some(Live::Recorded(seq, _)) if seq > next => self.replayed = Some(VecDeque::new()),
-                Some(Live::Recorded(seq, record)) => self.tell(seq, record),
-                Some(Live::Delta(delta)) => {
+                Some(HubEvent::Recorded(seq, _)) if seq > next => self.replayed = Some(VecDeque::new()),
+                Some(HubEvent::Recorded(seq, record)) => self.push_record(seq, record),
+                Some(HubEvent::Delta(delta)) => {
                     let (session, seq) = (self.session, next - 1);
-                    let told = self.narration.delta(&delta).filter(|_| next >= self.from);
-                    self.ready.extend(told.map(|(run, body)| Event { session, run: Some(run), seq, body }));
+                    let told = self.narration.project_delta(&delta).filter(|_| next >= self.from);
+                    self.ready.extend(told.map(|(run, body)| SessionEvent {
+                        session,
+                        run: Some(run),
+                        seq,
+                        body,
+                    }));
                 }
                 // Fell behind: listen anew, and read what was missed.
                 None => {
@@ -84,30 +89,31 @@ impl Watch {
     }
 
     /// Makes the record's events ready; the last of them is the record itself.
-    fn tell(&mut self, seq: Seq, record: Durable<Arc<Record>>) {
+    fn push_record(&mut self, seq: Seq, record: Durable<Arc<Record>>) {
         self.next = Some(seq + 1);
-        let told = self.narration.tell(&record);
+        let told = self.narration.project(&record);
         if seq < self.from {
             return;
         }
         let (session, run) = (self.session, record.body.run());
-        self.ready.extend(told.into_iter().map(|(run, body)| Event {
+        self.ready.extend(told.into_iter().map(|(run, body)| SessionEvent {
             session,
             run: Some(run),
             seq: seq - 1,
             body,
         }));
-        self.ready.push_back(Event { session, run, seq, body: EventBody::Recorded { record } });
+        self.ready.push_back(SessionEvent { session, run, seq, body: EventBody::Recorded { record } });
     }
 }
 
 /// The first record that must be known to tell those from `from` on: where the earliest run began that had not ended
 /// before.
-async fn first(journal: &dyn Journal, session: SessionId, from: Seq) -> Result<Seq, ReadError> {
+async fn first_needed(journal: &dyn Journal, session: SessionId, from: Seq) -> Result<Seq, ReadError> {
     if from == 1 {
         return Ok(from);
     }
-    let Rows::Runs(rows) = journal.read(Read::Runs { session: Some(session), max: usize::MAX }).await? else {
+    let QueryRows::Runs(rows) = journal.read(Query::Runs { session: Some(session), max: usize::MAX }).await?
+    else {
         return Err(ReadError::Unavailable("the journal answered another question".into()));
     };
     let is_open = |row: &&RunRow| row.first < from && (row.state != RunState::Ended || row.last >= from);

@@ -10,106 +10,107 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Artifact, CallId, Cause, Child, ChildEnded, Ended, Inbox, Outcome, Record, RunRow, SessionId, Usage,
+        Artifact, CallId, ChildEnded, InboxMessage, Outcome, OutcomeCause, OutcomeDetail, Record, RunRow,
+        SessionId, SubagentRef, Usage,
     },
-    persistence::records_of,
-    policy::{Bill, said},
-    port::{ArtifactName, InboxRow, Read, ReadError, Rows, Shelf},
+    persistence::run_records,
+    policy::{Bill, final_text},
+    port::{ArtifactName, AttemptArtifacts, InboxRow, Query, QueryRows, ReadError},
     session::{
-        Inner, Wiring,
-        calls::{Tasks, tell},
-        shell::State,
+        SessionDependencies, SessionInternalMsg,
+        shell::SessionActorState,
+        tasks::{TaskSpawner, send},
     },
     supervisor::SessionsMsg,
     turn::Input,
 };
 
 /// Characters of all results of one call that its model reads at most, and the least of one result.
-const SHOWN: usize = 24_000;
-const LEAST: usize = 2_000;
+const MAX_RESULTS_CHARS: usize = 24_000;
+const MIN_RESULT_CHARS: usize = 2_000;
 /// What stands beside the absent answer of a subagent that has written none.
 const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";
 /// A result takes at most this part of the model's window.
-const SHARE: u64 = 10;
+const WINDOW_DIVISOR: u64 = 10;
 
 /// Whether the inbox is being read, and what was read of it.
 #[derive(Debug, Default)]
-pub(super) struct Listening {
+pub(super) struct InboxReader {
     is_reading: bool,
     /// It was rung while it was being read.
-    is_rung: bool,
+    has_more: bool,
     /// The last row that was handed in.
     last: u64,
 }
 
-impl Listening {
+impl InboxReader {
     /// Whether nothing is being read.
-    pub(super) const fn is_quiet(&self) -> bool {
+    pub(super) const fn is_idle(&self) -> bool {
         !self.is_reading
     }
 }
 
 /// What a reading has come to: each row with what it says.
-pub(crate) type Heard = Vec<(u64, Input)>;
+pub(crate) type InboxInputs = Vec<(u64, Input)>;
 
-impl State {
+impl SessionActorState {
     /// Something waits in the inbox.
-    pub(super) fn rung(&mut self) {
-        if self.listening.is_reading {
-            self.listening.is_rung = true;
+    pub(super) fn on_inbox_ready(&mut self) {
+        if self.inbox.is_reading {
+            self.inbox.has_more = true;
             return;
         }
-        self.listening.is_reading = true;
-        self.tasks.read_inbox(self.listening.last, self.shares());
+        self.inbox.is_reading = true;
+        self.tasks.read_inbox(self.inbox.last, self.result_share_basis());
     }
 
     /// It was read.
-    pub(super) fn heard(&mut self, heard: Heard) {
-        self.listening.is_reading = false;
+    pub(super) fn on_inbox_read(&mut self, heard: InboxInputs) {
+        self.inbox.is_reading = false;
         for (row, input) in heard {
-            if row > self.listening.last {
-                self.listening.last = row;
-                self.wait(Input::FromInbox { row, input: Box::new(input) }, None, None);
+            if row > self.inbox.last {
+                self.inbox.last = row;
+                self.enqueue(Input::FromInbox { row, input: Box::new(input) }, None, None);
             }
         }
-        if std::mem::take(&mut self.listening.is_rung) {
-            self.rung();
+        if std::mem::take(&mut self.inbox.has_more) {
+            self.on_inbox_ready();
         }
     }
 }
 
-impl Tasks {
+impl TaskSpawner {
     /// Reads the rows behind `last`, and what those who have ended have left. `window` is that of the run under way.
     fn read_inbox(&self, last: u64, (window, batch): (Option<u64>, Vec<(CallId, usize)>)) {
         let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
-        let vigil = self.vigil();
+        let vigil = self.report_panic();
         self.tasks.spawn(async move {
             let _vigil = vigil;
-            let room = Room { wiring, session: id, window, batch };
+            let room = InboxContext { wiring, session: id, window, batch };
             let said = match room.read(last).await {
-                Ok(heard) => Inner::Heard(heard),
+                Ok(heard) => SessionInternalMsg::InboxRead(heard),
                 Err(error) => {
                     tracing::warn!(session = %id, %error, "the inbox cannot be read");
-                    Inner::Broken
+                    SessionInternalMsg::WaitPanicked
                 }
             };
-            tell(&session, said);
+            send(&session, said);
         });
     }
 }
 
-impl Wiring {
+impl SessionDependencies {
     /// Something waits in the inbox of this session, or it is to be at work.
-    pub(crate) fn ring(&self, session: SessionId) {
-        if self.sessions.cast(SessionsMsg::Ring(session)).is_err() {
+    pub(crate) fn notify_inbox(&self, session: SessionId) {
+        if self.sessions.cast(SessionsMsg::NotifyInbox(session)).is_err() {
             tracing::debug!(%session, "the supervisor of sessions is gone");
         }
     }
 }
 
 /// What a reading needs to know.
-struct Room {
-    wiring: Arc<Wiring>,
+struct InboxContext {
+    wiring: Arc<SessionDependencies>,
     session: SessionId,
     /// Bytes that fit into the model's window.
     window: Option<u64>,
@@ -117,23 +118,23 @@ struct Room {
     batch: Vec<(CallId, usize)>,
 }
 
-impl Room {
-    async fn read(&self, last: u64) -> Result<Heard, ReadError> {
-        let Rows::Inbox(rows) = self.wiring.journal.read(Read::Inbox(self.session)).await? else {
+impl InboxContext {
+    async fn read(&self, last: u64) -> Result<InboxInputs, ReadError> {
+        let QueryRows::Inbox(rows) = self.wiring.journal.read(Query::Inbox(self.session)).await? else {
             return Err(ReadError::Unavailable("the journal answered another question".into()));
         };
         let mut heard = Vec::new();
         for InboxRow { id, item } in rows.into_iter().filter(|row| row.id > last) {
-            heard.push((id, self.says(&item).await?));
+            heard.push((id, self.to_input(&item).await?));
         }
         Ok(heard)
     }
 
-    async fn says(&self, item: &str) -> Result<Input, ReadError> {
-        Ok(match Inbox::read(item) {
-            Ok(Inbox::Stop { run, reason }) => Input::Stop { run: Some(run), reason },
-            Ok(Inbox::ChildEnded { call, child }) => {
-                Input::ChildEnded(Arc::new(self.ended(call, child).await?))
+    async fn to_input(&self, item: &str) -> Result<Input, ReadError> {
+        Ok(match InboxMessage::parse(item) {
+            Ok(InboxMessage::Stop { run, reason }) => Input::Stop { run: Some(run), reason },
+            Ok(InboxMessage::ChildEnded { call, child }) => {
+                Input::ChildEnded(Arc::new(self.subagent_end(call, child).await?))
             }
             Err(error) => {
                 tracing::warn!(session = %self.session, item, error, "a row of the inbox says nothing to this program");
@@ -143,15 +144,19 @@ impl Room {
     }
 
     /// How a subagent has ended, as its parent's model is to read it.
-    async fn ended(&self, call: CallId, child: Child) -> Result<ChildEnded, ReadError> {
-        let rows = match self.wiring.journal.read(Read::Run(child.run)).await? {
-            Rows::Runs(rows) => rows,
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+    async fn subagent_end(&self, call: CallId, child: SubagentRef) -> Result<ChildEnded, ReadError> {
+        let rows = match self.wiring.journal.read(Query::Run(child.run)).await? {
+            QueryRows::Runs(rows) => rows,
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Account(_)
+            | QueryRows::Models(_) => {
                 return Err(ReadError::Unavailable("the journal answered another question".into()));
             }
         };
-        let Some(row) = rows.into_iter().next() else { return Ok(removed(call, child)) };
-        let records = match records_of(&*self.wiring.journal, &row).await {
+        let Some(row) = rows.into_iter().next() else { return Ok(removed_end(call, child)) };
+        let records = match run_records(&*self.wiring.journal, &row).await {
             // How it ended is known all the same.
             Err(ReadError::Record { error, .. }) => {
                 tracing::warn!(run = %row.id, %error, "a subagent's records cannot be read");
@@ -159,26 +164,32 @@ impl Room {
             }
             records => records?,
         };
-        let ended = row.ended.clone().unwrap_or(Ended { outcome: Outcome::Failed, cause: None });
-        let told = self.told((call, &ended), &row, &records).await;
+        let ended = row.ended.clone().unwrap_or(OutcomeDetail { outcome: Outcome::Failed, cause: None });
+        let told = self.result_json((call, &ended), &row, &records).await;
         let (iterations, usage) = (row.iterations, row.usage);
-        Ok(ChildEnded { call, child, ended, told: told.to_string().into(), iterations, usage })
+        Ok(ChildEnded { call, child, ended, result: told.to_string().into(), iterations, usage })
     }
 
-    async fn told(&self, (call, ended): (CallId, &Ended), row: &RunRow, records: &[Arc<Record>]) -> Value {
+    async fn result_json(
+        &self,
+        (call, ended): (CallId, &OutcomeDetail),
+        row: &RunRow,
+        records: &[Arc<Record>],
+    ) -> Value {
         let mut bill = Bill::default();
         records.iter().for_each(|record| bill.take(record));
-        let said = said(records, ended.outcome);
+        let said = final_text(records, ended.outcome);
         let answer = said.as_ref().map_or("", |said| said.text.as_str());
-        let shown = visible(answer, self.most(call));
-        let kept = if shown.len() < answer.len() { self.keep((call, row), answer).await } else { None };
+        let shown = truncated(answer, self.max_result_bytes(call));
+        let kept =
+            if shown.len() < answer.len() { self.write_answer((call, row), answer).await } else { None };
         let mut told = json!({
             "outcome": ended.outcome.name(),
             "answer": shown,
             "artifacts": kept.iter().map(|kept| kept.handle.as_str()).collect::<Vec<_>>(),
             "iterations": row.iterations,
             "usage": {"input_tokens": row.usage.input_tokens, "output_tokens": row.usage.output_tokens},
-            "cost_usd": bill.nano_usd().map(dollars),
+            "cost_usd": bill.nano_usd().map(format_usd),
             "trace": {"session": row.session.to_string(), "run": row.id.to_string()},
         });
         if let Some(cause) = &ended.cause {
@@ -199,18 +210,18 @@ impl Room {
     }
 
     /// Bytes of an answer that are shown: its share of what all of its call may show, and of the model's window.
-    fn most(&self, call: CallId) -> usize {
+    fn max_result_bytes(&self, call: CallId) -> usize {
         let batch = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| (*tasks).max(1));
-        let share = self.window.map(|window| usize::try_from(window / SHARE).unwrap_or(usize::MAX));
+        let share = self.window.map(|window| usize::try_from(window / WINDOW_DIVISOR).unwrap_or(usize::MAX));
         let share = share.unwrap_or(usize::MAX);
-        (SHOWN.min(share) / batch).max(LEAST)
+        (MAX_RESULTS_CHARS.min(share) / batch).max(MIN_RESULT_CHARS)
     }
 
-    async fn keep(&self, (call, row): (CallId, &RunRow), answer: &str) -> Option<Artifact> {
+    async fn write_answer(&self, (call, row): (CallId, &RunRow), answer: &str) -> Option<Artifact> {
         let attempt = row.parent.map_or(1, |parent| parent.n + 1);
         let own = ArtifactName { session: self.session, call, attempt };
-        let shelf = Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own);
-        match shelf.keep(Bytes::from(answer.to_owned())).await {
+        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.tools.artifacts), own);
+        match shelf.write(Bytes::from(answer.to_owned())).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {
                 tracing::warn!(%call, %error, "a subagent's answer is not kept whole");
@@ -221,20 +232,20 @@ impl Room {
 }
 
 /// The end of a subagent whose session is not in the store any more: its parent must not wait for it.
-fn removed(call: CallId, child: Child) -> ChildEnded {
+fn removed_end(call: CallId, child: SubagentRef) -> ChildEnded {
     let error = format!("session {} was removed from the store", child.session);
-    let ended = Ended::because(Outcome::Failed, Cause::Unreadable { error });
+    let ended = OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error });
     let told = json!({
         "outcome": ended.outcome.name(),
         "answer": "",
         "reason": ended.cause.as_ref().map(ToString::to_string),
         "trace": {"session": child.session.to_string(), "run": child.run.to_string()},
     });
-    ChildEnded { call, child, ended, told: told.to_string().into(), iterations: 0, usage: Usage::default() }
+    ChildEnded { call, child, ended, result: told.to_string().into(), iterations: 0, usage: Usage::default() }
 }
 
 /// The beginning and the end of a text that is too long.
-fn visible(text: &str, most: usize) -> String {
+fn truncated(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -245,6 +256,6 @@ fn visible(text: &str, most: usize) -> String {
 }
 
 /// Nano-dollars as people write dollars.
-fn dollars(nano: u64) -> String {
-    crate::model::Dimension::Usd.shown(nano).to_string()
+fn format_usd(nano: u64) -> String {
+    crate::model::Dimension::Usd.display(nano).to_string()
 }

@@ -3,20 +3,20 @@
 //! Architecture invariant: a handler awaits nothing. Inputs wait in order, at most one append is in flight, and when it
 //! is durable all that has come in meanwhile is decided as one append.
 
-mod ask;
-mod attempt;
-mod bounds;
-mod calls;
+mod append;
+mod append_result;
 mod inbox;
+mod lease_wait;
+mod model_attempt;
+mod model_task;
 mod output;
-mod said;
-mod seek;
 mod shell;
-mod stored;
+mod stream_publisher;
+mod task_deadlines;
+mod tasks;
 mod tools;
 mod view;
 mod watchdog;
-mod write;
 
 use std::sync::Arc;
 
@@ -26,107 +26,109 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     handlers::HandlerWatch,
     hub::Hub,
-    model::{RunId, SessionId, Shortage, StopReason, Timestamp},
-    persistence::{PersistenceMsg, Stored, Writing},
-    port::{Clock, ContextError, Journal, JournalError},
+    model::{LowDiskSpace, RunId, SessionId, StopReason, Timestamp},
+    persistence::{CommitMonitor, DurableOutcome, PersistenceMsg},
+    port::{Clock, Journal, JournalError, SystemPromptError},
     provider::{Lease, Leases},
-    supervisor::{Address, ProvidersMsg, SessionsMsg},
-    tool_executor::{ToolExecutorMsg, Tools},
+    supervisor::{ProvidersMsg, SessionsMsg, StableActorRef},
+    tool_executor::{ToolExecutorMsg, ToolRegistry},
     turn::{Input, RaiseError, ReplayedSession},
 };
-pub(crate) use shell::State;
+pub(crate) use shell::SessionActorState;
 
-pub(crate) use calls::CallTasks;
+pub(crate) use tasks::CallTasks;
 
 /// What a session needs of the rest of the runtime.
 #[derive(Debug, Clone)]
-pub(crate) struct Wiring {
+pub(crate) struct SessionDependencies {
     pub(crate) persistence: ActorRef<PersistenceMsg>,
     pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) sessions: Arc<Address<SessionsMsg>>,
-    pub(crate) providers: Arc<Address<ProvidersMsg>>,
-    pub(crate) executor: Arc<Address<ToolExecutorMsg>>,
+    pub(crate) sessions: Arc<StableActorRef<SessionsMsg>>,
+    pub(crate) providers: Arc<StableActorRef<ProvidersMsg>>,
+    pub(crate) executor: Arc<StableActorRef<ToolExecutorMsg>>,
     pub(crate) leases: Arc<Leases>,
-    pub(crate) tools: Arc<Tools>,
+    pub(crate) tools: Arc<ToolRegistry>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) writing: Arc<Writing>,
+    pub(crate) commit_monitor: Arc<CommitMonitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) handlers: Arc<HandlerWatch>,
 }
 
 /// Whether limits are raised.
-pub(crate) type Raising = Result<(), RaiseError>;
+pub(crate) type RaiseResult = Result<(), RaiseError>;
 
-/// The messages of [`Session`].
+/// The messages of [`SessionActor`].
 #[derive(Debug)]
 pub(crate) enum SessionMsg {
     /// Accept a run.
-    Submit(Input, Caller),
+    Submit(Input, SubmitReply),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
     /// Stop a run and start nothing; the first is answered when the stop is durable, the second like `Suspend`.
-    StopAtRest(RunId, StopReason, [RpcReplyPort<()>; 2]),
+    StopWithoutResume(RunId, StopReason, [RpcReplyPort<()>; 2]),
     /// Say something to a run (`Input::Steer`); answered, when that is durable, with whether the run is there to hear it.
     Steer(Input, RpcReplyPort<bool>),
     /// Decide about a call in doubt (`Input::Decided`); answered, when that is durable, with whether it was asked.
     Decide(Input, RpcReplyPort<bool>),
     /// Likewise, and start nothing; the second is answered like `Suspend`.
-    DecideAtRest(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
+    DecideWithoutResume(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
     /// Raise the limits of a run (`Input::Raise`); answered when that is durable, or with why they are not raised.
-    Raise(Input, RpcReplyPort<Raising>),
+    Raise(Input, RpcReplyPort<RaiseResult>),
     /// Likewise, and start nothing; the second is answered like `Suspend`.
-    RaiseAtRest(Input, RpcReplyPort<Raising>, RpcReplyPort<()>),
+    RaiseWithoutResume(Input, RpcReplyPort<RaiseResult>, RpcReplyPort<()>),
     /// Start nothing more; answered, and ended, when nothing is on its way to disk.
     Suspend(RpcReplyPort<()>),
     /// End if there is nothing to do; answered if there is.
-    Rest(RpcReplyPort<()>),
+    Passivate(RpcReplyPort<()>),
     /// What it is at: only the testkit asks.
     #[cfg(feature = "testkit")]
-    Look(crate::look::Look<State>),
+    Inspect(crate::inspect::Inspect<SessionActorState>),
     /// Something waits in its inbox.
-    Rung,
+    InboxReady,
     /// Its own.
-    Inner(Inner),
+    Inner(SessionInternalMsg),
 }
 
 impl SessionMsg {
     /// Whether it is an order at rest.
-    pub(crate) const fn is_at_rest(&self) -> bool {
+    pub(crate) const fn is_without_resume(&self) -> bool {
         match self {
-            Self::StopAtRest(..) | Self::DecideAtRest(..) | Self::RaiseAtRest(..) => true,
+            Self::StopWithoutResume(..) | Self::DecideWithoutResume(..) | Self::RaiseWithoutResume(..) => {
+                true
+            }
             Self::Submit(..)
             | Self::Stop(..)
             | Self::Steer(..)
             | Self::Decide(..)
             | Self::Raise(..)
             | Self::Suspend(_)
-            | Self::Rest(_)
-            | Self::Rung
+            | Self::Passivate(_)
+            | Self::InboxReady
             | Self::Inner(_) => false,
             #[cfg(feature = "testkit")]
-            Self::Look(_) => false,
+            Self::Inspect(_) => false,
         }
     }
 
     /// The same to a session that goes on: of an order at rest, whoever waits for the rest is told at once.
-    pub(crate) fn under_way(self) -> Self {
+    pub(crate) fn with_resume(self) -> Self {
         let (order, rested) = match self {
-            Self::StopAtRest(run, reason, [stopped, rested]) => {
+            Self::StopWithoutResume(run, reason, [stopped, rested]) => {
                 (Self::Stop(Some(run), reason, stopped), rested)
             }
-            Self::DecideAtRest(input, decided, rested) => (Self::Decide(input, decided), rested),
-            Self::RaiseAtRest(input, raised, rested) => (Self::Raise(input, raised), rested),
+            Self::DecideWithoutResume(input, decided, rested) => (Self::Decide(input, decided), rested),
+            Self::RaiseWithoutResume(input, raised, rested) => (Self::Raise(input, raised), rested),
             Self::Submit(..)
             | Self::Stop(..)
             | Self::Steer(..)
             | Self::Decide(..)
             | Self::Raise(..)
             | Self::Suspend(_)
-            | Self::Rest(_)
-            | Self::Rung
+            | Self::Passivate(_)
+            | Self::InboxReady
             | Self::Inner(_) => return self,
             #[cfg(feature = "testkit")]
-            Self::Look(_) => return self,
+            Self::Inspect(_) => return self,
         };
         if rested.send(()).is_err() {
             tracing::debug!("nobody waits for the rest any more");
@@ -137,7 +139,7 @@ impl SessionMsg {
 
 /// What the session's own tasks, and Persistence, say to it.
 #[derive(Debug)]
-pub(crate) enum Inner {
+pub(crate) enum SessionInternalMsg {
     /// A call came to something.
     Input(Input),
     /// What was waited for is there.
@@ -145,35 +147,35 @@ pub(crate) enum Inner {
     /// Likewise, for a tool call.
     Permitted(Input, OwnedSemaphorePermit),
     /// The append with this number came to this.
-    Stored(u64, Result<Stored, JournalError>),
+    AppendDone(u64, Result<DurableOutcome, JournalError>),
     /// What was about to come has had its turn.
-    GoOn,
+    BatchReady,
     /// What was read of its inbox.
-    Heard(inbox::Heard),
-    /// `Rest`, behind whatever ended calls have said by then.
-    Rest(RpcReplyPort<()>),
+    InboxRead(inbox::InboxInputs),
+    /// `Passivate`, behind whatever ended calls have said by then.
+    Passivate(RpcReplyPort<()>),
     /// A task that waited for a lease or a permit has panicked: the session dies of it, and is revived.
-    Broken,
+    WaitPanicked,
 }
 
 /// Who waits for a submission's answer, and the permit that bounds how many do: it is given back when both are gone.
 #[derive(Debug)]
-pub(crate) struct Caller {
-    reply: RpcReplyPort<Result<Accepted, NotAccepted>>,
+pub(crate) struct SubmitReply {
+    reply: RpcReplyPort<Result<AcceptedRun, SubmitError>>,
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
-impl Caller {
+impl SubmitReply {
     /// Whoever waits for this reply, and was admitted.
     pub(crate) fn new(
-        reply: RpcReplyPort<Result<Accepted, NotAccepted>>,
+        reply: RpcReplyPort<Result<AcceptedRun, SubmitError>>,
         permit: Arc<OwnedSemaphorePermit>,
     ) -> Self {
         Self { reply, _permit: permit }
     }
 
     /// Answers.
-    pub(crate) fn answer(self, answer: Result<Accepted, NotAccepted>) {
+    pub(crate) fn send(self, answer: Result<AcceptedRun, SubmitError>) {
         if self.reply.send(answer).is_err() {
             tracing::debug!("nobody waits for the answer of a submission any more");
         }
@@ -182,7 +184,7 @@ impl Caller {
 
 /// A run that is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedRun {
     /// The run; of a repeated submission, the first one.
     pub run: RunId,
     /// Its session.
@@ -193,7 +195,7 @@ pub struct Accepted {
 
 /// Why a run was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAccepted {
+pub enum SubmitError {
     /// The idempotency key stands for an earlier run.
     #[error("the idempotency key stands for run {0}")]
     Duplicate(RunId),
@@ -208,7 +210,7 @@ pub enum NotAccepted {
     HasHistory(SessionId),
     /// The session dies whatever is tried.
     #[error("session {0} keeps dying; `hermod journal {0}` shows how far it came")]
-    KeepsDying(SessionId),
+    CrashLooping(SessionId),
     /// Too many submissions wait to be written. Nothing was done: come again.
     #[error("{waiting} submissions wait to be written already; try again later")]
     Overloaded {
@@ -217,10 +219,10 @@ pub enum NotAccepted {
     },
     /// The session would be new, and its system prompt cannot be built. Nothing was done.
     #[error("the system prompt of a new session cannot be built: {0}")]
-    NoPrompt(ContextError),
+    NoPrompt(SystemPromptError),
     /// The disk has too little room. Nothing was done; runs that were accepted go on.
     #[error(transparent)]
-    NoRoom(Shortage),
+    LowDiskSpace(LowDiskSpace),
     /// The session's journal cannot be read by this program. Others are not touched.
     #[error(
         "session {session} is quarantined: {error}; begin a new session, use the version that wrote it, or set the session \
@@ -236,35 +238,35 @@ pub enum NotAccepted {
 
 /// The actor.
 #[derive(Debug)]
-pub(crate) struct Session;
+pub(crate) struct SessionActor;
 
 /// What a session is made of.
-pub(crate) struct Arguments {
+pub(crate) struct SessionArguments {
     pub(crate) id: SessionId,
-    pub(crate) wiring: Arc<Wiring>,
-    pub(crate) dormant: ReplayedSession,
+    pub(crate) wiring: Arc<SessionDependencies>,
+    pub(crate) replayed: ReplayedSession,
     /// `Opened` or `Revived`.
     pub(crate) first: Input,
     pub(crate) tasks: CallTasks,
     /// Whether something waits in its inbox.
-    pub(crate) is_rung: bool,
+    pub(crate) has_inbox: bool,
     /// What has come in meanwhile.
     pub(crate) waiting: Vec<SessionMsg>,
 }
 
-impl Actor for Session {
+impl Actor for SessionActor {
     type Msg = SessionMsg;
-    type State = State;
-    type Arguments = Arguments;
+    type State = SessionActorState;
+    type Arguments = SessionArguments;
 
     async fn pre_start(
         &self,
         me: ActorRef<SessionMsg>,
-        arguments: Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+        arguments: SessionArguments,
+    ) -> Result<SessionActorState, ActorProcessingErr> {
         let _running = arguments.wiring.handlers.enter("Session", Some(arguments.id));
-        let state = State::begin(me, arguments);
-        state.note_idle();
+        let state = SessionActorState::start(me, arguments);
+        state.update_idle_since();
         Ok(state)
     }
 
@@ -272,33 +274,37 @@ impl Actor for Session {
         &self,
         _me: ActorRef<SessionMsg>,
         message: SessionMsg,
-        state: &mut State,
+        state: &mut SessionActorState,
     ) -> Result<(), ActorProcessingErr> {
         let _running = state.wiring.handlers.enter("Session", Some(state.id));
         match message {
-            SessionMsg::Inner(Inner::Stored(number, stored)) => state.stored(number, stored)?,
-            SessionMsg::Inner(Inner::GoOn) => state.gathered(),
-            SessionMsg::Rest(stays) => state.prepare_to_rest(stays),
-            SessionMsg::Inner(Inner::Rest(stays)) => state.rest(stays),
-            SessionMsg::Inner(Inner::Broken) => return Err("what it waited for has panicked".into()),
+            SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored)) => {
+                state.on_append_done(number, stored)?
+            }
+            SessionMsg::Inner(SessionInternalMsg::BatchReady) => state.on_batch_ready(),
+            SessionMsg::Passivate(stays) => state.prepare_passivation(stays),
+            SessionMsg::Inner(SessionInternalMsg::Passivate(stays)) => state.passivate(stays),
+            SessionMsg::Inner(SessionInternalMsg::WaitPanicked) => {
+                return Err("what it waited for has panicked".into());
+            }
             #[cfg(feature = "testkit")]
-            SessionMsg::Look(look) => return look.at(state),
+            SessionMsg::Inspect(look) => return look.run(state),
             message @ (SessionMsg::Submit(..)
             | SessionMsg::Stop(..)
-            | SessionMsg::StopAtRest(..)
+            | SessionMsg::StopWithoutResume(..)
             | SessionMsg::Steer(..)
             | SessionMsg::Decide(..)
-            | SessionMsg::DecideAtRest(..)
+            | SessionMsg::DecideWithoutResume(..)
             | SessionMsg::Raise(..)
-            | SessionMsg::RaiseAtRest(..)
+            | SessionMsg::RaiseWithoutResume(..)
             | SessionMsg::Suspend(_)
-            | SessionMsg::Rung
+            | SessionMsg::InboxReady
             | SessionMsg::Inner(_)) => {
-                state.take(message);
+                state.enqueue_message(message);
             }
         }
-        state.gather();
-        state.note_idle();
+        state.defer_for_group_commit();
+        state.update_idle_since();
         Ok(())
     }
 }

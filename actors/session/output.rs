@@ -6,22 +6,26 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{CallEnd, MAX_OUTPUT},
-    policy::Visible,
-    port::Shelf,
+    model::{CallEnd, MAX_RESULT_BYTES},
+    policy::SanitizedText,
+    port::AttemptArtifacts,
     session::watchdog,
 };
 
 /// Bytes of a longer output that are shown from its beginning ...
-const HEAD: usize = MAX_OUTPUT * 3 / 5;
+const HEAD_BYTES: usize = MAX_RESULT_BYTES * 3 / 5;
 /// ... and from its end.
-const TAIL: usize = MAX_OUTPUT * 3 / 10;
+const TAIL_BYTES: usize = MAX_RESULT_BYTES * 3 / 10;
 
 /// Makes the end of a call fit for the view. What does not fit is on disk before this resolves.
-pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf, cancel: &CancellationToken) -> CallEnd {
-    if end.content.len() <= MAX_OUTPUT {
-        let visible = Visible::text(&end.content);
-        if visible.len() <= MAX_OUTPUT {
+pub(super) async fn fit_for_view(
+    mut end: CallEnd,
+    shelf: &AttemptArtifacts,
+    cancel: &CancellationToken,
+) -> CallEnd {
+    if end.content.len() <= MAX_RESULT_BYTES {
+        let visible = SanitizedText::sanitize(&end.content);
+        if visible.len() <= MAX_RESULT_BYTES {
             if let Cow::Owned(changed) = visible {
                 end.content = changed.into();
             }
@@ -32,7 +36,7 @@ pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf, cancel: &Cancel
     // A tool that has kept an artifact has said so itself.
     let kept = match end.artifact {
         Some(_) => String::new(),
-        None => match watchdog::kept(shelf.keep(whole.clone()), cancel).await {
+        None => match watchdog::write_artifact(shelf.write(whole.clone()), cancel).await {
             Ok(artifact) => {
                 let told = format!("; all {} are artifact {}: ", artifact.bytes, artifact.handle);
                 end.artifact = Some(artifact);
@@ -44,15 +48,15 @@ pub(super) async fn presentable(mut end: CallEnd, shelf: &Shelf, cancel: &Cancel
     let text = str::from_utf8(&whole).expect("it was a string");
     let (head, tail) = (head(text), tail(text));
     let left_out = text.len() - head.len() - tail.len();
-    let (head, tail) = (Visible::text(head), Visible::text(tail));
+    let (head, tail) = (SanitizedText::sanitize(head), SanitizedText::sanitize(tail));
     end.content = format!("{head}\n[… {left_out} bytes left out{kept} …]\n{tail}").into();
     end
 }
 
 /// A beginning that fits, however much its hidden characters take when they are shown.
 fn head(text: &str) -> &str {
-    let mut head = &text[..text.floor_char_boundary(HEAD)];
-    while Visible::text(head).len() > HEAD {
+    let mut head = &text[..text.floor_char_boundary(HEAD_BYTES)];
+    while SanitizedText::sanitize(head).len() > HEAD_BYTES {
         head = &head[..head.floor_char_boundary(head.len() / 2)];
     }
     head
@@ -60,8 +64,8 @@ fn head(text: &str) -> &str {
 
 /// An end that fits, likewise.
 fn tail(text: &str) -> &str {
-    let mut tail = &text[text.ceil_char_boundary(text.len().saturating_sub(TAIL))..];
-    while Visible::text(tail).len() > TAIL {
+    let mut tail = &text[text.ceil_char_boundary(text.len().saturating_sub(TAIL_BYTES))..];
+    while SanitizedText::sanitize(tail).len() > TAIL_BYTES {
         tail = &tail[tail.ceil_char_boundary(tail.len() / 2)..];
     }
     tail
@@ -80,10 +84,10 @@ mod tests {
     fn of(content: &str, artifacts: &MemoryArtifacts) -> (CallEnd, Vec<Bytes>) {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 2 };
-        let shelf = Shelf::new(Arc::new(artifacts.clone()), own);
+        let shelf = AttemptArtifacts::new(Arc::new(artifacts.clone()), own);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let cancel = CancellationToken::new();
-        let end = runtime.block_on(presentable(CallEnd::ok(content), &shelf, &cancel));
+        let end = runtime.block_on(fit_for_view(CallEnd::ok(content), &shelf, &cancel));
         (end, artifacts.all().into_values().collect())
     }
 
@@ -94,7 +98,7 @@ mod tests {
         assert_eq!(kept, [content.as_bytes()]);
         let Some(Artifact { handle, bytes, .. }) = end.artifact else { panic!("no artifact") };
         assert_eq!(bytes, content.len() as u64);
-        assert!(end.content.len() <= MAX_OUTPUT, "{} bytes", end.content.len());
+        assert!(end.content.len() <= MAX_RESULT_BYTES, "{} bytes", end.content.len());
         assert!(end.content.starts_with(begins) && end.content.ends_with(ends), "{}", end.content);
         assert!(end.content.contains(&format!("all {bytes} are artifact {handle}")), "{}", end.content);
     }
@@ -106,22 +110,22 @@ mod tests {
             let (end, kept) = of(content, &MemoryArtifacts::default());
             assert_eq!((end, kept), (CallEnd::ok(shown), Vec::new()));
         }
-        let full = "x".repeat(MAX_OUTPUT);
+        let full = "x".repeat(MAX_RESULT_BYTES);
         assert_eq!(of(&full, &MemoryArtifacts::default()).0, CallEnd::ok(full));
     }
 
     #[test]
     fn what_does_not_fit_is_kept_whole_and_shown_by_its_ends() {
-        check_cut(&format!("first{}last", "x".repeat(MAX_OUTPUT)), "firstxxx", "xxxlast");
-        check_cut(&"é".repeat(MAX_OUTPUT), "éé", "éé");
-        check_cut(&"\u{1b}".repeat(MAX_OUTPUT), "␛␛", "␛␛");
-        check_cut(&"\u{e0041}".repeat(MAX_OUTPUT), "<U+E0041><U+E0041>", "<U+E0041>");
+        check_cut(&format!("first{}last", "x".repeat(MAX_RESULT_BYTES)), "firstxxx", "xxxlast");
+        check_cut(&"é".repeat(MAX_RESULT_BYTES), "éé", "éé");
+        check_cut(&"\u{1b}".repeat(MAX_RESULT_BYTES), "␛␛", "␛␛");
+        check_cut(&"\u{e0041}".repeat(MAX_RESULT_BYTES), "<U+E0041><U+E0041>", "<U+E0041>");
         check_cut(&"x".repeat(10_000_000), "xxx", "xxx");
     }
 
     #[test]
     fn a_full_disk_is_told() {
-        let (end, kept) = of(&"x".repeat(MAX_OUTPUT + 1), &MemoryArtifacts::full_after(1_000));
+        let (end, kept) = of(&"x".repeat(MAX_RESULT_BYTES + 1), &MemoryArtifacts::full_after(1_000));
         assert_eq!((end.artifact, kept), (None, Vec::new()));
         assert!(end.content.contains("could not be kept: no space left on device"), "{}", end.content);
     }

@@ -12,70 +12,70 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{CallId, Now, SessionId},
+    model::{CallId, SessionId, SessionTime},
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
-        Arguments, Caller, Inner, Raising, SessionMsg, Wiring,
-        calls::{Begun, Tasks},
-        inbox::Listening,
-        seek,
+        RaiseResult, SessionArguments, SessionDependencies, SessionInternalMsg, SessionMsg, SubmitReply,
+        inbox::InboxReader,
+        lease_wait,
+        tasks::{InFlightTask, TaskSpawner},
         view::EncodedView,
     },
     turn::{DueAction, Input, ReplayedSession, Turn},
 };
 
 /// Its state.
-pub(crate) struct State {
+pub(crate) struct SessionActorState {
     pub(super) id: SessionId,
     pub(super) me: ActorRef<SessionMsg>,
-    pub(super) wiring: Arc<Wiring>,
-    pub(super) life: Life,
+    pub(super) wiring: Arc<SessionDependencies>,
+    pub(super) phase: StartPhase,
     /// When this incarnation began on the process's clock, and how long the session had been alive then.
-    pub(super) epoch: (u64, u64),
-    pub(super) waiting: VecDeque<Waiting>,
-    pub(super) in_flight: Option<InFlight>,
-    /// Whether a `GoOn` is on its way.
-    pub(super) gathering: bool,
+    pub(super) clock_origin: (u64, u64),
+    pub(super) waiting: VecDeque<QueuedInput>,
+    pub(super) in_flight: Option<InFlightAppend>,
+    /// Whether a `BatchReady` is on its way.
+    pub(super) is_batching: bool,
     pub(super) appends: u64,
     /// Leases and permits of calls whose start is on its way to disk.
     pub(super) granted: BTreeMap<(CallId, u32), Grant>,
-    pub(super) begun: BTreeMap<DueAction, Begun>,
-    pub(super) tasks: Tasks,
+    pub(super) running: BTreeMap<DueAction, InFlightTask>,
+    pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
-    pub(super) listening: Listening,
+    pub(super) inbox: InboxReader,
     /// Who waits until nothing is on its way to disk; meanwhile nothing is started.
     pub(super) suspending: Option<RpcReplyPort<()>>,
 }
 
 /// A session before and after its first decision is durable.
-pub(super) enum Life {
-    Dormant(ReplayedSession, Input),
+pub(super) enum StartPhase {
+    Replayed(ReplayedSession, Input),
     Awake(Turn),
     /// Only within a handler, while the one is made the other.
-    Waking,
+    Switching,
 }
 
-pub(super) struct Waiting {
+pub(super) struct QueuedInput {
     pub(super) input: Input,
-    pub(super) reply: Option<Reply>,
+    pub(super) reply: Option<InputReply>,
     /// What `Leased` and `Permitted` speak of.
     pub(super) grant: Option<Grant>,
 }
 
-pub(super) enum Reply {
-    Submit(Caller),
+pub(super) enum InputReply {
+    Submit(SubmitReply),
     Stop(RpcReplyPort<()>),
     Steer(RpcReplyPort<bool>),
     /// With whether the question was open.
     Decide(RpcReplyPort<bool>, bool),
     /// With what the draft says of it.
-    Raise(RpcReplyPort<Raising>, Raising),
+    Raise(RpcReplyPort<RaiseResult>, RaiseResult),
 }
 
-pub(super) struct InFlight {
+pub(super) struct InFlightAppend {
     pub(super) number: u64,
-    pub(super) inputs: Vec<Waiting>,
+    pub(super) inputs: Vec<QueuedInput>,
 }
 
 /// What a call needs to start.
@@ -85,131 +85,143 @@ pub(crate) enum Grant {
     Permit(OwnedSemaphorePermit),
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for SessionActorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl State {
+impl SessionActorState {
     /// A session at the beginning of an incarnation.
-    pub(super) fn begin(me: ActorRef<SessionMsg>, arguments: Arguments) -> Self {
-        let Arguments { id, wiring, dormant, first, tasks, is_rung, waiting } = arguments;
+    pub(super) fn start(me: ActorRef<SessionMsg>, arguments: SessionArguments) -> Self {
+        let SessionArguments { id, wiring, replayed: dormant, first, tasks, has_inbox: is_rung, waiting } =
+            arguments;
         let mut state = Self {
             id,
-            epoch: (wiring.clock.monotonic_ms(), dormant.active_ms()),
-            tasks: Tasks::new(tasks, me.clone(), Arc::clone(&wiring), id),
+            clock_origin: (wiring.clock.monotonic_ms(), dormant.active_ms()),
+            tasks: TaskSpawner::new(tasks, me.clone(), Arc::clone(&wiring), id),
             me,
             wiring,
-            life: Life::Dormant(dormant, first),
+            phase: StartPhase::Replayed(dormant, first),
             waiting: VecDeque::new(),
             in_flight: None,
-            gathering: false,
+            is_batching: false,
             appends: 0,
             granted: BTreeMap::new(),
-            begun: BTreeMap::new(),
+            running: BTreeMap::new(),
             view: EncodedView::default(),
-            listening: Listening::default(),
+            inbox: InboxReader::default(),
             suspending: None,
         };
-        waiting.into_iter().for_each(|message| state.take(message));
+        waiting.into_iter().for_each(|message| state.enqueue_message(message));
         if is_rung {
-            state.rung();
+            state.on_inbox_ready();
         }
-        state.go_on();
+        state.advance();
         state
     }
 
     /// Puts what a message says behind what waits already.
-    pub(super) fn take(&mut self, message: SessionMsg) {
+    pub(super) fn enqueue_message(&mut self, message: SessionMsg) {
         match message {
-            SessionMsg::Submit(input, reply) => self.wait(input, Some(Reply::Submit(reply)), None),
+            SessionMsg::Submit(input, reply) => self.enqueue(input, Some(InputReply::Submit(reply)), None),
             SessionMsg::Stop(run, reason, reply) => {
-                self.hurry();
-                self.wait(Input::Stop { run, reason }, Some(Reply::Stop(reply)), None);
+                self.expedite();
+                self.enqueue(Input::Stop { run, reason }, Some(InputReply::Stop(reply)), None);
             }
-            SessionMsg::StopAtRest(run, reason, [stopped, rested]) => {
+            SessionMsg::StopWithoutResume(run, reason, [stopped, rested]) => {
                 self.suspending = Some(rested);
-                self.wait(Input::Stop { run: Some(run), reason }, Some(Reply::Stop(stopped)), None);
+                self.enqueue(Input::Stop { run: Some(run), reason }, Some(InputReply::Stop(stopped)), None);
             }
-            SessionMsg::Steer(input, reply) => self.wait(input, Some(Reply::Steer(reply)), None),
-            SessionMsg::Decide(input, reply) => self.wait(input, Some(Reply::Decide(reply, false)), None),
-            SessionMsg::DecideAtRest(input, reply, rested) => {
+            SessionMsg::Steer(input, reply) => self.enqueue(input, Some(InputReply::Steer(reply)), None),
+            SessionMsg::Decide(input, reply) => {
+                self.enqueue(input, Some(InputReply::Decide(reply, false)), None)
+            }
+            SessionMsg::DecideWithoutResume(input, reply, rested) => {
                 self.suspending = Some(rested);
-                self.wait(input, Some(Reply::Decide(reply, false)), None);
+                self.enqueue(input, Some(InputReply::Decide(reply, false)), None);
             }
-            SessionMsg::Raise(input, reply) => self.wait(input, Some(Reply::Raise(reply, Ok(()))), None),
-            SessionMsg::RaiseAtRest(input, reply, rested) => {
+            SessionMsg::Raise(input, reply) => {
+                self.enqueue(input, Some(InputReply::Raise(reply, Ok(()))), None)
+            }
+            SessionMsg::RaiseWithoutResume(input, reply, rested) => {
                 self.suspending = Some(rested);
-                self.wait(input, Some(Reply::Raise(reply, Ok(()))), None);
+                self.enqueue(input, Some(InputReply::Raise(reply, Ok(()))), None);
             }
-            SessionMsg::Inner(Inner::Input(input)) => {
+            SessionMsg::Inner(SessionInternalMsg::Input(input)) => {
                 if matches!(input, Input::TimerFired) {
-                    Tasks::forget_timers(&mut self.begun);
+                    TaskSpawner::forget_timers(&mut self.running);
                 }
-                self.wait(input, None, None);
+                self.enqueue(input, None, None);
             }
-            SessionMsg::Inner(Inner::Leased(input, lease)) => {
-                self.wait(input, None, Some(Grant::Lease(lease)));
+            SessionMsg::Inner(SessionInternalMsg::Leased(input, lease)) => {
+                self.enqueue(input, None, Some(Grant::Lease(lease)));
             }
-            SessionMsg::Inner(Inner::Permitted(input, permit)) => {
-                self.wait(input, None, Some(Grant::Permit(permit)));
+            SessionMsg::Inner(SessionInternalMsg::Permitted(input, permit)) => {
+                self.enqueue(input, None, Some(Grant::Permit(permit)));
             }
-            SessionMsg::Rung => self.rung(),
-            SessionMsg::Inner(Inner::Heard(heard)) => self.heard(heard),
+            SessionMsg::InboxReady => self.on_inbox_ready(),
+            SessionMsg::Inner(SessionInternalMsg::InboxRead(heard)) => self.on_inbox_read(heard),
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
             #[cfg(feature = "testkit")]
-            SessionMsg::Look(_) => {}
-            SessionMsg::Rest(_)
-            | SessionMsg::Inner(Inner::Stored(..) | Inner::GoOn | Inner::Rest(_) | Inner::Broken) => {}
+            SessionMsg::Inspect(_) => {}
+            SessionMsg::Passivate(_)
+            | SessionMsg::Inner(
+                SessionInternalMsg::AppendDone(..)
+                | SessionInternalMsg::BatchReady
+                | SessionInternalMsg::Passivate(_)
+                | SessionInternalMsg::WaitPanicked,
+            ) => {}
         }
     }
 
-    pub(super) fn wait(&mut self, input: Input, reply: Option<Reply>, grant: Option<Grant>) {
-        self.waiting.push_back(Waiting { input, reply, grant });
+    pub(super) fn enqueue(&mut self, input: Input, reply: Option<InputReply>, grant: Option<Grant>) {
+        self.waiting.push_back(QueuedInput { input, reply, grant });
     }
 
     /// What is on its way to disk goes next: a stop has to wait for it.
-    pub(super) fn hurry(&self) {
-        if self.in_flight.is_some() && self.wiring.persistence.cast(PersistenceMsg::Hurry(self.id)).is_err() {
+    pub(super) fn expedite(&self) {
+        if self.in_flight.is_some()
+            && self.wiring.persistence.cast(PersistenceMsg::Expedite(self.id)).is_err()
+        {
             tracing::debug!(session = %self.id, "persistence is gone");
         }
     }
 
-    pub(super) fn now(&self) -> Now {
+    pub(super) fn now(&self) -> SessionTime {
         let clock = &self.wiring.clock;
-        let alive = clock.monotonic_ms().saturating_sub(self.epoch.0);
-        Now { at: clock.at(), active_ms: self.epoch.1 + alive }
+        let alive = clock.monotonic_ms().saturating_sub(self.clock_origin.0);
+        SessionTime { at: clock.at(), active_ms: self.clock_origin.1 + alive }
     }
 
     /// Goes on; but if only results wait and more may follow, not before the tasks that can run now have run: results
     /// that come together go to disk together.
-    pub(super) fn gather(&mut self) {
-        let is_end = |waiting: &&Waiting| matches!(waiting.input, Input::ToolEnded { .. });
+    pub(super) fn defer_for_group_commit(&mut self) {
+        let is_end = |waiting: &&QueuedInput| matches!(waiting.input, Input::ToolEnded { .. });
         let is_call = |effect: &&DueAction| matches!(effect, DueAction::RunTool { .. });
         let ended = self.waiting.iter().filter(is_end).count();
         let more =
-            ended > 0 && ended == self.waiting.len() && ended < self.begun.keys().filter(is_call).count();
+            ended > 0 && ended == self.waiting.len() && ended < self.running.keys().filter(is_call).count();
         if !more {
-            self.go_on();
-        } else if self.in_flight.is_none() && !self.gathering {
-            self.gathering = true;
-            self.tasks.gather();
+            self.advance();
+        } else if self.in_flight.is_none() && !self.is_batching {
+            self.is_batching = true;
+            self.tasks.notify_after_yield();
         }
     }
 
     /// The tasks that could run have run.
-    pub(super) fn gathered(&mut self) {
-        self.gathering = false;
-        self.go_on();
+    pub(super) fn on_batch_ready(&mut self) {
+        self.is_batching = false;
+        self.advance();
     }
 
     /// Decides all that waits as one append, unless one is in flight.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn advance(&mut self) {
         self.decide();
         if self.in_flight.is_none()
             && self.waiting.is_empty()
-            && !self.begun.keys().any(DueAction::is_end)
+            && !self.running.keys().any(DueAction::is_end)
             && let Some(reply) = self.suspending.take()
         {
             if reply.send(()).is_err() {
@@ -220,74 +232,74 @@ impl State {
     }
 
     /// What the share of a subagent's result in its parent's view depends on.
-    pub(super) fn shares(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
-        match &self.life {
-            Life::Awake(turn) => (turn.window_bytes(), turn.subagent_counts()),
-            Life::Dormant(..) | Life::Waking => (None, Vec::new()),
+    pub(super) fn result_share_basis(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
+        match &self.phase {
+            StartPhase::Awake(turn) => (turn.window_bytes(), turn.subagent_counts()),
+            StartPhase::Replayed(..) | StartPhase::Switching => (None, Vec::new()),
         }
     }
 
     /// Whether all its runs have ended, and nothing is waited for.
     fn is_idle(&self) -> bool {
-        let has_work = match &self.life {
-            Life::Awake(turn) => turn.has_work(),
+        let has_work = match &self.phase {
+            StartPhase::Awake(turn) => turn.has_work(),
             // Whoever opened it wanted nothing of it after all.
-            Life::Dormant(dormant, _) => !dormant.is_new(),
-            Life::Waking => true,
+            StartPhase::Replayed(dormant, _) => !dormant.is_new(),
+            StartPhase::Switching => true,
         };
         !has_work
             && self.waiting.is_empty()
             && self.in_flight.is_none()
-            && self.begun.is_empty()
-            && self.listening.is_quiet()
+            && self.running.is_empty()
+            && self.inbox.is_idle()
     }
 
     /// Lets the supervisor see whether it is idle.
-    pub(super) fn note_idle(&self) {
+    pub(super) fn update_idle_since(&self) {
         let since = self.is_idle().then(|| self.wiring.clock.monotonic_ms());
-        self.tasks.tasks.note_idle(since);
+        self.tasks.tasks.set_idle_since(since);
     }
 
     /// Ends behind all that its tasks have said; but not as long as one of them may still say something, such as what a
     /// call of a run that was stopped has cost.
-    pub(super) fn prepare_to_rest(&self, stays: RpcReplyPort<()>) {
-        if !self.may_rest() {
-            self.stay(stays);
-        } else if self.me.cast(SessionMsg::Inner(Inner::Rest(stays))).is_err() {
+    pub(super) fn prepare_passivation(&self, stays: RpcReplyPort<()>) {
+        if !self.may_passivate() {
+            self.decline_passivation(stays);
+        } else if self.me.cast(SessionMsg::Inner(SessionInternalMsg::Passivate(stays))).is_err() {
             tracing::debug!(session = %self.id, "it ends already");
         }
     }
 
     /// Ends if there is nothing to do: all that it knows is on disk.
-    pub(super) fn rest(&self, stays: RpcReplyPort<()>) {
-        if self.may_rest() { self.me.stop(None) } else { self.stay(stays) }
+    pub(super) fn passivate(&self, stays: RpcReplyPort<()>) {
+        if self.may_passivate() { self.me.stop(None) } else { self.decline_passivation(stays) }
     }
 
-    fn may_rest(&self) -> bool {
-        self.is_idle() && self.tasks.tasks.are_gone()
+    fn may_passivate(&self) -> bool {
+        self.is_idle() && self.tasks.tasks.is_empty()
     }
 
-    fn stay(&self, stays: RpcReplyPort<()>) {
+    fn decline_passivation(&self, stays: RpcReplyPort<()>) {
         if stays.send(()).is_err() {
             tracing::debug!(session = %self.id, "nobody waits for it to rest any more");
         }
     }
 
     /// Starts what is due and not begun, and cancels what is begun and not due.
-    pub(super) fn begin_due(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         let now = self.now();
-        let Life::Awake(turn) = &self.life else { return };
+        let StartPhase::Awake(turn) = &self.phase else { return };
         let (due, rests) = (turn.due(now), self.suspending.is_some());
         let mut never_begun = Vec::new();
         if rests {
             // What runs goes on in the next incarnation; only what stopped runs have left behind is still ended.
-            self.begun.retain(|effect, _| !effect.is_end() || due.contains(effect));
+            self.running.retain(|effect, _| !effect.is_end() || due.contains(effect));
         } else {
-            Tasks::cancel_all_but(&mut self.begun, &due);
+            TaskSpawner::cancel_undue(&mut self.running, &due);
         }
         for effect in due {
             // A permit that comes for what is begun is one too many, and says nothing of it.
-            if self.begun.contains_key(&effect) {
+            if self.running.contains_key(&effect) {
                 continue;
             }
             if rests && !effect.is_end() {
@@ -302,40 +314,40 @@ impl State {
             let begun = match effect {
                 DueAction::CallModel { call, attempt } => match self.granted.remove(&(call, attempt)) {
                     Some(Grant::Lease(lease)) if call.is_summary() => self.tasks.summarise(turn, lease),
-                    Some(Grant::Lease(lease)) => self.tasks.ask(turn, &mut self.view, lease),
+                    Some(Grant::Lease(lease)) => self.tasks.call_model(turn, &mut self.view, lease),
                     Some(Grant::Permit(_)) | None => {
-                        self.tasks.not_made((call, attempt), "there was no lease for it")
+                        self.tasks.fail_unsent((call, attempt), "there was no lease for it")
                     }
                 },
                 DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt }
                     if let Some(ground) = turn.delegation_mode(call) =>
                 {
-                    self.tasks.delegated((call, attempt), ground)
+                    self.tasks.delegate((call, attempt), ground)
                 }
                 DueAction::AwaitSubagent { call, n, .. } => {
                     let child = turn.subagent(call, n);
-                    child.into_iter().for_each(|child| self.wiring.ring(child.session));
-                    Begun::Call(CancellationToken::new())
+                    child.into_iter().for_each(|child| self.wiring.notify_inbox(child.session));
+                    InFlightTask::Call(CancellationToken::new())
                 }
                 DueAction::RunTool { call, attempt } => match self.granted.remove(&(call, attempt)) {
-                    Some(Grant::Permit(permit)) => self.tasks.run(turn, (call, attempt), permit),
+                    Some(Grant::Permit(permit)) => self.tasks.run_tool(turn, (call, attempt), permit),
                     None if turn.is_of_earlier_incarnation(call) => {
-                        self.tasks.attach(turn, (call, attempt), CancellationToken::new())
+                        self.tasks.attach_tool(turn, (call, attempt), CancellationToken::new())
                     }
-                    Some(Grant::Lease(_)) | None => self.tasks.lost(call, attempt),
+                    Some(Grant::Lease(_)) | None => self.tasks.report_lost(call, attempt),
                 },
                 DueAction::EndTool { call, attempt } => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
-                    self.tasks.attach(turn, (call, attempt), cancel)
+                    self.tasks.attach_tool(turn, (call, attempt), cancel)
                 }
-                DueAction::Acquire { call, attempt } => self.tasks.seek(turn, call, attempt),
-                DueAction::WakeAt(time) => self.tasks.wake_in(seek::look_in(time, now.at)),
+                DueAction::Acquire { call, attempt } => self.tasks.acquire(turn, call, attempt),
+                DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),
                 DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
             };
-            self.begun.insert(effect, begun);
+            self.running.insert(effect, begun);
         }
         self.granted.clear();
-        never_begun.into_iter().for_each(|input| self.wait(input, None, None));
+        never_begun.into_iter().for_each(|input| self.enqueue(input, None, None));
     }
 }

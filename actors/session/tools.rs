@@ -12,24 +12,24 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    hub::Piece,
+    hub::DeltaBody,
     model::{Attempt, CallEnd, CallId, CallStatus},
-    policy::arguments,
-    port::{ArtifactName, Boot, Found, Invocation, Progress, Shelf, Tool},
+    policy::parse_arguments,
+    port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, ProgressReporter, Tool},
     session::{
-        Inner,
-        calls::{Begun, Guard, Tasks, tell},
-        output::presentable,
-        said::Published,
+        SessionInternalMsg,
+        output::fit_for_view,
+        stream_publisher::StreamPublisher,
+        tasks::{InFlightTask, LostGuard, TaskSpawner, send},
         watchdog,
     },
-    supervisor::Address,
-    tool_executor::{QUICK_BYTES, ToolExecutorMsg},
+    supervisor::StableActorRef,
+    tool_executor::{MAX_INLINE_PARSE_BYTES, ToolExecutorMsg},
     turn::{DelegationMode, Input, Turn},
 };
 
 /// All that a task needs of its call.
-struct Called {
+struct ToolCallTask {
     id: (CallId, Attempt),
     name: Arc<str>,
     tool: Option<Arc<dyn Tool>>,
@@ -38,86 +38,104 @@ struct Called {
     /// Its arguments are null until `read`.
     invocation: Invocation,
     /// Why the arguments cannot be read.
-    unreadable: Option<String>,
-    shelf: Shelf,
+    arguments_error: Option<String>,
+    shelf: AttemptArtifacts,
     cancel: CancellationToken,
     span: tracing::Span,
 }
 
-impl Tasks {
+impl TaskSpawner {
     /// Makes the attempt of the tool call that is started.
-    pub(super) fn run(&self, turn: &Turn, id: (CallId, Attempt), permit: OwnedSemaphorePermit) -> Begun {
+    pub(super) fn run_tool(
+        &self,
+        turn: &Turn,
+        id: (CallId, Attempt),
+        permit: OwnedSemaphorePermit,
+    ) -> InFlightTask {
         let cancel = CancellationToken::new();
-        let guard = Guard::new(self.session.clone(), id.0, id.1);
-        let Some(mut called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+        let guard = LostGuard::new(self.session.clone(), id.0, id.1);
+        let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
+            return InFlightTask::Call(cancel);
+        };
         let executor = Arc::clone(&self.wiring.executor);
         let span = called.span.clone();
         let task = async move {
-            let report = Report(executor, Some(Arc::clone(&called.name)));
-            called.read().await;
-            let made = AssertUnwindSafe(called.make()).catch_unwind().await;
+            let report = ExecutorReport(executor, Some(Arc::clone(&called.name)));
+            called.parse_arguments().await;
+            let made = AssertUnwindSafe(called.execute()).catch_unwind().await;
             drop(permit);
             let found = if let Ok(end) = made {
-                report.ended();
-                Found::Ended(end)
+                report.finish();
+                AttachOutcome::Ended(end)
             } else {
                 // It panicked, and what it had begun may go on without it.
                 drop(report);
-                called.find(Boot::Same).await
+                called.attach(Boot::Same).await
             };
-            guard.answer(called.said(found).await);
+            guard.complete(called.to_input(found).await);
         };
         self.tasks.spawn(task.instrument(span));
-        Begun::Call(cancel)
+        InFlightTask::Call(cancel)
     }
 
     /// Finds out what became of the attempt that an earlier incarnation has started.
-    pub(super) fn attach(&self, turn: &Turn, id: (CallId, Attempt), cancel: CancellationToken) -> Begun {
-        let guard = Guard::new(self.session.clone(), id.0, id.1);
-        let Some(mut called) = self.called(turn, id, cancel.clone()) else { return Begun::Call(cancel) };
+    pub(super) fn attach_tool(
+        &self,
+        turn: &Turn,
+        id: (CallId, Attempt),
+        cancel: CancellationToken,
+    ) -> InFlightTask {
+        let guard = LostGuard::new(self.session.clone(), id.0, id.1);
+        let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
+            return InFlightTask::Call(cancel);
+        };
         let permits = Arc::clone(&self.wiring.tools.permits);
         let (boot, detached, span) = (turn.boot_of(id.0), turn.is_detached(id.0), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
-            called.read().await;
+            called.parse_arguments().await;
             let found = match detached {
-                true => holding(permits, called.find(boot)).await,
-                false => Found::Unknown,
+                true => with_permit(permits, called.attach(boot)).await,
+                false => AttachOutcome::Unknown,
             };
-            guard.answer(called.said(found).await);
+            guard.complete(called.to_input(found).await);
         };
         self.tasks.spawn(task.instrument(span));
-        Begun::Call(cancel)
+        InFlightTask::Call(cancel)
     }
 
     /// The call has given tasks away: it ends by what is heard of them, unless they are done in the background.
-    pub(super) fn delegated(&self, (call, attempt): (CallId, Attempt), ground: DelegationMode) -> Begun {
+    pub(super) fn delegate(
+        &self,
+        (call, attempt): (CallId, Attempt),
+        ground: DelegationMode,
+    ) -> InFlightTask {
         if let DelegationMode::Background(end) = ground {
-            tell(&self.session, Inner::Input(Input::ToolEnded { call, attempt, end }));
+            send(&self.session, SessionInternalMsg::Input(Input::ToolEnded { call, attempt, end }));
         }
-        Begun::Call(CancellationToken::new())
+        InFlightTask::Call(CancellationToken::new())
     }
 
-    fn called(
+    fn tool_call_task(
         &self,
         turn: &Turn,
         (call, attempt): (CallId, Attempt),
         cancel: CancellationToken,
-    ) -> Option<Called> {
+    ) -> Option<ToolCallTask> {
         let (name, text, spec) = turn.tool_call(call)?;
         let own = ArtifactName { session: self.id, call, attempt };
-        let shelf =
-            Shelf::new(Arc::clone(&self.wiring.tools.artifacts), own).with_hashes(turn.artifact_hashes());
+        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.tools.artifacts), own)
+            .with_hashes(turn.artifact_hashes());
         let invocation = Invocation {
             call,
             attempt,
-            task: spec.task.as_str().into(),
+            isolation_key: spec.isolation_key.as_str().into(),
             workspace: spec.workspace.as_str().into(),
             arguments: Value::Null,
             now: self.wiring.clock.at(),
-            shelf: shelf.clone(),
+            artifacts: shelf.clone(),
             cancel: cancel.clone(),
-            progress: self.progress(call, attempt),
+            progress: self.progress_reporter(call, attempt),
         };
         let span = tracing::info_span!(
             "tool_call",
@@ -129,38 +147,48 @@ impl Tasks {
         );
         let tool = self.wiring.tools.get(&name).cloned();
         let (text, unreadable) = (text.to_owned(), None);
-        Some(Called { id: (call, attempt), name, tool, text, invocation, unreadable, shelf, cancel, span })
+        Some(ToolCallTask {
+            id: (call, attempt),
+            name,
+            tool,
+            text,
+            invocation,
+            arguments_error: unreadable,
+            shelf,
+            cancel,
+            span,
+        })
     }
 
-    fn progress(&self, call: CallId, attempt: Attempt) -> Progress {
-        let published = Published::new(&self.wiring.hub, self.id, (call, attempt));
-        Progress::new(move |note| published.publish(|| Piece::Progress(note.into())))
+    fn progress_reporter(&self, call: CallId, attempt: Attempt) -> ProgressReporter {
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, (call, attempt));
+        ProgressReporter::new(move |note| published.publish(|| DeltaBody::Progress(note.into())))
     }
 }
 
-impl Called {
+impl ToolCallTask {
     /// Reads the arguments: long ones where that holds up no session.
-    async fn read(&mut self) {
+    async fn parse_arguments(&mut self) {
         let text = std::mem::take(&mut self.text);
-        let read = match text.len() <= QUICK_BYTES {
-            true => arguments(&text),
-            false => match spawn_blocking(move || arguments(&text)).await {
+        let read = match text.len() <= MAX_INLINE_PARSE_BYTES {
+            true => parse_arguments(&text),
+            false => match spawn_blocking(move || parse_arguments(&text)).await {
                 Ok(read) => read,
                 Err(error) => {
-                    self.unreadable = Some(format!("the arguments could not be read: {error}"));
+                    self.arguments_error = Some(format!("the arguments could not be read: {error}"));
                     return;
                 }
             },
         };
         match read {
             Ok(arguments) => self.invocation.arguments = arguments,
-            Err(error) => self.unreadable = Some(error.to_string()),
+            Err(error) => self.arguments_error = Some(error.to_string()),
         }
     }
 
-    async fn make(&self) -> CallEnd {
-        match (&self.tool, &self.unreadable) {
-            (Some(tool), None) => watchdog::end(&**tool, self.invocation.clone()).await,
+    async fn execute(&self) -> CallEnd {
+        match (&self.tool, &self.arguments_error) {
+            (Some(tool), None) => watchdog::run_tool(&**tool, self.invocation.clone()).await,
             (None, _) => {
                 let error = format!("the tool `{}` is not there any more", self.name);
                 CallEnd::error(CallStatus::Error, &error, None, "try another way")
@@ -170,32 +198,32 @@ impl Called {
     }
 
     /// What the tool says of an attempt that was started before; of one that panics, nothing is known.
-    async fn find(&self, boot: Boot) -> Found {
-        let (Some(tool), None) = (&self.tool, &self.unreadable) else { return Found::Unknown };
-        let found = watchdog::found(&**tool, self.invocation.clone(), boot);
-        AssertUnwindSafe(found).catch_unwind().await.unwrap_or(Found::Unknown)
+    async fn attach(&self, boot: Boot) -> AttachOutcome {
+        let (Some(tool), None) = (&self.tool, &self.arguments_error) else { return AttachOutcome::Unknown };
+        let found = watchdog::attach(&**tool, self.invocation.clone(), boot);
+        AssertUnwindSafe(found).catch_unwind().await.unwrap_or(AttachOutcome::Unknown)
     }
 
     /// What the session is told.
-    async fn said(&self, found: Found) -> Input {
+    async fn to_input(&self, found: AttachOutcome) -> Input {
         let (call, attempt) = self.id;
         match found {
             // Whoever ran it does not know either.
-            Found::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost { call, attempt },
-            Found::Ended(end) => {
-                let end = presentable(end, &self.shelf, &self.cancel).await;
+            AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost { call, attempt },
+            AttachOutcome::Ended(end) => {
+                let end = fit_for_view(end, &self.shelf, &self.cancel).await;
                 tracing::debug!(status = ?end.status, "ended");
                 Input::ToolEnded { call, attempt, end }
             }
-            Found::NeverBegun => Input::NeverBegun { call, attempt },
-            Found::Unknown => Input::Lost { call, attempt },
+            AttachOutcome::NeverStarted => Input::NeverBegun { call, attempt },
+            AttachOutcome::Unknown => Input::Lost { call, attempt },
         }
     }
 }
 
 /// Awaits a call that is under way already with a permit as soon as there is one: it waits for none, but takes its place in
 /// front of those that have not begun.
-async fn holding<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) -> T {
+async fn with_permit<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) -> T {
     let held = async {
         let _permit = permits.acquire_owned().await;
         std::future::pending::<std::convert::Infallible>().await
@@ -208,10 +236,10 @@ async fn holding<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) -> T
 }
 
 /// Tells the executor how a tool's task ended.
-struct Report(Arc<Address<ToolExecutorMsg>>, Option<Arc<str>>);
+struct ExecutorReport(Arc<StableActorRef<ToolExecutorMsg>>, Option<Arc<str>>);
 
-impl Report {
-    fn ended(mut self) {
+impl ExecutorReport {
+    fn finish(mut self) {
         if let Some(tool) = self.1.take() {
             self.send(ToolExecutorMsg::Ended(tool));
         }
@@ -224,7 +252,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for ExecutorReport {
     fn drop(&mut self) {
         if let Some(tool) = self.1.take() {
             self.send(ToolExecutorMsg::Lost(tool));

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Content, Message, RunId, ToolSpec},
-    port::{Encoder, Head, Segments},
+    model::{Message, MessageContent, RunId, ToolSpec},
+    port::{EncodedHead, Encoder, MessageBuffer},
     turn::{RenderCursor, TransientPrompt, Turn},
 };
 
@@ -11,13 +11,13 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct EncodedView {
     encoder: Option<Arc<dyn Encoder>>,
-    head: Option<(RunId, Head)>,
-    messages: Segments,
+    head: Option<(RunId, EncodedHead)>,
+    messages: MessageBuffer,
     /// Of what it is encoded.
     generation: u32,
     cursor: RenderCursor,
     /// The messages that were encoded together last, and what lies before them.
-    last: (Segments, Vec<Message>),
+    last: (MessageBuffer, Vec<Message>),
 }
 
 impl EncodedView {
@@ -27,7 +27,7 @@ impl EncodedView {
         turn: &Turn,
         encoder: &Arc<dyn Encoder>,
         tools: impl FnOnce() -> Vec<ToolSpec>,
-    ) -> (Head, Segments) {
+    ) -> (EncodedHead, MessageBuffer) {
         let is_known = self.encoder.as_ref().is_some_and(|known| Arc::ptr_eq(known, encoder));
         if !is_known || self.generation != turn.generation() {
             let (encoder, generation) = (Some(Arc::clone(encoder)), turn.generation());
@@ -54,14 +54,18 @@ impl EncodedView {
             self.messages.close();
         }
         let messages = match turn.transient_prompt() {
-            Some(postscript) => self.with(&postscript, &**encoder),
+            Some(postscript) => self.with_transient_prompt(&postscript, &**encoder),
             None => self.messages.clone(),
         };
         (head, messages)
     }
 
     /// The messages with a postscript, which is forgotten after the request.
-    fn with(&self, TransientPrompt { partial, prompt }: &TransientPrompt, encoder: &dyn Encoder) -> Segments {
+    fn with_transient_prompt(
+        &self,
+        TransientPrompt { partial, prompt }: &TransientPrompt,
+        encoder: &dyn Encoder,
+    ) -> MessageBuffer {
         if let Some(partial) = partial {
             let mut messages = self.messages.clone();
             let behind = [Message::Assistant(Arc::clone(partial)), Message::User(Arc::clone(prompt).into())];
@@ -71,7 +75,7 @@ impl EncodedView {
         let (mut messages, mut last) = self.last.clone();
         if let Some(Message::User(content) | Message::Tool { content, .. }) = last.last_mut() {
             let note = content.note.as_deref().unwrap_or_default();
-            *content = Content { note: Some(format!("{note}\n\n{prompt}").into()), ..content.clone() };
+            *content = MessageContent { note: Some(format!("{note}\n\n{prompt}").into()), ..content.clone() };
         }
         encoder.messages(&last, &mut messages);
         messages

@@ -7,36 +7,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     active_deadline::ActiveDeadline,
-    model::{Answer, Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass},
-    port::{ArtifactError, Boot, Found, Invocation, Provider, Tool},
+    model::{Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass, ModelAnswer},
+    port::{ArtifactError, AttachOutcome, Boot, Invocation, ModelProvider, Tool},
 };
 
 /// An adapter keeps the deadline of a whole call itself; one that does not is given so much more.
-const LATE: Duration = Duration::from_secs(30);
+const CALL_SLACK: Duration = Duration::from_secs(30);
 /// The limit of a tool that does not say its own.
-pub(super) const TOOL: Duration = Duration::from_mins(10);
+pub(super) const TOOL_LIMIT: Duration = Duration::from_mins(10);
 /// What finding out about a call of before may take: longer than any call. A tool has a limit of its own.
-const FINDING: Duration = Duration::from_hours(24);
+const ATTACH_LIMIT: Duration = Duration::from_hours(24);
 /// What keeping a long result may take, or reading the pictures of a request.
-pub(super) const KEEPING: Duration = Duration::from_mins(1);
+pub(super) const ARTIFACT_LIMIT: Duration = Duration::from_mins(1);
 /// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
-pub(super) const STOPPING: Duration = Duration::from_secs(3);
+pub(super) const STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// The limit of a model call's attempt.
-pub(super) fn of_call(endpoint: &dyn Provider, own_ms: Option<u64>) -> Duration {
-    of(endpoint.longest_call(), own_ms)
+pub(super) fn call_limit(endpoint: &dyn ModelProvider, own_ms: Option<u64>) -> Duration {
+    with_slack(endpoint.longest_call(), own_ms)
 }
 
-fn of(usual: Duration, own_ms: Option<u64>) -> Duration {
-    own_ms.map_or(usual, Duration::from_millis).saturating_add(LATE)
+fn with_slack(usual: Duration, own_ms: Option<u64>) -> Duration {
+    own_ms.map_or(usual, Duration::from_millis).saturating_add(CALL_SLACK)
 }
 
 /// Awaits a model call's attempt, until it is cancelled or overdue.
-pub(super) async fn answer(
-    call: impl Future<Output = Result<Answer, Failure>>,
+pub(super) async fn run_model(
+    call: impl Future<Output = Result<ModelAnswer, Failure>>,
     limit: Duration,
     cancel: &CancellationToken,
-) -> Result<Answer, Failure> {
+) -> Result<ModelAnswer, Failure> {
     let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
         biased;
@@ -50,33 +50,33 @@ pub(super) async fn answer(
 }
 
 /// Awaits the pictures of a request, unless that takes too long or the call is stopped meanwhile.
-pub(super) async fn shown<T>(
+pub(super) async fn read_images<T>(
     reading: impl Future<Output = Result<T, Failure>>,
     cancel: &CancellationToken,
 ) -> Result<T, Failure> {
-    let mut deadline = ActiveDeadline::after(KEEPING);
+    let mut deadline = ActiveDeadline::after(ARTIFACT_LIMIT);
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
         read = reading => read,
         () = deadline.over() => {
-            let seconds = KEEPING.as_secs();
-            Err(Failure::new(FailureClass::NotMade, format!("the pictures were not read within {seconds} s")))
+            let seconds = ARTIFACT_LIMIT.as_secs();
+            Err(Failure::new(FailureClass::NotSent, format!("the pictures were not read within {seconds} s")))
         }
     }
 }
 
 /// Awaits that an artifact is kept, unless that takes too long or the call is stopped meanwhile.
-pub(super) async fn kept(
+pub(super) async fn write_artifact(
     keeping: impl Future<Output = Result<Artifact, ArtifactError>>,
     cancel: &CancellationToken,
 ) -> Result<Artifact, ArtifactError> {
     let stopped = async {
         cancel.cancelled().await;
-        ActiveDeadline::after(STOPPING).over().await;
+        ActiveDeadline::after(STOP_LIMIT).over().await;
     };
     let late = || Err(ArtifactError::Unavailable("the disk does not answer".to_owned()));
-    let mut deadline = ActiveDeadline::after(KEEPING);
+    let mut deadline = ActiveDeadline::after(ARTIFACT_LIMIT);
     tokio::select! {
         biased;
         kept = keeping => kept,
@@ -86,30 +86,30 @@ pub(super) async fn kept(
 }
 
 /// Finds out what became of a call of before. Whoever does not end when it is told to does not know.
-pub(super) async fn found(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> Found {
+pub(super) async fn attach(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> AttachOutcome {
     let cancel = invocation.cancel.child_token();
     let invocation = Invocation { cancel: cancel.clone(), ..invocation };
     let stopped = async {
-        if ActiveDeadline::after(FINDING).bound(cancel.cancelled()).await.is_none() {
+        if ActiveDeadline::after(ATTACH_LIMIT).bound(cancel.cancelled()).await.is_none() {
             // What is not known to have ended could be made again while it runs.
             cancel.cancel();
         }
-        ActiveDeadline::after(STOPPING).over().await;
+        ActiveDeadline::after(STOP_LIMIT).over().await;
     };
     tokio::select! {
         biased;
         found = tool.attach(invocation, boot) => found,
-        () = stopped => Found::Unknown,
+        () = stopped => AttachOutcome::Unknown,
     }
 }
 
 /// Runs a tool, until it ends or is overdue: then it is dropped.
-pub(super) async fn end(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
-    let limit = tool.limit(&invocation.arguments).unwrap_or(TOOL);
+pub(super) async fn run_tool(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
+    let limit = tool.limit(&invocation.arguments).unwrap_or(TOOL_LIMIT);
     let cancel = invocation.cancel.clone();
     let stopped = async {
         cancel.cancelled().await;
-        ActiveDeadline::after(STOPPING).over().await;
+        ActiveDeadline::after(STOP_LIMIT).over().await;
     };
     let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
@@ -138,14 +138,14 @@ mod tests {
     };
 
     /// What is found by a tool that takes so long to find something, and whether it was told to end.
-    async fn seek(takes: Duration) -> (Found, bool) {
+    async fn seek(takes: Duration) -> (AttachOutcome, bool) {
         let (told, end) = (CancellationToken::new(), CallEnd::ok("found"));
         let was_told = told.clone();
-        let tool = ScriptedTool::saying("seeker", EffectClass::Once, "").finding(move |invocation, _| {
+        let tool = ScriptedTool::fixed("seeker", EffectClass::Once, "").with_attach(move |invocation, _| {
             let (told, end) = (told.clone(), end.clone());
             async move {
                 tokio::select! {
-                    () = sleep(takes) => Found::Ended(end),
+                    () = sleep(takes) => AttachOutcome::Ended(end),
                     () = invocation.cancel.cancelled() => {
                         told.cancel();
                         std::future::pending().await
@@ -153,15 +153,15 @@ mod tests {
                 }
             }
         });
-        let found = found(&tool, invocation("/", serde_json::json!({})), Boot::Same).await;
+        let found = attach(&tool, invocation("/", serde_json::json!({})), Boot::Same).await;
         (found, was_told.is_cancelled())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_of_before_is_waited_for_whatever_its_limit_is_now() {
-        let ended = Found::Ended(CallEnd::ok("found"));
+        let ended = AttachOutcome::Ended(CallEnd::ok("found"));
         for (hours, expected) in
-            [(1, (ended.clone(), false)), (23, (ended, false)), (25, (Found::Unknown, true))]
+            [(1, (ended.clone(), false)), (23, (ended, false)), (25, (AttachOutcome::Unknown, true))]
         {
             assert_eq!(seek(Duration::from_hours(hours)).await, expected, "{hours} h");
         }
@@ -171,11 +171,15 @@ mod tests {
     async fn check(limit: Duration, seconds: u64, gets_it: bool) {
         let call = async {
             sleep(Duration::from_secs(seconds)).await;
-            Err(Failure::new(FailureClass::Cut, "at its own end"))
+            Err(Failure::new(FailureClass::IncompleteStream, "at its own end"))
         };
-        let end = answer(call, limit, &CancellationToken::new()).await.expect_err("nobody answers");
+        let end = run_model(call, limit, &CancellationToken::new()).await.expect_err("nobody answers");
         let late = FailureClass::Timeout { which: Deadline::Call };
-        assert_eq!(end.class, if gets_it { FailureClass::Cut } else { late }, "{seconds} s of {limit:?}");
+        assert_eq!(
+            end.class,
+            if gets_it { FailureClass::IncompleteStream } else { late },
+            "{seconds} s of {limit:?}"
+        );
     }
 
     /// What takes `takes` of the process's time, in a task of its own, and is known some turns of the scheduler later.
@@ -194,7 +198,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_ended_while_the_process_was_stopped_is_taken() {
         let takes = Duration::from_secs(40);
-        let limits = [Duration::from_secs(41), TOOL, Duration::from_hours(1)];
+        let limits = [Duration::from_secs(41), TOOL_LIMIT, Duration::from_hours(1)];
         let gap = async || {
             sleep(Duration::from_secs(1)).await;
             tokio::time::advance(Duration::from_hours(48)).await;
@@ -202,25 +206,25 @@ mod tests {
         for limit in limits {
             let call = async {
                 ends_elsewhere(takes).await;
-                Err(Failure::new(FailureClass::Cut, "at its own end"))
+                Err(Failure::new(FailureClass::IncompleteStream, "at its own end"))
             };
             let cancel = CancellationToken::new();
-            let (end, ()) = tokio::join!(answer(call, limit, &cancel), gap());
-            assert_eq!(end.expect_err("it fails").class, FailureClass::Cut, "{limit:?}");
+            let (end, ()) = tokio::join!(run_model(call, limit, &cancel), gap());
+            assert_eq!(end.expect_err("it fails").class, FailureClass::IncompleteStream, "{limit:?}");
         }
         let tool = ScriptedTool::new("slow", EffectClass::Once, move |_| async move {
             ends_elsewhere(takes).await;
             CallEnd::ok("ended")
         });
-        let tool = tool.finding(move |_, _| async move {
+        let tool = tool.with_attach(move |_, _| async move {
             ends_elsewhere(takes).await;
-            Found::Ended(CallEnd::ok("found"))
+            AttachOutcome::Ended(CallEnd::ok("found"))
         });
         let of = || invocation("/", serde_json::json!({}));
-        let (ended, ()) = tokio::join!(end(&tool, of()), gap());
+        let (ended, ()) = tokio::join!(run_tool(&tool, of()), gap());
         assert_eq!(ended, CallEnd::ok("ended"));
-        let (found, ()) = tokio::join!(found(&tool, of(), Boot::Same), gap());
-        assert_eq!(found, Found::Ended(CallEnd::ok("found")));
+        let (found, ()) = tokio::join!(attach(&tool, of(), Boot::Same), gap());
+        assert_eq!(found, AttachOutcome::Ended(CallEnd::ok("found")));
         // Also what was told to end.
         let stopped = of();
         stopped.cancel.cancel();
@@ -228,24 +232,24 @@ mod tests {
             ends_elsewhere(Duration::from_secs(2)).await;
             CallEnd::ok("ended")
         });
-        let (ended, ()) = tokio::join!(end(&late, stopped), gap());
+        let (ended, ()) = tokio::join!(run_tool(&late, stopped), gap());
         assert_eq!(ended, CallEnd::ok("ended"));
         let keeping = async {
             ends_elsewhere(takes).await;
             Err(ArtifactError::NotFound("at its own end".into()))
         };
         let cancel = CancellationToken::new();
-        let (kept, ()) = tokio::join!(kept(keeping, &cancel), gap());
+        let (kept, ()) = tokio::join!(write_artifact(keeping, &cancel), gap());
         assert_eq!(kept, Err(ArtifactError::NotFound("at its own end".into())));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_may_take_as_long_as_is_configured() {
-        check(of(Duration::from_mins(30), None), 1_829, true).await;
-        check(of(Duration::from_mins(30), None), 1_831, false).await;
-        check(of(Duration::from_hours(2), None), 7_229, true).await;
-        check(of(Duration::from_mins(30), Some(7_200_000)), 7_229, true).await;
-        check(of(Duration::from_mins(30), Some(60_000)), 91, false).await;
-        assert_eq!(of(Duration::MAX, None), Duration::MAX);
+        check(with_slack(Duration::from_mins(30), None), 1_829, true).await;
+        check(with_slack(Duration::from_mins(30), None), 1_831, false).await;
+        check(with_slack(Duration::from_hours(2), None), 7_229, true).await;
+        check(with_slack(Duration::from_mins(30), Some(7_200_000)), 7_229, true).await;
+        check(with_slack(Duration::from_mins(30), Some(60_000)), 91, false).await;
+        assert_eq!(with_slack(Duration::MAX, None), Duration::MAX);
     }
 }

@@ -15,95 +15,104 @@ use crate::{
     handlers::RunningHandler,
     model::{BootId, SessionId},
     port::Journal,
-    session::{NotAccepted, SessionMsg, Wiring},
+    session::{SessionDependencies, SessionMsg, SubmitError},
     supervisor::{
-        NewSession, SessionPlace, SessionStatus, SessionsMsg,
-        entry::{Entry, Next, Place},
-        roster::Roster,
-        sessions::Inner,
+        SessionPhase, SessionSeed, SessionStatus, SessionsMsg,
+        directory_checkpoint::DirectoryCheckpoint,
+        entry::{AfterTasksEnd, EntryPhase, SessionEntry},
+        sessions::SessionsInternalMsg,
     },
 };
 
 /// How long a session has to come to rest when all are suspended, and then its tasks to be gone.
-const SUSPENDING: Duration = Duration::from_millis(500);
+const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What every directory of a runtime is built on. It outlives them.
 #[derive(Debug)]
-pub(crate) struct Foundation {
+pub(crate) struct DirectoryDependencies {
     pub(super) journal: Arc<dyn Journal>,
-    pub(super) wiring: Arc<Wiring>,
+    pub(super) wiring: Arc<SessionDependencies>,
     pub(super) boot: BootId,
     /// For how long a session with nothing to do keeps its actor.
     pub(super) idle: Duration,
-    pub(super) roster: Arc<Roster>,
+    pub(super) checkpoint: Arc<DirectoryCheckpoint>,
 }
 
 /// See the module. The state of SessionSupervisor.
 pub(crate) struct Directory {
     pub(super) me: ActorRef<SessionsMsg>,
-    pub(super) foundation: Arc<Foundation>,
-    pub(super) entries: BTreeMap<SessionId, Entry>,
+    pub(super) dependencies: Arc<DirectoryDependencies>,
+    pub(super) entries: BTreeMap<SessionId, SessionEntry>,
     pub(super) actors: HashMap<ActorId, SessionId>,
-    pub(super) suspended: bool,
+    pub(super) is_suspended: bool,
     /// The time after which it is looked for sessions that have been idle for long; it ends with the directory.
-    pub(super) looking: Option<JoinSet<()>>,
+    pub(super) scan_timer: Option<JoinSet<()>>,
 }
 
 impl Directory {
     /// A directory that knows nobody; but whoever went on in an earlier one is revived.
-    pub(super) fn begin(me: ActorRef<SessionsMsg>, foundation: Arc<Foundation>) -> Self {
-        let known = foundation.roster.begin();
+    pub(super) fn start(me: ActorRef<SessionsMsg>, foundation: Arc<DirectoryDependencies>) -> Self {
+        let known = foundation.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, foundation, entries, actors, suspended: false, looking: None };
+        let mut directory =
+            Self { me, dependencies: foundation, entries, actors, is_suspended: false, scan_timer: None };
         for (session, (tasks, goes_on, incarnation)) in known {
-            let place = Place::Ending(Vec::new(), Next::Revive);
-            directory
-                .entries
-                .insert(session, Entry { place, tasks, goes_on, incarnation, ..Entry::new(None) });
-            directory.end_tasks(session, Next::Revive);
+            let place = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
+            directory.entries.insert(
+                session,
+                SessionEntry {
+                    phase: place,
+                    tasks,
+                    is_wanted: goes_on,
+                    incarnation,
+                    ..SessionEntry::new(None)
+                },
+            );
+            directory.end_tasks(session, AfterTasksEnd::Revive);
         }
         directory
     }
 
     /// Notes that its handler runs.
-    pub(super) fn handler_runs(&self) -> RunningHandler {
-        self.foundation.wiring.handlers.enter("SessionSupervisor", None)
+    pub(super) fn track_handler(&self) -> RunningHandler {
+        self.dependencies.wiring.handlers.enter("SessionSupervisor", None)
     }
 
     /// What it knows.
     pub(crate) fn statuses(&self) -> Vec<SessionStatus> {
-        let status = |(session, entry): (&SessionId, &Entry)| SessionStatus {
+        let status = |(session, entry): (&SessionId, &SessionEntry)| SessionStatus {
             session: *session,
-            place: match &entry.place {
-                Place::Opening(_) => SessionPlace::Opening,
-                Place::Live(_) | Place::Resting(..) => SessionPlace::Live,
-                Place::Ending(..) | Place::Burying(..) | Place::Closing(_) | Place::Kept => {
-                    SessionPlace::Ending
-                }
-                Place::Quarantined(why) => SessionPlace::Quarantined(why.clone()),
+            phase: match &entry.phase {
+                EntryPhase::Opening(_) => SessionPhase::Opening,
+                EntryPhase::Live(_) | EntryPhase::Passivating(..) => SessionPhase::Live,
+                EntryPhase::Ending(..)
+                | EntryPhase::ForceFailing(..)
+                | EntryPhase::Closing(_)
+                | EntryPhase::Idle => SessionPhase::Ending,
+                EntryPhase::Quarantined(why) => SessionPhase::Quarantined(why.clone()),
             },
-            deaths: entry.died,
+            crashes: entry.crash_count,
         };
         self.entries.iter().map(status).collect()
     }
 
     /// Whether the session's runs are run here, or about to be.
-    pub(crate) fn has(&self, session: SessionId) -> bool {
+    pub(crate) fn is_active(&self, session: SessionId) -> bool {
         let Some(entry) = self.entries.get(&session) else { return false };
-        entry.goes_on && !matches!(entry.place, Place::Quarantined(_))
+        entry.is_wanted && !matches!(entry.phase, EntryPhase::Quarantined(_))
     }
 
     /// The actor of a live session.
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self, session: SessionId) -> Option<ActorRef<SessionMsg>> {
-        match &self.entries.get(&session)?.place {
-            Place::Live(actor) | Place::Resting(actor, _) => Some(actor.clone()),
-            Place::Opening(_)
-            | Place::Ending(..)
-            | Place::Burying(..)
-            | Place::Closing(_)
-            | Place::Kept
-            | Place::Quarantined(_) => None,
+        match &self.entries.get(&session)?.phase {
+            EntryPhase::Live(actor) | EntryPhase::Passivating(actor, _) => Some(actor.clone()),
+            EntryPhase::Opening(_)
+            | EntryPhase::Ending(..)
+            | EntryPhase::ForceFailing(..)
+            | EntryPhase::Closing(_)
+            | EntryPhase::Idle
+            | EntryPhase::Quarantined(_) => None,
         }
     }
 
@@ -112,53 +121,53 @@ impl Directory {
     pub(super) fn deliver(
         &mut self,
         session: SessionId,
-        new: Option<Arc<NewSession>>,
+        new: Option<Arc<SessionSeed>>,
         message: Option<SessionMsg>,
     ) {
-        if self.suspended {
+        if self.is_suspended {
             return;
         }
-        let goes_on = message.as_ref().is_none_or(|message| !message.is_at_rest());
+        let goes_on = message.as_ref().is_none_or(|message| !message.is_without_resume());
         if message.is_none() {
             // Behind this it is in the roster that the session goes on.
-            self.foundation.roster.heard(session);
+            self.dependencies.checkpoint.remove_wanted(session);
         }
         let Some(entry) = self.entries.get_mut(&session) else {
-            let place = Place::Opening(message.into_iter().collect());
-            let entry = Entry { place, goes_on, ..Entry::new(new) };
+            let place = EntryPhase::Opening(message.into_iter().collect());
+            let entry = SessionEntry { phase: place, is_wanted: goes_on, ..SessionEntry::new(new) };
             self.entries.insert(session, entry);
             return self.open(session);
         };
-        entry.new = entry.new.take().or(new);
-        if goes_on && !entry.goes_on {
-            entry.goes_on = true;
-            self.foundation.roster.note(session, entry);
+        entry.seed = entry.seed.take().or(new);
+        if goes_on && !entry.is_wanted {
+            entry.is_wanted = true;
+            self.dependencies.checkpoint.record(session, entry);
         }
         // It is not given before its session is awake: who knows what is wanted by then.
-        let is_live = matches!(entry.place, Place::Live(_));
-        let message = if is_live { message.map(|message| entry.hand(message)) } else { message };
-        match &mut entry.place {
-            Place::Opening(waiting)
-            | Place::Ending(waiting, _)
-            | Place::Burying(waiting, _)
-            | Place::Resting(_, waiting) => waiting.extend(message),
-            Place::Closing(waiting) => {
-                entry.rung |= message.is_none();
+        let is_live = matches!(entry.phase, EntryPhase::Live(_));
+        let message = if is_live { message.map(|message| entry.prepare_message(message)) } else { message };
+        match &mut entry.phase {
+            EntryPhase::Opening(waiting)
+            | EntryPhase::Ending(waiting, _)
+            | EntryPhase::ForceFailing(waiting, _)
+            | EntryPhase::Passivating(_, waiting) => waiting.extend(message),
+            EntryPhase::Closing(waiting) => {
+                entry.has_inbox |= message.is_none();
                 waiting.extend(message);
             }
-            Place::Kept => {
-                entry.place = Place::Opening(message.into_iter().collect());
+            EntryPhase::Idle => {
+                entry.phase = EntryPhase::Opening(message.into_iter().collect());
                 self.open(session);
             }
-            Place::Live(actor) => {
+            EntryPhase::Live(actor) => {
                 let Some(message) = message else { return };
                 // A dead actor's event is on its way: until it comes, what is said to it waits.
                 if let Err(MessagingErr::SendErr(message)) = actor.cast(message) {
-                    entry.place = Place::Ending(vec![message], Next::Rest);
+                    entry.phase = EntryPhase::Ending(vec![message], AfterTasksEnd::ReviveIfWanted);
                 }
             }
-            Place::Quarantined(why) => {
-                let refusal = NotAccepted::Quarantined { session, error: why.clone() };
+            EntryPhase::Quarantined(why) => {
+                let refusal = SubmitError::Quarantined { session, error: why.clone() };
                 refuse(message, &refusal);
             }
         }
@@ -166,26 +175,29 @@ impl Directory {
 
     /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
-        self.suspended = true;
-        self.looking = None;
-        self.foundation.roster.clear();
+        self.is_suspended = true;
+        self.scan_timer = None;
+        self.dependencies.checkpoint.clear();
         let mut tasks = Vec::new();
         for (_, entry) in take(&mut self.entries) {
-            let actor = match entry.place {
-                Place::Live(actor) | Place::Resting(actor, _) => Some(actor),
-                Place::Opening(_)
-                | Place::Ending(..)
-                | Place::Burying(..)
-                | Place::Closing(_)
-                | Place::Kept
-                | Place::Quarantined(_) => None,
+            let actor = match entry.phase {
+                EntryPhase::Live(actor) | EntryPhase::Passivating(actor, _) => Some(actor),
+                EntryPhase::Opening(_)
+                | EntryPhase::Ending(..)
+                | EntryPhase::ForceFailing(..)
+                | EntryPhase::Closing(_)
+                | EntryPhase::Idle
+                | EntryPhase::Quarantined(_) => None,
             };
             tasks.push((entry.tasks, actor));
         }
         tokio::spawn(async move {
-            futures::future::join_all(tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(quiet)).await;
-            let ended = futures::future::join_all(tasks.iter().map(|(tasks, _)| tasks.end()));
-            if ActiveDeadline::after(SUSPENDING).bound(ended).await.is_none() {
+            futures::future::join_all(
+                tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(suspend_session),
+            )
+            .await;
+            let ended = futures::future::join_all(tasks.iter().map(|(tasks, _)| tasks.abort_all()));
+            if ActiveDeadline::after(SUSPEND_TIMEOUT).bound(ended).await.is_none() {
                 tracing::warn!("a call does not end; the process goes without it");
             }
             if reply.send(()).is_err() {
@@ -196,23 +208,23 @@ impl Directory {
 }
 
 /// Tells a submission why it is not accepted; whoever else waits asks again when its reply is dropped.
-pub(super) fn refuse(message: Option<SessionMsg>, why: &NotAccepted) {
+pub(super) fn refuse(message: Option<SessionMsg>, why: &SubmitError) {
     if let Some(SessionMsg::Submit(_, caller)) = message {
-        caller.answer(Err(why.clone()));
+        caller.send(Err(why.clone()));
     }
 }
 
-pub(super) fn tell(supervisor: &ActorRef<SessionsMsg>, said: Inner) {
+pub(super) fn send(supervisor: &ActorRef<SessionsMsg>, said: SessionsInternalMsg) {
     if supervisor.cast(SessionsMsg::Inner(said)).is_err() {
         tracing::debug!("said to a supervisor of sessions that has gone");
     }
 }
 
 /// Waits until a session has ended by itself, for a while; then it is ended by force.
-async fn quiet(actor: &ActorRef<SessionMsg>) {
+async fn suspend_session(actor: &ActorRef<SessionMsg>) {
     let (sender, receiver) = oneshot::channel();
     if actor.cast(SessionMsg::Suspend(sender.into())).is_ok()
-        && ActiveDeadline::after(SUSPENDING).bound(receiver).await.is_none()
+        && ActiveDeadline::after(SUSPEND_TIMEOUT).bound(receiver).await.is_none()
     {
         tracing::warn!("a session does not come to rest");
     }

@@ -6,29 +6,29 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, SpawnErr};
 
 use crate::{
-    model::{Cause, Incarnation, SessionId},
-    persistence::{Stored, replay},
-    port::{Journal, JournalError, Read, ReadError, Rows, Write},
-    session::{Arguments, CallTasks, Session},
+    model::{Incarnation, OutcomeCause, SessionId},
+    persistence::{DurableOutcome, replay},
+    port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp},
+    session::{CallTasks, SessionActor, SessionArguments},
     supervisor::{
-        burial::write,
-        directory::{Directory, tell},
-        entry::{Place, Then},
-        sessions::Inner,
+        directory::{Directory, send},
+        entry::{AfterForceFail, EntryPhase},
+        force_fail::write,
+        sessions::SessionsInternalMsg,
     },
     turn::{Input, ReplayedSession},
 };
 
 /// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
-const DEATHS_AT_ONE_STEP: u32 = 3;
+const MAX_CRASHES_AT_ONE_STEP: u32 = 3;
 /// How often a journal that the store cannot read is tried, before the runtime ends of it.
-const READS: u32 = 3;
+const MAX_READ_TRIES: u32 = 3;
 /// Between the first two of them; it doubles.
-const READ_AGAIN: Duration = Duration::from_millis(100);
+const READ_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Why a session is not open.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unopened {
+pub(crate) enum OpenSessionError {
     /// The store takes no writes. The runtime is about to end of that.
     #[error(transparent)]
     Write(#[from] JournalError),
@@ -40,7 +40,7 @@ pub(crate) enum Unopened {
     Unreadable(String),
 }
 
-impl From<ReadError> for Unopened {
+impl From<ReadError> for OpenSessionError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Record { .. } => Self::Unreadable(error.to_string()),
@@ -50,16 +50,16 @@ impl From<ReadError> for Unopened {
 }
 
 /// A session that can be woken up, as whom, and whether something waits in its inbox.
-pub(crate) type Opened = (ReplayedSession, Incarnation, bool);
+pub(crate) type RecoveredSession = (ReplayedSession, Incarnation, bool);
 
 impl Directory {
     /// Reads the session's journal, in a task.
     pub(super) fn open(&mut self, session: SessionId) {
-        let (foundation, me) = (Arc::clone(&self.foundation), self.me.clone());
+        let (foundation, me) = (Arc::clone(&self.dependencies), self.me.clone());
         let opening = self.take_over(session);
         tokio::spawn(async move {
-            let opened = open(&*foundation.journal, session, opening).await;
-            tell(&me, Inner::Opened(session, Box::new(opened)));
+            let opened = open_session(&*foundation.journal, session, opening).await;
+            send(&me, SessionsInternalMsg::Opened(session, Box::new(opened)));
         });
     }
 
@@ -67,36 +67,45 @@ impl Directory {
     pub(super) fn take_over(
         &mut self,
         session: SessionId,
-    ) -> impl Future<Output = Result<Stored, JournalError>> + Send + use<> {
+    ) -> impl Future<Output = Result<DurableOutcome, JournalError>> + Send + use<> {
         if let Some(entry) = self.entries.get_mut(&session) {
             entry.incarnation = None;
-            self.foundation.roster.note(session, entry);
+            self.dependencies.checkpoint.record(session, entry);
         }
-        write(&self.foundation.wiring.persistence, Write::Open(session))
+        write(&self.dependencies.wiring.persistence, WriteOp::Open(session))
     }
 
     /// The journal was read, or not. An error is one of the store and ends this actor.
-    pub(super) async fn opened(
+    pub(super) async fn on_opened(
         &mut self,
         session: SessionId,
-        opened: Result<Opened, Unopened>,
+        opened: Result<RecoveredSession, OpenSessionError>,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(entry) = self.entries.get_mut(&session).filter(|_| !self.suspended) else { return Ok(()) };
+        let Some(entry) = self.entries.get_mut(&session).filter(|_| !self.is_suspended) else {
+            return Ok(());
+        };
         match opened {
-            Ok(opened) => self.wake(session, opened).await,
-            Err(Unopened::Unreadable(why)) => {
-                self.bury(session, None, Cause::Unreadable { error: why.clone() }, Then::Quarantine(why));
+            Ok(opened) => self.start_actor(session, opened).await,
+            Err(OpenSessionError::Unreadable(why)) => {
+                self.force_fail(
+                    session,
+                    None,
+                    OutcomeCause::Unreadable { error: why.clone() },
+                    AfterForceFail::Quarantine(why),
+                );
             }
             // Whoever waits is told by the runtime's end, which is near.
-            Err(Unopened::Write(error)) => tracing::debug!(%session, %error, "not opened"),
-            Err(Unopened::Read(error)) if entry.reads + 1 >= READS => return Err(error.into()),
-            Err(Unopened::Read(error)) => {
+            Err(OpenSessionError::Write(error)) => tracing::debug!(%session, %error, "not opened"),
+            Err(OpenSessionError::Read(error)) if entry.failed_reads + 1 >= MAX_READ_TRIES => {
+                return Err(error.into());
+            }
+            Err(OpenSessionError::Read(error)) => {
                 tracing::warn!(%session, %error, "the store cannot be read, trying again");
-                let (pause, me) = (READ_AGAIN * 2_u32.pow(entry.reads), self.me.clone());
-                entry.reads += 1;
+                let (pause, me) = (READ_RETRY_DELAY * 2_u32.pow(entry.failed_reads), self.me.clone());
+                entry.failed_reads += 1;
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
-                    tell(&me, Inner::Again(session));
+                    send(&me, SessionsInternalMsg::RetryRead(session));
                 });
             }
         }
@@ -104,27 +113,28 @@ impl Directory {
     }
 
     /// Gives the session its next actor, unless it has died too often where it stands.
-    async fn wake(&mut self, session: SessionId, (dormant, incarnation, is_rung): Opened) {
+    async fn start_actor(&mut self, session: SessionId, (dormant, incarnation, is_rung): RecoveredSession) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
-        entry.reads = 0;
+        entry.failed_reads = 0;
         entry.incarnation = Some(incarnation);
-        let is_nowhere = dormant.is_new() && entry.new.is_none();
+        let is_nowhere = dormant.is_new() && entry.seed.is_none();
         // It was removed since it was looked up: whoever said something looks again.
-        if is_nowhere && !entry.place.take_waiting().is_empty() {
+        if is_nowhere && !entry.phase.take_waiting().is_empty() {
             return self.forget(session);
         }
-        if let Some(error) = entry.died_of.take() {
+        if let Some(error) = entry.last_crash.take() {
             let standing = dormant.crash_point();
-            if entry.crashes.count(standing) >= DEATHS_AT_ONE_STEP {
+            if entry.crashes.count(standing) >= MAX_CRASHES_AT_ONE_STEP {
                 let run = standing.map(|standing| standing.run);
-                let then = if run.is_some() { Then::GoOn } else { Then::Forget };
-                return self.bury(session, run, Cause::CrashLoop { error }, then);
+                let then = if run.is_some() { AfterForceFail::Resume } else { AfterForceFail::Forget };
+                return self.force_fail(session, run, OutcomeCause::CrashLoop { error }, then);
             }
         }
-        entry.rests = false;
-        let waiting = entry.place.take_waiting().into_iter().map(|message| entry.hand(message)).collect();
-        let boot = self.foundation.boot.clone();
-        let first = match &entry.new {
+        entry.is_write_only = false;
+        let waiting =
+            entry.phase.take_waiting().into_iter().map(|message| entry.prepare_message(message)).collect();
+        let boot = self.dependencies.boot.clone();
+        let first = match &entry.seed {
             Some(new) if dormant.is_new() => Input::Opened {
                 key: Arc::clone(&new.key),
                 prompt: Arc::clone(&new.prompt),
@@ -134,69 +144,85 @@ impl Directory {
             Some(_) | None => Input::Revived { incarnation, boot },
         };
         entry.tasks = CallTasks::default();
-        self.foundation.roster.note(session, entry);
-        let (wiring, tasks) = (Arc::clone(&self.foundation.wiring), entry.tasks.clone());
-        let arguments = Arguments { id: session, wiring, dormant, first, tasks, is_rung, waiting };
-        match Actor::spawn_linked(None, Session, arguments, self.me.get_cell()).await {
+        self.dependencies.checkpoint.record(session, entry);
+        let (wiring, tasks) = (Arc::clone(&self.dependencies.wiring), entry.tasks.clone());
+        let arguments = SessionArguments {
+            id: session,
+            wiring,
+            replayed: dormant,
+            first,
+            tasks,
+            has_inbox: is_rung,
+            waiting,
+        };
+        match Actor::spawn_linked(None, SessionActor, arguments, self.me.get_cell()).await {
             Ok((actor, _)) => {
                 self.actors.insert(actor.get_id(), session);
-                entry.place = Place::Live(actor);
-                self.look_in(self.foundation.idle);
+                entry.phase = EntryPhase::Live(actor);
+                self.schedule_scan(self.dependencies.idle);
             }
-            Err(SpawnErr::StartupFailed(error)) => self.died(session, &error),
+            Err(SpawnErr::StartupFailed(error)) => self.on_crash(session, &error),
             Err(error @ (SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_))) => {
-                self.died(session, &error.into());
+                self.on_crash(session, &error.into());
             }
         }
     }
 }
 
 /// Reads the journal of a session that `opening` takes over, behind whatever an earlier incarnation still has in the queue.
-pub(super) async fn open(
+pub(super) async fn open_session(
     journal: &dyn Journal,
     session: SessionId,
-    opening: impl Future<Output = Result<Stored, JournalError>> + Send,
-) -> Result<Opened, Unopened> {
+    opening: impl Future<Output = Result<DurableOutcome, JournalError>> + Send,
+) -> Result<RecoveredSession, OpenSessionError> {
     let opened = match opening.await? {
-        Stored::Opened(opened) => opened,
-        Stored::Refused(refusal) => return Err(Unopened::Unreadable(refusal.to_string())),
-        Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered => return Err(other_question()),
+        DurableOutcome::Opened(opened) => opened,
+        DurableOutcome::Refused(refusal) => return Err(OpenSessionError::Unreadable(refusal.to_string())),
+        DurableOutcome::Appended(_) | DurableOutcome::Closed(_) | DurableOutcome::Delivered => {
+            return Err(unexpected_answer());
+        }
     };
-    if let Some(why) = opened.unreadable {
-        return Err(Unopened::Unreadable(why));
+    if let Some(why) = opened.inbox_error {
+        return Err(OpenSessionError::Unreadable(why));
     }
     let folded = AssertUnwindSafe(fold(journal, session)).catch_unwind().await;
     let dormant = folded.unwrap_or_else(|_| {
-        Err(Unopened::Unreadable("reading its journal makes this program panic".into()))
+        Err(OpenSessionError::Unreadable("reading its journal makes this program panic".into()))
     })?;
     if dormant.last_seq() != opened.last {
         let (read, last) = (dormant.last_seq(), opened.last);
-        return Err(Unopened::Unreadable(format!("its journal has {read} records of {last}")));
+        return Err(OpenSessionError::Unreadable(format!("its journal has {read} records of {last}")));
     }
     check_account(journal, &dormant).await?;
     Ok((dormant, opened.incarnation, !opened.inbox.is_empty()))
 }
 
 /// Whether the run under way has an account that can be read: nothing it does could be booked otherwise.
-async fn check_account(journal: &dyn Journal, dormant: &ReplayedSession) -> Result<(), Unopened> {
+async fn check_account(journal: &dyn Journal, dormant: &ReplayedSession) -> Result<(), OpenSessionError> {
     let Some(standing) = dormant.crash_point() else { return Ok(()) };
-    match journal.read(Read::Account(standing.run.into())).await {
-        Err(error @ ReadError::Row { .. }) => Err(Unopened::Unreadable(error.to_string())),
+    match journal.read(Query::Account(standing.run.into())).await {
+        Err(error @ ReadError::Row { .. }) => Err(OpenSessionError::Unreadable(error.to_string())),
         Err(error @ (ReadError::Unavailable(_) | ReadError::Record { .. })) => Err(error.into()),
-        Ok(Rows::Account(None)) => Err(Unopened::Unreadable(format!("run {} has no account", standing.run))),
-        Ok(Rows::Account(Some(_))) => Ok(()),
-        Ok(Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_)) => {
-            Err(other_question())
+        Ok(QueryRows::Account(None)) => {
+            Err(OpenSessionError::Unreadable(format!("run {} has no account", standing.run)))
         }
+        Ok(QueryRows::Account(Some(_))) => Ok(()),
+        Ok(
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Models(_),
+        ) => Err(unexpected_answer()),
     }
 }
 
-async fn fold(journal: &dyn Journal, session: SessionId) -> Result<ReplayedSession, Unopened> {
+async fn fold(journal: &dyn Journal, session: SessionId) -> Result<ReplayedSession, OpenSessionError> {
     let mut dormant = ReplayedSession::empty(session);
     replay(journal, session, 1, |_, record| dormant.fold(&record)).await?;
     Ok(dormant)
 }
 
-pub(super) fn other_question() -> Unopened {
-    Unopened::Unreadable("the store answered another question".into())
+pub(super) fn unexpected_answer() -> OpenSessionError {
+    OpenSessionError::Unreadable("the store answered another question".into())
 }

@@ -10,145 +10,160 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     model::{Incarnation, SessionId},
-    persistence::Stored,
-    port::{JournalError, Write},
+    persistence::DurableOutcome,
+    port::{JournalError, WriteOp},
     session::SessionMsg,
     supervisor::{
-        SessionsMsg, Writer,
-        burial::write,
-        directory::{Directory, tell},
-        entry::{Entry, Place},
-        sessions::Inner,
+        PersistenceRef, SessionsMsg,
+        directory::{Directory, send},
+        entry::{EntryPhase, SessionEntry},
+        force_fail::write,
+        sessions::SessionsInternalMsg,
     },
 };
 
 /// An idle session is found late by at most this part of the time that it may be idle,
-const LATE: u32 = 8;
+const SCAN_DIVISOR: u32 = 8;
 /// or by this: it is not looked more often.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Directory {
     /// Looks for idle sessions after this time, unless that is to be done already.
-    pub(super) fn look_in(&mut self, time: Duration) {
-        if self.looking.is_some() || self.suspended {
+    pub(super) fn schedule_scan(&mut self, time: Duration) {
+        if self.scan_timer.is_some() || self.is_suspended {
             return;
         }
         let (me, mut timer) = (self.me.clone(), JoinSet::new());
         timer.spawn(async move {
-            tokio::time::sleep(time.max(SHORTEST)).await;
-            tell(&me, Inner::Look);
+            tokio::time::sleep(time.max(MIN_SCAN_INTERVAL)).await;
+            send(&me, SessionsInternalMsg::ScanIdle);
         });
-        self.looking = Some(timer);
+        self.scan_timer = Some(timer);
     }
 
     /// Asks those to end that have been idle for long, and looks again when the next of them will have been.
-    pub(super) fn look(&mut self) {
-        self.looking = None;
-        let idle = self.foundation.idle;
-        let now = Duration::from_millis(self.foundation.wiring.clock.monotonic_ms());
+    pub(super) fn scan_idle(&mut self) {
+        self.scan_timer = None;
+        let idle = self.dependencies.idle;
+        let now = Duration::from_millis(self.dependencies.wiring.clock.monotonic_ms());
         let mut next = None::<Duration>;
         for (session, entry) in &mut self.entries {
-            let Place::Live(_) = entry.place else { continue };
+            let EntryPhase::Live(_) = entry.phase else { continue };
             let since = entry.tasks.idle_since().map(Duration::from_millis);
             let left = since.map_or(idle, |since| since.saturating_add(idle).saturating_sub(now));
             if left.is_zero() {
-                ask_to_end(&self.me, *session, entry);
+                request_passivation(&self.me, *session, entry);
             } else {
                 next = Some(next.map_or(left, |next| next.min(left)));
             }
         }
         if let Some(next) = next {
-            self.look_in(next.max(idle / LATE));
+            self.schedule_scan(next.max(idle / SCAN_DIVISOR));
         }
     }
 
     /// An actor that was asked to end has something to do.
-    pub(super) fn stays(&mut self, session: SessionId, actor: ActorId) {
+    pub(super) fn on_passivation_declined(&mut self, session: SessionId, actor: ActorId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
-        let Place::Resting(resting, waiting) = &mut entry.place else { return };
+        let EntryPhase::Passivating(resting, waiting) = &mut entry.phase else { return };
         if resting.get_id() != actor {
             return;
         }
         let (actor, waiting) = (resting.clone(), take(waiting));
-        entry.place = Place::Live(actor);
+        entry.phase = EntryPhase::Live(actor);
         waiting.into_iter().for_each(|message| self.deliver(session, None, Some(message)));
-        self.look_in(self.foundation.idle);
+        self.schedule_scan(self.dependencies.idle);
     }
 
     /// Forgets a session that nobody wants: the store first, so that it never takes it for open while nobody knows it.
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let incarnation = entry.incarnation;
-        let (goes_on, waiting) = (entry.goes_on, entry.place.take_waiting());
-        *entry = Entry { place: Place::Closing(waiting), goes_on, ..Entry::new(None) };
+        let (goes_on, waiting) = (entry.is_wanted, entry.phase.take_waiting());
+        *entry = SessionEntry {
+            phase: EntryPhase::Closing(waiting),
+            is_wanted: goes_on,
+            ..SessionEntry::new(None)
+        };
         entry.incarnation = incarnation;
-        let (wiring, me) = (Arc::clone(&self.foundation.wiring), self.me.clone());
+        let (wiring, me) = (Arc::clone(&self.dependencies.wiring), self.me.clone());
         // Somebody was about to open it, perhaps in an earlier directory: that is behind this, or never comes.
-        let opening = incarnation.is_none().then(|| write(&wiring.persistence, Write::Open(session)));
+        let opening = incarnation.is_none().then(|| write(&wiring.persistence, WriteOp::Open(session)));
         tokio::spawn(async move {
             let closed = close(&wiring.persistence, session, (incarnation, opening)).await;
-            tell(&me, Inner::Closed(session, closed));
+            send(&me, SessionsInternalMsg::Closed(session, closed));
         });
     }
 
     /// The store has let a session go, or something waits in its inbox.
-    pub(super) fn closed(&mut self, session: SessionId, closed: Result<Stored, JournalError>) {
+    pub(super) fn on_closed(&mut self, session: SessionId, closed: Result<DurableOutcome, JournalError>) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
-        let Place::Closing(waiting) = &mut entry.place else { return };
+        let EntryPhase::Closing(waiting) = &mut entry.phase else { return };
         let has_inbox = match closed {
-            Ok(Stored::Closed(is_gone)) => !is_gone,
+            Ok(DurableOutcome::Closed(is_gone)) => !is_gone,
             // Somebody has taken it over.
-            Ok(Stored::Refused(_) | Stored::Appended(_) | Stored::Opened(_) | Stored::Delivered) => false,
+            Ok(
+                DurableOutcome::Refused(_)
+                | DurableOutcome::Appended(_)
+                | DurableOutcome::Opened(_)
+                | DurableOutcome::Delivered,
+            ) => false,
             // The runtime is about to end of that.
             Err(error) => return tracing::debug!(%session, %error, "not closed"),
         };
-        let is_wanted = !waiting.is_empty() || entry.rung || (has_inbox && entry.goes_on);
+        let is_wanted = !waiting.is_empty() || entry.has_inbox || (has_inbox && entry.is_wanted);
         if is_wanted {
-            entry.rung = false;
-            entry.place = Place::Opening(take(waiting));
+            entry.has_inbox = false;
+            entry.phase = EntryPhase::Opening(take(waiting));
             self.open(session);
         } else if has_inbox {
-            entry.place = Place::Kept;
+            entry.phase = EntryPhase::Idle;
         } else {
             self.entries.remove(&session);
-            self.foundation.roster.forget(session);
+            self.dependencies.checkpoint.forget(session);
         }
     }
 }
 
 /// Lets the session go that is open as this incarnation, or as the one that `opening` gives it.
 async fn close(
-    writer: &Writer,
+    writer: &PersistenceRef,
     session: SessionId,
-    (incarnation, opening): (Option<Incarnation>, Option<impl Future<Output = Result<Stored, JournalError>>>),
-) -> Result<Stored, JournalError> {
+    (incarnation, opening): (
+        Option<Incarnation>,
+        Option<impl Future<Output = Result<DurableOutcome, JournalError>>>,
+    ),
+) -> Result<DurableOutcome, JournalError> {
     let incarnation = match (incarnation, opening) {
         (Some(incarnation), _) => incarnation,
         (None, Some(opening)) => match opening.await? {
-            Stored::Opened(opened) => opened.incarnation,
-            other @ (Stored::Refused(_) | Stored::Appended(_) | Stored::Closed(_) | Stored::Delivered) => {
+            DurableOutcome::Opened(opened) => opened.incarnation,
+            other @ (DurableOutcome::Refused(_)
+            | DurableOutcome::Appended(_)
+            | DurableOutcome::Closed(_)
+            | DurableOutcome::Delivered) => {
                 return Ok(other);
             }
         },
-        (None, None) => return Ok(Stored::Closed(true)),
+        (None, None) => return Ok(DurableOutcome::Closed(true)),
     };
-    write(writer, Write::Close(session, incarnation)).await
+    write(writer, WriteOp::Close(session, incarnation)).await
 }
 
 /// Asks a live session to end if it has nothing to do.
-fn ask_to_end(me: &ActorRef<SessionsMsg>, session: SessionId, entry: &mut Entry) {
-    let Place::Live(actor) = &entry.place else { return };
+fn request_passivation(me: &ActorRef<SessionsMsg>, session: SessionId, entry: &mut SessionEntry) {
+    let EntryPhase::Live(actor) = &entry.phase else { return };
     let (stays, staying) = oneshot::channel();
     // The event of a dead one is on its way.
-    if actor.cast(SessionMsg::Rest(stays.into())).is_err() {
+    if actor.cast(SessionMsg::Passivate(stays.into())).is_err() {
         return;
     }
     let (me, actor) = (me.clone(), actor.clone());
     let id = actor.get_id();
-    entry.place = Place::Resting(actor, Vec::new());
+    entry.phase = EntryPhase::Passivating(actor, Vec::new());
     tokio::spawn(async move {
         if staying.await.is_ok() {
-            tell(&me, Inner::Stays(session, id));
+            send(&me, SessionsInternalMsg::PassivationDeclined(session, id));
         }
     });
 }

@@ -5,23 +5,23 @@ use std::{collections::BTreeMap, sync::Arc};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::{
-    look::Look,
-    policy::{Deaths, Intensity, Verdict},
+    inspect::Inspect,
+    policy::{RestartDecision, RestartHistory, RestartIntensity},
     port::Clock,
-    provider::{Gate, Leases, Provider, ProviderMsg},
-    supervisor::PartStatus,
+    provider::{Gate, Leases, ProviderActor, ProviderMsg},
+    supervisor::ChildStatus,
 };
 
 /// A provider's actor may die so often; then the runtime goes on without its statistics.
-const INTENSITY: Intensity = Intensity { deaths: 5, within_ms: 60_000 };
+const PROVIDER_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_up: 5, period_ms: 60_000 };
 
 /// The messages of [`ProviderSupervisor`].
 #[derive(Debug)]
 pub(crate) enum ProvidersMsg {
     /// For the provider of that name.
-    To(Arc<str>, ProviderMsg),
+    Deliver(Arc<str>, ProviderMsg),
     /// What its children are.
-    Look(Look<State>),
+    Inspect(Inspect<ProviderSupervisorState>),
 }
 
 /// The actor.
@@ -29,32 +29,37 @@ pub(crate) enum ProvidersMsg {
 pub(crate) struct ProviderSupervisor;
 
 /// Its state.
-pub(crate) struct State {
+pub(crate) struct ProviderSupervisorState {
     clock: Arc<dyn Clock>,
-    children: BTreeMap<Arc<str>, Child>,
+    children: BTreeMap<Arc<str>, ProviderChild>,
 }
 
-struct Child {
+struct ProviderChild {
     gate: Arc<Gate>,
     /// `None` if it was given up.
     actor: Option<ActorRef<ProviderMsg>>,
-    deaths: Deaths,
+    restart_history: RestartHistory,
     restarts: u32,
 }
 
 impl Actor for ProviderSupervisor {
     type Msg = ProvidersMsg;
-    type State = State;
+    type State = ProviderSupervisorState;
     type Arguments = (Arc<Leases>, Arc<dyn Clock>);
 
     async fn pre_start(
         &self,
         me: ActorRef<ProvidersMsg>,
         (leases, clock): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
-        let mut state = State { clock, children: BTreeMap::new() };
+    ) -> Result<ProviderSupervisorState, ActorProcessingErr> {
+        let mut state = ProviderSupervisorState { clock, children: BTreeMap::new() };
         for (name, gate) in leases.gates() {
-            let child = Child { gate: Arc::clone(gate), actor: None, deaths: Deaths::default(), restarts: 0 };
+            let child = ProviderChild {
+                gate: Arc::clone(gate),
+                actor: None,
+                restart_history: RestartHistory::default(),
+                restarts: 0,
+            };
             state.children.insert(Arc::clone(name), child);
             state.start(&me, name).await;
         }
@@ -65,17 +70,17 @@ impl Actor for ProviderSupervisor {
         &self,
         _me: ActorRef<ProvidersMsg>,
         message: ProvidersMsg,
-        state: &mut State,
+        state: &mut ProviderSupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ProvidersMsg::To(name, message) => {
+            ProvidersMsg::Deliver(name, message) => {
                 let actor = state.children.get(&name).and_then(|child| child.actor.as_ref());
                 if !matches!(actor.map(|actor| actor.cast(message)), Some(Ok(()))) {
                     tracing::debug!(provider = %name, "a message for a provider that is not there");
                 }
                 Ok(())
             }
-            ProvidersMsg::Look(look) => look.at(state),
+            ProvidersMsg::Inspect(look) => look.run(state),
         }
     }
 
@@ -83,7 +88,7 @@ impl Actor for ProviderSupervisor {
         &self,
         me: ActorRef<ProvidersMsg>,
         event: SupervisionEvent,
-        state: &mut State,
+        state: &mut ProviderSupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         let (who, error) = match event {
             SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error.to_string()),
@@ -93,7 +98,7 @@ impl Actor for ProviderSupervisor {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
         if let Some(name) = state.name_of(who)
-            && state.may_start_again(&name, &error)
+            && state.may_restart(&name, &error)
         {
             state.start(&me, &name).await;
         }
@@ -101,24 +106,24 @@ impl Actor for ProviderSupervisor {
     }
 }
 
-impl State {
+impl ProviderSupervisorState {
     fn name_of(&self, who: ActorId) -> Option<Arc<str>> {
-        let is = |child: &Child| child.actor.as_ref().is_some_and(|actor| actor.get_id() == who);
+        let is = |child: &ProviderChild| child.actor.as_ref().is_some_and(|actor| actor.get_id() == who);
         self.children.iter().find(|(_, child)| is(child)).map(|(name, _)| Arc::clone(name))
     }
 
     /// Counts a death.
-    fn may_start_again(&mut self, name: &str, error: &str) -> bool {
+    fn may_restart(&mut self, name: &str, error: &str) -> bool {
         let now_ms = self.clock.monotonic_ms();
         let Some(child) = self.children.get_mut(name) else { return false };
         child.actor = None;
-        match child.deaths.count(now_ms, INTENSITY) {
-            Verdict::Restart => {
+        match child.restart_history.count(now_ms, PROVIDER_RESTARTS) {
+            RestartDecision::Restart => {
                 tracing::warn!(provider = name, error, "provider actor died, starting it again");
                 child.restarts += 1;
                 true
             }
-            Verdict::GiveUp => {
+            RestartDecision::GiveUp => {
                 tracing::error!(provider = name, error, "provider actor keeps dying, given up");
                 false
             }
@@ -129,20 +134,20 @@ impl State {
     async fn start(&mut self, me: &ActorRef<ProvidersMsg>, name: &Arc<str>) {
         while let Some(child) = self.children.get_mut(name) {
             let arguments = (Arc::clone(name), Arc::clone(&child.gate));
-            match Actor::spawn_linked(None, Provider, arguments, me.get_cell()).await {
+            match Actor::spawn_linked(None, ProviderActor, arguments, me.get_cell()).await {
                 Ok((actor, _)) => {
                     child.actor = Some(actor);
                     return;
                 }
-                Err(error) if self.may_start_again(name, &error.to_string()) => {}
+                Err(error) if self.may_restart(name, &error.to_string()) => {}
                 Err(_) => return,
             }
         }
     }
 
     /// What became of its children.
-    pub(crate) fn parts(&self) -> Vec<PartStatus> {
-        let part = |(name, child): (&Arc<str>, &Child)| PartStatus {
+    pub(crate) fn child_statuses(&self) -> Vec<ChildStatus> {
+        let part = |(name, child): (&Arc<str>, &ProviderChild)| ChildStatus {
             name: format!("Provider {name}"),
             restarts: child.restarts,
         };

@@ -8,27 +8,27 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     handlers::HandlerWatch,
     hub::Hub,
-    look::Look,
-    persistence::{Persistence, Writing},
-    policy::{Deaths, Intensity, Verdict},
+    inspect::Inspect,
+    persistence::{CommitMonitor, PersistenceActor},
+    policy::{RestartDecision, RestartHistory, RestartIntensity},
     port::{Journal, JournalError, ReadError},
     provider::Leases,
-    session::Wiring,
+    session::SessionDependencies,
     supervisor::{
-        Doors, PartStatus, Parts, ProviderSupervisor, Roster, SessionSupervisor, Terminated, Writer,
-        directory::Foundation,
+        ChildStatus, DirectoryCheckpoint, PersistenceRef, ProviderSupervisor, RootArguments, RuntimeEnd,
+        RuntimeHandles, SessionSupervisor, directory::DirectoryDependencies,
     },
-    tool_executor::{ToolExecutor, Tools},
+    tool_executor::{ToolExecutorActor, ToolRegistry},
 };
 
 /// A part may die so often; then the runtime ends.
-const INTENSITY: Intensity = Intensity { deaths: 5, within_ms: 60_000 };
+const CHILD_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_up: 5, period_ms: 60_000 };
 
 /// The messages of [`Root`].
 #[derive(Debug)]
 pub(crate) enum RootMsg {
     /// What its children are.
-    Look(Look<RootState>),
+    Inspect(Inspect<RootState>),
 }
 
 /// The actor at the top.
@@ -37,29 +37,29 @@ pub(crate) struct Root;
 
 /// Its state: who is who, and where to say that all is over.
 pub(crate) struct RootState {
-    foundation: Arc<Foundation>,
-    doors: Doors,
-    persistence: Writer,
-    children: Vec<Child>,
-    terminated: watch::Sender<Option<Terminated>>,
+    dependencies: Arc<DirectoryDependencies>,
+    handles: RuntimeHandles,
+    persistence: PersistenceRef,
+    children: Vec<SupervisedChild>,
+    terminated: watch::Sender<Option<RuntimeEnd>>,
 }
 
-struct Child {
-    part: Part,
+struct SupervisedChild {
+    kind: ChildKind,
     id: ActorId,
-    deaths: Deaths,
+    restart_history: RestartHistory,
     restarts: u32,
 }
 
 /// What can be started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ChildKind {
     Providers,
     Executor,
     Sessions,
 }
 
-impl Part {
+impl ChildKind {
     /// All, in the order in which they are started.
     const ALL: [Self; 3] = [Self::Providers, Self::Executor, Self::Sessions];
 
@@ -75,26 +75,26 @@ impl Part {
     async fn start(
         self,
         root: ActorCell,
-        foundation: &Arc<Foundation>,
-        doors: &Doors,
+        foundation: &Arc<DirectoryDependencies>,
+        doors: &RuntimeHandles,
     ) -> Result<ActorId, SpawnErr> {
         let wiring = &doors.wiring;
         Ok(match self {
             Self::Providers => {
                 let arguments = (Arc::clone(&wiring.leases), Arc::clone(&wiring.clock));
                 let (actor, _) = Actor::spawn_linked(None, ProviderSupervisor, arguments, root).await?;
-                wiring.providers.arrive(actor.clone());
+                wiring.providers.set_running(actor.clone());
                 actor.get_id()
             }
             Self::Executor => {
-                let (actor, _) = Actor::spawn_linked(None, ToolExecutor, (), root).await?;
-                wiring.executor.arrive(actor.clone());
+                let (actor, _) = Actor::spawn_linked(None, ToolExecutorActor, (), root).await?;
+                wiring.executor.set_running(actor.clone());
                 actor.get_id()
             }
             Self::Sessions => {
                 let arguments = Arc::clone(foundation);
                 let (actor, _) = Actor::spawn_linked(None, SessionSupervisor, arguments, root).await?;
-                doors.sessions.arrive(actor.clone());
+                doors.sessions.set_running(actor.clone());
                 actor.get_id()
             }
         })
@@ -104,57 +104,72 @@ impl Part {
 impl Actor for Root {
     type Msg = RootMsg;
     type State = RootState;
-    type Arguments = Parts;
+    type Arguments = RootArguments;
 
-    async fn pre_start(&self, me: ActorRef<RootMsg>, parts: Parts) -> Result<RootState, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        me: ActorRef<RootMsg>,
+        parts: RootArguments,
+    ) -> Result<RootState, ActorProcessingErr> {
         let cell = me.get_cell();
         let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
-        let writing = Arc::new(Writing::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
+        let writing = Arc::new(CommitMonitor::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
         let handlers = HandlerWatch::new(Arc::clone(&parts.clock));
         let arguments = (Arc::clone(&journal), Arc::clone(&writing), Arc::clone(&handlers));
-        let (persistence, _) = Actor::spawn_linked(None, Persistence, arguments, cell.clone()).await?;
-        let wiring = Arc::new(Wiring {
+        let (persistence, _) = Actor::spawn_linked(None, PersistenceActor, arguments, cell.clone()).await?;
+        let wiring = Arc::new(SessionDependencies {
             persistence: persistence.clone(),
             journal,
             sessions: Arc::default(),
             providers: Arc::default(),
             executor: Arc::default(),
             leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
-            tools: Arc::new(Tools::new(parts.tools, parts.tool_calls, parts.artifacts)),
+            tools: Arc::new(ToolRegistry::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::new(Hub::default()),
-            writing,
+            commit_monitor: writing,
             clock: parts.clock,
             handlers,
         });
-        let roster = Arc::<Roster>::default();
-        let foundation = Arc::new(Foundation {
+        let roster = Arc::<DirectoryCheckpoint>::default();
+        let foundation = Arc::new(DirectoryDependencies {
             journal: parts.journal,
             wiring: Arc::clone(&wiring),
             boot: parts.boot,
             idle: parts.idle,
-            roster: Arc::clone(&roster),
+            checkpoint: Arc::clone(&roster),
         });
         let admission = Arc::new(Semaphore::new(parts.submissions));
         let sessions = Arc::clone(&wiring.sessions);
-        let doors = Doors { sessions, roster, wiring, admission };
+        let doors = RuntimeHandles { sessions, checkpoint: roster, wiring, admission };
         let mut children = Vec::new();
-        for part in Part::ALL {
+        for part in ChildKind::ALL {
             let id = part.start(cell.clone(), &foundation, &doors).await?;
-            children.push(Child { part, id, deaths: Deaths::default(), restarts: 0 });
+            children.push(SupervisedChild {
+                kind: part,
+                id,
+                restart_history: RestartHistory::default(),
+                restarts: 0,
+            });
         }
-        if parts.doors.send(doors.clone()).is_err() {
+        if parts.handles.send(doors.clone()).is_err() {
             return Err("whoever wanted the runtime has gone".into());
         }
-        Ok(RootState { foundation, doors, persistence, children, terminated: parts.terminated })
+        Ok(RootState {
+            dependencies: foundation,
+            handles: doors,
+            persistence,
+            children,
+            terminated: parts.terminated,
+        })
     }
 
     async fn handle(
         &self,
         _me: ActorRef<RootMsg>,
-        RootMsg::Look(look): RootMsg,
+        RootMsg::Inspect(look): RootMsg,
         state: &mut RootState,
     ) -> Result<(), ActorProcessingErr> {
-        look.at(state)
+        look.run(state)
     }
 
     async fn handle_supervisor_evt(
@@ -170,9 +185,9 @@ impl Actor for Root {
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        if let Err(reason) = state.died(&me, who, error).await {
+        if let Err(reason) = state.on_child_end(&me, who, error).await {
             tracing::error!(%reason, "the runtime ends");
-            state.end(reason);
+            state.publish_end(reason);
             me.stop(None);
         }
         Ok(())
@@ -183,35 +198,35 @@ impl Actor for Root {
         _me: ActorRef<RootMsg>,
         state: &mut RootState,
     ) -> Result<(), ActorProcessingErr> {
-        state.end(Terminated::Suspended);
+        state.publish_end(RuntimeEnd::Suspended);
         Ok(())
     }
 }
 
 impl RootState {
     /// Starts a child again, or says why the runtime has to end.
-    async fn died(
+    async fn on_child_end(
         &mut self,
         me: &ActorRef<RootMsg>,
         who: ActorId,
         error: ActorProcessingErr,
-    ) -> Result<(), Terminated> {
-        if let Some(store) = of_the_store(&error) {
+    ) -> Result<(), RuntimeEnd> {
+        if let Some(store) = store_failure(&error) {
             return Err(store);
         }
         if who == self.persistence.get_id() {
-            return Err(Terminated::Actor { name: "Persistence", error: error.to_string() });
+            return Err(RuntimeEnd::Actor { name: "Persistence", error: error.to_string() });
         }
-        let clock = Arc::clone(&self.doors.wiring.clock);
+        let clock = Arc::clone(&self.handles.wiring.clock);
         let Some(child) = self.children.iter_mut().find(|child| child.id == who) else { return Ok(()) };
-        let (name, mut error) = (child.part.name(), error.to_string());
+        let (name, mut error) = (child.kind.name(), error.to_string());
         loop {
-            if child.deaths.count(clock.monotonic_ms(), INTENSITY) == Verdict::GiveUp {
-                return Err(Terminated::Actor { name, error });
+            if child.restart_history.count(clock.monotonic_ms(), CHILD_RESTARTS) == RestartDecision::GiveUp {
+                return Err(RuntimeEnd::Actor { name, error });
             }
             tracing::warn!(name, error, "a part of the runtime died, starting it again");
             child.restarts += 1;
-            match child.part.start(me.get_cell(), &self.foundation, &self.doors).await {
+            match child.kind.start(me.get_cell(), &self.dependencies, &self.handles).await {
                 Ok(id) => {
                     child.id = id;
                     return Ok(());
@@ -223,24 +238,24 @@ impl RootState {
     }
 
     /// What became of its children.
-    pub(crate) fn parts(&self) -> Vec<PartStatus> {
-        let persistence = PartStatus { name: "Persistence".into(), restarts: 0 };
+    pub(crate) fn child_statuses(&self) -> Vec<ChildStatus> {
+        let persistence = ChildStatus { name: "Persistence".into(), restarts: 0 };
         let others = self
             .children
             .iter()
-            .map(|child| PartStatus { name: child.part.name().into(), restarts: child.restarts });
+            .map(|child| ChildStatus { name: child.kind.name().into(), restarts: child.restarts });
         std::iter::once(persistence).chain(others).collect()
     }
 
     /// Says why, unless it was said already, and wakes all who wait.
-    fn end(&self, reason: Terminated) {
+    fn publish_end(&self, reason: RuntimeEnd) {
         self.terminated.send_if_modified(|said| {
             let first = said.is_none();
             said.get_or_insert(reason);
             first
         });
-        let wiring = &self.doors.wiring;
-        self.doors.sessions.close();
+        let wiring = &self.handles.wiring;
+        self.handles.sessions.close();
         wiring.providers.close();
         wiring.executor.close();
         wiring.hub.wake_all();
@@ -250,13 +265,13 @@ impl RootState {
 impl Drop for RootState {
     /// Whatever Root died of, nobody waits for ever.
     fn drop(&mut self) {
-        self.end(Terminated::Actor { name: "Root", error: "it died without a word".into() });
+        self.publish_end(RuntimeEnd::Actor { name: "Root", error: "it died without a word".into() });
     }
 }
 
 /// Whether a part died of the store.
-fn of_the_store(error: &ActorProcessingErr) -> Option<Terminated> {
+fn store_failure(error: &ActorProcessingErr) -> Option<RuntimeEnd> {
     let write = error.downcast_ref::<JournalError>().map(ToString::to_string);
     let read = error.downcast_ref::<ReadError>().map(ToString::to_string);
-    write.or(read).map(Terminated::Store)
+    write.or(read).map(RuntimeEnd::Store)
 }

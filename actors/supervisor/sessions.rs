@@ -5,64 +5,64 @@ use std::sync::Arc;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
 
 use crate::{
-    look::Look,
+    inspect::Inspect,
     model::{Incarnation, RunId, SessionId},
-    persistence::Stored,
+    persistence::DurableOutcome,
     port::JournalError,
     session::SessionMsg,
     supervisor::{
-        directory::{Directory, Foundation},
-        opening::{Opened, Unopened},
+        directory::{Directory, DirectoryDependencies},
+        opening::{OpenSessionError, RecoveredSession},
     },
 };
 
 /// The reason that ractor gives for an actor that was killed: nobody here does that to a session that has work.
-const KILLED: &str = "killed";
+const KILL_REASON: &str = "killed";
 
 /// The messages of [`SessionSupervisor`].
 #[derive(Debug)]
 pub(crate) enum SessionsMsg {
-    /// For that session, which is opened if it is not live, and begun with `NewSession` if it does not exist. Without that,
+    /// For that session, which is opened if it is not live, and begun with `SessionSeed` if it does not exist. Without that,
     /// what is said to a session that does not exist is not answered.
-    To(SessionId, Option<Arc<NewSession>>, SessionMsg),
+    Deliver(SessionId, Option<Arc<SessionSeed>>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
     /// Something waits in the inbox of that session, which is opened if it is not live.
-    Ring(SessionId),
+    NotifyInbox(SessionId),
     /// Ends a run as `failed(crash_loop)` of this, without opening its session; answered when that is on disk.
-    GiveUp((SessionId, RunId), String, RpcReplyPort<()>),
+    ForceFail((SessionId, RunId), String, RpcReplyPort<()>),
     /// Ends all tasks and all sessions, without a record; nothing is opened any more.
     Suspend(RpcReplyPort<()>),
     /// What it knows.
-    Look(Look<Directory>),
+    Inspect(Inspect<Directory>),
     /// Its own.
-    Inner(Inner),
+    Inner(SessionsInternalMsg),
 }
 
 /// What a session begins with.
 #[derive(Debug)]
-pub(crate) struct NewSession {
+pub(crate) struct SessionSeed {
     pub(crate) key: Arc<str>,
     pub(crate) prompt: Arc<str>,
 }
 
 /// What the supervisor's own tasks say.
 #[derive(Debug)]
-pub(crate) enum Inner {
+pub(crate) enum SessionsInternalMsg {
     /// A session's journal was read, or not.
-    Opened(SessionId, Box<Result<Opened, Unopened>>),
+    Opened(SessionId, Box<Result<RecoveredSession, OpenSessionError>>),
     /// It is time to read a session's journal again.
-    Again(SessionId),
+    RetryRead(SessionId),
     /// The tasks of a dead session have ended.
     TasksEnded(SessionId),
     /// Open runs of a session have their end, or cannot have it.
-    Buried(SessionId, Result<Incarnation, Unopened>),
+    ForceFailed(SessionId, Result<Incarnation, OpenSessionError>),
     /// It is time to look for sessions that have been idle for long.
-    Look,
+    ScanIdle,
     /// The actor of a session that was to end if it has nothing to do has something to do.
-    Stays(SessionId, ActorId),
+    PassivationDeclined(SessionId, ActorId),
     /// The store has let a session go, or not.
-    Closed(SessionId, Result<Stored, JournalError>),
+    Closed(SessionId, Result<DurableOutcome, JournalError>),
 }
 
 /// The actor.
@@ -72,14 +72,14 @@ pub(crate) struct SessionSupervisor;
 impl Actor for SessionSupervisor {
     type Msg = SessionsMsg;
     type State = Directory;
-    type Arguments = Arc<Foundation>;
+    type Arguments = Arc<DirectoryDependencies>;
 
     async fn pre_start(
         &self,
         me: ActorRef<SessionsMsg>,
-        foundation: Arc<Foundation>,
+        foundation: Arc<DirectoryDependencies>,
     ) -> Result<Directory, ActorProcessingErr> {
-        Ok(Directory::begin(me, foundation))
+        Ok(Directory::start(me, foundation))
     }
 
     async fn handle(
@@ -88,23 +88,33 @@ impl Actor for SessionSupervisor {
         message: SessionsMsg,
         directory: &mut Directory,
     ) -> Result<(), ActorProcessingErr> {
-        let _running = directory.handler_runs();
+        let _running = directory.track_handler();
         match message {
-            SessionsMsg::To(session, new, message) => {
+            SessionsMsg::Deliver(session, new, message) => {
                 directory.deliver(session, new, Some(message));
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
-            SessionsMsg::Ring(session) => directory.deliver(session, None, Some(SessionMsg::Rung)),
-            SessionsMsg::GiveUp(which, error, reply) => directory.give_up(which, error, reply),
+            SessionsMsg::NotifyInbox(session) => {
+                directory.deliver(session, None, Some(SessionMsg::InboxReady))
+            }
+            SessionsMsg::ForceFail(which, error, reply) => directory.force_fail_run(which, error, reply),
             SessionsMsg::Suspend(reply) => directory.suspend(reply),
-            SessionsMsg::Look(look) => look.at(directory)?,
-            SessionsMsg::Inner(Inner::Opened(session, opened)) => directory.opened(session, *opened).await?,
-            SessionsMsg::Inner(Inner::Again(session)) => directory.open(session),
-            SessionsMsg::Inner(Inner::TasksEnded(session)) => directory.tasks_ended(session),
-            SessionsMsg::Inner(Inner::Buried(session, buried)) => directory.buried(session, buried)?,
-            SessionsMsg::Inner(Inner::Look) => directory.look(),
-            SessionsMsg::Inner(Inner::Stays(session, actor)) => directory.stays(session, actor),
-            SessionsMsg::Inner(Inner::Closed(session, closed)) => directory.closed(session, closed),
+            SessionsMsg::Inspect(look) => look.run(directory)?,
+            SessionsMsg::Inner(SessionsInternalMsg::Opened(session, opened)) => {
+                directory.on_opened(session, *opened).await?
+            }
+            SessionsMsg::Inner(SessionsInternalMsg::RetryRead(session)) => directory.open(session),
+            SessionsMsg::Inner(SessionsInternalMsg::TasksEnded(session)) => directory.on_tasks_end(session),
+            SessionsMsg::Inner(SessionsInternalMsg::ForceFailed(session, buried)) => {
+                directory.on_force_failed(session, buried)?
+            }
+            SessionsMsg::Inner(SessionsInternalMsg::ScanIdle) => directory.scan_idle(),
+            SessionsMsg::Inner(SessionsInternalMsg::PassivationDeclined(session, actor)) => {
+                directory.on_passivation_declined(session, actor)
+            }
+            SessionsMsg::Inner(SessionsInternalMsg::Closed(session, closed)) => {
+                directory.on_closed(session, closed)
+            }
         }
         Ok(())
     }
@@ -115,12 +125,12 @@ impl Actor for SessionSupervisor {
         event: SupervisionEvent,
         directory: &mut Directory,
     ) -> Result<(), ActorProcessingErr> {
-        let _running = directory.handler_runs();
+        let _running = directory.track_handler();
         match event {
-            SupervisionEvent::ActorFailed(cell, error) => directory.ended(cell.get_id(), Some(error)),
+            SupervisionEvent::ActorFailed(cell, error) => directory.on_actor_end(cell.get_id(), Some(error)),
             SupervisionEvent::ActorTerminated(cell, _, why) => {
-                let error = why.filter(|why| why == KILLED).map(ActorProcessingErr::from);
-                directory.ended(cell.get_id(), error);
+                let error = why.filter(|why| why == KILL_REASON).map(ActorProcessingErr::from);
+                directory.on_actor_end(cell.get_id(), error);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }

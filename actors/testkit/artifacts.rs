@@ -13,7 +13,7 @@ use futures::{
 
 use crate::{
     model::{Attempt, CallId, ContentHash, RunId, SessionId},
-    port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Shelf},
+    port::{ArtifactError, ArtifactName, ArtifactSink, Artifacts, AttemptArtifacts, Excerpt},
 };
 
 /// Artifacts in memory; clones are handles of one store.
@@ -21,13 +21,13 @@ use crate::{
 pub struct MemoryArtifacts {
     store: Arc<Mutex<BTreeMap<ArtifactName, Bytes>>>,
     /// How many bytes an artifact may have, if the disk is to be full then.
-    room: Option<usize>,
+    capacity: Option<usize>,
 }
 
 impl MemoryArtifacts {
     /// A store that fails as a full disk does when an artifact grows beyond `room` bytes.
     pub fn full_after(room: usize) -> Self {
-        Self { room: Some(room), ..Self::default() }
+        Self { capacity: Some(room), ..Self::default() }
     }
 
     /// Everything that was finished.
@@ -37,9 +37,9 @@ impl MemoryArtifacts {
 }
 
 impl Artifacts for MemoryArtifacts {
-    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
-        let keeper = InMemory { store: self.clone(), name, bytes: Vec::new() };
-        ready(Ok(Box::new(keeper) as Box<dyn Keeper>)).boxed()
+    fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>> {
+        let keeper = MemoryArtifactSink { store: self.clone(), name, bytes: Vec::new() };
+        ready(Ok(Box::new(keeper) as Box<dyn ArtifactSink>)).boxed()
     }
 
     fn verify(
@@ -72,16 +72,16 @@ impl Artifacts for MemoryArtifacts {
 }
 
 #[derive(Debug)]
-struct InMemory {
+struct MemoryArtifactSink {
     store: MemoryArtifacts,
     name: ArtifactName,
     bytes: Vec<u8>,
 }
 
-impl Keeper for InMemory {
+impl ArtifactSink for MemoryArtifactSink {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
         self.bytes.extend_from_slice(&bytes);
-        let is_full = self.store.room.is_some_and(|room| self.bytes.len() > room);
+        let is_full = self.store.capacity.is_some_and(|room| self.bytes.len() > room);
         let full = || ArtifactError::Unavailable("no space left on device".into());
         ready(if is_full { Err(full()) } else { Ok(()) }).boxed()
     }
@@ -101,8 +101,8 @@ fn name(session: u128, attempt: Attempt) -> ArtifactName {
     ArtifactName { session: SessionId::from_bits(session), call, attempt }
 }
 
-async fn kept(artifacts: &Arc<dyn Artifacts>, name: ArtifactName, pieces: &[&'static [u8]]) {
-    let mut keeper = artifacts.begin(name).await.expect("it begins");
+async fn write_pieces(artifacts: &Arc<dyn Artifacts>, name: ArtifactName, pieces: &[&'static [u8]]) {
+    let mut keeper = artifacts.create(name).await.expect("it begins");
     for piece in pieces {
         keeper.write(Bytes::from_static(piece)).await.expect("it is written");
     }
@@ -117,14 +117,14 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
 
     // Nothing is there before it is finished, and what is dropped leaves nothing.
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
-    let mut keeper = artifacts.begin(one).await.expect("it begins");
+    let mut keeper = artifacts.create(one).await.expect("it begins");
     keeper.write(Bytes::from_static(b"half")).await.expect("it is written");
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
     drop(keeper);
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
 
     // It is read in excerpts, byte for byte.
-    kept(&artifacts, one, &[b"ab\xff", b"", b"\0\x1bcd"]).await;
+    write_pieces(&artifacts, one, &[b"ab\xff", b"", b"\0\x1bcd"]).await;
     for (offset, max, expected) in [
         (0, 99, &b"ab\xff\0\x1bcd"[..]),
         (2, 3, b"\xff\0\x1b"),
@@ -137,22 +137,22 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
     }
 
     // One of the same name takes its place, when it is whole.
-    let mut keeper = artifacts.begin(one).await.expect("it begins");
+    let mut keeper = artifacts.create(one).await.expect("it begins");
     keeper.write(Bytes::from_static(b"new")).await.expect("it is written");
     assert_eq!(artifacts.read(one, 0, 2).await.expect("the old one").bytes, &b"ab"[..]);
     keeper.finish().await.expect("it is durable");
     assert_eq!(artifacts.read(one, 0, 9).await.expect("the new one").bytes, &b"new"[..]);
 
     // A session reads its own; a call reads what its earlier attempts kept.
-    kept(&artifacts, two, &[]).await;
-    let shelf = Shelf::new(Arc::clone(&artifacts), name(1, 3));
+    write_pieces(&artifacts, two, &[]).await;
+    let shelf = AttemptArtifacts::new(Arc::clone(&artifacts), name(1, 3));
     assert_eq!(shelf.read(&one.handle(), 1, 1).await.expect("its own").bytes, &b"e"[..]);
     assert_eq!(shelf.read_earlier(2, 9).await.expect("its own").total, 0);
     let verify = async |content: &[u8]| artifacts.verify(one, ContentHash::of(content)).await;
     assert_eq!(verify(b"new").await, Ok(()));
     assert_eq!(verify(b"old").await, Err(ArtifactError::Altered(one.handle())));
     assert_eq!(artifacts.verify(name(2, 9), ContentHash::of(b"")).await, missing(name(2, 9)).map(drop));
-    let stranger = Shelf::new(Arc::clone(&artifacts), name(2, 3));
+    let stranger = AttemptArtifacts::new(Arc::clone(&artifacts), name(2, 3));
     assert_eq!(stranger.read(&one.handle(), 0, 9).await, missing(one));
     assert!(matches!(shelf.read("../1", 0, 9).await, Err(ArtifactError::NotFound(_))));
 

@@ -4,11 +4,11 @@ use serde_json::json;
 
 use crate::{
     model::{
-        CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Now, Record, RunId, SessionId,
-        Timestamp,
+        CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunId, SessionId,
+        SessionTime, Timestamp,
     },
-    persistence::{Stored, vouched},
-    port::{Appended, Written},
+    persistence::{DurableOutcome, to_durable},
+    port::{AppendReceipt, WriteOutcome},
     testkit::calls,
     turn::{
         CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
@@ -20,7 +20,7 @@ use crate::{
 pub struct CoreLoop {
     turn: Turn,
     cursor: RenderCursor,
-    now: Now,
+    now: SessionTime,
     model: ModelRef,
 }
 
@@ -35,7 +35,7 @@ impl CoreLoop {
     pub fn new(messages: usize) -> Self {
         let spec = super::world::spec(vec!["tick".into()]);
         let model = spec.chain[0].clone();
-        let now = Now { at: Timestamp(1_767_225_600_000), active_ms: 0 };
+        let now = SessionTime { at: Timestamp(1_767_225_600_000), active_ms: 0 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         let prompt = "You are a test.".into();
         let opened = Input::Opened { key: "key".into(), prompt, incarnation, boot: "boot-1".into() };
@@ -50,7 +50,7 @@ impl CoreLoop {
         let dormant = ReplayedSession::empty(SessionId::from_bits(1 << 101));
         let mut draft = dormant.start_decision(now, &opened);
         draft.apply_input(&submitted);
-        let turn = dormant.into_turn(&durable(granted(draft, &model)));
+        let turn = dormant.into_turn(&to_durable(grant_all(draft, &model)));
         let mut core = Self { turn, cursor: RenderCursor::default(), now, model };
         for _ in 0..messages / 2 {
             core.iteration();
@@ -81,10 +81,10 @@ impl CoreLoop {
     }
 
     fn step(&mut self, input: &Input) -> Vec<DueAction> {
-        self.now = Now { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
+        self.now = SessionTime { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
         let mut draft = self.turn.start_decision(self.now);
         draft.apply_input(input);
-        for record in durable(granted(draft, &self.model)) {
+        for record in to_durable(grant_all(draft, &self.model)) {
             self.turn.apply(&record);
         }
         self.turn.due(self.now)
@@ -92,7 +92,7 @@ impl CoreLoop {
 }
 
 /// Gives the draft whatever it wants, and takes its records.
-fn granted(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
+fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
     for want in draft.grant_requests() {
         draft.apply_input(&match want {
             GrantRequest::Lease { call, attempt } => Input::Leased { call, attempt, model: model.clone() },
@@ -106,10 +106,13 @@ fn granted(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
 }
 
 /// What Persistence would say of these records.
-fn durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
-    let appended = Appended { last: 0, accounts: Vec::new() };
-    match vouched(Written::Appended(appended), records) {
-        Stored::Appended(records) => records,
-        Stored::Opened(_) | Stored::Closed(_) | Stored::Delivered | Stored::Refused(_) => Vec::new(),
+fn to_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
+    let appended = AppendReceipt { last: 0, accounts: Vec::new() };
+    match to_durable(WriteOutcome::Appended(appended), records) {
+        DurableOutcome::Appended(records) => records,
+        DurableOutcome::Opened(_)
+        | DurableOutcome::Closed(_)
+        | DurableOutcome::Delivered
+        | DurableOutcome::Refused(_) => Vec::new(),
     }
 }

@@ -13,7 +13,7 @@ use futures::{
 
 use tokio::time::Instant;
 
-use crate::port::{Journal, JournalError, Read, ReadError, Rows, Write, Written};
+use crate::port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome};
 
 /// What goes wrong with a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,20 +86,20 @@ impl FaultyJournal {
     }
 
     /// When the fault was met.
-    pub fn met(&self) -> Option<Instant> {
+    pub fn met_at(&self) -> Option<Instant> {
         self.met.get().copied()
     }
 
-    fn may_read(&self, what: &Read) -> bool {
+    fn may_read(&self, what: &Query) -> bool {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let fails = *unreadable > 0 && matches!(what, Read::Records { .. });
+        let fails = *unreadable > 0 && matches!(what, Query::Records { .. });
         *unreadable -= usize::from(fails);
         !fails
     }
 }
 
 impl Journal for FaultyJournal {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
         let fault = self.fault;
         if let JournalFault::Slow(delay) = fault {
@@ -128,7 +128,7 @@ impl Journal for FaultyJournal {
         .boxed()
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         match self.may_read(&what) {
             true => self.inner.read(what),
             false => async { Err(ReadError::Unavailable("input/output error".into())) }.boxed(),

@@ -10,13 +10,14 @@ use futures::{
 
 use crate::{
     model::{
-        Account, AccountId, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId,
-        SessionRow, decode, encode,
+        AccountId, BudgetAccount, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow, decode, encode,
     },
-    mutation::{Mutation, planted},
+    mutants::{Mutant, mutant_enabled},
     port::{
-        Append, Appended, InboxItem, InboxRow, Index, Journal, JournalError, Opened, Read, ReadError,
-        Refusal, Rows, StoredRecord, View, Write, Written, admit, fence,
+        Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession, Query,
+        QueryRows, ReadError, StoreView, StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence,
+        validate_append,
     },
 };
 
@@ -26,7 +27,7 @@ use crate::{
 /// when it is called.
 #[derive(Debug, Clone)]
 pub struct MemoryJournal {
-    store: Arc<Mutex<Store>>,
+    store: Arc<Mutex<MemoryStore>>,
     epoch: u64,
 }
 
@@ -39,7 +40,7 @@ impl Default for MemoryJournal {
 impl MemoryJournal {
     /// An empty journal, in epoch 1.
     pub fn new() -> Self {
-        Self { store: Arc::new(Mutex::new(Store { epoch: 1, ..Store::default() })), epoch: 1 }
+        Self { store: Arc::new(Mutex::new(MemoryStore { epoch: 1, ..MemoryStore::default() })), epoch: 1 }
     }
 
     /// The same store, as a new process opens it: the epoch is raised, and no session is open. Whoever still holds an
@@ -63,32 +64,32 @@ impl MemoryJournal {
         lock(&self.store).inbox.iter().map(|((session, _), item)| (*session, Arc::clone(item))).collect()
     }
 
-    fn apply(&self, batch: Vec<Write>) -> Result<Vec<Written>, JournalError> {
+    fn apply(&self, batch: Vec<WriteOp>) -> Result<Vec<WriteOutcome>, JournalError> {
         let mut store = lock(&self.store);
-        if store.epoch != self.epoch && !planted(Mutation::NoFence) {
+        if store.epoch != self.epoch && !mutant_enabled(Mutant::NoFence) {
             return Err(JournalError::Unavailable("another process has opened the store".to_owned()));
         }
-        Ok(batch.into_iter().map(|write| store.write(write).unwrap_or_else(Written::Refused)).collect())
+        Ok(batch.into_iter().map(|write| store.write(write).unwrap_or_else(WriteOutcome::Refused)).collect())
     }
 }
 
 impl Journal for MemoryJournal {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         ready(self.apply(batch)).boxed()
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         ready(lock(&self.store).read(&what)).boxed()
     }
 }
 
 /// No write leaves a row half done, so a panic of another test thread does not spoil the store.
-fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+fn lock(store: &Mutex<MemoryStore>) -> MutexGuard<'_, MemoryStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Default)]
-struct Store {
+struct MemoryStore {
     epoch: u64,
     /// The revivals of the sessions that are open.
     open: BTreeMap<SessionId, u32>,
@@ -97,7 +98,7 @@ struct Store {
     log: BTreeMap<(SessionId, Seq), Vec<u8>>,
     inbox: BTreeMap<(SessionId, u64), InboxItem>,
     inbox_last: u64,
-    accounts: BTreeMap<AccountId, Account>,
+    accounts: BTreeMap<AccountId, BudgetAccount>,
     sessions: BTreeMap<SessionId, SessionRow>,
     session_keys: BTreeMap<Arc<str>, SessionId>,
     runs: BTreeMap<RunId, RunRow>,
@@ -106,39 +107,41 @@ struct Store {
     models: BTreeMap<String, ModelRow>,
 }
 
-impl Store {
-    fn write(&mut self, write: Write) -> Result<Written, Refusal> {
+impl MemoryStore {
+    fn write(&mut self, write: WriteOp) -> Result<WriteOutcome, WriteRefusal> {
         match write {
-            Write::Append(append) => self.append(*append).map(Written::Appended),
-            Write::Open(session) => Ok(Written::Opened(self.take_over(session))),
-            Write::Close(session, incarnation) => self.let_go(session, incarnation).map(Written::Closed),
-            Write::Deliver(session, item) => Ok(Written::Delivered(self.deliver(session, item))),
+            WriteOp::Append(append) => self.append(*append).map(WriteOutcome::Appended),
+            WriteOp::Open(session) => Ok(WriteOutcome::Opened(self.take_over(session))),
+            WriteOp::Close(session, incarnation) => {
+                self.let_go(session, incarnation).map(WriteOutcome::Closed)
+            }
+            WriteOp::Deliver(session, item) => Ok(WriteOutcome::Delivered(self.deliver(session, item))),
         }
     }
 
-    fn append(&mut self, append: Append) -> Result<Appended, Refusal> {
-        let postings = admit(&append, &mut *self)?;
+    fn append(&mut self, append: Append) -> Result<AppendReceipt, WriteRefusal> {
+        let postings = validate_append(&append, &mut *self)?;
         self.log(append.session, append.expected, &append.records);
-        for founded in &append.found {
+        for founded in &append.spawned {
             self.log(founded.session, 1, &founded.records);
         }
         self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
         for index in append.index {
             match index {
-                Index::Session(row) => self.index_session(row),
-                Index::Run(row) => self.index_run(*row),
-                Index::Model(row) => self.index_model(row),
+                IndexRow::Session(row) => self.index_session(row),
+                IndexRow::Run(row) => self.index_run(*row),
+                IndexRow::Model(row) => self.index_model(row),
             }
         }
         self.keys.extend(append.key);
-        for row in append.take.into_iter().filter(|_| !planted(Mutation::RepeatInbox)) {
+        for row in append.consumed.into_iter().filter(|_| !mutant_enabled(Mutant::RepeatInbox)) {
             self.inbox.remove(&(append.session, row));
         }
-        for (session, item) in append.send {
+        for (session, item) in append.deliver {
             self.deliver(session, item);
         }
         let accounts = postings.into_iter().map(|posting| (posting.id, posting.account)).collect();
-        Ok(Appended { last: self.end(append.session), accounts })
+        Ok(AppendReceipt { last: self.end(append.session), accounts })
     }
 
     fn log(&mut self, session: SessionId, first: Seq, records: &[Arc<Record>]) {
@@ -146,19 +149,19 @@ impl Store {
         self.log.extend(rows);
     }
 
-    fn take_over(&mut self, session: SessionId) -> Opened {
+    fn take_over(&mut self, session: SessionId) -> OpenedSession {
         self.revivals += 1;
         self.open.insert(session, self.revivals);
         let incarnation = Incarnation { epoch: self.epoch, revival: self.revivals };
         let (last, inbox) = (self.end(session), self.inbox_of(session));
-        let opened = Opened { incarnation, last, inbox, unreadable: None };
-        if planted(Mutation::ForgetInbox) {
+        let opened = OpenedSession { incarnation, last, inbox, inbox_error: None };
+        if mutant_enabled(Mutant::ForgetInbox) {
             self.inbox.retain(|(of, _), _| *of != session);
         }
         opened
     }
 
-    fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, Refusal> {
+    fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteRefusal> {
         fence(session, incarnation, self)?;
         let is_empty = self.inbox_of(session).is_empty();
         if is_empty {
@@ -194,7 +197,7 @@ impl Store {
     fn index_model(&mut self, row: ModelRow) {
         let name = row.model.to_string();
         let before = self.models.remove(&name);
-        self.models.insert(name, row.over(before));
+        self.models.insert(name, row.merged_over(before));
     }
 
     fn end(&self, session: SessionId) -> Seq {
@@ -206,44 +209,44 @@ impl Store {
         rows.map(|((_, id), item)| InboxRow { id: *id, item: Arc::clone(item) }).collect()
     }
 
-    fn read(&self, what: &Read) -> Result<Rows, ReadError> {
+    fn read(&self, what: &Query) -> Result<QueryRows, ReadError> {
         Ok(match what {
-            Read::Records { session, from, max } => self.records(*session, *from, *max)?,
-            Read::Inbox(session) => Rows::Inbox(self.inbox_of(*session)),
-            Read::Session(id) => Rows::Sessions(self.sessions.get(id).cloned().into_iter().collect()),
-            Read::SessionOfKey(key) => {
+            Query::Records { session, from, max } => self.records(*session, *from, *max)?,
+            Query::Inbox(session) => QueryRows::Inbox(self.inbox_of(*session)),
+            Query::Session(id) => QueryRows::Sessions(self.sessions.get(id).cloned().into_iter().collect()),
+            Query::SessionOfKey(key) => {
                 let row = self.session_keys.get(key).and_then(|id| self.sessions.get(id));
-                Rows::Sessions(row.cloned().into_iter().collect())
+                QueryRows::Sessions(row.cloned().into_iter().collect())
             }
-            Read::Sessions { max } => Rows::Sessions(youngest(self.sessions.values(), *max)),
-            Read::Run(id) => Rows::Runs(self.runs.get(id).cloned().into_iter().collect()),
-            Read::Runs { session: None, max } => Rows::Runs(youngest(self.runs.values(), *max)),
-            Read::Runs { session: Some(session), max } => {
-                Rows::Runs(youngest(self.runs.values().filter(|run| run.session == *session), *max))
+            Query::Sessions { max } => QueryRows::Sessions(youngest(self.sessions.values(), *max)),
+            Query::Run(id) => QueryRows::Runs(self.runs.get(id).cloned().into_iter().collect()),
+            Query::Runs { session: None, max } => QueryRows::Runs(youngest(self.runs.values(), *max)),
+            Query::Runs { session: Some(session), max } => {
+                QueryRows::Runs(youngest(self.runs.values().filter(|run| run.session == *session), *max))
             }
-            Read::OpenRuns => {
-                Rows::Runs(self.open_runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect())
+            Query::OpenRuns => {
+                QueryRows::Runs(self.open_runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect())
             }
-            Read::RunOfKey(key) => {
+            Query::RunOfKey(key) => {
                 let row = self.keys.get(key).and_then(|id| self.runs.get(id));
-                Rows::Runs(row.cloned().into_iter().collect())
+                QueryRows::Runs(row.cloned().into_iter().collect())
             }
-            Read::Account(id) => Rows::Account(self.accounts.get(id).copied().map(Box::new)),
-            Read::AllModels => Rows::Models(self.models.values().cloned().collect()),
-            Read::Models(models) => {
+            Query::Account(id) => QueryRows::Account(self.accounts.get(id).copied().map(Box::new)),
+            Query::AllModels => QueryRows::Models(self.models.values().cloned().collect()),
+            Query::Models(models) => {
                 let row = |model: &ModelRef| self.models.get(&model.to_string()).cloned();
-                Rows::Models(models.iter().filter_map(row).collect())
+                QueryRows::Models(models.iter().filter_map(row).collect())
             }
         })
     }
 
-    fn records(&self, session: SessionId, from: Seq, max: usize) -> Result<Rows, ReadError> {
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> Result<QueryRows, ReadError> {
         let rows = self.log.range((session, from)..=(session, Seq::MAX)).take(max);
         let stored = rows.map(|((_, seq), bytes)| match decode(bytes) {
             Ok(record) => Ok(StoredRecord { seq: *seq, record: Arc::new(record) }),
             Err(error) => Err(ReadError::Record { session, seq: *seq, error }),
         });
-        Ok(Rows::Records(stored.collect::<Result<_, _>>()?))
+        Ok(QueryRows::Records(stored.collect::<Result<_, _>>()?))
     }
 }
 
@@ -254,31 +257,31 @@ fn youngest<'a, T: Clone + 'a>(rows: impl DoubleEndedIterator<Item = &'a T>, max
     rows
 }
 
-impl View for Store {
-    type Stop = Refusal;
+impl StoreView for MemoryStore {
+    type Error = WriteRefusal;
 
-    fn latest(&mut self, session: SessionId) -> Result<Incarnation, Refusal> {
+    fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation, WriteRefusal> {
         let revival = self.open.get(&session).copied().unwrap_or(0);
         Ok(Incarnation { epoch: self.epoch, revival })
     }
 
-    fn last(&mut self, session: SessionId) -> Result<Seq, Refusal> {
+    fn last_seq(&mut self, session: SessionId) -> Result<Seq, WriteRefusal> {
         Ok(self.end(session))
     }
 
-    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Refusal> {
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, WriteRefusal> {
         Ok(self.keys.get(key).copied())
     }
 
-    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Refusal> {
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, WriteRefusal> {
         Ok(self.session_keys.get(key).copied())
     }
 
-    fn waits(&mut self, session: SessionId, row: u64) -> Result<bool, Refusal> {
+    fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, WriteRefusal> {
         Ok(self.inbox.contains_key(&(session, row)))
     }
 
-    fn account(&mut self, id: AccountId) -> Result<Option<Account>, Refusal> {
+    fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, WriteRefusal> {
         Ok(self.accounts.get(&id).copied())
     }
 }

@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Access, Answer, AssistantMessage, Attempt, CallEnd, CallId, CallStatus, EffectClass, Failure, Finish,
-        Message, ModelTraits, ToolCall, ToolSpec, Usage,
+        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStatus, EffectClass, Failure, FinishReason,
+        Message, ModelAnswer, ModelProfile, ToolCall, ToolSpec, Usage,
     },
     port::{
-        BadArguments, Boot, Deltas, Encoder, Found, Head, Intent, Invocation, ModelRequest, Provider,
-        Segments, Tool, ToolChoice,
+        AttachOutcome, BadArguments, Boot, DeltaSink, EncodedHead, Encoder, Intent, Invocation,
+        MessageBuffer, ModelProvider, ModelRequest, Tool, ToolChoice,
     },
 };
 
 /// What a scripted model says: a function of the view, whose messages are JSON objects as [`PlainEncoder`] writes them.
-pub type Script = Arc<dyn Fn(&[Value]) -> Result<Answer, Failure> + Send + Sync>;
+pub type ScriptFn = Arc<dyn Fn(&[Value]) -> Result<ModelAnswer, Failure> + Send + Sync>;
 
 /// A model without a network.
 #[derive(Clone)]
 pub struct ScriptedProvider {
-    script: Script,
+    script: ScriptFn,
     delay: Duration,
 }
 
@@ -33,7 +33,7 @@ impl ScriptedProvider {
     /// A model that answers by the script, after a delay of tokio's time.
     pub fn new(
         delay: Duration,
-        script: impl Fn(&[Value]) -> Result<Answer, Failure> + Send + Sync + 'static,
+        script: impl Fn(&[Value]) -> Result<ModelAnswer, Failure> + Send + Sync + 'static,
     ) -> Self {
         Self { script: Arc::new(script), delay }
     }
@@ -45,8 +45,8 @@ impl fmt::Debug for ScriptedProvider {
     }
 }
 
-impl Provider for ScriptedProvider {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for ScriptedProvider {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
         // One for all, so that views stay encoded from call to call.
         static ENCODER: std::sync::OnceLock<Arc<PlainEncoder>> = std::sync::OnceLock::new();
         let encoder: &Arc<PlainEncoder> = ENCODER.get_or_init(Arc::default);
@@ -56,8 +56,8 @@ impl Provider for ScriptedProvider {
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         async move {
             tokio::time::sleep(self.delay).await;
             let answer = (self.script)(&PlainEncoder::decode(&request))?;
@@ -90,22 +90,22 @@ impl PlainEncoder {
 }
 
 impl Encoder for PlainEncoder {
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         let bytes = format!("[{}", json!({"role": "system", "text": system, "tools": names})).into();
-        Head { bytes, names: Arc::default(), has_tools: !tools.is_empty() }
+        EncodedHead { bytes, renamed_tools: Arc::default(), has_tools: !tools.is_empty() }
     }
 
-    fn messages(&self, messages: &[Message], to: &mut Segments) {
+    fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
         for message in messages {
             let mut value = match message {
                 Message::System(text) => json!({"role": "system", "text": **text}),
-                Message::User(content) => json!({"role": "user", "text": *content.whole()}),
+                Message::User(content) => json!({"role": "user", "text": *content.text_with_note()}),
                 Message::Assistant(said) => {
                     json!({"role": "assistant", "text": said.text, "calls": said.calls})
                 }
                 Message::Tool { call, name, content } => {
-                    json!({"role": "tool", "call": **call, "name": **name, "content": *content.whole()})
+                    json!({"role": "tool", "call": **call, "name": **name, "content": *content.text_with_note()})
                 }
             };
             if let Message::User(content) | Message::Tool { content, .. } = message
@@ -123,14 +123,14 @@ impl Encoder for PlainEncoder {
 }
 
 /// A whole answer that says `text`.
-pub fn says(text: &str) -> Answer {
+pub fn says(text: &str) -> ModelAnswer {
     let message = AssistantMessage { text: text.into(), ..AssistantMessage::default() };
     let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
-    Answer { message, finish: Finish::Stop, usage }
+    ModelAnswer { message, finish: FinishReason::Stop, usage }
 }
 
 /// A whole answer that asks for these calls: name and arguments of each.
-pub fn calls(calls: &[(&str, Value)]) -> Answer {
+pub fn calls(calls: &[(&str, Value)]) -> ModelAnswer {
     let call = |(n, (name, arguments)): (usize, &(&str, Value))| ToolCall {
         id: format!("c{n}"),
         name: (*name).into(),
@@ -138,19 +138,19 @@ pub fn calls(calls: &[(&str, Value)]) -> Answer {
     };
     let calls = calls.iter().enumerate().map(call).collect();
     let message = AssistantMessage { calls, ..AssistantMessage::default() };
-    Answer { message, finish: Finish::ToolCalls, ..says("") }
+    ModelAnswer { message, finish: FinishReason::ToolCalls, ..says("") }
 }
 
-type Run = Arc<dyn Fn(Invocation) -> BoxFuture<'static, CallEnd> + Send + Sync>;
-type Attach = Arc<dyn Fn(Invocation, Boot) -> BoxFuture<'static, Found> + Send + Sync>;
+type RunFn = Arc<dyn Fn(Invocation) -> BoxFuture<'static, CallEnd> + Send + Sync>;
+type AttachFn = Arc<dyn Fn(Invocation, Boot) -> BoxFuture<'static, AttachOutcome> + Send + Sync>;
 
 /// A tool without a world.
 #[derive(Clone)]
 pub struct ScriptedTool {
     spec: ToolSpec,
     intent: Intent,
-    run: Run,
-    attach: Attach,
+    run: RunFn,
+    attach: AttachFn,
     forgotten: Arc<Mutex<Vec<(CallId, Attempt)>>>,
 }
 
@@ -170,14 +170,14 @@ impl ScriptedTool {
             spec,
             intent: effect.into(),
             run: Arc::new(move |invocation| run(invocation).boxed()),
-            attach: Arc::new(|_, _| std::future::ready(Found::Unknown).boxed()),
+            attach: Arc::new(|_, _| std::future::ready(AttachOutcome::Unknown).boxed()),
             forgotten: Arc::default(),
         }
     }
 
     /// The same tool, which finds calls of before so.
     #[must_use]
-    pub fn finding<F: Future<Output = Found> + Send + 'static>(
+    pub fn with_attach<F: Future<Output = AttachOutcome> + Send + 'static>(
         mut self,
         attach: impl Fn(Invocation, Boot) -> F + Send + Sync + 'static,
     ) -> Self {
@@ -187,19 +187,19 @@ impl ScriptedTool {
     }
 
     /// The attempts whose ends it knows to be in the journal.
-    pub fn forgotten(&self) -> Vec<(CallId, Attempt)> {
+    pub fn forgotten_attempts(&self) -> Vec<(CallId, Attempt)> {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The same tool, whose calls touch this.
     #[must_use]
-    pub fn touching(mut self, access: Access) -> Self {
+    pub fn with_access(mut self, access: Access) -> Self {
         self.intent.access = access;
         self
     }
 
     /// A tool that says `content` at once.
-    pub fn saying(name: &str, effect: EffectClass, content: &str) -> Self {
+    pub fn fixed(name: &str, effect: EffectClass, content: &str) -> Self {
         let end = CallEnd::ok(content);
         Self::new(name, effect, move |_| std::future::ready(end.clone()))
     }
@@ -228,7 +228,7 @@ impl Tool for ScriptedTool {
         Ok(self.intent.clone())
     }
 
-    fn plans_at_once(&self) -> bool {
+    fn plans_without_blocking(&self) -> bool {
         true
     }
 
@@ -236,7 +236,7 @@ impl Tool for ScriptedTool {
         (self.run)(invocation)
     }
 
-    fn attach(&self, invocation: Invocation, boot: Boot) -> BoxFuture<'static, Found> {
+    fn attach(&self, invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
         (self.attach)(invocation, boot)
     }
 

@@ -1,19 +1,23 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Defaults, World,
-    model::{BreakerPolicy, CallId, Doubt, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
-    port::{ArtifactName, Artifacts, Invocation, Journal, Progress, Shelf, Tool},
+    Defaults, RuntimeDependencies,
+    model::{BreakerPolicy, CallId, InDoubtPolicy, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
+    port::{ArtifactName, Artifacts, AttemptArtifacts, Invocation, Journal, ProgressReporter, Tool},
     testkit::{MemoryArtifacts, ScriptedProvider, VirtualClock},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A whole world of test doubles: one provider `test` with one model `model`, these tools, this journal.
-pub fn world(journal: Arc<dyn Journal>, provider: ScriptedProvider, tools: Vec<Arc<dyn Tool>>) -> World {
+pub fn world(
+    journal: Arc<dyn Journal>,
+    provider: ScriptedProvider,
+    tools: Vec<Arc<dyn Tool>>,
+) -> RuntimeDependencies {
     let names = tools.iter().map(|tool| tool.spec().name.clone()).collect();
     let spec = spec(names);
-    World {
+    RuntimeDependencies {
         journal,
         clock: Arc::new(VirtualClock::new(1)),
         boot: "boot-1".into(),
@@ -34,15 +38,15 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
     RunSpec {
         chain: vec![ModelRef::new("test", "model").expect("two names")],
         workspace: "/workspace".into(),
-        task: "task".into(),
+        isolation_key: "task".into(),
         tools,
         schema_bytes: 0,
         limits: Limits { max_tokens: 1_000, ..Limits::default() },
         system: None,
-        traits: Vec::new(),
+        profiles: Vec::new(),
         thinking: None,
-        in_doubt: Doubt::default(),
-        compression: None,
+        in_doubt: InDoubtPolicy::default(),
+        compaction: None,
         delegation: None,
         script: None,
     }
@@ -56,12 +60,12 @@ pub fn invocation(workspace: &str, arguments: Value) -> Invocation {
     Invocation {
         call,
         attempt: own.attempt,
-        task: "task".into(),
+        isolation_key: "task".into(),
         workspace: workspace.into(),
         arguments,
         now: Timestamp(1_767_225_600_000),
-        shelf: Shelf::new(artifacts, own),
+        artifacts: AttemptArtifacts::new(artifacts, own),
         cancel: CancellationToken::new(),
-        progress: Progress::default(),
+        progress: ProgressReporter::default(),
     }
 }

@@ -15,18 +15,18 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice, World,
+    RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{
-        Answer, BreakerState, CredentialId, EventBody, Failure, FailureClass, ModelTraits, Outcome,
-        PoolStrategy, RateInfo, RateLeft, RateLimits, RunStatus, Timestamp,
+        BreakerState, CredentialId, EventBody, Failure, FailureClass, ModelAnswer, ModelProfile, Outcome,
+        PoolStrategy, RateInfo, RateLimits, RateQuota, RunStatus, Timestamp,
     },
-    port::{Deltas, Encoder, ModelRequest, Provider},
+    port::{DeltaSink, Encoder, ModelProvider, ModelRequest},
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, says, world},
 };
 use tokio::time::Instant;
 
 /// Milliseconds since the beginning, and what an attempt was made with.
-type Script = dyn Fn(u64, CredentialId) -> Result<Answer, Failure> + Send + Sync;
+type Script = dyn Fn(u64, CredentialId) -> Result<ModelAnswer, Failure> + Send + Sync;
 
 /// What is left at that time.
 type Info = dyn Fn(u64) -> RateInfo + Send + Sync;
@@ -54,7 +54,9 @@ impl std::fmt::Debug for Account {
 }
 
 impl Account {
-    fn new(script: impl Fn(u64, CredentialId) -> Result<Answer, Failure> + Send + Sync + 'static) -> Self {
+    fn new(
+        script: impl Fn(u64, CredentialId) -> Result<ModelAnswer, Failure> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             since: Instant::now(),
             script: Box::new(script),
@@ -82,16 +84,16 @@ impl Account {
     }
 }
 
-impl Provider for Account {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Account {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
         Arc::new(PlainEncoder)
     }
 
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         async move {
             self.asked.lock().expect("no panic holds it").push((self.now(), request.credential));
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -126,8 +128,8 @@ impl Provider for Account {
 async fn start(account: &Arc<Account>) -> Runtime {
     let nobody = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("nobody")));
     let world = world(Arc::new(MemoryJournal::new()), nobody, Vec::new());
-    let endpoint = Arc::clone(account) as Arc<dyn Provider>;
-    let world = World { providers: vec![("test".into(), endpoint, 1_000)], ..world };
+    let endpoint = Arc::clone(account) as Arc<dyn ModelProvider>;
+    let world = RuntimeDependencies { providers: vec![("test".into(), endpoint, 1_000)], ..world };
     Runtime::start(world).await.expect("the runtime starts")
 }
 
@@ -248,7 +250,7 @@ impl Server {
         Arc::new(Self { most, seen: Mutex::default(), refused: AtomicUsize::new(0) })
     }
 
-    fn ask(&self, now: u64) -> Result<Answer, Failure> {
+    fn ask(&self, now: u64) -> Result<ModelAnswer, Failure> {
         let mut seen = self.seen.lock().expect("no panic holds it");
         while seen.front().is_some_and(|at| now - at >= 60_000) {
             seen.pop_front();
@@ -266,7 +268,7 @@ impl Server {
         let remaining = u64::try_from(self.most - seen.len()).unwrap_or(0);
         let reset_at = BEGIN.plus_ms(seen.back().unwrap_or(&now) + 60_000);
         let limit = u64::try_from(self.most).ok();
-        RateInfo { requests: Some(RateLeft { remaining, reset_at, limit }), tokens: None }
+        RateInfo { requests: Some(RateQuota { remaining, reset_at, limit }), tokens: None }
     }
 }
 
@@ -306,7 +308,7 @@ async fn many_runs_over_one_account_keep_its_limit() {
 async fn what_a_provider_says_is_left_is_kept_and_the_wait_is_told() {
     let left = |now: u64| {
         let remaining = if now < 1_000 { 0 } else { 100 };
-        let left = RateLeft { remaining, reset_at: BEGIN.plus_ms(30_000), limit: Some(100) };
+        let left = RateQuota { remaining, reset_at: BEGIN.plus_ms(30_000), limit: Some(100) };
         RateInfo { requests: Some(left), tokens: None }
     };
     let account = Account::new(|_, _| Ok(says("hello")));

@@ -12,12 +12,18 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    Accepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, World,
-    model::{CallEnd, CallId, Doubt, EffectClass, Kind, Outcome, RunState, StopReason, Verdict, WhenInDoubt},
-    port::{Found, Journal, JournalError, Read, ReadError, Refusal, Rows, Write, Written},
+    AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SessionPhase,
+    model::{
+        ApprovalDecision, CallEnd, CallId, EffectClass, InDoubtAction, InDoubtPolicy, Kind, Outcome,
+        RunState, StopReason,
+    },
+    port::{
+        AttachOutcome, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome,
+        WriteRefusal,
+    },
     testkit::{
-        MemoryJournal, Part, ScriptedProvider, ScriptedTool, Strike, calls, says, strike, strike_perhaps,
-        world,
+        ActorFault, ActorKind, MemoryJournal, ScriptedProvider, ScriptedTool, calls, inject, inject_if_alive,
+        says, world,
     },
 };
 use serde_json::json;
@@ -37,33 +43,34 @@ fn provider() -> ScriptedProvider {
 }
 
 fn endless() -> ScriptedTool {
-    ScriptedTool::new("build", EffectClass::Once, |_| pending()).finding(|_, _| ready(Found::Unknown))
+    ScriptedTool::new("build", EffectClass::Once, |_| pending())
+        .with_attach(|_, _| ready(AttachOutcome::Unknown))
 }
 
 fn quick() -> ScriptedTool {
     ScriptedTool::new("build", EffectClass::Once, |_| ready(CallEnd::ok("built")))
-        .finding(|_, _| ready(Found::Unknown))
+        .with_attach(|_, _| ready(AttachOutcome::Unknown))
 }
 
-fn with(journal: &MemoryJournal, tool: ScriptedTool) -> World {
+fn with(journal: &MemoryJournal, tool: ScriptedTool) -> RuntimeDependencies {
     let shared: Arc<dyn Journal> = Arc::new(journal.clone());
     let mut world = world(shared, provider(), vec![Arc::new(tool)]);
-    world.defaults.spec.in_doubt = Doubt { then: WhenInDoubt::Ask, ..Doubt::default() };
+    world.defaults.spec.in_doubt = InDoubtPolicy { action: InDoubtAction::Ask, ..InDoubtPolicy::default() };
     world
 }
 
-async fn start(world: World) -> Runtime {
+async fn start(world: RuntimeDependencies) -> Runtime {
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-async fn submit(runtime: &Runtime) -> Accepted {
+async fn submit(runtime: &Runtime) -> AcceptedRun {
     let request = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("do it") };
     runtime.submit(request).await.expect("it is accepted")
 }
 
 /// A process in which nobody has taken up the session of these two runs: the first waits for a person, if `parked`, or was
 /// under way; the second waits behind it.
-async fn left(parked: bool) -> (Runtime, Accepted, Accepted) {
+async fn left(parked: bool) -> (Runtime, AcceptedRun, AcceptedRun) {
     let mut journal = MemoryJournal::new();
     let runtime = start(with(&journal, endless())).await;
     let (first, second) = (submit(&runtime).await, submit(&runtime).await);
@@ -73,18 +80,18 @@ async fn left(parked: bool) -> (Runtime, Accepted, Accepted) {
     if parked {
         let runtime = start(with(&journal, endless())).await;
         runtime.revive(first.session).unwrap();
-        assert_eq!(runtime.settled(first.run).await.unwrap().state, RunState::Parked);
+        assert_eq!(runtime.wait_until_ended_or_parked(first.run).await.unwrap().state, RunState::Parked);
         runtime.suspend().await;
         journal = journal.reopened();
     }
     (start(with(&journal, quick())).await, first, second)
 }
 
-fn asked(run: Accepted) -> CallId {
+fn asked(run: AcceptedRun) -> CallId {
     CallId { run: run.run, iteration: 1, n: 1 }
 }
 
-async fn count(runtime: &Runtime, accepted: Accepted, kind: Kind) -> usize {
+async fn count(runtime: &Runtime, accepted: AcceptedRun, kind: Kind) -> usize {
     let records = runtime.journal(accepted.session, 1).await.expect("the journal is read");
     records.iter().filter(|(_, record)| record.body.kind() == kind).count()
 }
@@ -99,9 +106,9 @@ fn step_by_step(test: impl Future<Output = ()>) {
 /// time in a world of its own, to which `check` is applied.
 fn in_every_round<O, M, C>(parked: bool, order: O, meanwhile: M, check: C)
 where
-    O: AsyncFn(&Runtime, Accepted),
-    M: AsyncFn(&Runtime, Accepted),
-    C: AsyncFn(&Runtime, (Accepted, Accepted), u32),
+    O: AsyncFn(&Runtime, AcceptedRun),
+    M: AsyncFn(&Runtime, AcceptedRun),
+    C: AsyncFn(&Runtime, (AcceptedRun, AcceptedRun), u32),
 {
     step_by_step(async {
         let (mut round, mut after) = (0, 0);
@@ -129,25 +136,25 @@ where
     });
 }
 
-fn revive(runtime: &Runtime, first: Accepted) -> Ready<()> {
+fn revive(runtime: &Runtime, first: AcceptedRun) -> Ready<()> {
     runtime.revive(first.session).unwrap();
     ready(())
 }
 
-async fn decide(runtime: &Runtime, first: Accepted) {
-    runtime.decide_at_rest(asked(first), Verdict::Allow).await.unwrap();
+async fn decide(runtime: &Runtime, first: AcceptedRun) {
+    runtime.decide_without_resume(asked(first), ApprovalDecision::Allow).await.unwrap();
 }
 
 /// Decides unless that was done already.
-async fn decide_perhaps(runtime: &Runtime, first: Accepted) {
-    match runtime.decide_at_rest(asked(first), Verdict::Allow).await {
-        Ok(_) | Err(RunError::NotAsked(_)) => {}
+async fn decide_perhaps(runtime: &Runtime, first: AcceptedRun) {
+    match runtime.decide_without_resume(asked(first), ApprovalDecision::Allow).await {
+        Ok(_) | Err(RunError::NoPendingApproval(_)) => {}
         Err(error) => panic!("{error}"),
     }
 }
 
-async fn stop(runtime: &Runtime, first: Accepted) {
-    runtime.stop_at_rest(first.run, StopReason::Command).await.unwrap();
+async fn stop(runtime: &Runtime, first: AcceptedRun) {
+    runtime.stop_without_resume(first.run, StopReason::Command).await.unwrap();
 }
 
 #[test]
@@ -158,7 +165,7 @@ fn a_run_that_is_decided_about_while_its_session_is_taken_up_goes_on() {
             let result = result.unwrap_or_else(|error| panic!("round {round}: {error}"));
             assert_eq!(result.ended.outcome, Outcome::Completed, "round {round}");
         }
-        assert!(runtime.vitals().runs(first.session).await);
+        assert!(runtime.health_probe().runs(first.session).await);
     });
 }
 
@@ -188,10 +195,10 @@ async fn an_order_at_rest_to_a_session_that_goes_on_does_not_stop_it() {
 }
 
 /// The session is not taken up by any of this: nothing of it is begun, ever.
-async fn check_is_left(runtime: &Runtime, (first, second): (Accepted, Accepted), round: u32) {
+async fn check_is_left(runtime: &Runtime, (first, second): (AcceptedRun, AcceptedRun), round: u32) {
     tokio::time::sleep(LONG).await;
-    assert!(!runtime.vitals().runs(first.session).await, "round {round}");
-    assert_eq!(runtime.tree().await.unwrap().sessions, [], "round {round}: it is forgotten");
+    assert!(!runtime.health_probe().runs(first.session).await, "round {round}");
+    assert_eq!(runtime.supervision_tree().await.unwrap().sessions, [], "round {round}: it is forgotten");
     assert_eq!(count(runtime, first, Kind::ModelStarted).await, 1, "round {round}");
     assert_eq!(count(runtime, first, Kind::CallStarted).await, 1, "round {round}");
     assert_ne!(runtime.row(second.run).await.unwrap().state, RunState::Ended, "round {round}");
@@ -199,8 +206,8 @@ async fn check_is_left(runtime: &Runtime, (first, second): (Accepted, Accepted),
 
 #[test]
 fn orders_at_rest_that_meet_take_nothing_up() {
-    let again = async |runtime: &Runtime, first: Accepted| {
-        assert!(!runtime.vitals().runs(first.session).await, "it is only open at rest");
+    let again = async |runtime: &Runtime, first: AcceptedRun| {
+        assert!(!runtime.health_probe().runs(first.session).await, "it is only open at rest");
         decide_perhaps(runtime, first).await;
     };
     in_every_round(true, decide_perhaps, again, check_is_left);
@@ -208,9 +215,9 @@ fn orders_at_rest_that_meet_take_nothing_up() {
 
 #[test]
 fn a_session_that_dies_of_an_order_at_rest_is_not_taken_up() {
-    let die = async |runtime: &Runtime, first: Accepted| {
-        if !runtime.tree().await.unwrap().sessions.is_empty() {
-            strike_perhaps(runtime, Part::Session(first.session), Strike::Kill).await;
+    let die = async |runtime: &Runtime, first: AcceptedRun| {
+        if !runtime.supervision_tree().await.unwrap().sessions.is_empty() {
+            inject_if_alive(runtime, ActorKind::Session(first.session), ActorFault::Kill).await;
         }
     };
     in_every_round(false, stop, die, async |runtime, runs, round| {
@@ -235,9 +242,9 @@ async fn the_time_of_a_run_goes_on_when_one_behind_it_is_given_up() {
     runtime.steer(first.run, "go on").await.unwrap();
     runtime.suspend().await;
     let mut world = limited(&journal.reopened());
-    world.tools = vec![Arc::new(endless().finding(|_, _| pending()))];
+    world.tools = vec![Arc::new(endless().with_attach(|_, _| pending()))];
     let runtime = start(world).await;
-    runtime.give_up(second.run, "it dies").await.unwrap();
+    runtime.force_fail(second.run, "it dies").await.unwrap();
     assert_eq!(runtime.row(second.run).await.unwrap().state, RunState::Ended);
     let began = tokio::time::Instant::now();
     runtime.revive_all().await.unwrap();
@@ -250,9 +257,9 @@ fn plain(journal: MemoryJournal) -> Arc<dyn Journal> {
     Arc::new(journal)
 }
 
-async fn places(runtime: &Runtime) -> Vec<SessionPlace> {
-    let sessions = runtime.tree().await.expect("the runtime is alive").sessions;
-    sessions.into_iter().map(|status| status.place).collect()
+async fn places(runtime: &Runtime) -> Vec<SessionPhase> {
+    let sessions = runtime.supervision_tree().await.expect("the runtime is alive").sessions;
+    sessions.into_iter().map(|status| status.phase).collect()
 }
 
 /// Nothing of any session is in memory, once whatever was done has come to its end.
@@ -263,13 +270,13 @@ async fn check_forgotten(runtime: &Runtime, journal: &MemoryJournal, what: &str)
 }
 
 /// The next process, with a journal over its store, of one that was suspended in the middle of a run.
-async fn left_in(over: fn(MemoryJournal) -> Arc<dyn Journal>) -> (Runtime, MemoryJournal, Accepted) {
+async fn left_in(over: fn(MemoryJournal) -> Arc<dyn Journal>) -> (Runtime, MemoryJournal, AcceptedRun) {
     let journal = MemoryJournal::new();
     let runtime = start(with(&journal, quick())).await;
     let run = submit(&runtime).await;
     runtime.suspend().await;
     let journal = journal.reopened();
-    let world = World { journal: over(journal.clone()), ..with(&journal, quick()) };
+    let world = RuntimeDependencies { journal: over(journal.clone()), ..with(&journal, quick()) };
     (start(world).await, journal, run)
 }
 
@@ -285,11 +292,11 @@ fn a_directory_that_dies_while_a_session_is_opened_leaves_it_to_the_next() {
             };
             tokio::select! {
                 biased;
-                stopped = runtime.stop_at_rest(run.run, StopReason::Command) => stopped.unwrap(),
+                stopped = runtime.stop_without_resume(run.run, StopReason::Command) => stopped.unwrap(),
                 // Nobody says it again.
                 () = rounds => {}
             }
-            strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+            inject(&runtime, ActorKind::SessionSupervisor, ActorFault::Kill).await;
             check_forgotten(&runtime, &journal, &format!("round {round}")).await;
         }
     });
@@ -300,16 +307,16 @@ fn a_directory_that_dies_while_a_session_is_opened_leaves_it_to_the_next() {
 struct Refusing(MemoryJournal);
 
 impl Journal for Refusing {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
-        if batch.iter().any(|write| matches!(write, Write::Append(_))) {
-            let refused = |_| Written::Refused(Refusal::Malformed("no appends".into()));
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
+        if batch.iter().any(|write| matches!(write, WriteOp::Append(_))) {
+            let refused = |_| WriteOutcome::Refused(WriteRefusal::Malformed("no appends".into()));
             let written = batch.into_iter().map(refused).collect();
             return Box::pin(ready(Ok(written)));
         }
         self.0.commit(batch)
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.0.read(what)
     }
 }
@@ -317,8 +324,8 @@ impl Journal for Refusing {
 #[tokio::test(start_paused = true)]
 async fn a_session_whose_runs_cannot_be_ended_is_let_go() {
     let (runtime, journal, run) = left_in(|journal| Arc::new(Refusing(journal))).await;
-    let given_up = runtime.give_up(run.run, "it dies").await;
-    assert_eq!(given_up, Err(RunError::StillRunning(run.run)));
+    let given_up = runtime.force_fail(run.run, "it dies").await;
+    assert_eq!(given_up, Err(RunError::WaitTimedOut(run.run)));
     check_forgotten(&runtime, &journal, "the refusal").await;
     assert_ne!(runtime.row(run.run).await.unwrap().state, RunState::Ended);
 }
@@ -326,11 +333,11 @@ async fn a_session_whose_runs_cannot_be_ended_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_an_inbox_is_taken_in_by_the_order_that_opens_its_session() {
     let (runtime, journal, run) = left_in(plain).await;
-    journal.commit(vec![Write::Deliver(run.session, "\"hello\"".into())]).await.unwrap();
-    runtime.stop_at_rest(run.run, StopReason::Command).await.unwrap();
+    journal.commit(vec![WriteOp::Deliver(run.session, "\"hello\"".into())]).await.unwrap();
+    runtime.stop_without_resume(run.run, StopReason::Command).await.unwrap();
     check_forgotten(&runtime, &journal, "the order").await;
     assert!(journal.inboxes().is_empty());
     let next = submit(&runtime).await;
     assert_eq!(next.session, run.session);
-    assert_eq!(places(&runtime).await, [SessionPlace::Live]);
+    assert_eq!(places(&runtime).await, [SessionPhase::Live]);
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use hermod_actors::{
-    RunRequest, Runtime, World,
-    model::{Body, CallEnd, CallStatus, EffectClass, MAX_OUTPUT},
+    RunRequest, Runtime, RuntimeDependencies,
+    model::{Body, CallEnd, CallStatus, EffectClass, MAX_RESULT_BYTES},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ fn asking(names: &'static [&'static str]) -> ScriptedProvider {
 }
 
 async fn start(provider: ScriptedProvider) -> Runtime {
-    let read = ScriptedTool::saying("read_file", EffectClass::Pure, "content");
-    let long = ScriptedTool::saying("long", EffectClass::Pure, &"x".repeat(10_000_000));
+    let read = ScriptedTool::fixed("read_file", EffectClass::Pure, "content");
+    let long = ScriptedTool::fixed("long", EffectClass::Pure, &"x".repeat(10_000_000));
     let world = world(Arc::new(MemoryJournal::new()), provider, vec![Arc::new(read), Arc::new(long)]);
     Runtime::start(world).await.expect("the runtime starts")
 }
@@ -62,7 +62,7 @@ async fn a_result_of_any_size_is_recorded_short() {
     });
     let Some(CallEnd { status, content, artifact, .. }) = end else { panic!("no end") };
     assert_eq!(*status, CallStatus::Ok);
-    assert!(content.len() <= MAX_OUTPUT && content.starts_with("xxx") && content.ends_with("xxx"));
+    assert!(content.len() <= MAX_RESULT_BYTES && content.starts_with("xxx") && content.ends_with("xxx"));
     assert_eq!(artifact.as_ref().map(|artifact| artifact.bytes), Some(10_000_000));
 }
 
@@ -84,7 +84,8 @@ async fn a_call_that_gets_two_permits_is_made_once() {
         _ => Ok(says("done")),
     });
     let world = world(Arc::new(MemoryJournal::new()), provider, vec![Arc::new(tool)]);
-    let runtime = Runtime::start(World { tool_calls: 2, ..world }).await.expect("the runtime starts");
+    let runtime =
+        Runtime::start(RuntimeDependencies { tool_calls: 2, ..world }).await.expect("the runtime starts");
     assert_eq!(runtime.chat("go").await, Ok("done".to_owned()));
     assert_eq!(*made.lock().expect("a list"), [(1, 1), (2, 1), (3, 1)]);
 }

@@ -5,12 +5,12 @@
 use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
-    Accepted, RunRequest, Runtime,
-    model::{Account, Amounts, Cause, Delegation, Outcome, RunId, RunRow, RunState},
-    port::{Journal, Read, Rows},
+    AcceptedRun, RunRequest, Runtime,
+    model::{Amounts, BudgetAccount, Delegation, Outcome, OutcomeCause, RunId, RunRow, RunState},
+    port::{Journal, Query, QueryRows},
     testkit::{
-        FaultyJournal, JournalFault, MemoryJournal, Part, ScriptedProvider, Strike, calls, says,
-        strike_perhaps, world,
+        ActorFault, ActorKind, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, calls,
+        inject_if_alive, says, world,
     },
 };
 use serde_json::json;
@@ -37,19 +37,19 @@ async fn start(store: &MemoryJournal, answers_in: Duration) -> Runtime {
         max_depth: 1,
         max_children: 3,
         iterations: 5,
-        shared: false,
+        shares_iterations: false,
         progress_ms: None,
     });
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-async fn subagent(runtime: &Runtime, of: Accepted) -> Option<RunRow> {
+async fn subagent(runtime: &Runtime, of: AcceptedRun) -> Option<RunRow> {
     let runs = runtime.list(None, 9).await.unwrap();
     runs.into_iter().find(|row| row.id != of.run)
 }
 
-async fn account(store: &MemoryJournal, run: RunId) -> Account {
-    let Rows::Account(Some(account)) = store.read(Read::Account(run.into())).await.unwrap() else {
+async fn account(store: &MemoryJournal, run: RunId) -> BudgetAccount {
+    let QueryRows::Account(Some(account)) = store.read(Query::Account(run.into())).await.unwrap() else {
         panic!("there is no account")
     };
     *account
@@ -68,7 +68,7 @@ async fn check(kills: Kills) {
                 Kills::Subagent => subagent(&runtime, accepted).await.map(|row| row.session),
             };
             if let Some(session) = session {
-                strike_perhaps(&runtime, Part::Session(session), Strike::Kill).await;
+                inject_if_alive(&runtime, ActorKind::Session(session), ActorFault::Kill).await;
             }
         };
         let (result, ()) = tokio::join!(runtime.wait(accepted.run, Some(LONG)), kill);
@@ -113,7 +113,7 @@ async fn a_run_that_is_given_up_pays_for_its_own_calls_alone() {
     let store = MemoryJournal::new();
     let runtime = start(&store, COMMIT * 20).await;
     let accepted = runtime.submit(RunRequest::new("how many?")).await.unwrap();
-    let is_asked = |account: &Account| account.reserved.tokens.is_some_and(|tokens| tokens > 0);
+    let is_asked = |account: &BudgetAccount| account.reserved.tokens.is_some_and(|tokens| tokens > 0);
     let subagent = loop {
         tokio::time::sleep(COMMIT).await;
         if let Some(row) = subagent(&runtime, accepted).await
@@ -123,11 +123,11 @@ async fn a_run_that_is_given_up_pays_for_its_own_calls_alone() {
         }
     };
     while runtime.row(accepted.run).await.unwrap().state != RunState::Ended {
-        strike_perhaps(&runtime, Part::Session(accepted.session), Strike::Kill).await;
+        inject_if_alive(&runtime, ActorKind::Session(accepted.session), ActorFault::Kill).await;
         tokio::time::sleep(COMMIT / 3).await;
     }
     let result = runtime.wait(accepted.run, Some(LONG)).await.unwrap();
-    assert!(matches!(result.ended.cause, Some(Cause::CrashLoop { .. })), "{}", result.ended);
+    assert!(matches!(result.ended.cause, Some(OutcomeCause::CrashLoop { .. })), "{}", result.ended);
     let stopped = runtime.wait(subagent.id, Some(LONG)).await.unwrap();
     assert_eq!(stopped.ended.outcome, Outcome::Stopped, "{}", stopped.ended);
     tokio::time::sleep(LONG).await;

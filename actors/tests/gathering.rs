@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use hermod_actors::{
     RunRequest, Runtime,
     model::{CallEnd, EffectClass, Outcome, RunState, StopReason},
-    port::{Journal, JournalError, Read, ReadError, Rows, Tool, Write, Written},
+    port::{Journal, JournalError, Query, QueryRows, ReadError, Tool, WriteOp, WriteOutcome},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
@@ -26,13 +26,13 @@ struct Counting {
 }
 
 impl Journal for Counting {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
-        let appends = batch.iter().filter(|write| matches!(write, Write::Append(_))).count();
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
+        let appends = batch.iter().filter(|write| matches!(write, WriteOp::Append(_))).count();
         self.appends.fetch_add(appends, Ordering::SeqCst);
         self.journal.commit(batch)
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.journal.read(what)
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    Accepted, RunRequest, Runtime, SessionChoice, World,
+    AcceptedRun, RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, Outcome, StopReason, ToolSpec},
     port::{BadArguments, Intent, Invocation, Tool},
     testkit::{MemoryJournal, ScriptedProvider, calls, says, world},
@@ -49,7 +49,7 @@ impl Tool for SlowJudge {
 }
 
 /// A world whose model makes one call, a slow one if its task says so; hears when a judgement begins, and lets it go.
-fn slow_world() -> (World, Receiver<()>, Sender<()>) {
+fn slow_world() -> (RuntimeDependencies, Receiver<()>, Sender<()>) {
     let provider = ScriptedProvider::new(Duration::ZERO, |view| {
         let is_called = view.iter().any(|message| message["role"] == "tool");
         let is_slow = view.iter().any(|message| message.to_string().contains("slowly"));
@@ -62,7 +62,7 @@ fn slow_world() -> (World, Receiver<()>, Sender<()>) {
     (world(Arc::new(MemoryJournal::new()), provider, vec![tool]), begun, go)
 }
 
-async fn submit(runtime: &Runtime, key: &str, task: &str) -> Accepted {
+async fn submit(runtime: &Runtime, key: &str, task: &str) -> AcceptedRun {
     let request = RunRequest { session: SessionChoice::Key(key.into()), ..RunRequest::new(task) };
     runtime.submit(request).await.expect("it is accepted")
 }
@@ -80,7 +80,7 @@ async fn a_judgement_that_does_not_come_back_holds_up_no_session() {
     let other = submit(&runtime, "other", "do it").await;
     let result = timeout(PATIENCE, runtime.wait(other.run, None)).await.expect("the other run goes on");
     assert_eq!(result.expect("it ends").ended.outcome, Outcome::Completed);
-    assert!(runtime.vitals().stalled_handlers().is_empty(), "no handler waits for it");
+    assert!(runtime.health_probe().stalled_handlers().is_empty(), "no handler waits for it");
     go.send(()).expect("it is judged");
     let result = timeout(PATIENCE, runtime.wait(slow.run, None)).await.expect("it goes on");
     assert_eq!(result.expect("it ends").ended.outcome, Outcome::Completed);

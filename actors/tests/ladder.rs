@@ -11,14 +11,14 @@ use std::{
 
 use hermod_actors::{
     AnswerSource, RunRequest, RunResult, Runtime,
-    model::{Answer, AssistantMessage, Body, EffectClass, Finish, Message, Outcome},
+    model::{AssistantMessage, Body, EffectClass, FinishReason, Message, ModelAnswer, Outcome},
     port::{Journal, Tool},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
 
 /// A model that says one thing after the other, and the last one for ever.
-fn in_turn(answers: Vec<Answer>) -> ScriptedProvider {
+fn in_turn(answers: Vec<ModelAnswer>) -> ScriptedProvider {
     let next = AtomicUsize::new(0);
     ScriptedProvider::new(Duration::from_millis(1), move |_| {
         let at = next.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
@@ -27,15 +27,15 @@ fn in_turn(answers: Vec<Answer>) -> ScriptedProvider {
 }
 
 /// A runtime whose chain is these models.
-async fn start(journal: &MemoryJournal, chain: Vec<Vec<Answer>>) -> Runtime {
-    let tool = |name| Arc::new(ScriptedTool::saying(name, EffectClass::Pure, "result")) as Arc<dyn Tool>;
+async fn start(journal: &MemoryJournal, chain: Vec<Vec<ModelAnswer>>) -> Runtime {
+    let tool = |name| Arc::new(ScriptedTool::fixed(name, EffectClass::Pure, "result")) as Arc<dyn Tool>;
     let journal: Arc<dyn Journal> = Arc::new(journal.clone());
     let mut world = world(journal, in_turn(vec![says("")]), vec![tool("look"), tool("todo")]);
     (world.providers, world.defaults.spec.chain) = chain
         .into_iter()
         .zip(1..)
         .map(|(answers, n)| {
-            let provider: Arc<dyn hermod_actors::port::Provider> = Arc::new(in_turn(answers));
+            let provider: Arc<dyn hermod_actors::port::ModelProvider> = Arc::new(in_turn(answers));
             let link = format!("p{n}/m").parse().expect("a link");
             ((format!("p{n}").into(), provider, 10), link)
         })
@@ -43,22 +43,22 @@ async fn start(journal: &MemoryJournal, chain: Vec<Vec<Answer>>) -> Runtime {
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-fn cut(text: &str) -> Answer {
-    Answer { finish: Finish::Length, ..says(text) }
+fn cut(text: &str) -> ModelAnswer {
+    ModelAnswer { finish: FinishReason::Length, ..says(text) }
 }
 
-fn looks() -> Answer {
+fn looks() -> ModelAnswer {
     calls(&[("look", json!({}))])
 }
 
-fn keeps_house(text: &str) -> Answer {
+fn keeps_house(text: &str) -> ModelAnswer {
     let asked = calls(&[("todo", json!({}))]);
-    Answer { message: AssistantMessage { text: text.into(), ..asked.message.clone() }, ..asked }
+    ModelAnswer { message: AssistantMessage { text: text.into(), ..asked.message.clone() }, ..asked }
 }
 
 /// A run against this chain: its outcome, its text and what that is, and its iterations.
 async fn check(
-    chain: Vec<Vec<Answer>>,
+    chain: Vec<Vec<ModelAnswer>>,
     outcome: Outcome,
     answer: Option<(&str, AnswerSource)>,
     iterations: u32,
@@ -113,7 +113,8 @@ async fn a_silent_model_is_followed_by_the_next_one() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_silent_model_had_said_is_a_partial() {
-    let looks = Answer { message: AssistantMessage { text: "I look".into(), ..looks().message }, ..looks() };
+    let looks =
+        ModelAnswer { message: AssistantMessage { text: "I look".into(), ..looks().message }, ..looks() };
     let partial = Some(("I look", AnswerSource::Partial));
     check(vec![vec![looks, says("")]], Outcome::Failed, partial, 6).await;
 }

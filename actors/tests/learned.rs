@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice, World,
-    model::{Body, Density, Failure, FailureClass, ModelStarted, ModelTraits, Record, Usage},
+    RunRequest, Runtime, RuntimeDependencies, SessionChoice,
+    model::{Body, Failure, FailureClass, ModelProfile, ModelStarted, Record, TokenDensity, Usage},
     testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says, world},
 };
 
@@ -26,11 +26,11 @@ fn provider() -> ScriptedProvider {
 /// A process, whose ids are its own by `chance`.
 async fn start(journal: &MemoryJournal, chance: u64) -> Runtime {
     let world = world(Arc::new(journal.clone()), provider(), vec![]);
-    Runtime::start(World { clock: Arc::new(VirtualClock::new(chance)), ..world }).await.unwrap()
+    Runtime::start(RuntimeDependencies { clock: Arc::new(VirtualClock::new(chance)), ..world }).await.unwrap()
 }
 
 /// Runs this in a session of its own; says what the run began with and its first request.
-async fn run(runtime: &Runtime, input: &str) -> (ModelTraits, ModelStarted) {
+async fn run(runtime: &Runtime, input: &str) -> (ModelProfile, ModelStarted) {
     let request = RunRequest { session: SessionChoice::New, ..RunRequest::new(input) };
     let result = runtime.run(request).await.unwrap();
     let records = runtime.journal(result.session, 1).await.unwrap();
@@ -42,7 +42,7 @@ async fn run(runtime: &Runtime, input: &str) -> (ModelTraits, ModelStarted) {
         let Body::ModelStarted(started) = body else { return None };
         Some(ModelStarted::clone(started))
     });
-    (spec.traits_of(&spec.chain[0]), started)
+    (spec.profile_of(&spec.chain[0]), started)
 }
 
 fn find<T>(records: &[(u64, Arc<Record>)], of: impl Fn(&Body) -> Option<T>) -> T {
@@ -60,9 +60,9 @@ async fn the_next_session_begins_with_what_the_last_one_has_found_out() {
     let runtime = start(&journal, 1).await;
     let text = "x".repeat(TEXT);
     let (traits, first) = run(&runtime, &text).await;
-    assert_eq!((traits, input(&first)), (ModelTraits::default(), first.bytes / 4 + first.bytes / 16));
-    let known = Density::GUESS.corrected(first.bytes, TEXT as u64 / 2);
-    assert!(known > Density::GUESS);
+    assert_eq!((traits, input(&first)), (ModelProfile::default(), first.bytes / 4 + first.bytes / 16));
+    let known = TokenDensity::GUESS.corrected(first.bytes, TEXT as u64 / 2);
+    assert!(known > TokenDensity::GUESS);
     let (traits, second) = run(&runtime, &text).await;
     assert_eq!((traits.density, traits.window), (Some(known), None));
     let likely = known.tokens(second.bytes);

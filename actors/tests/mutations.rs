@@ -16,13 +16,13 @@ use futures::{
     future::{LocalBoxFuture, join},
 };
 use hermod_actors::{
-    Accepted, RunRequest, Runtime, SessionChoice, Terminated, World,
-    model::{Account, Amounts, Body, CallEnd, CallStatus, EffectClass, RunId, RunState, StopReason},
-    mutation::Mutation,
-    port::{Found, Journal, Read, Rows, Tool},
+    AcceptedRun, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice,
+    model::{Amounts, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState, StopReason},
+    mutants::Mutant,
+    port::{AttachOutcome, Journal, Query, QueryRows, Tool},
     testkit::{
-        CASES, FaultyJournal, JournalFault, MemoryJournal, Open, Part, ScriptedProvider, ScriptedTool,
-        Strike, calls, says, strike, world,
+        ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider,
+        ScriptedTool, StoreOpener, calls, inject, says, world,
     },
 };
 use serde_json::json;
@@ -38,18 +38,18 @@ fn kept(holds: bool, broken: impl FnOnce() -> String) -> Kept {
 }
 
 /// The promise that a mutation breaks.
-fn promise(mutation: Mutation) -> LocalBoxFuture<'static, Kept> {
+fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
     match mutation {
-        Mutation::AcknowledgeEarly => what_is_accepted_is_in_the_store().boxed_local(),
-        Mutation::RepeatInDoubt => what_is_in_doubt_is_not_repeated().boxed_local(),
-        Mutation::NoFence => a_process_whose_store_was_taken_over_ends().boxed_local(),
-        Mutation::NoEnd => a_run_that_has_ended_has_its_terminal_record().boxed_local(),
-        Mutation::NoEndRow => a_run_with_its_terminal_record_has_ended().boxed_local(),
-        Mutation::ForgetInbox | Mutation::RepeatInbox => the_journal_keeps_its_contract().boxed_local(),
-        Mutation::DebitLate => an_account_is_never_exceeded().boxed_local(),
-        Mutation::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
-        Mutation::ReviveEarly => attempts_do_not_overlap().boxed_local(),
-        Mutation::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
+        Mutant::AcknowledgeEarly => what_is_accepted_is_in_the_store().boxed_local(),
+        Mutant::RepeatInDoubt => what_is_in_doubt_is_not_repeated().boxed_local(),
+        Mutant::NoFence => a_process_whose_store_was_taken_over_ends().boxed_local(),
+        Mutant::NoEnd => a_run_that_has_ended_has_its_terminal_record().boxed_local(),
+        Mutant::NoEndRow => a_run_with_its_terminal_record_has_ended().boxed_local(),
+        Mutant::ForgetInbox | Mutant::RepeatInbox => the_journal_keeps_its_contract().boxed_local(),
+        Mutant::DebitLate => an_account_is_never_exceeded().boxed_local(),
+        Mutant::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
+        Mutant::ReviveEarly => attempts_do_not_overlap().boxed_local(),
+        Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
     }
 }
 
@@ -61,9 +61,9 @@ fn outcome(promise: LocalBoxFuture<'static, Kept>) -> Kept {
 
 #[test]
 fn each_mutation_breaks_its_promise_and_nothing_else_does() {
-    for mutation in Mutation::ALL {
+    for mutation in Mutant::ALL {
         assert_eq!(outcome(promise(mutation)), Ok(()), "{mutation:?} is not planted");
-        let broken = mutation.during(|| outcome(promise(mutation)));
+        let broken = mutation.run_with(|| outcome(promise(mutation)));
         println!("{mutation:?}: {}", broken.expect_err(&format!("{mutation:?} is planted")));
         assert_eq!(outcome(promise(mutation)), Ok(()), "{mutation:?} is not planted any more");
     }
@@ -71,22 +71,22 @@ fn each_mutation_breaks_its_promise_and_nothing_else_does() {
 
 #[test]
 fn what_a_panic_leaves_is_not_planted() {
-    let [mutation, ..] = Mutation::ALL;
-    let panicked = catch_unwind(AssertUnwindSafe(|| mutation.during(|| panic!("of the test"))));
+    let [mutation, ..] = Mutant::ALL;
+    let panicked = catch_unwind(AssertUnwindSafe(|| mutation.run_with(|| panic!("of the test"))));
     assert!(panicked.is_err());
     assert_eq!(outcome(promise(mutation)), Ok(()));
 }
 
 #[test]
 fn the_contract_of_journals_finds_what_is_planted_in_the_journal() {
-    let check = |mutation: Mutation, cases: &[&str]| {
-        let broken = mutation.during(|| outcome(the_journal_keeps_its_contract().boxed_local()));
+    let check = |mutation: Mutant, cases: &[&str]| {
+        let broken = mutation.run_with(|| outcome(the_journal_keeps_its_contract().boxed_local()));
         assert_eq!(broken, Err(format!("cases fail: {}", cases.join(", "))), "{mutation:?}");
     };
     let (wait, take) = ("items_wait_until_they_are_taken", "only_rows_that_wait_can_be_taken");
     let bare = "rows_can_be_taken_without_a_record";
     check(
-        Mutation::NoFence,
+        Mutant::NoFence,
         &[
             "an_older_incarnation_is_fenced",
             "a_session_that_is_let_go_is_fenced_until_it_is_opened",
@@ -95,8 +95,8 @@ fn the_contract_of_journals_finds_what_is_planted_in_the_journal() {
             "rows_can_be_taken_without_a_record",
         ],
     );
-    check(Mutation::ForgetInbox, &[wait, take, bare, "numbers_are_never_used_again"]);
-    check(Mutation::RepeatInbox, &[wait, take, bare, "a_session_with_something_in_its_inbox_is_not_let_go"]);
+    check(Mutant::ForgetInbox, &[wait, take, bare, "numbers_are_never_used_again"]);
+    check(Mutant::RepeatInbox, &[wait, take, bare, "a_session_with_something_in_its_inbox_is_not_let_go"]);
 }
 
 /// A model that asks for `times` calls of `build` at once, then says "done".
@@ -118,34 +118,34 @@ fn answers(after: Duration) -> (ScriptedProvider, Arc<AtomicUsize>) {
     (ScriptedProvider::new(after, script), asked)
 }
 
-fn on(journal: impl Journal, provider: ScriptedProvider, tools: &[&ScriptedTool]) -> World {
+fn on(journal: impl Journal, provider: ScriptedProvider, tools: &[&ScriptedTool]) -> RuntimeDependencies {
     let tools = tools.iter().map(|tool| Arc::new((*tool).clone()) as Arc<dyn Tool>).collect();
     world(Arc::new(journal), provider, tools)
 }
 
-async fn start(world: World) -> Runtime {
+async fn start(world: RuntimeDependencies) -> Runtime {
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-async fn submit(runtime: &Runtime) -> Accepted {
+async fn submit(runtime: &Runtime) -> AcceptedRun {
     let request = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("do it") };
     runtime.submit(request).await.expect("it is accepted")
 }
 
-async fn account(journal: &MemoryJournal, run: RunId) -> Account {
-    match journal.read(Read::Account(run.into())).await {
-        Ok(Rows::Account(Some(account))) => *account,
+async fn account(journal: &MemoryJournal, run: RunId) -> BudgetAccount {
+    match journal.read(Query::Account(run.into())).await {
+        Ok(QueryRows::Account(Some(account))) => *account,
         other => panic!("{other:?}"),
     }
 }
 
 /// How many terminal records a run has, and what its row says.
-async fn ends(journal: &MemoryJournal, of: Accepted) -> (usize, RunState) {
-    let all = Read::Records { session: of.session, from: 1, max: usize::MAX };
-    let Ok(Rows::Records(records)) = journal.read(all).await else { panic!("no records") };
+async fn ends(journal: &MemoryJournal, of: AcceptedRun) -> (usize, RunState) {
+    let all = Query::Records { session: of.session, from: 1, max: usize::MAX };
+    let Ok(QueryRows::Records(records)) = journal.read(all).await else { panic!("no records") };
     let is_end = |body: &Body| matches!(body, Body::RunEnded(ended) if ended.run == of.run);
     let ends = records.iter().filter(|stored| is_end(&stored.record.body)).count();
-    let Ok(Rows::Runs(rows)) = journal.read(Read::Run(of.run)).await else { panic!("no rows") };
+    let Ok(QueryRows::Runs(rows)) = journal.read(Query::Run(of.run)).await else { panic!("no rows") };
     (ends, rows[0].state)
 }
 
@@ -155,7 +155,7 @@ async fn what_is_accepted_is_in_the_store() -> Kept {
     let full = FaultyJournal::new(Arc::new(store.clone()), JournalFault::FullDisk, 2);
     let runtime = start(on(full, asks(1), &[])).await;
     let accepted = runtime.submit(RunRequest::new("a")).await;
-    let Ok(Rows::Runs(runs)) = store.read(Read::Runs { session: None, max: 9 }).await else {
+    let Ok(QueryRows::Runs(runs)) = store.read(Query::Runs { session: None, max: 9 }).await else {
         panic!("no rows")
     };
     let broken = || format!("{accepted:?}, and the store has {} runs", runs.len());
@@ -171,7 +171,7 @@ async fn what_is_in_doubt_is_not_repeated() -> Kept {
         0 => pending().boxed(),
         _ => ready(CallEnd::ok("built")).boxed(),
     });
-    let tool = tool.finding(|_, _| ready(Found::Unknown));
+    let tool = tool.with_attach(|_, _| ready(AttachOutcome::Unknown));
     let runtime = start(on(journal.clone(), asks(1), &[&tool])).await;
     let accepted = submit(&runtime).await;
     tokio::time::sleep(STEP * 2).await;
@@ -195,9 +195,9 @@ async fn a_process_whose_store_was_taken_over_ends() -> Kept {
     tokio::time::sleep(STEP * 2).await;
     let new = start(on(journal.reopened(), asks(1), &[&tool])).await;
     new.revive_all().await.expect("the store is read");
-    let ended = tokio::time::timeout(LONG, old.terminated()).await;
+    let ended = tokio::time::timeout(LONG, old.wait_for_end()).await;
     new.wait(accepted.run, Some(LONG)).await.expect("it ends");
-    kept(matches!(ended, Ok(Terminated::Store(_))), || "the old process writes on".into())
+    kept(matches!(ended, Ok(RuntimeEnd::Store(_))), || "the old process writes on".into())
 }
 
 async fn a_run_that_has_ended_has_its_terminal_record() -> Kept {
@@ -223,7 +223,7 @@ async fn the_journal_keeps_its_contract() -> Kept {
     // What takes its time is not about who writes, nor about inboxes.
     for (name, case) in CASES.iter().filter(|(name, _)| *name != "large_records_come_back") {
         let mut last: Option<MemoryJournal> = None;
-        let open: Open = Box::new(move || {
+        let open: StoreOpener = Box::new(move || {
             let next = last.as_ref().map_or_else(MemoryJournal::new, MemoryJournal::reopened);
             last = Some(next.clone());
             Box::new(next)
@@ -238,7 +238,7 @@ async fn the_journal_keeps_its_contract() -> Kept {
 /// Five calls at once, and an allowance for two.
 async fn an_account_is_never_exceeded() -> Kept {
     let journal = MemoryJournal::new();
-    let tool = ScriptedTool::saying("build", EffectClass::Pure, "built");
+    let tool = ScriptedTool::fixed("build", EffectClass::Pure, "built");
     let mut world = on(journal.clone(), asks(5), &[&tool]);
     world.defaults.spec.limits.budget = Amounts { tool_calls: Some(2), ..Amounts::default() };
     let runtime = start(world).await;
@@ -291,7 +291,7 @@ async fn attempts_do_not_overlap() -> Kept {
     let runtime = start(on(MemoryJournal::new(), asks(1), &[&tool])).await;
     let accepted = submit(&runtime).await;
     tokio::time::sleep(STEP * 2).await;
-    strike(&runtime, Part::Session(accepted.session), Strike::Panic).await;
+    inject(&runtime, ActorKind::Session(accepted.session), ActorFault::Panic).await;
     runtime.wait(accepted.run, Some(LONG)).await.expect("it ends");
     let most = most.load(SeqCst);
     kept(most == 1, || format!("{most} attempts at once"))

@@ -6,18 +6,18 @@
 use std::{collections::BTreeSet, env, thread};
 
 use hermod_actors::{
-    mutation::Mutation,
-    testkit::simulation::{Report, first_violation},
+    mutants::Mutant,
+    testkit::simulation::{SimulationReport, first_violation},
 };
 
 /// Each is found within so many seeds.
 const SEEDS: u64 = 500;
 
 /// The first seed that is violated with this planted, and not without it.
-fn find(mutation: Mutation, seeds: u64) -> Option<(u64, Report)> {
+fn find(mutation: Mutant, seeds: u64) -> Option<(u64, SimulationReport)> {
     let mut from = 0;
     loop {
-        let (seed, report) = mutation.during(|| first_violation(from..seeds))?;
+        let (seed, report) = mutation.run_with(|| first_violation(from..seeds))?;
         match first_violation(seed..seed + 1) {
             None => return Some((seed, report)),
             Some((_, sound)) => println!("sound: {:?} of {seed}", sound.violations),
@@ -29,10 +29,10 @@ fn find(mutation: Mutation, seeds: u64) -> Option<(u64, Report)> {
 #[test]
 fn the_simulation_finds_what_is_planted() {
     let seeds = env::var("HERMOD_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
-    let found = |mutation: Mutation| (mutation, find(mutation, seeds));
+    let found = |mutation: Mutant| (mutation, find(mutation, seeds));
     let found = thread::scope(|scope| {
         let threads: Vec<_> =
-            Mutation::ALL.into_iter().map(|mutation| scope.spawn(move || found(mutation))).collect();
+            Mutant::ALL.into_iter().map(|mutation| scope.spawn(move || found(mutation))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     let mut missed = Vec::new();

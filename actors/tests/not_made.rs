@@ -12,15 +12,17 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    RunRequest, Runtime, World,
-    model::{Account, Answer, Body, Failure, FailureClass, ModelTraits, Outcome, RunId, SessionId},
-    port::{Deltas, Encoder, Journal, ModelRequest, Provider, Read, Rows},
+    RunRequest, Runtime, RuntimeDependencies,
+    model::{
+        Body, BudgetAccount, Failure, FailureClass, ModelAnswer, ModelProfile, Outcome, RunId, SessionId,
+    },
+    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest, Query, QueryRows},
     testkit::{FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, says, world},
 };
 
 const COMMIT: Duration = Duration::from_millis(50);
 
-fn with(journal: Arc<dyn Journal>, asked: &Arc<AtomicUsize>) -> World {
+fn with(journal: Arc<dyn Journal>, asked: &Arc<AtomicUsize>) -> RuntimeDependencies {
     let asked = Arc::clone(asked);
     let provider = ScriptedProvider::new(Duration::from_secs(1), move |_| {
         asked.fetch_add(1, Ordering::SeqCst);
@@ -29,10 +31,14 @@ fn with(journal: Arc<dyn Journal>, asked: &Arc<AtomicUsize>) -> World {
     world(journal, provider, Vec::new())
 }
 
-async fn account(journal: &MemoryJournal, run: RunId) -> Account {
-    match journal.read(Read::Account(run.into())).await.unwrap() {
-        Rows::Account(account) => *account.expect("the run has an account"),
-        other @ (Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_)) => {
+async fn account(journal: &MemoryJournal, run: RunId) -> BudgetAccount {
+    match journal.read(Query::Account(run.into())).await.unwrap() {
+        QueryRows::Account(account) => *account.expect("the run has an account"),
+        other @ (QueryRows::Records(_)
+        | QueryRows::Inbox(_)
+        | QueryRows::Sessions(_)
+        | QueryRows::Runs(_)
+        | QueryRows::Models(_)) => {
             panic!("{other:?}")
         }
     }
@@ -60,7 +66,7 @@ async fn what_a_suspension_prevents_costs_nothing() {
     let memory = memory.reopened();
     let runtime = Runtime::start(with(Arc::new(memory.clone()), &asked)).await.unwrap();
     let row = runtime.list(None, 1).await.unwrap().remove(0);
-    assert_eq!(failures(&runtime, row.session).await, [FailureClass::NotMade]);
+    assert_eq!(failures(&runtime, row.session).await, [FailureClass::NotSent]);
     let before = account(&memory, row.id).await;
     assert_eq!((before.spent.tokens, before.reserved.tokens.unwrap_or(0)), (None, 0));
     assert_eq!(asked.load(Ordering::SeqCst), 0);
@@ -73,12 +79,16 @@ async fn what_a_suspension_prevents_costs_nothing() {
 #[derive(Debug)]
 struct Poison;
 
-impl Provider for Poison {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Poison {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
         panic!("poisoned")
     }
 
-    fn call<'a>(&'a self, _: ModelRequest, _: &'a dyn Deltas) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn call<'a>(
+        &'a self,
+        _: ModelRequest,
+        _: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         unreachable!("nothing is encoded")
     }
 }
@@ -91,7 +101,7 @@ async fn what_cannot_be_encoded_costs_nothing() {
     let runtime = Runtime::start(world).await.unwrap();
     let run = runtime.submit(RunRequest::new("do it")).await.unwrap();
     assert_eq!(runtime.wait(run.run, None).await.unwrap().ended.outcome, Outcome::Failed);
-    assert_eq!(failures(&runtime, run.session).await, vec![FailureClass::NotMade; 3]);
+    assert_eq!(failures(&runtime, run.session).await, vec![FailureClass::NotSent; 3]);
     let account = account(&memory, run.run).await;
     assert_eq!((account.spent.tokens, account.reserved.tokens.unwrap_or(0)), (None, 0));
 }

@@ -11,11 +11,11 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use hermod_actors::{
-    Defaults, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
+    Defaults, RunError, RunRequest, Runtime, SessionChoice, SubmitError,
     model::{Body, SessionId, SessionRow, Timestamp},
     port::{
-        ContextEngine, ContextError, Journal, JournalError, Layer, Occasion, Prompt, Read, ReadError, Rows,
-        Write, Written,
+        Journal, JournalError, PromptLayer, PromptRequest, Query, QueryRows, ReadError, SystemPrompt,
+        SystemPromptBuilder, SystemPromptError, WriteOp, WriteOutcome,
     },
     testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
@@ -34,7 +34,7 @@ enum Comes {
 #[derive(Debug)]
 struct Engine {
     comes: Comes,
-    asked: Mutex<Vec<Occasion>>,
+    asked: Mutex<Vec<PromptRequest>>,
 }
 
 impl Engine {
@@ -42,20 +42,21 @@ impl Engine {
         Arc::new(Self { comes, asked: Mutex::default() })
     }
 
-    fn asked(&self) -> Vec<Occasion> {
+    fn asked(&self) -> Vec<PromptRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl ContextEngine for Engine {
-    fn prompt(&self, occasion: Occasion) -> BoxFuture<'static, Result<Prompt, ContextError>> {
+impl SystemPromptBuilder for Engine {
+    fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(occasion);
-        let layer = |text: String| Layer { name: "l".into(), text, of: None };
-        let prompt = Prompt { layers: vec![layer(format!("prompt {}", asked.len())), layer("end".into())] };
+        let layer = |text: String| PromptLayer { name: "l".into(), text, original_bytes: None };
+        let prompt =
+            SystemPrompt { layers: vec![layer(format!("prompt {}", asked.len())), layer("end".into())] };
         match self.comes {
             Comes::Built => async { Ok(prompt) }.boxed(),
-            Comes::Failed => async { Err(ContextError("SOUL.md: unreadable".into())) }.boxed(),
+            Comes::Failed => async { Err(SystemPromptError("SOUL.md: unreadable".into())) }.boxed(),
             Comes::Panic => async { panic!("the engine panics") }.boxed(),
             Comes::Never => futures::future::pending().boxed(),
         }
@@ -65,7 +66,8 @@ impl ContextEngine for Engine {
 async fn start(journal: impl Journal, engine: &Arc<Engine>) -> Runtime {
     let provider = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("done")));
     let mut world = world(Arc::new(journal), provider, Vec::new());
-    world.defaults = Defaults { prompt: Arc::clone(engine) as Arc<dyn ContextEngine>, ..world.defaults };
+    world.defaults =
+        Defaults { prompt: Arc::clone(engine) as Arc<dyn SystemPromptBuilder>, ..world.defaults };
     Runtime::start(world).await.expect("the runtime starts")
 }
 
@@ -75,8 +77,8 @@ fn keyed(key: &str) -> RunRequest {
 
 /// The prompts that the sessions of a journal were opened with.
 async fn prompts(journal: &MemoryJournal, session: SessionId) -> Vec<String> {
-    let read = Read::Records { session, from: 1, max: 1_000 };
-    let Ok(Rows::Records(records)) = journal.read(read).await else { panic!("no records") };
+    let read = Query::Records { session, from: 1, max: 1_000 };
+    let Ok(QueryRows::Records(records)) = journal.read(read).await else { panic!("no records") };
     let opened = records.iter().filter_map(|stored| {
         let Body::SessionOpened(opened) = &stored.record.body else { return None };
         Some(opened.prompt.to_string())
@@ -122,7 +124,7 @@ async fn without_a_prompt_no_run_is_accepted() {
         let runtime = start(journal.clone(), &engine).await;
         let since = Instant::now();
         let error = runtime.submit(keyed("k")).await.unwrap_err();
-        assert!(matches!(error, RunError::NotAccepted(NotAccepted::NoPrompt(_))), "{error}");
+        assert!(matches!(error, RunError::NotAccepted(SubmitError::NoPrompt(_))), "{error}");
         assert!(error.to_string().contains(part), "{error}");
         assert!(since.elapsed() <= most, "{:?}", since.elapsed());
         assert_eq!(runtime.sessions(10).await.unwrap(), []);
@@ -141,18 +143,18 @@ async fn without_a_prompt_no_run_is_accepted() {
 struct Stale(MemoryJournal, Arc<AtomicBool>);
 
 impl Journal for Stale {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         self.0.commit(batch)
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
-        let Read::SessionOfKey(key) = &what else { return self.0.read(what) };
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
+        let Query::SessionOfKey(key) = &what else { return self.0.read(what) };
         if self.1.swap(true, Ordering::SeqCst) {
             return self.0.read(what);
         }
         let (id, opened_at) = (SessionId::from_bits(17), Timestamp(1));
         let row = SessionRow { id, key: Arc::clone(key), opened_at };
-        async { Ok(Rows::Sessions(vec![row])) }.boxed()
+        async { Ok(QueryRows::Sessions(vec![row])) }.boxed()
     }
 }
 

@@ -5,9 +5,11 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use hermod_actors::{
-    Accepted, RaiseError, RunError, RunRequest, Runtime, SessionChoice,
-    model::{Account, Amounts, CallEnd, Dimension, EffectClass, Kind, Outcome, Raised, RunState},
-    port::{Journal, Read, Rows},
+    AcceptedRun, RaiseError, RunError, RunRequest, Runtime, SessionChoice,
+    model::{
+        Amounts, BudgetAccount, CallEnd, Dimension, EffectClass, Kind, LimitIncrease, Outcome, RunState,
+    },
+    port::{Journal, Query, QueryRows},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
@@ -17,8 +19,8 @@ const STEP: Duration = Duration::from_secs(1);
 const CALLS: usize = 5;
 const LONG: Duration = Duration::from_hours(1);
 
-fn more(iterations: u64, wall_ms: Option<u64>) -> Raised {
-    Raised { budget: Amounts { iterations: Some(iterations), ..Amounts::default() }, wall_ms }
+fn more(iterations: u64, wall_ms: Option<u64>) -> LimitIncrease {
+    LimitIncrease { budget: Amounts { iterations: Some(iterations), ..Amounts::default() }, wall_ms }
 }
 
 async fn start(journal: &MemoryJournal) -> Runtime {
@@ -34,7 +36,7 @@ async fn start(journal: &MemoryJournal) -> Runtime {
 }
 
 /// Has a run use up two seconds and a half of its time, which are two iterations.
-async fn exhausted(runtime: &Runtime) -> Accepted {
+async fn exhausted(runtime: &Runtime) -> AcceptedRun {
     let budget = Amounts { iterations: Some(4), ..Amounts::default() };
     let wall = Some(Duration::from_millis(2_500));
     let session = SessionChoice::Key("k".into());
@@ -45,14 +47,14 @@ async fn exhausted(runtime: &Runtime) -> Accepted {
     accepted
 }
 
-async fn account(journal: &MemoryJournal, of: Accepted) -> Account {
-    let Rows::Account(Some(account)) = journal.read(Read::Account(of.run.into())).await.unwrap() else {
+async fn account(journal: &MemoryJournal, of: AcceptedRun) -> BudgetAccount {
+    let QueryRows::Account(Some(account)) = journal.read(Query::Account(of.run.into())).await.unwrap() else {
         panic!("there is no account")
     };
     *account
 }
 
-async fn count(runtime: &Runtime, of: Accepted, kind: Kind) -> usize {
+async fn count(runtime: &Runtime, of: AcceptedRun, kind: Kind) -> usize {
     let records = runtime.journal(of.session, 1).await.unwrap();
     records.iter().filter(|(_, record)| record.body.kind() == kind).count()
 }
@@ -70,7 +72,7 @@ async fn an_exhausted_run_goes_on_in_the_next_process_and_completes() {
         tokio::time::sleep(LONG).await;
         let by = more(10, Some(60_000));
         if at_rest {
-            let row = runtime.raise_at_rest(accepted.run, by).await.unwrap();
+            let row = runtime.raise_without_resume(accepted.run, by).await.unwrap();
             assert_eq!((row.state, row.leg, row.ended), (RunState::Running, 2, None));
             tokio::time::sleep(LONG).await;
             assert_eq!(count(&runtime, accepted, Kind::ModelStarted).await, 3, "nobody takes it up");
@@ -114,7 +116,7 @@ async fn what_cannot_go_on_is_refused() {
     let runtime = start(&journal).await;
     let first = exhausted(&runtime).await;
     let check = async |run, by, expect: fn(&RaiseError) -> bool| {
-        for raised in [runtime.raise(run, by).await, runtime.raise_at_rest(run, by).await] {
+        for raised in [runtime.raise(run, by).await, runtime.raise_without_resume(run, by).await] {
             assert!(
                 matches!(&raised, Err(RunError::NotRaised(of, why)) if *of == run && expect(why)),
                 "{raised:?}"
@@ -122,7 +124,7 @@ async fn what_cannot_go_on_is_refused() {
         }
     };
     let tokens = Amounts { tokens: Some(1), ..Amounts::default() };
-    let unlimited = Raised { budget: tokens, wall_ms: None };
+    let unlimited = LimitIncrease { budget: tokens, wall_ms: None };
     check(first.run, unlimited, |why| matches!(why, RaiseError::NoLimit(has) if has == "iterations, wall"))
         .await;
     let next = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("go on") };

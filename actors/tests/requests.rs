@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hermod_actors::{
-    AnswerSource, NotAccepted, RunError, RunRequest, Runtime, SessionChoice, TaskPart, World,
+    AnswerSource, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SubmitError, TaskPart,
     model::{
-        Answer, AssistantMessage, Body, EffectClass, Failure, FailureClass, Finish, Message, Outcome,
-        Thinking,
+        AssistantMessage, Body, EffectClass, Failure, FailureClass, FinishReason, Message, ModelAnswer,
+        Outcome, ThinkingLevel,
     },
     port::{Journal, Tool},
     testkit::{
@@ -19,7 +19,7 @@ use hermod_actors::{
 use serde_json::{Value, json};
 
 async fn start(journal: &MemoryJournal, provider: ScriptedProvider) -> Runtime {
-    let read: Arc<dyn Tool> = Arc::new(ScriptedTool::saying("read", EffectClass::Pure, "content"));
+    let read: Arc<dyn Tool> = Arc::new(ScriptedTool::fixed("read", EffectClass::Pure, "content"));
     let journal: Arc<dyn Journal> = Arc::new(journal.clone());
     Runtime::start(world(journal, provider, vec![read])).await.expect("the runtime starts")
 }
@@ -71,7 +71,7 @@ async fn a_history_is_mended_recorded_and_told() {
     assert_eq!(next.messages.len(), 2, "{:?}", next.messages);
 
     let refused = runtime.run(request).await.unwrap_err();
-    assert_eq!(refused, RunError::NotAccepted(NotAccepted::HasHistory(result.session)));
+    assert_eq!(refused, RunError::NotAccepted(SubmitError::HasHistory(result.session)));
     assert!(refused.to_string().starts_with("history: session "), "{refused}");
 }
 
@@ -111,7 +111,7 @@ async fn a_key_with_another_task_is_refused() {
     let artifacts = Arc::new(MemoryArtifacts::default());
     let process = async |journal: MemoryJournal| {
         let made = world(Arc::new(journal), mirror(Duration::ZERO), Vec::new());
-        Runtime::start(World { artifacts: artifacts.clone(), ..made }).await.unwrap()
+        Runtime::start(RuntimeDependencies { artifacts: artifacts.clone(), ..made }).await.unwrap()
     };
     let mut runtime = process(journal.clone()).await;
     let picture = |last: u8| Bytes::copy_from_slice(&[&b"GIF89a"[..], &[last]].concat());
@@ -141,7 +141,7 @@ async fn a_key_with_another_task_is_refused() {
         first.clone(),
         of(|r| r.system = Some("s".into())),
         of(|r| r.timeout = Some(Duration::from_secs(9))),
-        of(|r| r.thinking = Some(Thinking::Low)),
+        of(|r| r.thinking = Some(ThinkingLevel::Low)),
         RunRequest { session: SessionChoice::Id(run.session), ..first.clone() },
     ];
     // The second time by another process, when the run has ended.
@@ -179,7 +179,7 @@ async fn a_task_id_is_given_or_made() {
     let records = runtime.journal(given.session, 1).await.unwrap();
     let task = records.iter().find_map(|(_, record)| {
         let Body::RunAccepted(accepted) = &record.body else { return None };
-        Some(accepted.spec.task.clone())
+        Some(accepted.spec.isolation_key.clone())
     });
     assert_eq!(task.as_deref(), Some("mine"), "it is on disk");
 }
@@ -204,7 +204,7 @@ async fn chat_gives_the_answer_or_says_why_there_is_none() {
     let runtime =
         start(&MemoryJournal::new(), ScriptedProvider::new(Duration::ZERO, |_| Ok(says("hi")))).await;
     assert_eq!(runtime.chat("a").await.unwrap(), "hi");
-    let cut = |_: &[Value]| Ok(Answer { finish: Finish::Length, ..says("half a") });
+    let cut = |_: &[Value]| Ok(ModelAnswer { finish: FinishReason::Length, ..says("half a") });
     let runtime = start(&MemoryJournal::new(), ScriptedProvider::new(Duration::ZERO, cut)).await;
     let error = runtime.chat("a").await.unwrap_err();
     let RunError::NotCompleted(result) = &error else { panic!("{error}") };
@@ -268,7 +268,7 @@ async fn who_waits_behind_a_refused_submission_is_answered_too() {
             tokio::time::timeout(Duration::from_hours(1), submitted).await.expect("it is answered")
         })
     };
-    let refused = Err(RunError::NotAccepted(NotAccepted::HasHistory(first.session)));
+    let refused = Err(RunError::NotAccepted(SubmitError::HasHistory(first.session)));
     let answers = futures::future::join(submit("1"), submit("2")).await;
     assert_eq!(answers, (refused.clone(), refused));
 }

@@ -33,7 +33,7 @@ fn loops(tool: &'static str, times: usize) -> ScriptedProvider {
 }
 
 fn reader() -> Arc<dyn Tool> {
-    Arc::new(ScriptedTool::saying("read", EffectClass::Pure, "content"))
+    Arc::new(ScriptedTool::fixed("read", EffectClass::Pure, "content"))
 }
 
 async fn start(journal: &MemoryJournal, provider: ScriptedProvider, tools: Vec<Arc<dyn Tool>>) -> Runtime {
@@ -73,7 +73,7 @@ async fn check_time(access: Access, seconds: u64) {
         let ask: Vec<_> = (1..5).map(|n| ("work", json!({"n": n}))).collect();
         Ok(if seen.is_empty() { calls(&ask) } else { says(&seen.join(" ")) })
     });
-    let runtime = start(&MemoryJournal::new(), provider, vec![Arc::new(tool.touching(access))]).await;
+    let runtime = start(&MemoryJournal::new(), provider, vec![Arc::new(tool.with_access(access))]).await;
     let began = tokio::time::Instant::now();
     let answer = runtime.chat("work").await.expect("it completes");
     assert_eq!((answer.as_str(), began.elapsed()), ("1 2 3 4", Duration::from_secs(seconds)));

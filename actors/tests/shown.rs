@@ -14,12 +14,12 @@ use futures::future::BoxFuture;
 use hermod_actors::{
     RunError, RunRequest, Runtime, SessionChoice,
     model::{
-        Answer, Body, ContentHash, EffectClass, Failure, FailureClass, Finish, ModelTraits, PrefixChange,
-        RunSpec, SessionId, Thinking, ThinkingStyle,
+        Body, ContentHash, EffectClass, Failure, FailureClass, FinishReason, ModelAnswer, ModelProfile,
+        PrefixChange, RunSpec, SessionId, ThinkingLevel, ThinkingStyle,
     },
     port::{
-        ArtifactError, ArtifactName, Artifacts, Deltas, Encoder, Excerpt, Journal, Keeper, ModelRequest,
-        Provider, Tool,
+        ArtifactError, ArtifactName, ArtifactSink, Artifacts, DeltaSink, Encoder, Excerpt, Journal,
+        ModelProvider, ModelRequest, Tool,
     },
     testkit::{
         MemoryArtifacts, MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, calls,
@@ -32,16 +32,16 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 struct Kept(ScriptedProvider, Arc<Mutex<Vec<ModelRequest>>>);
 
-impl Provider for Kept {
-    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Kept {
+    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder> {
         self.0.encoder(model, traits)
     }
 
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         self.1.lock().expect("nobody panics").push(request.clone());
         self.0.call(request, deltas)
     }
@@ -56,10 +56,10 @@ struct Scene {
 impl Scene {
     async fn new(
         journal: &MemoryJournal,
-        script: impl Fn(&[Value]) -> Result<Answer, Failure> + Send + Sync + 'static,
+        script: impl Fn(&[Value]) -> Result<ModelAnswer, Failure> + Send + Sync + 'static,
     ) -> Self {
         static SCENES: AtomicU64 = AtomicU64::new(1);
-        let look: Arc<dyn Tool> = Arc::new(ScriptedTool::saying("look", EffectClass::Pure, "seen"));
+        let look: Arc<dyn Tool> = Arc::new(ScriptedTool::fixed("look", EffectClass::Pure, "seen"));
         let journal: Arc<dyn Journal> = Arc::new(journal.clone());
         let model = ScriptedProvider::new(Duration::ZERO, script);
         let asked = Arc::default();
@@ -68,7 +68,7 @@ impl Scene {
         world.clock = Arc::new(VirtualClock::new(SCENES.fetch_add(1, Ordering::Relaxed)));
         world.providers = ["test", "other"]
             .map(|name| {
-                (name.into(), Arc::new(Kept(model.clone(), Arc::clone(&asked))) as Arc<dyn Provider>, 9)
+                (name.into(), Arc::new(Kept(model.clone(), Arc::clone(&asked))) as Arc<dyn ModelProvider>, 9)
             })
             .into();
         Self { runtime: Runtime::start(world).await.expect("the runtime starts"), asked }
@@ -82,7 +82,7 @@ impl Scene {
     /// The bytes of all requests so far.
     fn bytes(&self) -> Vec<Vec<u8>> {
         let whole = |request: &ModelRequest| {
-            let messages = request.messages.clone().assemble(&[], &request.pictures).concat();
+            let messages = request.messages.clone().assemble(&[], &request.images).concat();
             [request.head.bytes.as_ref(), &messages].concat()
         };
         self.asked.lock().expect("nobody panics").iter().map(whole).collect()
@@ -114,7 +114,7 @@ async fn a_nudge_stands_in_the_last_message_of_one_request() {
 #[tokio::test(start_paused = true)]
 async fn a_text_that_was_cut_off_is_shown_with_what_is_asked_behind_it() {
     let scene = Scene::new(&MemoryJournal::new(), |view| match view.len() {
-        2 => Ok(Answer { finish: Finish::Length, ..says("one, ") }),
+        2 => Ok(ModelAnswer { finish: FinishReason::Length, ..says("one, ") }),
         4 if text(&view[2]) == "one, " => Ok(says("two")),
         _ => Ok(says("next")),
     })
@@ -143,7 +143,7 @@ async fn pictures_come_with_every_request_that_shows_them() {
     let request = RunRequest { images: vec![picture.clone()], ..RunRequest::new("what is it?") };
     let result = scene.runtime.run(request).await.unwrap();
     for request in scene.asked.lock().unwrap().iter() {
-        assert_eq!(request.pictures.values().collect::<Vec<_>>(), [&picture]);
+        assert_eq!(request.images.values().collect::<Vec<_>>(), [&picture]);
     }
     for view in scene.views() {
         let named = view[1]["images"].as_array().unwrap();
@@ -181,8 +181,8 @@ async fn a_picture_is_there_after_a_crash_and_said_to_be_missing_if_it_is_not() 
 struct Flaky(MemoryArtifacts, AtomicU64);
 
 impl Artifacts for Flaky {
-    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
-        self.0.begin(name)
+    fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>> {
+        self.0.create(name)
     }
 
     fn verify(
@@ -241,18 +241,18 @@ async fn a_request_begins_as_the_one_before_it_or_its_start_says_why_not() {
     let spec = scene.runtime.defaults().spec.clone();
     let session = SessionChoice::Key("k".into());
     let request = || RunRequest { session: session.clone(), ..RunRequest::new("go") };
-    let mut traits = ModelTraits { thinking: Some(ThinkingStyle::Effort), ..ModelTraits::default() };
+    let mut traits = ModelProfile { thinking_style: Some(ThinkingStyle::Effort), ..ModelProfile::default() };
     let mut other = spec.clone();
     other.chain = vec!["other/m".parse().unwrap()];
     let bare = RunSpec { tools: Vec::new(), ..spec.clone() };
-    let thinks = |level, traits: &ModelTraits| RunSpec {
+    let thinks = |level, traits: &ModelProfile| RunSpec {
         thinking: Some(level),
-        traits: vec![*traits],
+        profiles: vec![*traits],
         ..bare.clone()
     };
-    let high = thinks(Thinking::High, &traits);
-    traits.thinking = None;
-    let untold = thinks(Thinking::Low, &traits);
+    let high = thinks(ThinkingLevel::High, &traits);
+    traits.thinking_style = None;
+    let untold = thinks(ThinkingLevel::Low, &traits);
     let mut session_id = None;
     for request in [
         request(),

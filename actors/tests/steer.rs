@@ -27,7 +27,7 @@ async fn start(journal: &MemoryJournal, provider: ScriptedProvider, tools: Vec<A
 }
 
 fn reader() -> Arc<dyn Tool> {
-    Arc::new(ScriptedTool::saying("read", EffectClass::Pure, "content"))
+    Arc::new(ScriptedTool::fixed("read", EffectClass::Pure, "content"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,15 +96,15 @@ async fn a_run_that_nobody_runs_is_stopped_and_what_waits_behind_it_is_not_begun
     let mut bare = world(shared, provider(), vec![]);
     bare.providers.clear();
     let runtime = Runtime::start(bare).await.unwrap();
-    runtime.stop_at_rest(first.run, StopReason::Command).await.unwrap();
+    runtime.stop_without_resume(first.run, StopReason::Command).await.unwrap();
     let row = runtime.row(first.run).await.unwrap();
     assert_eq!(row.ended.unwrap().outcome, Outcome::Stopped);
     assert_eq!(runtime.row(second.run).await.unwrap().state, RunState::Running, "it has begun and waits");
     let records = kinds(&runtime, first.session).await;
     assert_eq!(records[records.len() - 3..], ["run.stopping", "call.ended", "run.ended"]);
-    runtime.stop_at_rest(first.run, StopReason::Command).await.unwrap();
+    runtime.stop_without_resume(first.run, StopReason::Command).await.unwrap();
     assert_eq!(kinds(&runtime, first.session).await, records, "to stop it again does nothing");
-    runtime.stop_at_rest(second.run, StopReason::Command).await.unwrap();
+    runtime.stop_without_resume(second.run, StopReason::Command).await.unwrap();
     assert_eq!(runtime.open_runs().await.unwrap(), []);
     let asked = runtime.journal(first.session, 1).await.unwrap();
     let of_second = |body: &Body| matches!(body, Body::ModelStarted(s) if s.call.run == second.run);

@@ -6,9 +6,10 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::{
     RunRequest, RunResult, Runtime,
     model::{
-        Account, Amounts, Answer, Delegation, Dimension, EffectClass, Outcome, RunRow, RunSpec, StopReason,
+        Amounts, BudgetAccount, Delegation, Dimension, EffectClass, ModelAnswer, Outcome, RunRow, RunSpec,
+        StopReason,
     },
-    port::{Journal, Read, Rows, Tool},
+    port::{Journal, Query, QueryRows, Tool},
     testkit::{
         FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
     },
@@ -48,7 +49,7 @@ fn model() -> ScriptedProvider {
 }
 
 /// An answer that calls a tool again and again; `aloud` with a text, and `obeying` not where no call is allowed.
-fn toil(text: &str, view: &[Value]) -> Answer {
+fn toil(text: &str, view: &[Value]) -> ModelAnswer {
     if text.ends_with("obeying") && view[0]["tool_choice"] == "none" {
         return says("what there is");
     }
@@ -60,7 +61,7 @@ fn toil(text: &str, view: &[Value]) -> Answer {
 }
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(ScriptedTool::saying("work", EffectClass::Pure, "worked"))]
+    vec![Arc::new(ScriptedTool::fixed("work", EffectClass::Pure, "worked"))]
 }
 
 async fn start(journal: &MemoryJournal) -> Runtime {
@@ -77,7 +78,7 @@ async fn start_on(journal: Arc<dyn Journal>) -> Runtime {
         max_depth: 2,
         max_children: 3,
         iterations: 5,
-        shared: false,
+        shares_iterations: false,
         progress_ms: None,
     });
     Runtime::start(world).await.expect("the runtime starts")
@@ -91,9 +92,9 @@ async fn run(text: &str) -> (Runtime, MemoryJournal, RunResult) {
     (runtime, journal, result)
 }
 
-async fn account(journal: &MemoryJournal, row: &RunRow) -> Account {
-    let read = journal.read(Read::Account(row.account)).await.expect("it is read");
-    let Rows::Account(Some(account)) = read else { panic!("{read:?}") };
+async fn account(journal: &MemoryJournal, row: &RunRow) -> BudgetAccount {
+    let read = journal.read(Query::Account(row.account)).await.expect("it is read");
+    let QueryRows::Account(Some(account)) = read else { panic!("{read:?}") };
     *account
 }
 
@@ -210,7 +211,7 @@ async fn a_parent_that_was_being_stopped_ends_at_rest_with_what_is_below() {
         let journal = journal.reopened();
         let runtime = start(&journal).await;
         assert_eq!(runtime.open_runs().await.unwrap().len(), 2, "{task}");
-        let stopped = runtime.stop_at_rest(run, StopReason::Command);
+        let stopped = runtime.stop_without_resume(run, StopReason::Command);
         tokio::time::timeout(STEP * 60, stopped).await.expect(task).unwrap();
         assert!(runtime.open_runs().await.unwrap().is_empty(), "{task}");
         let outcome = runtime.row(run).await.unwrap().ended.map(|ended| ended.outcome);

@@ -4,18 +4,18 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use hermod_actors::{
-    Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice, Terminated, World,
+    AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice, SubmitError,
     model::{Body, EffectClass, EventBody, Kind, Outcome, StopReason},
     port::{Journal, Tool},
     testkit::{
-        DRILLS, Drill, FaultyJournal, JournalFault, MemoryJournal, NO_FREEZE, Part, ScriptedProvider,
-        ScriptedTool, Strike, calls, says, strike, strike_perhaps, world,
+        ActorFault, ActorKind, FAULT_SCENARIOS, FaultScenario, FaultyJournal, JournalFault, MemoryJournal,
+        NO_FREEZE, ScriptedProvider, ScriptedTool, calls, inject, inject_if_alive, says, world,
     },
 };
 use serde_json::json;
 
-async fn check(drill: &Drill) {
-    let Drill { kind, fault, how, expect, .. } = drill;
+async fn check(drill: &FaultScenario) {
+    let FaultScenario { kind, fault, how, expect, .. } = drill;
     let name = format!("{kind}, {fault}: {how}");
     let seen = drill.run().await;
     assert_eq!(seen.outcome, expect.outcome, "{name}");
@@ -29,16 +29,16 @@ async fn check(drill: &Drill) {
 
 #[tokio::test(start_paused = true)]
 async fn every_drill_comes_to_what_it_must() {
-    for drill in DRILLS {
+    for drill in FAULT_SCENARIOS {
         check(drill).await;
     }
 }
 
 #[test]
 fn every_kind_is_drilled_in_every_way() {
-    let drilled: BTreeSet<_> = DRILLS.iter().map(|drill| (drill.kind, drill.fault)).collect();
+    let drilled: BTreeSet<_> = FAULT_SCENARIOS.iter().map(|drill| (drill.kind, drill.fault)).collect();
     let excused: BTreeSet<_> = NO_FREEZE.iter().map(|(kind, _)| (*kind, "freeze")).collect();
-    let kinds: BTreeSet<_> = DRILLS.iter().map(|drill| drill.kind).collect();
+    let kinds: BTreeSet<_> = FAULT_SCENARIOS.iter().map(|drill| drill.kind).collect();
     assert_eq!(kinds.len(), 9, "{kinds:?}");
     for kind in kinds {
         for fault in ["panic", "error", "freeze"] {
@@ -49,28 +49,28 @@ fn every_kind_is_drilled_in_every_way() {
 }
 
 /// A world whose model asks for `read` so often, with a pause of 100 ms before each answer.
-fn reading(journal: &MemoryJournal, times: usize) -> World {
+fn reading(journal: &MemoryJournal, times: usize) -> RuntimeDependencies {
     let provider = ScriptedProvider::new(Duration::from_millis(100), move |view| {
         match view.iter().rev().take_while(|message| message["role"] != "user").count() / 2 {
             seen if seen < times => Ok(calls(&[("read", json!({"n": seen}))])),
             _ => Ok(says("done")),
         }
     });
-    let read: Arc<dyn Tool> = Arc::new(ScriptedTool::saying("read", EffectClass::Pure, "content"));
+    let read: Arc<dyn Tool> = Arc::new(ScriptedTool::fixed("read", EffectClass::Pure, "content"));
     world(Arc::new(journal.clone()), provider, vec![read])
 }
 
-async fn start(world: World) -> Runtime {
+async fn start(world: RuntimeDependencies) -> Runtime {
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-async fn submit(runtime: &Runtime, key: &str) -> Accepted {
+async fn submit(runtime: &Runtime, key: &str) -> AcceptedRun {
     let request = RunRequest { session: SessionChoice::Key(key.into()), ..RunRequest::new("do it") };
     runtime.submit(request).await.expect("it is accepted")
 }
 
 /// Waits until a session has so many records of a kind.
-async fn until(runtime: &Runtime, accepted: Accepted, count: usize, kind: Kind) {
+async fn until(runtime: &Runtime, accepted: AcceptedRun, count: usize, kind: Kind) {
     let mut watch = runtime.watch(accepted.session, 1);
     let mut seen = 0;
     while seen < count {
@@ -87,7 +87,7 @@ async fn a_run_that_keeps_killing_its_session_takes_no_other_run_with_it() {
     let queued = submit(&runtime, "k").await;
     for asked in 1..=3 {
         until(&runtime, bad, asked, Kind::ModelStarted).await;
-        strike(&runtime, Part::Session(bad.session), Strike::Panic).await;
+        inject(&runtime, ActorKind::Session(bad.session), ActorFault::Panic).await;
     }
     let bad = runtime.wait(bad.run, None).await.unwrap();
     assert_eq!(bad.ended.to_string(), "failed (crash_loop: struck)");
@@ -103,7 +103,7 @@ async fn deaths_at_different_steps_are_forgiven_up_to_a_number() {
         let accepted = submit(&runtime, "k").await;
         for death in 1..=deaths {
             until(&runtime, accepted, death, Kind::CallEnded).await;
-            strike(&runtime, Part::Session(accepted.session), Strike::Error).await;
+            inject(&runtime, ActorKind::Session(accepted.session), ActorFault::Error).await;
         }
         let ended = runtime.wait(accepted.run, None).await.unwrap().ended;
         assert_eq!(ended.outcome, outcome, "{deaths} deaths: {ended}");
@@ -120,7 +120,7 @@ async fn what_is_to_be_revived_is_not_forgotten_with_the_supervisor() {
     let runtime = start(reading(&journal.reopened(), 3)).await;
     assert_eq!(runtime.revive_all().await.unwrap(), 1);
     // It dies before it has heard of it.
-    strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+    inject(&runtime, ActorKind::SessionSupervisor, ActorFault::Kill).await;
     let result = runtime.wait(accepted.run, Some(Duration::from_hours(1))).await.expect("it goes on");
     assert_eq!(result.ended.outcome, Outcome::Completed);
 }
@@ -128,21 +128,28 @@ async fn what_is_to_be_revived_is_not_forgotten_with_the_supervisor() {
 #[tokio::test(start_paused = true)]
 async fn a_part_that_keeps_dying_ends_the_runtime() {
     for (part, name) in [
-        (Part::ProviderSupervisor, "ProviderSupervisor"),
-        (Part::ToolExecutor, "ToolExecutor"),
-        (Part::SessionSupervisor, "SessionSupervisor"),
+        (ActorKind::ProviderSupervisor, "ProviderSupervisor"),
+        (ActorKind::ToolExecutor, "ToolExecutor"),
+        (ActorKind::SessionSupervisor, "SessionSupervisor"),
     ] {
         let journal = MemoryJournal::new();
         let runtime = start(reading(&journal, 3)).await;
         let accepted = submit(&runtime, "k").await;
         for death in 1..=5 {
-            strike(&runtime, part, Strike::Panic).await;
+            inject(&runtime, part, ActorFault::Panic).await;
             if death < 5 {
-                while runtime.tree().await.unwrap().parts.iter().all(|part| part.restarts < death) {}
+                while runtime
+                    .supervision_tree()
+                    .await
+                    .unwrap()
+                    .children
+                    .iter()
+                    .all(|part| part.restarts < death)
+                {}
             }
         }
-        let reason = Terminated::Actor { name, error: "struck".into() };
-        assert_eq!(runtime.terminated().await, reason);
+        let reason = RuntimeEnd::Actor { name, error: "struck".into() };
+        assert_eq!(runtime.wait_for_end().await, reason);
         assert_eq!(runtime.wait(accepted.run, None).await, Err(RunError::Terminated(reason)));
         let runtime = start(reading(&journal.reopened(), 3)).await;
         runtime.revive_all().await.unwrap();
@@ -151,10 +158,10 @@ async fn a_part_that_keeps_dying_ends_the_runtime() {
 }
 
 /// A world on a disk that takes 150 ms for a commit, and whose model answers after 100 ms.
-fn on_slow_disk(inner: &MemoryJournal) -> World {
+fn on_slow_disk(inner: &MemoryJournal) -> RuntimeDependencies {
     let slow = JournalFault::Slow(Duration::from_millis(150));
     let journal = Arc::new(FaultyJournal::new(Arc::new(inner.clone()), slow, 1));
-    World { journal, ..reading(inner, 1) }
+    RuntimeDependencies { journal, ..reading(inner, 1) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +172,7 @@ async fn whenever_a_session_dies_all_who_wait_hear_of_the_end() {
         let accepted = submit(&runtime, "k").await;
         let die = async {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            strike_perhaps(&runtime, Part::Session(accepted.session), Strike::Kill).await;
+            inject_if_alive(&runtime, ActorKind::Session(accepted.session), ActorFault::Kill).await;
         };
         let wait = runtime.wait(accepted.run, Some(LONG));
         let watch = tokio::time::timeout(LONG, until(&runtime, accepted, 1, Kind::RunEnded));
@@ -186,9 +193,9 @@ async fn whenever_a_session_that_rests_dies_all_who_wait_hear_of_the_end() {
         let runtime = start(on_slow_disk(&journal.reopened())).await;
         let die = async {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            strike_perhaps(&runtime, Part::Session(accepted.session), Strike::Kill).await;
+            inject_if_alive(&runtime, ActorKind::Session(accepted.session), ActorFault::Kill).await;
         };
-        let stop = runtime.stop_at_rest(accepted.run, StopReason::Command);
+        let stop = runtime.stop_without_resume(accepted.run, StopReason::Command);
         let wait = runtime.wait(accepted.run, Some(LONG));
         let watch = tokio::time::timeout(LONG, until(&runtime, accepted, 1, Kind::RunEnded));
         let (stopped, (), ended, watched) = tokio::join!(stop, die, wait, watch);
@@ -202,9 +209,9 @@ async fn whenever_a_session_that_rests_dies_all_who_wait_hear_of_the_end() {
 async fn without_its_providers_actor_a_runtime_goes_on() {
     let runtime = start(reading(&MemoryJournal::new(), 3)).await;
     for death in 1..=5 {
-        strike(&runtime, Part::Provider, Strike::Panic).await;
-        let restarts = |tree: hermod_actors::Tree| tree.parts.last().map(|part| part.restarts);
-        while restarts(runtime.tree().await.unwrap()) < Some(death.min(4)) {}
+        inject(&runtime, ActorKind::Provider, ActorFault::Panic).await;
+        let restarts = |tree: hermod_actors::SupervisionTree| tree.children.last().map(|part| part.restarts);
+        while restarts(runtime.supervision_tree().await.unwrap()) < Some(death.min(4)) {}
     }
     assert_eq!(runtime.chat("do it").await.as_deref(), Ok("done"));
     assert_eq!(runtime.providers().await, []);
@@ -215,7 +222,7 @@ async fn too_many_submissions_are_refused_and_a_stop_never_is() {
     let slow = JournalFault::Slow(Duration::from_secs(1));
     let inner: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
     let journal = Arc::new(FaultyJournal::new(inner, slow, 1));
-    let mut world = World { journal, ..reading(&MemoryJournal::new(), 1_000) };
+    let mut world = RuntimeDependencies { journal, ..reading(&MemoryJournal::new(), 1_000) };
     world.submissions = 2;
     let runtime = Arc::new(start(world).await);
     let working = submit(&runtime, "working").await;
@@ -231,7 +238,7 @@ async fn too_many_submissions_are_refused_and_a_stop_never_is() {
         match submit.await.unwrap() {
             Ok(_) => accepted += 1,
             Err(error) => {
-                assert_eq!(error, RunError::NotAccepted(NotAccepted::Overloaded { waiting: 2 }));
+                assert_eq!(error, RunError::NotAccepted(SubmitError::Overloaded { waiting: 2 }));
                 assert_eq!(error.to_string(), "2 submissions wait to be written already; try again later");
             }
         }
@@ -250,17 +257,20 @@ async fn a_store_that_cannot_be_read_is_tried_again_and_never_counts_against_a_s
         let next = inner.reopened();
         let journal = FaultyJournal::sound(Arc::new(next.clone()));
         journal.fail_reads(failures);
-        let world = World { journal: Arc::new(journal), ..reading(&next, 3) };
+        let world = RuntimeDependencies { journal: Arc::new(journal), ..reading(&next, 3) };
         let runtime = start(world).await;
         runtime.revive_all().await.unwrap();
         if goes_on {
             let ended = runtime.wait(accepted.run, None).await.unwrap().ended;
             assert_eq!(ended.outcome, Outcome::Completed);
         } else {
-            let reason = Terminated::Store("the store cannot be read: input/output error".into());
-            assert_eq!(runtime.terminated().await, reason);
-            let open = next.read(hermod_actors::port::Read::OpenRuns).await.unwrap();
-            assert!(matches!(open, hermod_actors::port::Rows::Runs(rows) if rows.len() == 1), "it waits");
+            let reason = RuntimeEnd::Store("the store cannot be read: input/output error".into());
+            assert_eq!(runtime.wait_for_end().await, reason);
+            let open = next.read(hermod_actors::port::Query::OpenRuns).await.unwrap();
+            assert!(
+                matches!(open, hermod_actors::port::QueryRows::Runs(rows) if rows.len() == 1),
+                "it waits"
+            );
         }
     }
 }
@@ -272,7 +282,7 @@ async fn check_fault(fault: JournalFault, at: usize) -> bool {
     let name = format!("{fault:?} at commit {at}");
     let inner = MemoryJournal::new();
     let faulty = FaultyJournal::new(Arc::new(inner.clone()), fault, at);
-    let world = World { journal: Arc::new(faulty.clone()), ..reading(&inner, 3) };
+    let world = RuntimeDependencies { journal: Arc::new(faulty.clone()), ..reading(&inner, 3) };
     let runtime = start(world).await;
     let request = RunRequest { idempotency_key: Some("once".into()), ..RunRequest::new("do it") };
     let accepted = tokio::time::timeout(LONG, runtime.submit(request.clone())).await;
@@ -282,13 +292,13 @@ async fn check_fault(fault: JournalFault, at: usize) -> bool {
         Err(_) => None,
     };
     let expect = match (fault.error(), fault) {
-        (Some(error), _) => Some(Terminated::Store(error.to_string())),
+        (Some(error), _) => Some(RuntimeEnd::Store(error.to_string())),
         (None, JournalFault::Panic) => {
-            Some(Terminated::Store("the store takes no writes: the adapter panicked".into()))
+            Some(RuntimeEnd::Store("the store takes no writes: the adapter panicked".into()))
         }
         (None, _) => None,
     };
-    let met = faulty.met().is_some();
+    let met = faulty.met_at().is_some();
     match (ended, expect) {
         (Some(Ok(result)), _) => {
             assert_eq!(result.ended.outcome, Outcome::Completed, "{name}");
@@ -297,7 +307,7 @@ async fn check_fault(fault: JournalFault, at: usize) -> bool {
         }
         (Some(Err(RunError::Terminated(reason))), Some(expect)) => {
             assert_eq!(reason, expect, "{name}");
-            assert_eq!(runtime.terminated().await, expect, "{name}");
+            assert_eq!(runtime.wait_for_end().await, expect, "{name}");
         }
         (None, None) => assert_eq!(fault, JournalFault::LostAnswer, "{name}: it waits"),
         other => panic!("{name}: {other:?}"),

@@ -8,9 +8,12 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use hermod_actors::{
-    NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
-    model::{Answer, AssistantMessage, Body, Cause, DecodeError, Finish, Opaque, Outcome, Record, SessionId},
-    port::{Journal, JournalError, Read, ReadError, Refusal, Rows, Write, Written},
+    RunError, RunRequest, Runtime, SessionChoice, SubmitError,
+    model::{
+        AssistantMessage, Body, DecodeError, FinishReason, ModelAnswer, OpaqueState, Outcome, OutcomeCause,
+        Record, SessionId,
+    },
+    port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome, WriteRefusal},
     testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
 use serde_json::json;
@@ -19,7 +22,7 @@ use serde_json::json;
 fn too_deep() -> AssistantMessage {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
-    let opaque: Opaque = serde_json::from_value(json!({ "origin": origin, "parts": [deep] }))
+    let opaque: OpaqueState = serde_json::from_value(json!({ "origin": origin, "parts": [deep] }))
         .expect("a value has no limit of depth");
     AssistantMessage { text: "deep".into(), opaque: Some(Arc::new(opaque)), ..AssistantMessage::default() }
 }
@@ -29,7 +32,7 @@ async fn start(journal: &MemoryJournal) -> Runtime {
     let provider = ScriptedProvider::new(Duration::from_millis(1), |view| {
         let is_deep = view.iter().any(|message| message["text"].as_str() == Some("go deep"));
         Ok(if is_deep {
-            Answer { message: too_deep(), finish: Finish::Stop, usage: None }
+            ModelAnswer { message: too_deep(), finish: FinishReason::Stop, usage: None }
         } else {
             says("done")
         })
@@ -38,8 +41,8 @@ async fn start(journal: &MemoryJournal) -> Runtime {
 }
 
 async fn is_readable(journal: &MemoryJournal, session: SessionId) -> bool {
-    let all = Read::Records { session, from: 1, max: usize::MAX };
-    matches!(journal.read(all).await, Ok(Rows::Records(records)) if !records.is_empty())
+    let all = Query::Records { session, from: 1, max: usize::MAX };
+    matches!(journal.read(all).await, Ok(QueryRows::Records(records)) if !records.is_empty())
 }
 
 /// A store that refuses to accept one task, as it would a record that it could not read back.
@@ -47,19 +50,19 @@ async fn is_readable(journal: &MemoryJournal, session: SessionId) -> bool {
 struct Refusing(MemoryJournal);
 
 impl Journal for Refusing {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let is_bad = |record: &Arc<Record>| matches!(&record.body, Body::RunAccepted(accepted) if &*accepted.input == "bad");
         match &batch[..] {
-            [Write::Append(append)] if append.records.iter().any(is_bad) => {
+            [WriteOp::Append(append)] if append.records.iter().any(is_bad) => {
                 let error = DecodeError::Malformed("it is bad".into());
-                let refusal = Refusal::Unreadable { kind: "run.accepted", error };
-                ready(Ok(vec![Written::Refused(refusal)])).boxed()
+                let refusal = WriteRefusal::Unreadable { kind: "run.accepted", error };
+                ready(Ok(vec![WriteOutcome::Refused(refusal)])).boxed()
             }
             _ => self.0.commit(batch),
         }
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.0.read(what)
     }
 }
@@ -73,7 +76,7 @@ async fn a_task_that_could_not_be_read_back_is_refused_and_its_session_goes_on()
     let to = |text: &str| RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new(text) };
     for before in ["first", "second"] {
         let refused = runtime.submit(to("bad")).await.unwrap_err();
-        let RunError::NotAccepted(NotAccepted::Unreadable(why)) = &refused else { panic!("{refused}") };
+        let RunError::NotAccepted(SubmitError::Unreadable(why)) = &refused else { panic!("{refused}") };
         assert_eq!(why, "record run.accepted could not be read back: not a record: it is bad");
         let next = runtime.run(to(before)).await.unwrap();
         assert_eq!(next.ended.outcome, Outcome::Completed);
@@ -87,7 +90,7 @@ async fn an_answer_that_could_not_be_read_back_ends_its_run_alone() {
     let runtime = start(&journal).await;
     let failed = runtime.run(RunRequest::new("go deep")).await.unwrap();
     assert_eq!(failed.ended.outcome, Outcome::Failed);
-    let Some(Cause::CrashLoop { error }) = &failed.ended.cause else { panic!("{}", failed.ended) };
+    let Some(OutcomeCause::CrashLoop { error }) = &failed.ended.cause else { panic!("{}", failed.ended) };
     assert!(error.contains("record model.answered could not be read back"), "{error}");
     assert!(is_readable(&journal, failed.session).await);
     let other = runtime.run(RunRequest::new("go on")).await.unwrap();

@@ -12,12 +12,15 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    NotAccepted, RunError, RunRequest, Runtime, Watch, World,
+    RunError, RunRequest, Runtime, RuntimeDependencies, SubmitError, Watch,
     model::{
-        Awaited, EffectClass, EventBody, Failure, FailureClass, NoRoom, Outcome, RunId, RunStatus, Shortage,
-        Timestamp, Wait,
+        DiskFull, EffectClass, EventBody, Failure, FailureClass, LowDiskSpace, Outcome, RunId, RunStatus,
+        RunWait, Timestamp, WaitKind,
     },
-    port::{Clock, Journal, JournalError, Read, ReadError, Rows, Space, Tool, Write, Written},
+    port::{
+        Clock, DiskSpaceGauge, Journal, JournalError, Query, QueryRows, ReadError, Tool, WriteOp,
+        WriteOutcome,
+    },
     testkit::{
         FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls,
         says, world,
@@ -32,11 +35,11 @@ use tokio::{
 /// The names of what a run waits for.
 async fn names(runtime: &Runtime, run: RunId) -> Vec<&'static str> {
     let waits = runtime.waits(run).await.expect("the store is read");
-    waits.iter().map(|wait: &Wait| wait.what.name()).collect()
+    waits.iter().map(|wait: &RunWait| wait.kind.name()).collect()
 }
 
 /// A model and a tool that take 10 s, one call at a time each.
-fn slow() -> World {
+fn slow() -> RuntimeDependencies {
     let provider = ScriptedProvider::new(Duration::from_secs(10), |view| {
         let asks = json!({});
         Ok(match view.last().is_some_and(|message| message["role"] == "tool") {
@@ -100,13 +103,13 @@ async fn a_disk_that_does_not_answer_is_seen() {
     let faulty = FaultyJournal::new(journal, JournalFault::LostAnswer, 3);
     let runtime = Runtime::start(world(Arc::new(faulty), provider, vec![])).await.expect("it starts");
     let accepted = runtime.submit(RunRequest::new("hi")).await.expect("it is accepted");
-    assert_eq!(runtime.vitals().writing_since(), None);
+    assert_eq!(runtime.health_probe().writing_since(), None);
     assert_eq!(names(&runtime, accepted.run).await, ["model"]);
     sleep(Duration::from_millis(1_500)).await;
-    let since = runtime.vitals().writing_since().expect("the answer is being written");
+    let since = runtime.health_probe().writing_since().expect("the answer is being written");
     assert_eq!(since.ms_since(accepted.at), 1_000);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(runtime.vitals().writing_since(), Some(since));
+    assert_eq!(runtime.health_probe().writing_since(), Some(since));
 }
 
 /// A journal whose commits find the disk full, as long as that is said.
@@ -114,7 +117,7 @@ async fn a_disk_that_does_not_answer_is_seen() {
 struct Full(MemoryJournal, watch::Receiver<bool>);
 
 impl Journal for Full {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let (inner, mut full) = (self.0.clone(), self.1.clone());
         Box::pin(async move {
             full.wait_for(|full| !full).await.expect("somebody says");
@@ -122,12 +125,12 @@ impl Journal for Full {
         })
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.0.read(what)
     }
 
-    fn no_room(&self) -> Option<NoRoom> {
-        self.1.borrow().then(|| NoRoom { path: "/s/store".into(), wants: 4_096 })
+    fn disk_full(&self) -> Option<DiskFull> {
+        self.1.borrow().then(|| DiskFull { path: "/s/store".into(), needed_bytes: 4_096 })
     }
 }
 
@@ -141,11 +144,10 @@ async fn a_full_disk_is_told_at_once_and_waited_for() {
     say.send_replace(true);
     sleep(Duration::from_millis(1_001)).await;
     let waits = runtime.waits(accepted.run).await.expect("the store is read");
-    let is_full =
-        |wait: &Wait| matches!(&wait.what, Awaited::Disk { full: Some(full) } if full.wants == 4_096);
+    let is_full = |wait: &RunWait| matches!(&wait.kind, WaitKind::Disk { full: Some(full) } if full.needed_bytes == 4_096);
     assert!(waits.iter().any(is_full), "{waits:?}");
     sleep(Duration::from_hours(48)).await;
-    assert_eq!(runtime.vitals().no_room().map(|missing| missing.path), Some("/s/store".to_owned()));
+    assert_eq!(runtime.health_probe().disk_full().map(|missing| missing.path), Some("/s/store".to_owned()));
     say.send_replace(false);
     let result = runtime.wait(accepted.run, None).await.expect("it ends");
     assert_eq!(result.ended.outcome, Outcome::Completed);
@@ -155,9 +157,9 @@ async fn a_full_disk_is_told_at_once_and_waited_for() {
 #[derive(Debug)]
 struct Little(watch::Receiver<bool>);
 
-impl Space for Little {
-    fn shortage(&self) -> BoxFuture<'static, Option<Shortage>> {
-        let shortage = self.0.borrow().then(|| Shortage { path: "/s".into(), free: 1, reserve: 2 });
+impl DiskSpaceGauge for Little {
+    fn low_disk_space(&self) -> BoxFuture<'static, Option<LowDiskSpace>> {
+        let shortage = self.0.borrow().then(|| LowDiskSpace { path: "/s".into(), free: 1, reserve: 2 });
         Box::pin(ready(shortage))
     }
 }
@@ -165,13 +167,13 @@ impl Space for Little {
 #[tokio::test(start_paused = true)]
 async fn too_little_room_refuses_new_runs_alone() {
     let (say, little) = watch::channel(false);
-    let world = World { space: Some(Arc::new(Little(little))), ..slow() };
+    let world = RuntimeDependencies { space: Some(Arc::new(Little(little))), ..slow() };
     let runtime = Runtime::start(world).await.expect("it starts");
     let request = || RunRequest { idempotency_key: Some("k".into()), ..RunRequest::new("hi") };
     let first = runtime.submit(request()).await.expect("there is room");
     say.send_replace(true);
     let refused = runtime.submit(RunRequest::new("hi")).await.expect_err("there is too little");
-    let RunError::NotAccepted(NotAccepted::NoRoom(shortage)) = refused else { panic!("{refused}") };
+    let RunError::NotAccepted(SubmitError::LowDiskSpace(shortage)) = refused else { panic!("{refused}") };
     assert_eq!((shortage.free, shortage.reserve), (1, 2));
     assert_eq!(runtime.list(None, 10).await.expect("the store is read").len(), 1, "something was begun");
     assert_eq!(runtime.submit(request()).await.expect("it is known").run, first.run);
@@ -217,7 +219,7 @@ async fn a_machine_that_slept_through_a_reset_does_not_wait_for_it_again() {
     let accepted = runtime.submit(RunRequest::new("hi")).await.expect("it is accepted");
     sleep(Duration::from_secs(30)).await;
     let waits = runtime.waits(accepted.run).await.expect("the store is read");
-    assert!(matches!(waits[0].what, Awaited::Reset { .. }), "{waits:?}");
+    assert!(matches!(waits[0].kind, WaitKind::Reset { .. }), "{waits:?}");
     clock.1.store(3_600_000, Ordering::Relaxed);
     let began = Instant::now();
     runtime.wait(accepted.run, None).await.expect("it ends");

@@ -13,9 +13,10 @@ use futures::{FutureExt, future::BoxFuture};
 use hermod_actors::{
     RunRequest, Runtime, Watch,
     model::{
-        Answer, Body, CallEnd, EffectClass, Event, EventBody, Failure, FailureClass, Lifecycle, ModelTraits,
+        Body, CallEnd, EffectClass, EventBody, Failure, FailureClass, Lifecycle, ModelAnswer, ModelProfile,
+        SessionEvent,
     },
-    port::{Deltas, Encoder, Journal, ModelRequest, Provider, Tool},
+    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest, Tool},
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
@@ -29,12 +30,16 @@ struct Breaking {
     encoder: Arc<PlainEncoder>,
 }
 
-impl Provider for Breaking {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Breaking {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
         Arc::<PlainEncoder>::clone(&self.encoder)
     }
 
-    fn call<'a>(&'a self, _: ModelRequest, deltas: &'a dyn Deltas) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn call<'a>(
+        &'a self,
+        _: ModelRequest,
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         async move {
             let breaks = self.attempts.fetch_add(1, Ordering::SeqCst) == 0;
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -45,7 +50,7 @@ impl Provider for Breaking {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
             match breaks {
-                true => Err(Failure::new(FailureClass::Cut, "broke off")),
+                true => Err(Failure::new(FailureClass::IncompleteStream, "broke off")),
                 false => Ok(says(&WORDS.concat())),
             }
         }
@@ -70,7 +75,7 @@ async fn noting(journal: &MemoryJournal, times: usize) -> Runtime {
         }
     });
     let tool = ScriptedTool::new("note", EffectClass::Pure, |invocation| async move {
-        invocation.progress.say("half");
+        invocation.progress.report("half");
         tokio::time::sleep(Duration::from_millis(5)).await;
         CallEnd::ok("noted")
     });
@@ -78,12 +83,12 @@ async fn noting(journal: &MemoryJournal, times: usize) -> Runtime {
     Runtime::start(world(journal, provider, vec![tool])).await.expect("the runtime starts")
 }
 
-fn is_last(event: &Event) -> bool {
+fn is_last(event: &SessionEvent) -> bool {
     matches!(&event.body, EventBody::Recorded { record } if matches!(record.body, Body::RunEnded(_)))
 }
 
 /// All events up to the end of the first run.
-async fn until_the_end(watch: &mut Watch) -> Vec<Event> {
+async fn until_the_end(watch: &mut Watch) -> Vec<SessionEvent> {
     let mut events = Vec::new();
     loop {
         let event = watch.next().await.expect("an event");
@@ -96,8 +101,8 @@ async fn until_the_end(watch: &mut Watch) -> Vec<Event> {
 }
 
 /// What is told to whoever comes later, too.
-fn lasting(events: &[Event]) -> Vec<(u64, EventBody)> {
-    let lasts = |event: &&Event| {
+fn lasting(events: &[SessionEvent]) -> Vec<(u64, EventBody)> {
+    let lasts = |event: &&SessionEvent| {
         !matches!(
             event.body,
             EventBody::TextDelta { .. } | EventBody::ReasoningDelta { .. } | EventBody::ToolProgress { .. }
@@ -106,7 +111,7 @@ fn lasting(events: &[Event]) -> Vec<(u64, EventBody)> {
     events.iter().filter(lasts).map(|event| (event.seq, event.body.clone())).collect()
 }
 
-fn names(events: &[Event]) -> Vec<&'static str> {
+fn names(events: &[SessionEvent]) -> Vec<&'static str> {
     let told = events.iter().filter(|event| !matches!(event.body, EventBody::Recorded { .. }));
     told.map(|event| event.body.name()).collect()
 }
@@ -203,11 +208,15 @@ async fn a_slow_watcher_is_dropped_and_goes_on_without_a_gap_or_a_repeat() {
 async fn a_run_whose_session_is_given_up_is_told_to_its_watchers() {
     #[derive(Debug)]
     struct Poison;
-    impl Provider for Poison {
-        fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+    impl ModelProvider for Poison {
+        fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
             panic!("poisoned")
         }
-        fn call<'a>(&'a self, _: ModelRequest, _: &'a dyn Deltas) -> BoxFuture<'a, Result<Answer, Failure>> {
+        fn call<'a>(
+            &'a self,
+            _: ModelRequest,
+            _: &'a dyn DeltaSink,
+        ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
             unreachable!("nothing is encoded")
         }
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, CallEnd, CallId, CallStarted, Cause,
-        Dimension, EffectClass, Ended, ModelRef, ModelStarted, NoAllowance, Now, Outcome, Parent, Place,
-        RunAccepted, RunId, RunSpec, Seq, Timestamp, Usage,
+        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, BudgetRefusal, CallEnd, CallId,
+        CallStarted, Dimension, EffectClass, HistoryPosition, ModelRef, ModelStarted, Outcome, OutcomeCause,
+        OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp, Usage,
     },
     turn::{
         answer_recovery::AnswerRecovery,
@@ -41,10 +41,10 @@ pub(super) struct ActiveRun {
     /// Which of its legs this is, from 1: each ends with an outcome.
     pub(super) leg: u32,
     /// Whose task it is.
-    pub(super) parent: Option<Parent>,
+    pub(super) parent: Option<ParentRef>,
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
-    pub(super) started: Now,
+    pub(super) started: SessionTime,
     /// Active time since then that does not count: waits for a known reset or for a person that are over.
     pub(super) uncounted_ms: u64,
     /// The active time that counts up to its last result of a call, in milliseconds.
@@ -68,11 +68,11 @@ pub(super) struct ActiveRun {
     /// where it started.
     pub(super) skipped_numbers: u32,
     /// What it had no allowance for: only the grace call is made any more.
-    pub(super) exhausted: Option<NoAllowance>,
+    pub(super) exhausted: Option<BudgetRefusal>,
     /// How it is to end, once it is being stopped.
-    pub(super) planned_end: Option<Ended>,
+    pub(super) planned_end: Option<OutcomeDetail>,
     /// From here on no request has shown what an earlier leg was told, so it does not go.
-    pub(super) unseen_from: Option<Place>,
+    pub(super) unseen_from: Option<HistoryPosition>,
     /// What is done about a view that becomes too long.
     pub(super) compaction: CompactionState,
     /// Since when the model call of the present iteration is wanted, on the session's active clock.
@@ -261,7 +261,7 @@ impl ActiveRun {
     pub(super) fn lets_calls_end(&self) -> bool {
         match &self.planned_end {
             None => true,
-            Some(ended) => matches!(ended.cause, Some(Cause::Limit { .. })),
+            Some(ended) => matches!(ended.cause, Some(OutcomeCause::Limit { .. })),
         }
     }
 
@@ -278,14 +278,14 @@ impl ActiveRun {
     }
 
     /// From when on its active time counts, on the session's active clock, as if it had never stood still.
-    pub(super) fn counted_from(&self, now: Now) -> u64 {
+    pub(super) fn counted_from(&self, now: SessionTime) -> u64 {
         let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
         let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
         self.started.active_ms + self.uncounted_ms + waiting
     }
 
     /// When the run's active time is over, on the session's active clock, and how it ends then.
-    pub(super) fn time_limits(&self, now: Now) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
+    pub(super) fn time_limits(&self, now: SessionTime) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
         let limits = &self.spec.limits;
         let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
         let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
@@ -294,7 +294,7 @@ impl ActiveRun {
     }
 
     /// When a subagent that has come to no result for long is to end, on the session's active clock, and after how long.
-    pub(super) fn stall(&self, now: Now) -> Option<(u64, u64)> {
+    pub(super) fn stall(&self, now: SessionTime) -> Option<(u64, u64)> {
         let limit_ms = self
             .spec
             .delegation?
@@ -304,7 +304,7 @@ impl ActiveRun {
     }
 
     /// A call has come to a result.
-    pub(super) fn track_progress(&mut self, now: Now) {
+    pub(super) fn track_progress(&mut self, now: SessionTime) {
         self.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
     }
 
@@ -317,7 +317,7 @@ impl ActiveRun {
     }
 
     /// Ends the pause: an attempt starts, or another pause.
-    pub(super) fn end_pause(&mut self, now: Now) {
+    pub(super) fn end_pause(&mut self, now: SessionTime) {
         self.uncounted_ms += match &mut self.state {
             LoopState::CallingModel(asking) => asking.end_pause(now),
             LoopState::RunningTools(_) | LoopState::Answered(_) => 0,
@@ -325,14 +325,14 @@ impl ActiveRun {
     }
 
     /// Whether time stands still for the limits.
-    fn is_uncounted(&self, now: Now) -> bool {
+    fn is_uncounted(&self, now: SessionTime) -> bool {
         let pauses =
             self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
         pauses || self.parked_at.is_some()
     }
 
     /// What ought to be in flight.
-    pub(super) fn due(&self, now: Now) -> Vec<DueAction> {
+    pub(super) fn due(&self, now: SessionTime) -> Vec<DueAction> {
         let mut due = Vec::new();
         match &self.state {
             LoopState::CallingModel(ModelCallState { attempt, state, .. }) if self.planned_end.is_none() => {
@@ -396,7 +396,7 @@ impl ActiveRun {
 impl super::Turn {
     /// What ought to be in flight. Each effect has a stable identity; what was due and is not any more is to be
     /// cancelled.
-    pub(crate) fn due(&self, now: Now) -> Vec<DueAction> {
+    pub(crate) fn due(&self, now: SessionTime) -> Vec<DueAction> {
         match &self.current {
             CurrentRun::Idle => Vec::new(),
             CurrentRun::Running(run) => self.due_with_summary(run, now),

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Answer, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, LateSettled, ModelAnswered,
-        ModelRef, ModelStarted, Outcome, Usage,
+        Amounts, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, ModelAnswer, ModelAnswered,
+        ModelLate, ModelRef, ModelStarted, Outcome, Usage,
     },
-    mutation::{Mutation, planted},
-    policy::believed,
+    mutants::{Mutant, mutant_enabled},
+    policy::validate_usage,
     turn::{
         CallAdmission,
         active_run::{ActiveRun, LoopState},
@@ -44,14 +44,14 @@ impl DecisionBuilder {
             call,
             attempt,
             model: model.clone(),
-            view: self.turn.last,
-            request: self.turn.request_hash(),
+            view_seq: self.turn.last,
+            request_hash: self.turn.request_hash(),
             bytes: estimates::request_bytes(run, &self.turn) as u64,
             images: self.turn.history.images() as u64,
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,
-            price: run.spec.traits_of(model).price,
+            price: run.spec.profile_of(model).price,
             incarnation: self.turn.incarnation,
         };
         self.record(Body::ModelStarted(Arc::new(started)));
@@ -62,7 +62,12 @@ impl DecisionBuilder {
         self.run().and_then(ActiveRun::model_started).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
 
-    pub(super) fn on_answer(&mut self, started: &ModelStarted, answer: &Answer, plans: &[CallAdmission]) {
+    pub(super) fn on_answer(
+        &mut self,
+        started: &ModelStarted,
+        answer: &ModelAnswer,
+        plans: &[CallAdmission],
+    ) {
         let (call, attempt) = (started.call, started.attempt);
         if !self.is_current_attempt(call, attempt) {
             return self.on_late_answer(started, answer);
@@ -75,7 +80,7 @@ impl DecisionBuilder {
         else {
             return;
         };
-        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
+        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
         self.record(Body::ModelAnswered(Box::new(ModelAnswered {
             call,
             attempt,
@@ -103,21 +108,21 @@ impl DecisionBuilder {
     }
 
     /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
-    pub(super) fn on_late_answer(&mut self, started: &ModelStarted, answer: &Answer) {
+    pub(super) fn on_late_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
-        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
+        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
         if let Some(usage) = usage {
-            let usd = started.price.and_then(|price| price.of(&usage));
+            let usd = started.price.and_then(|price| price.cost(&usage));
             let booked = Amounts {
                 tokens: started.reserved.tokens,
                 usd: started.reserved.usd.filter(|_| usd.is_some()),
                 ..Amounts::default()
             };
-            let usage = if planted(Mutation::DropLateUsage) { Usage::default() } else { usage };
-            self.record(Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly: None }));
+            let usage = if mutant_enabled(Mutant::DropLateUsage) { Usage::default() } else { usage };
+            self.record(Body::ModelLate(ModelLate { call, attempt, usage, usd, booked, anomaly: None }));
         } else if anomaly.is_some() {
             let (usage, booked) = (Usage::default(), Amounts::default());
-            self.record(Body::LateSettled(LateSettled { call, attempt, usage, usd: None, booked, anomaly }));
+            self.record(Body::ModelLate(ModelLate { call, attempt, usage, usd: None, booked, anomaly }));
         }
     }
 

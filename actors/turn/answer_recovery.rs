@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, AssistantMessage, Cause, Ended, FROM_RUNTIME, Finish, Flaw, Hash, Hasher, ModelAnswered,
-        Outcome,
+        AssistantMessage, FinishReason, Flaw, Hash, Hasher, ModelAnswer, ModelAnswered, Outcome,
+        OutcomeCause, OutcomeDetail, RUNTIME_TEXT_PREFIX,
     },
     policy::is_housekeeping,
     turn::{
@@ -50,7 +50,7 @@ pub(super) struct AnswerVerdict {
     /// The link that is asked from now on, if that is another one.
     pub(super) fallback: Option<usize>,
     /// How the run ends with it.
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<OutcomeDetail>,
 }
 
 /// What a request says behind the view, and no record does. Retries of a call say the same.
@@ -105,32 +105,38 @@ impl AnswerVerdict {
     }
 
     fn ends(outcome: Outcome) -> Self {
-        Self { ended: Some(Ended { outcome, cause: None }), ..Self::default() }
+        Self { ended: Some(OutcomeDetail { outcome, cause: None }), ..Self::default() }
     }
 
-    fn fails(cause: Cause) -> Self {
-        Self { ended: Some(Ended::because(Outcome::Failed, cause)), ..Self::default() }
+    fn fails(cause: OutcomeCause) -> Self {
+        Self { ended: Some(OutcomeDetail::with_cause(Outcome::Failed, cause)), ..Self::default() }
     }
 }
 
 impl ActiveRun {
     /// What becomes of the answer to the call under way. What was cut off is never an answer, and a call that was cut
     /// off never runs.
-    pub(super) fn classify_answer(&self, answer: &Answer, plans: &[CallAdmission]) -> AnswerVerdict {
+    pub(super) fn classify_answer(&self, answer: &ModelAnswer, plans: &[CallAdmission]) -> AnswerVerdict {
         let row = &self.answer_recovery.streaks;
         let acts = !answer.message.calls.is_empty();
         match answer.finish {
-            Finish::Refused => self.classify_refusal(),
-            Finish::Length if acts && row.truncated < MAX_TRUNCATED => AnswerVerdict::flawed(Flaw::Truncated),
-            Finish::Length if !acts && is_blank(&answer.message.text) => {
-                let max_tokens = self.model_started().map_or(0, |started| started.max_tokens);
-                AnswerVerdict::fails(Cause::OnlyThought { max_tokens })
+            FinishReason::Refused => self.classify_refusal(),
+            FinishReason::Length if acts && row.truncated < MAX_TRUNCATED => {
+                AnswerVerdict::flawed(Flaw::Truncated)
             }
-            Finish::Length if !acts && row.parts < MAX_CONTINUATIONS => AnswerVerdict::flawed(Flaw::Partial),
-            Finish::Length => AnswerVerdict::fails(Cause::Truncated),
-            Finish::Stop | Finish::ToolCalls if acts => row.classify_calls(plans),
-            Finish::Stop | Finish::ToolCalls if is_blank(&answer.message.text) => self.classify_empty(answer),
-            Finish::Stop | Finish::ToolCalls => AnswerVerdict::ends(Outcome::Completed),
+            FinishReason::Length if !acts && is_blank(&answer.message.text) => {
+                let max_tokens = self.model_started().map_or(0, |started| started.max_tokens);
+                AnswerVerdict::fails(OutcomeCause::ReasoningOnly { max_tokens })
+            }
+            FinishReason::Length if !acts && row.parts < MAX_CONTINUATIONS => {
+                AnswerVerdict::flawed(Flaw::Partial)
+            }
+            FinishReason::Length => AnswerVerdict::fails(OutcomeCause::Truncated),
+            FinishReason::Stop | FinishReason::ToolCalls if acts => row.classify_calls(plans),
+            FinishReason::Stop | FinishReason::ToolCalls if is_blank(&answer.message.text) => {
+                self.classify_empty(answer)
+            }
+            FinishReason::Stop | FinishReason::ToolCalls => AnswerVerdict::ends(Outcome::Completed),
         }
     }
 
@@ -143,7 +149,7 @@ impl ActiveRun {
         }
     }
 
-    fn classify_empty(&self, answer: &Answer) -> AnswerVerdict {
+    fn classify_empty(&self, answer: &ModelAnswer) -> AnswerVerdict {
         let AnswerRecovery { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } =
             &self.answer_recovery;
         // Parts of a text are newer than what was said before them.
@@ -154,14 +160,14 @@ impl ActiveRun {
             return AnswerVerdict::flawed(Flaw::EmptyAfterTool);
         }
         if !is_blank(&answer.message.reasoning) && row.thoughts < MAX_REASONING_ONLY {
-            return AnswerVerdict::flawed(Flaw::OnlyThought);
+            return AnswerVerdict::flawed(Flaw::ReasoningOnly);
         }
         if row.empty < MAX_EMPTY {
             return AnswerVerdict::flawed(Flaw::Empty);
         }
         match self.next_link() {
             Some(link) => AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Empty) },
-            None => AnswerVerdict::fails(Cause::EmptyAnswer),
+            None => AnswerVerdict::fails(OutcomeCause::EmptyAnswer),
         }
     }
 
@@ -184,7 +190,7 @@ impl FlawStreaks {
             return AnswerVerdict::default();
         }
         let too_often = self.unknown + 1 >= MAX_UNKNOWN_TOOLS;
-        let ended = too_often.then(|| Ended::because(Outcome::Failed, Cause::UnknownTool));
+        let ended = too_often.then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::UnknownTool));
         AnswerVerdict { ended, ..AnswerVerdict::flawed(Flaw::UnknownTools) }
     }
 
@@ -197,7 +203,7 @@ impl FlawStreaks {
             Some(Flaw::Truncated) => self.truncated += 1,
             Some(Flaw::Partial) => self.parts += 1,
             Some(Flaw::EmptyAfterTool) => self.nudges += 1,
-            Some(Flaw::OnlyThought) => self.thoughts += 1,
+            Some(Flaw::ReasoningOnly) => self.thoughts += 1,
             Some(Flaw::Empty) => self.empty += 1,
             Some(Flaw::Refused) => {}
         }
@@ -218,7 +224,7 @@ impl AnswerRecovery {
                 self.prompt = Some(RecoveryPrompt::Continue);
             }
             Some(Flaw::EmptyAfterTool) => self.prompt = Some(RecoveryPrompt::Nudge),
-            Some(Flaw::OnlyThought) => {
+            Some(Flaw::ReasoningOnly) => {
                 self.prompt = Some(RecoveryPrompt::ContinueReasoning(
                     reasoning_tail(&answered.message.reasoning).into(),
                 ));
@@ -275,7 +281,7 @@ impl AnswerRecovery {
                 format!("{THOUGHT}\n<thoughts>\n{thoughts}\n</thoughts>\n{then}").into()
             }
         };
-        debug_assert!(prompt.starts_with(FROM_RUNTIME), "{prompt}");
+        debug_assert!(prompt.starts_with(RUNTIME_TEXT_PREFIX), "{prompt}");
         Some(TransientPrompt { partial: self.parts.clone(), prompt })
     }
 }

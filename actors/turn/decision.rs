@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallId, CallStarted, Dimension, Incarnation, Ledger, NoAllowance, Now, Record, RunAccepted,
-        RunId, RunRow, SessionId, SessionOpened,
+        Body, BudgetRefusal, CallId, CallStarted, Dimension, Incarnation, LedgerChange, Record, RunAccepted,
+        RunId, RunRow, SessionId, SessionOpened, SessionTime,
     },
-    mutation::{Mutation, planted},
+    mutants::{Mutant, mutant_enabled},
     policy::Candidate,
-    port::{Founded, InboxItem, Index},
+    port::{InboxItem, IndexRow, SpawnedSession},
     turn::{
         DueAction, GrantRequest, Input, Turn,
         active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
@@ -26,9 +26,9 @@ pub(crate) struct Decision {
     /// The records.
     pub(crate) records: Vec<Arc<Record>>,
     /// What they do to accounts.
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: LedgerChange,
     /// The index rows they write.
-    pub(crate) index: Vec<Index>,
+    pub(crate) index: Vec<IndexRow>,
     /// The idempotency key they bring.
     pub(crate) key: Option<(Arc<str>, RunId)>,
     /// The rows of the inbox that they take in.
@@ -36,7 +36,7 @@ pub(crate) struct Decision {
     /// What others find in their inboxes.
     pub(crate) send: Vec<(SessionId, InboxItem)>,
     /// The sessions that begin with them.
-    pub(crate) found: Vec<Founded>,
+    pub(crate) found: Vec<SpawnedSession>,
 }
 
 impl Decision {
@@ -50,7 +50,7 @@ impl Decision {
 #[derive(Debug)]
 pub(crate) struct DecisionBuilder {
     pub(super) turn: Turn,
-    pub(super) now: Now,
+    pub(super) now: SessionTime,
     pub(super) decision: Decision,
     /// What did not fit when this was decided before.
     pub(super) refused_reservation: Option<RefusedReservation>,
@@ -59,7 +59,7 @@ pub(crate) struct DecisionBuilder {
 }
 
 impl DecisionBuilder {
-    pub(super) fn new(turn: Turn, now: Now) -> Self {
+    pub(super) fn new(turn: Turn, now: SessionTime) -> Self {
         Self { turn, now, decision: Decision::default(), refused_reservation: None, row_before_end: None }
     }
 
@@ -105,9 +105,11 @@ impl DecisionBuilder {
                     self.end_call(*call, *attempt, end.clone());
                 }
             }
-            Input::Lost { call, attempt } if call.asks_model() => self.on_model_task_lost((*call, *attempt)),
+            Input::Lost { call, attempt } if call.is_model_call() => {
+                self.on_model_task_lost((*call, *attempt))
+            }
             Input::Lost { call, attempt } => self.on_tool_lost(*call, *attempt),
-            Input::NeverBegun { call, attempt } if call.asks_model() => {
+            Input::NeverBegun { call, attempt } if call.is_model_call() => {
                 self.on_model_never_begun((*call, *attempt))
             }
             Input::NeverBegun { call, attempt } => self.on_never_begun(*call, *attempt),
@@ -129,7 +131,7 @@ impl DecisionBuilder {
         self.compact_if_needed();
     }
 
-    fn on_budget_refusal(&mut self, refusal: &NoAllowance) {
+    fn on_budget_refusal(&mut self, refusal: &BudgetRefusal) {
         let run = self.run().map(|run| run.id);
         self.refused_reservation = Some(RefusedReservation { refusal: refusal.clone(), run });
     }
@@ -147,7 +149,7 @@ impl DecisionBuilder {
         }
         let due = self.turn.due(self.now);
         let wants = due.iter().filter_map(DueAction::acquires).filter_map(|(call, attempt)| {
-            if call.asks_model() {
+            if call.is_model_call() {
                 Some(GrantRequest::Lease { call, attempt })
             } else if self.call(call).is_some_and(ActiveToolCall::delegates) {
                 None
@@ -197,7 +199,7 @@ impl DecisionBuilder {
         if was_parked != self.run().is_some_and(ActiveRun::is_parked) {
             self.index_running();
         }
-        if !(planted(Mutation::NoEnd) && matches!(record.body, Body::RunEnded(_))) {
+        if !(mutant_enabled(Mutant::NoEnd) && matches!(record.body, Body::RunEnded(_))) {
             self.decision.records.push(Arc::new(record));
         }
     }

@@ -11,15 +11,18 @@ use serde_json::json;
 
 use crate::{
     model::{
-        Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, Cause, Child, ChildEnded, Dimension,
-        FROM_RUNTIME, Hash, Hasher, Inbox, Incarnation, NewAccount, Outcome, Parent, Record, RunAccepted,
-        RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, Timestamp, Usage,
+        Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, ChildEnded, Dimension, Hash, Hasher,
+        InboxMessage, Incarnation, NewAccount, Outcome, OutcomeCause, ParentRef, RUNTIME_TEXT_PREFIX, Record,
+        RunAccepted, RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef,
+        Timestamp, Usage,
     },
     policy::{
-        arguments,
-        delegation::{DELEGATE_TASK, Order, Task, child_spec, child_text, order},
+        delegation::{
+            DELEGATE_TASK, DelegatedTask, DelegationRequest, parse_delegation, subagent_input, subagent_spec,
+        },
+        parse_arguments,
     },
-    port::{Founded, Index},
+    port::{IndexRow, SpawnedSession},
     turn::{
         Input, Turn,
         active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
@@ -37,7 +40,7 @@ pub(super) struct Subagent {
     pub(super) call: CallId,
     /// Its place among the tasks of its call.
     pub(super) n: u32,
-    pub(super) child: Child,
+    pub(super) child: SubagentRef,
     signature: Hash,
     ended: Option<Arc<ChildEnded>>,
 }
@@ -96,7 +99,7 @@ impl ActiveRun {
 
 impl Turn {
     /// The subagent with this place.
-    pub(crate) fn subagent(&self, call: CallId, n: u32) -> Option<Child> {
+    pub(crate) fn subagent(&self, call: CallId, n: u32) -> Option<SubagentRef> {
         let CurrentRun::Running(run) = &self.current else { return None };
         run.subagents
             .iter()
@@ -112,7 +115,9 @@ impl Turn {
         if !call.delegates() {
             return None;
         }
-        let order = arguments(&asked.arguments).ok().and_then(|arguments| order(&arguments, &run.spec).ok());
+        let order = parse_arguments(&asked.arguments)
+            .ok()
+            .and_then(|arguments| parse_delegation(&arguments, &run.spec).ok());
         let of_call = run.subagents.iter().filter(|subagent| subagent.call == id);
         let handles: Vec<_> = of_call.map(|subagent| json!(subagent.child.run.to_string())).collect();
         let goes_on = order.is_some_and(|order| order.background) && run.planned_end.is_none();
@@ -144,10 +149,11 @@ impl Turn {
         let mut calls = acting.calls.iter().zip(&acting.answer.calls);
         let asked =
             calls.find(|(call, _)| call.id == started.call).map(|(_, asked)| asked.arguments.as_str());
-        let order =
-            asked.and_then(|text| arguments(text).ok()).and_then(|asked| order(&asked, &run.spec).ok());
+        let order = asked
+            .and_then(|text| parse_arguments(text).ok())
+            .and_then(|asked| parse_delegation(&asked, &run.spec).ok());
         let signatures: Vec<Hash> =
-            order.iter().flat_map(|order| &order.tasks).map(Task::signature).collect();
+            order.iter().flat_map(|order| &order.tasks).map(DelegatedTask::signature).collect();
         for ((n, child), place) in (0..).zip(&*started.children).zip(0..) {
             let signature = signatures.get(place).copied().unwrap_or_else(|| Hash::of(b""));
             let subagent = Subagent { call: started.call, n, child: *child, signature, ended: None };
@@ -229,7 +235,10 @@ impl Turn {
 fn format_result(subagent: &Subagent) -> Option<String> {
     let ended = subagent.ended.as_ref()?;
     let run = subagent.child.run;
-    Some(format!("{FROM_RUNTIME}a subagent in the background has ended, run {run}:]\n{}", ended.told))
+    Some(format!(
+        "{RUNTIME_TEXT_PREFIX}a subagent in the background has ended, run {run}:]\n{}",
+        ended.result
+    ))
 }
 
 impl DecisionBuilder {
@@ -258,13 +267,13 @@ impl DecisionBuilder {
     }
 
     /// What a call gives away; else what the model reads.
-    fn admitted_tasks(&self, call: CallId) -> Result<Order, CallEnd> {
+    fn admitted_tasks(&self, call: CallId) -> Result<DelegationRequest, CallEnd> {
         let Some(run) = self.run() else {
             return Err(not_delegated("the run has ended", None, "nothing to do"));
         };
-        let given = arguments(self.arguments(call))
+        let given = parse_arguments(self.arguments(call))
             .map_err(|error| not_delegated(&error.to_string(), None, "send JSON"))?;
-        let order = order(&given, &run.spec)
+        let order = parse_delegation(&given, &run.spec)
             .map_err(|bad| not_delegated(&bad.error, bad.field.as_deref(), &bad.hint))?;
         let delegation = run.spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
         let Some(delegation) = delegation else {
@@ -297,20 +306,20 @@ impl DecisionBuilder {
     }
 
     /// Starts a call that gives tasks away, and with it the subagents that do them.
-    fn start_subagents(&mut self, call: CallId, order: &Order) {
+    fn start_subagents(&mut self, call: CallId, order: &DelegationRequest) {
         let Some(run) = self.run() else { return };
         let (spec, at) = (Arc::clone(&run.spec), self.now.at);
         let mut children = Vec::new();
         for (task, n) in order.tasks.iter().zip(0..) {
-            let child = Child {
+            let child = SubagentRef {
                 session: SessionId::from_bits(derived_id(at, b"session", (call, n))),
                 run: RunId::from_bits(derived_id(at, b"run", (call, n))),
             };
-            let Some(spec) = child_spec(task, &spec, child.run) else { continue };
-            let parent = Parent { session: self.turn.session, call, n };
+            let Some(spec) = subagent_spec(task, &spec, child.run) else { continue };
+            let parent = ParentRef { session: self.turn.session, call, n };
             let accepted = RunAccepted {
                 run: child.run,
-                input: child_text(task).into(),
+                input: subagent_input(task).into(),
                 images: Arc::default(),
                 history: Arc::default(),
                 spec: Arc::new(spec),
@@ -332,12 +341,12 @@ impl DecisionBuilder {
     /// Writes down all that a subagent begins with.
     fn spawn_session(&mut self, session: SessionId, accepted: RunAccepted) {
         let (at, run, parent) = (self.now.at, accepted.run, accepted.parent);
-        let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shared);
-        self.decision.ledger.open.push(NewAccount {
+        let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shares_iterations);
+        self.decision.ledger.new_accounts.push(NewAccount {
             id: run.into(),
             parent: parent.map(|parent| parent.call.run.into()),
             limits: accepted.spec.limits.budget,
-            apart: !shared,
+            owns_iterations: !shared,
         });
         let key: Arc<str> = format!("task:{run}").into();
         let opened = SessionOpened {
@@ -348,9 +357,9 @@ impl DecisionBuilder {
         };
         let bodies = [Body::SessionOpened(opened), Body::RunAccepted(Box::new(accepted))];
         let records = bodies.into_iter().map(|body| Arc::new(Record { at, active_ms: 0, body })).collect();
-        self.decision.found.push(Founded { session, records });
-        self.decision.index.push(Index::Session(SessionRow { id: session, key, opened_at: at }));
-        self.decision.index.push(Index::Run(Box::new(RunRow {
+        self.decision.found.push(SpawnedSession { session, records });
+        self.decision.index.push(IndexRow::Session(SessionRow { id: session, key, opened_at: at }));
+        self.decision.index.push(IndexRow::Run(Box::new(RunRow {
             id: run,
             session,
             account: run.into(),
@@ -379,7 +388,7 @@ impl DecisionBuilder {
         let mut of_call = run.subagents.iter().filter(|of| of.call == ended.call);
         if run.is_open(ended.call) && of_call.all(|of| of.ended.is_some()) {
             let of_call = run.subagents.iter().filter(|of| of.call == ended.call);
-            let told: Vec<&str> = of_call.filter_map(|of| Some(&*of.ended.as_ref()?.told)).collect();
+            let told: Vec<&str> = of_call.filter_map(|of| Some(&*of.ended.as_ref()?.result)).collect();
             let content = match told[..] {
                 [told] => told.to_owned(),
                 _ => format!("{{\"results\":[{}]}}", told.join(",")),
@@ -392,13 +401,14 @@ impl DecisionBuilder {
     /// Tells the subagents that live that their run is to end, unless what has started goes on to its end.
     pub(super) fn stop_subagents(&mut self) {
         let Some(run) = self.run() else { return };
-        if matches!(&run.planned_end, Some(ended) if matches!(ended.cause, Some(Cause::Limit { .. }))) {
+        if matches!(&run.planned_end, Some(ended) if matches!(ended.cause, Some(OutcomeCause::Limit { .. })))
+        {
             return;
         }
-        let children: Vec<Child> = run.live_subagents().map(|subagent| subagent.child).collect();
+        let children: Vec<SubagentRef> = run.live_subagents().map(|subagent| subagent.child).collect();
         for child in children {
-            let stop = Inbox::Stop { run: child.run, reason: StopReason::Parent };
-            self.decision.send.push((child.session, stop.item()));
+            let stop = InboxMessage::Stop { run: child.run, reason: StopReason::Parent };
+            self.decision.send.push((child.session, stop.to_json()));
         }
     }
 
@@ -407,8 +417,10 @@ impl DecisionBuilder {
         let current = self.run().filter(|current| current.id == run).map(|current| current.parent);
         let queued = || self.turn.queue.iter().find(|queued| queued.accepted.run == run)?.accepted.parent;
         let Some(parent) = current.unwrap_or_else(queued) else { return };
-        let child = Child { session: self.turn.session, run };
-        self.decision.send.push((parent.session, Inbox::ChildEnded { call: parent.call, child }.item()));
+        let child = SubagentRef { session: self.turn.session, run };
+        self.decision
+            .send
+            .push((parent.session, InboxMessage::ChildEnded { call: parent.call, child }.to_json()));
         self.release_child_slot(parent.call.run.into());
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallEnd, CallEnded, CallId, CallStatus, Cause, Ended, Failure, FailureClass, ModelFailed,
-        Outcome, RunEnded, RunId, RunStopping, StopReason, Usage,
+        Body, CallEnd, CallEnded, CallId, CallStatus, Failure, FailureClass, ModelFailed, Outcome,
+        OutcomeCause, OutcomeDetail, RunEnded, RunId, RunStopping, StopReason, Usage,
     },
     turn::{
         active_run::{ActiveRun, ActiveToolCall, ToolCallState},
@@ -31,7 +31,7 @@ impl DecisionBuilder {
     pub(super) fn stop(&mut self, run: Option<RunId>, reason: StopReason) {
         let current = self.run().map(|run| run.id);
         let Some(id) = run.or(current) else { return };
-        let ended = Ended::because(Outcome::Stopped, Cause::Stop { reason });
+        let ended = OutcomeDetail::with_cause(Outcome::Stopped, OutcomeCause::Stop { reason });
         if current == Some(id) {
             self.wind_down(ended);
         } else if self.turn.queue.iter().any(|queued| queued.accepted.run == id) {
@@ -44,15 +44,18 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let over = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
         if let Some((_, limit_ms, outcome)) = over {
-            self.wind_down(Ended::because(outcome, Cause::Time { limit_ms }));
+            self.wind_down(OutcomeDetail::with_cause(outcome, OutcomeCause::Time { limit_ms }));
         } else if let Some((_, limit_ms)) = run.stall(self.now).filter(|(end, _)| *end <= self.now.active_ms)
         {
-            self.wind_down(Ended::because(Outcome::TimedOut, Cause::NoProgress { limit_ms }));
+            self.wind_down(OutcomeDetail::with_cause(
+                Outcome::TimedOut,
+                OutcomeCause::NoProgress { limit_ms },
+            ));
         }
     }
 
     /// Brings the run to its end: what has not started never will, what has started is awaited.
-    pub(super) fn wind_down(&mut self, ended: Ended) {
+    pub(super) fn wind_down(&mut self, ended: OutcomeDetail) {
         let Some(run) = self.run() else { return };
         if run.planned_end.is_some() {
             return;
@@ -100,7 +103,7 @@ impl DecisionBuilder {
     /// costs nothing.
     pub(super) fn cancelled_failure(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
         let is_here = self.is_started_here(call, attempt);
-        Failure::new(if is_here { FailureClass::NotMade } else { FailureClass::Cancelled }, why)
+        Failure::new(if is_here { FailureClass::NotSent } else { FailureClass::Cancelled }, why)
     }
 
     pub(super) fn end_if_stopped(&mut self) {
@@ -113,7 +116,7 @@ impl DecisionBuilder {
     }
 
     /// Writes the terminal record of the run under way; but not before its subagents have ended.
-    pub(super) fn end_run(&mut self, ended: Ended) {
+    pub(super) fn end_run(&mut self, ended: OutcomeDetail) {
         if self.run().is_some_and(ActiveRun::has_live_subagents) {
             return self.wind_down(ended);
         }
@@ -144,7 +147,9 @@ impl DecisionBuilder {
     pub(super) fn is_started_here(&self, call: CallId, attempt: u32) -> bool {
         self.decision.records.iter().any(|record| match &record.body {
             Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
-            Body::SummaryStarted(started) => (started.asked.call, started.asked.attempt) == (call, attempt),
+            Body::SummaryStarted(started) => {
+                (started.started.call, started.started.attempt) == (call, attempt)
+            }
             Body::CallStarted(started) => started.call == call && started.attempt == attempt,
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
@@ -154,7 +159,7 @@ impl DecisionBuilder {
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
-            | Body::LateSettled(_)
+            | Body::ModelLate(_)
             | Body::CallAdmitted(_)
             | Body::CallEnded(_)
             | Body::CallLost(_)

@@ -1,7 +1,7 @@
 //! What a call is taken to cost before it is made.
 
 use crate::{
-    model::{Amounts, Attempt, Dimension, ModelRef, NoAllowance, Price},
+    model::{Amounts, Attempt, BudgetRefusal, Dimension, ModelRef, Price},
     turn::{Turn, active_run::ActiveRun},
 };
 
@@ -34,9 +34,9 @@ pub(super) struct Estimate {
 pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
     let (likely, input) = (input_estimate(run, turn, model), input_reservation(run, turn, model));
     let wanted = wanted_output(run, model).min(max_answer_tokens(run, turn, (model, likely)));
-    let price = run.spec.traits_of(model).price;
+    let price = run.spec.profile_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
-    let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.output_for(left, input));
+    let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.affordable_output(left, input));
     let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
     let beside_grace = limits_before_grace(run, turn, model).map(|(_, room, _)| room).fold(room, u64::min);
     let max_tokens = match (room, beside_grace) {
@@ -66,10 +66,10 @@ pub(super) fn min_answer_tokens(run: &ActiveRun, model: &ModelRef, window: u64) 
 
 /// What the run's own limits leave no room for, if the grace call is to fit behind another call of it: that call is not
 /// made. A run that has no answer yet is asked for one as long as there is anything left.
-pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<NoAllowance> {
+pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<BudgetRefusal> {
     let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
     let (dimension, _, needed) = limits_before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
-    Some(NoAllowance {
+    Some(BudgetRefusal {
         account: run.id.into(),
         dimension,
         limit: run.limit(dimension)?,
@@ -87,7 +87,7 @@ fn limits_before_grace(
     model: &ModelRef,
 ) -> impl Iterator<Item = (Dimension, u64, u64)> + use<> {
     let works = run.has_answered() && !run.is_in_grace();
-    let price = run.spec.traits_of(model).price;
+    let price = run.spec.profile_of(model).price;
     let twice = input_reservation(run, turn, model).saturating_mul(2);
     let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
     let tokens = run
@@ -95,7 +95,7 @@ fn limits_before_grace(
         .map(|left| left.saturating_sub(twice.saturating_add(RESERVED_GRACE_TOKENS)) / 2);
     let tokens_needed = twice.saturating_add(RESERVED_GRACE_TOKENS).saturating_add(least * 2);
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| {
-        let (grace, each) = (price.at_most(twice, RESERVED_GRACE_TOKENS), price.at_most(1, 1));
+        let (grace, each) = (price.max_cost(twice, RESERVED_GRACE_TOKENS), price.max_cost(1, 1));
         let room = left.saturating_sub(grace).checked_div(each).unwrap_or(u64::MAX);
         (Dimension::Usd, room, grace.saturating_add(each.saturating_mul(least)))
     });
@@ -129,7 +129,7 @@ pub(super) fn head_bytes(run: &ActiveRun, turn: &Turn) -> usize {
 /// model is not asked.
 pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<u64> {
     run.spec.limits.budget.usd?;
-    let price = run.spec.traits_of(model).price;
+    let price = run.spec.profile_of(model).price;
     let is_known = price.is_some_and(|price| price.holds_for(input_estimate(run, turn, model)));
     (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
 }
@@ -140,7 +140,7 @@ pub(super) fn cost_ceiling(
     price: Option<Price>,
     (input, output): (u64, u64),
 ) -> Option<u64> {
-    let most = price.map(|price| price.at_most(input, output));
+    let most = price.map(|price| price.max_cost(input, output));
     let is_limited = run.spec.limits.budget.usd.is_some();
     most.or(is_limited.then_some(u64::MAX))
 }
@@ -159,5 +159,5 @@ pub(super) fn wanted_output(run: &ActiveRun, model: &ModelRef) -> u64 {
     );
     let wanted = if run.is_in_grace() { wanted.min(MAX_GRACE_TOKENS) } else { wanted };
     let found = run.output_caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
-    found.chain(run.spec.traits_of(model).max_output).fold(wanted, u64::min)
+    found.chain(run.spec.profile_of(model).max_output).fold(wanted, u64::min)
 }

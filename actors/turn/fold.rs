@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
-        CallLost, CallStarted, EffectClass, FailureClass, LateSettled, ModelAnswered, ModelFailed,
-        ModelStarted, ModelWaiting, Now, Record, RunAccepted, RunEnded, Usage, WhyAgain,
+        CallLost, CallStarted, EffectClass, FailureClass, ModelAnswered, ModelFailed, ModelLate,
+        ModelStarted, ModelWaiting, Record, RetryReason, RunAccepted, RunEnded, SessionTime, Usage,
     },
-    policy::{Billing, billing, fit_name, may_pass, spent_by_failure},
+    policy::{Billing, billing, is_transient, portable_name, spent_by_failure},
     turn::{
         RequestPrefix, SessionHeader, Turn,
         active_run::{
@@ -31,7 +31,7 @@ impl Turn {
         self.last += 1;
         self.active_ms = record.active_ms;
         record.body.artifacts().for_each(|artifact| self.artifacts.add(artifact));
-        let now = Now { at: record.at, active_ms: record.active_ms };
+        let now = SessionTime { at: record.at, active_ms: record.active_ms };
         match &record.body {
             Body::SessionOpened(opened) => {
                 self.header = Arc::new(SessionHeader { prompt: Arc::clone(&opened.prompt) });
@@ -58,7 +58,7 @@ impl Turn {
             Body::ModelAnswered(answered) => self.fold_model_answered(answered),
             Body::ModelFailed(failed) => self.fold_model_failed(failed, now),
             Body::ModelWaiting(waiting) => self.fold_model_waiting(waiting, now),
-            Body::LateSettled(late) => self.fold_model_late(late),
+            Body::ModelLate(late) => self.fold_model_late(late),
             Body::CallAdmitted(admitted) => self.fold_call_admitted(admitted),
             Body::CallStarted(started) => self.fold_call_started(started, now),
             Body::CallEnded(ended) => {
@@ -86,7 +86,7 @@ impl Turn {
         }
     }
 
-    fn fold_model_started(&mut self, started: &Arc<ModelStarted>, now: Now) {
+    fn fold_model_started(&mut self, started: &Arc<ModelStarted>, now: SessionTime) {
         let started = Arc::clone(started);
         let pressure = self.current_pressure();
         let offers_tools = self.offers_tools();
@@ -102,7 +102,7 @@ impl Turn {
         }
     }
 
-    fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: Now) {
+    fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: SessionTime) {
         self.accepted.insert(accepted.run);
         self.reopenable = None;
         self.adopt_followup(accepted);
@@ -113,9 +113,9 @@ impl Turn {
         }
     }
 
-    fn start_run(&mut self, queued: &QueuedRun, now: Now) {
+    fn start_run(&mut self, queued: &QueuedRun, now: SessionTime) {
         self.history.import(&queued.accepted.history);
-        self.history.start_round(queued.accepted.user());
+        self.history.start_round(queued.accepted.user_message());
         for message in self.messages_at_start() {
             self.history.add_note(&delimited(&message));
         }
@@ -149,7 +149,7 @@ impl Turn {
         self.current = CurrentRun::Running(Box::new(run));
     }
 
-    fn fold_run_ended(&mut self, ended: &RunEnded, now: Now) {
+    fn fold_run_ended(&mut self, ended: &RunEnded, now: SessionTime) {
         let current = match &self.current {
             CurrentRun::Running(run) if run.id == ended.run => run,
             CurrentRun::Running(_) | CurrentRun::Idle => {
@@ -214,7 +214,7 @@ impl Turn {
         run.state = LoopState::RunningTools(ActiveStep { answer, calls });
     }
 
-    fn fold_model_failed(&mut self, failed: &ModelFailed, now: Now) {
+    fn fold_model_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
         let class = &failed.failure.class;
         self.observe_too_long(class, failed.call);
         let Some(asking) = self.model_call_mut(failed.call) else { return };
@@ -229,7 +229,7 @@ impl Turn {
         if let Some(model) = asking.started().map(|started| started.model.clone()) {
             let patience = match failed.fallback {
                 None => RetryEligibility::AfterPause,
-                Some(_) if may_pass(class) => RetryEligibility::WhenNoOther,
+                Some(_) if is_transient(class) => RetryEligibility::WhenNoOther,
                 Some(_) => RetryEligibility::Never,
             };
             asking.track_failure(model, &failed.failure, patience);
@@ -260,13 +260,13 @@ impl Turn {
             run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
             run.unseen_from = run.unseen_from.filter(|_| !has_shown);
             // Started and given up in one append: that is no iteration, as the account says too.
-            let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotMade);
+            let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotSent);
             let is_first = was_started && failed.attempt == 1;
             run.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
         }
     }
 
-    fn fold_model_waiting(&mut self, waiting: &ModelWaiting, now: Now) {
+    fn fold_model_waiting(&mut self, waiting: &ModelWaiting, now: SessionTime) {
         if let CurrentRun::Running(run) = &mut self.current {
             run.end_pause(now);
         }
@@ -278,7 +278,7 @@ impl Turn {
     }
 
     /// Until now all that was reserved counted as spent.
-    fn fold_model_late(&mut self, late: &LateSettled) {
+    fn fold_model_late(&mut self, late: &ModelLate) {
         let run = match &mut self.current {
             CurrentRun::Running(run) => Some(run),
             CurrentRun::Idle => self.reopenable.as_mut(),
@@ -300,7 +300,7 @@ impl Turn {
         }
     }
 
-    fn fold_call_started(&mut self, started: &CallStarted, now: Now) {
+    fn fold_call_started(&mut self, started: &CallStarted, now: SessionTime) {
         if let CurrentRun::Running(run) = &mut self.current {
             run.spent.add(&ONE_CALL);
         }
@@ -312,18 +312,19 @@ impl Turn {
 
     fn fold_call_lost(&mut self, lost: &CallLost) {
         if let CurrentRun::Running(run) = &mut self.current
-            && lost.why == WhyAgain::NeverBegun
+            && lost.reason == RetryReason::NeverStarted
         {
             run.spent.reduce(&ONE_CALL);
         }
         if let Some(call) = self.tool_call_mut(lost.call) {
             call.state = ToolCallState::Admitted(lost.attempt + 1);
-            call.may_have_run |= lost.why != WhyAgain::NeverBegun;
-            call.lost_attempts += Attempt::from(matches!(lost.why, WhyAgain::Lost | WhyAgain::InDoubt));
+            call.may_have_run |= lost.reason != RetryReason::NeverStarted;
+            call.lost_attempts +=
+                Attempt::from(matches!(lost.reason, RetryReason::Lost | RetryReason::InDoubt));
         }
     }
 
-    fn fold_approval_requested(&mut self, request: &ApprovalRequested, now: Now) {
+    fn fold_approval_requested(&mut self, request: &ApprovalRequested, now: SessionTime) {
         let Some(call) = self.tool_call_mut(request.call) else { return };
         if let ToolCallState::Started(_, started_at) = call.state {
             call.state = ToolCallState::Parked(Arc::new(InDoubtCall {
@@ -379,7 +380,7 @@ fn result((asked, call): (&crate::model::ToolCall, &ActiveToolCall)) -> Option<C
     match &call.state {
         ToolCallState::Ended(end) => Some(CallResult {
             id: asked.id.as_str().into(),
-            tool: fit_name(&call.tool),
+            tool: portable_name(&call.tool),
             end: Arc::clone(end),
         }),
         ToolCallState::Proposed

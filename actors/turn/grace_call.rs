@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, AssistantMessage, Attempt, Body, CallEnd, CallId, CallStatus, Cause, Dimension, Ended,
-        FROM_RUNTIME, Failure, FailureClass, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, Outcome,
-        RunExhausted, RunId,
+        AssistantMessage, Attempt, Body, BudgetRefusal, CallEnd, CallId, CallStatus, Dimension, Failure,
+        FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
+        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId,
     },
-    policy::believed,
+    policy::validate_usage,
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
@@ -30,7 +30,7 @@ const OWN_DIMENSIONS: [Dimension; 4] =
 #[derive(Debug, Clone)]
 pub(super) struct RefusedReservation {
     /// What did not fit.
-    pub(super) refusal: NoAllowance,
+    pub(super) refusal: BudgetRefusal,
     /// The run that was under way when that became known.
     pub(super) run: Option<RunId>,
 }
@@ -53,7 +53,7 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
         if let Some((call, attempt)) = wanted.iter().find(|(call, _)| call.is_summary()) {
-            let failure = Failure::new(FailureClass::NotMade, refusal.to_string());
+            let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
             self.give_up_summary((*call, *attempt), failure);
             return self.compact_if_needed();
         }
@@ -74,7 +74,7 @@ impl DecisionBuilder {
     }
 
     /// Starts no more of what the run wants: the calls that have started go on to their end, then the grace call is due.
-    pub(super) fn exhaust(&mut self, refusal: NoAllowance) {
+    pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let (id, doubtful) = (run.id, run.in_doubt_calls());
         let waiting = |call: &&ActiveToolCall| {
@@ -100,9 +100,9 @@ impl DecisionBuilder {
 
     /// The grace call is answered. Its request lets the model call no tool; calls of a model that does so all the same are
     /// dropped, and its text counts.
-    pub(super) fn on_grace_answer(&mut self, started: &ModelStarted, answer: &Answer) {
+    pub(super) fn on_grace_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
-        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
+        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
         self.record(Body::ModelAnswered(Box::new(ModelAnswered {
             call: started.call,
             attempt: started.attempt,
@@ -141,13 +141,13 @@ const fn refuses_tool_choice(class: &FailureClass) -> bool {
     matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
 }
 
-const fn exhausted_end(refusal: NoAllowance) -> Ended {
-    Ended { outcome: Outcome::BudgetExhausted, cause: Some(Cause::Limit { refusal }) }
+const fn exhausted_end(refusal: BudgetRefusal) -> OutcomeDetail {
+    OutcomeDetail { outcome: Outcome::BudgetExhausted, cause: Some(OutcomeCause::Limit { refusal }) }
 }
 
 impl Turn {
     /// Folds `run.exhausted`. A call that has had an attempt is over: the grace call is one of its own.
-    pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::Now) {
+    pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::SessionTime) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         if run.id != exhausted.run {
             return;
@@ -240,12 +240,12 @@ impl ActiveRun {
                     (used, used.saturating_mul(5) >= limit.saturating_mul(4))
                 }
             };
-            is_near.then(|| format!("{} of {}", dimension.shown(used), format_amount(dimension, limit)))
+            is_near.then(|| format!("{} of {}", dimension.display(used), format_amount(dimension, limit)))
         });
         let near: Vec<String> = near.collect();
         let told = || {
             format!(
-                "{FROM_RUNTIME}little is left of this run's budget. Used, with this call: {}. Wrap up: finish what matters \
+                "{RUNTIME_TEXT_PREFIX}little is left of this run's budget. Used, with this call: {}. Wrap up: finish what matters \
                  most, begin nothing new, and give your answer.]",
                 near.join(", ")
             )
@@ -255,12 +255,12 @@ impl ActiveRun {
 }
 
 /// What the grace call asks for.
-fn grace_prompt(refusal: &NoAllowance, run: RunId) -> Arc<str> {
+fn grace_prompt(refusal: &BudgetRefusal, run: RunId) -> Arc<str> {
     let limit = format_amount(refusal.dimension, refusal.limit);
     let whose =
         if refusal.account == run.into() { "its limit" } else { "a limit that it shares with others" };
     format!(
-        "{FROM_RUNTIME}the budget of this run is used up: {whose} of {limit} is reached. No call will be made any more. \
+        "{RUNTIME_TEXT_PREFIX}the budget of this run is used up: {whose} of {limit} is reached. No call will be made any more. \
          Answer now, in text: what was done, the result so far, and what is left to do.]"
     )
     .into()
@@ -271,7 +271,7 @@ fn format_amount(dimension: Dimension, amount: u64) -> String {
     let unit = match dimension {
         Dimension::Iterations => " iteration",
         Dimension::Tokens => " token",
-        Dimension::Usd => return dimension.shown(amount).to_string(),
+        Dimension::Usd => return dimension.display(amount).to_string(),
         Dimension::ToolCalls => " tool call",
         Dimension::Children => " live subagent",
     };

@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::model::{AssistantMessage, Message, Past, PastCall, PastRound, PastStep, ToolCall};
+use crate::model::{
+    AssistantMessage, ImportedCall, ImportedHistory, ImportedRound, ImportedStep, Message, ToolCall,
+};
 
 /// Stands where a result should be.
 const NO_RESULT: &str = "[The result of this call is not in the history that was given.]";
@@ -16,7 +18,7 @@ const NO_QUESTION: &str = "[The history that was given begins with the assistant
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RepairedHistory {
     /// The conversation.
-    pub(crate) past: Past,
+    pub(crate) past: ImportedHistory,
     /// The system messages that stood in it, joined.
     pub(crate) system: Option<String>,
 }
@@ -29,9 +31,9 @@ pub(crate) fn repair(messages: &[Message]) -> RepairedHistory {
     for message in messages {
         match message {
             Message::System(text) => repair.system(text),
-            Message::User(content) => repair.user(&content.whole()),
+            Message::User(content) => repair.user(&content.text_with_note()),
             Message::Assistant(message) => repair.assistant(message),
-            Message::Tool { call, content, .. } => repair.result(call, &content.whole()),
+            Message::Tool { call, content, .. } => repair.result(call, &content.text_with_note()),
         }
     }
     repair.finish()
@@ -48,7 +50,7 @@ struct HistoryRepair {
 #[derive(Debug, Default)]
 struct OpenRound {
     user: String,
-    steps: Vec<PastStep>,
+    steps: Vec<ImportedStep>,
     answer: Option<PendingAnswer>,
 }
 
@@ -110,7 +112,7 @@ impl HistoryRepair {
             None => AssistantMessage { text: NO_ANSWER.into(), ..AssistantMessage::default() },
         };
         let (user, steps, answer) = (open.user.into(), open.steps, Arc::new(answer));
-        self.done.past.rounds.push(PastRound { user, steps, answer });
+        self.done.past.rounds.push(ImportedRound { user, steps, answer });
     }
 
     fn finish(mut self) -> RepairedHistory {
@@ -130,12 +132,12 @@ impl OpenRound {
         else {
             return;
         };
-        let call = |(call, result): (ToolCall, Option<String>)| PastCall {
+        let call = |(call, result): (ToolCall, Option<String>)| ImportedCall {
             call: ToolCall { id: unique(ids, call.id), ..call },
             result: result.unwrap_or_else(|| NO_RESULT.into()),
         };
         let calls = calls.into_iter().map(call).collect();
-        self.steps.push(PastStep { text, reasoning, calls });
+        self.steps.push(ImportedStep { text, reasoning, calls });
     }
 }
 
@@ -180,7 +182,7 @@ mod tests {
     }
 
     /// What a model reads of it, a line for each message.
-    fn shown(past: &Past) -> Vec<String> {
+    fn shown(past: &ImportedHistory) -> Vec<String> {
         let mut history = History::default();
         history.import(past);
         let line = |message: &Message| match message {

@@ -7,10 +7,10 @@ use std::{
 
 use crate::{
     model::{
-        Answerer, ApprovalAnswered, ApprovalRequested, Attempt, Body, CallEnd, CallId, CallLost, CallStatus,
-        Timestamp, Verdict, WhenInDoubt, WhyAgain,
+        ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, Body, CallEnd, CallId, CallLost,
+        CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
     },
-    mutation::{Mutation, planted},
+    mutants::{Mutant, mutant_enabled},
     turn::{
         Turn,
         active_run::{ActiveRun, CurrentRun, InDoubtCall, ToolCallState},
@@ -34,7 +34,7 @@ impl DecisionBuilder {
         }
         let (since, is_once) = (*since, call.is_once());
         let closing = self.run().and_then(ActiveRun::closing_reason);
-        if is_once && !planted(Mutation::RepeatInDoubt) {
+        if is_once && !mutant_enabled(Mutant::RepeatInDoubt) {
             self.resolve_in_doubt(id, attempt, since);
         } else if let Some(why) = closing {
             let end = CallEnd::error(CallStatus::Stopped, why, None, "nothing to do");
@@ -44,7 +44,7 @@ impl DecisionBuilder {
             let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
             self.end_call(id, attempt, end);
         } else {
-            self.record(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::Lost }));
+            self.record(Body::CallLost(CallLost { call: id, attempt, reason: RetryReason::Lost }));
         }
     }
 
@@ -52,7 +52,9 @@ impl DecisionBuilder {
     pub(super) fn on_interrupted(&mut self, call: CallId, attempt: Attempt) {
         match self.run().is_some_and(|run| run.closing_reason().is_some()) {
             true => self.on_tool_lost(call, attempt),
-            false => self.record(Body::CallLost(CallLost { call, attempt, why: WhyAgain::Interrupted })),
+            false => {
+                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Interrupted }))
+            }
         }
     }
 
@@ -64,7 +66,7 @@ impl DecisionBuilder {
         if !is_started {
             return;
         }
-        self.record(Body::CallLost(CallLost { call: id, attempt, why: WhyAgain::NeverBegun }));
+        self.record(Body::CallLost(CallLost { call: id, attempt, reason: RetryReason::NeverStarted }));
         if let Some(why) = self.run().and_then(ActiveRun::closing_reason) {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, why);
             return self.end_call(id, 0, end);
@@ -76,18 +78,18 @@ impl DecisionBuilder {
     fn resolve_in_doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
         let Some(run) = self.run() else { return };
         let policy = run.spec.in_doubt;
-        let then = if run.closing_reason().is_some() { WhenInDoubt::Tell } else { policy.then };
+        let then = if run.closing_reason().is_some() { InDoubtAction::Tell } else { policy.action };
         match then {
-            WhenInDoubt::Retry if self.lost_attempts(call) + 1 < MAX_ATTEMPTS => {
-                self.record(Body::CallLost(CallLost { call, attempt, why: WhyAgain::InDoubt }));
+            InDoubtAction::Retry if self.lost_attempts(call) + 1 < MAX_ATTEMPTS => {
+                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::InDoubt }));
             }
-            WhenInDoubt::Tell | WhenInDoubt::Retry => {
+            InDoubtAction::Tell | InDoubtAction::Retry => {
                 let end = self.in_doubt_end(call, since, None);
                 self.end_call(call, attempt, end);
             }
-            WhenInDoubt::Ask => {
+            InDoubtAction::Ask => {
                 let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
-                let expires_at = self.now.at.plus_ms(policy.patience_ms);
+                let expires_at = self.now.at.plus_ms(policy.approval_timeout_ms);
                 self.record(Body::ApprovalRequested(ApprovalRequested {
                     call,
                     attempt,
@@ -117,16 +119,16 @@ impl DecisionBuilder {
     }
 
     /// A person has decided.
-    pub(super) fn on_decision(&mut self, call: CallId, verdict: Verdict) {
+    pub(super) fn on_decision(&mut self, call: CallId, verdict: ApprovalDecision) {
         let Some(doubtful) = self.open_approval(call) else { return };
         match verdict {
-            Verdict::Allow => {
-                let by = Answerer::Person;
-                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by }));
-                let (attempt, why) = (doubtful.attempt, WhyAgain::InDoubt);
-                self.record(Body::CallLost(CallLost { call, attempt, why }));
+            ApprovalDecision::Allow => {
+                let by = DecisionSource::Person;
+                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision: verdict, by }));
+                let (attempt, why) = (doubtful.attempt, RetryReason::InDoubt);
+                self.record(Body::CallLost(CallLost { call, attempt, reason: why }));
             }
-            Verdict::Deny => self.end_in_doubt(&doubtful, Some(Answerer::Person)),
+            ApprovalDecision::Deny => self.end_in_doubt(&doubtful, Some(DecisionSource::Person)),
         }
     }
 
@@ -134,27 +136,33 @@ impl DecisionBuilder {
     pub(super) fn expire_approvals(&mut self) {
         for doubtful in self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default() {
             if doubtful.request.expires_at <= self.now.at {
-                self.end_in_doubt(&doubtful, Some(Answerer::Expiry));
+                self.end_in_doubt(&doubtful, Some(DecisionSource::Expiry));
             }
         }
     }
 
     /// Ends a call about which a person was asked without making it again.
-    pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<Answerer>) {
+    pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<DecisionSource>) {
         let call = doubtful.request.call;
         if let Some(by) = by {
-            self.record(Body::ApprovalAnswered(ApprovalAnswered { call, verdict: Verdict::Deny, by }));
+            self.record(Body::ApprovalAnswered(ApprovalAnswered {
+                call,
+                decision: ApprovalDecision::Deny,
+                by,
+            }));
         }
         let end = self.in_doubt_end(call, doubtful.started_at, by);
         self.end_call(call, doubtful.attempt, end);
     }
 
     /// What the model reads of a call that must not be repeated silently and whose end nobody saw.
-    fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<Answerer>) -> CallEnd {
+    fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<DecisionSource>) -> CallEnd {
         let asked = match by {
             None => "",
-            Some(Answerer::Person) => "; the operator was asked and has decided that it is not made again",
-            Some(Answerer::Expiry) => {
+            Some(DecisionSource::Person) => {
+                "; the operator was asked and has decided that it is not made again"
+            }
+            Some(DecisionSource::Expiry) => {
                 "; the operator was asked and has not answered, so it is not made again"
             }
         };

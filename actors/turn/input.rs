@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, Attempt, BootId, CallEnd, CallId, ChildEnded, Failure, Hash, Image, Incarnation, ModelRef,
-        ModelStarted, NoAllowance, NotAnswered, Past, Raised, RunId, RunSpec, StopReason, Timestamp, Verdict,
+        ApprovalDecision, Attempt, BootId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Image,
+        ImportedHistory, Incarnation, LimitIncrease, ModelAnswer, ModelRef, ModelStarted, RunId, RunSpec,
+        StopReason, Timestamp, UnansweredModel,
     },
-    policy::{Otherwise, Standing},
+    policy::{CredentialRecovery, LinkAvailability},
     port::Intent,
 };
 
@@ -21,18 +22,18 @@ pub(crate) enum Input {
         run: RunId,
         input: Arc<str>,
         images: Arc<[Image]>,
-        history: Arc<Past>,
+        history: Arc<ImportedHistory>,
         spec: Arc<RunSpec>,
         key: Option<Arc<str>>,
     },
     /// A lease that was wanted is there.
     Leased { call: CallId, attempt: Attempt, model: ModelRef },
     /// No lease will come before a time that a provider has named, if ever.
-    NoLease { call: CallId, attempt: Attempt, skipped: Arc<[NotAnswered]> },
+    NoLease { call: CallId, attempt: Attempt, skipped: Arc<[UnansweredModel]> },
     /// A permit that was wanted is there.
     Permitted { call: CallId, attempt: Attempt },
     /// The model answered what was started so; `plans` has one entry for each call of the answer.
-    Answered { started: Arc<ModelStarted>, answer: Arc<Answer>, admissions: Arc<[CallAdmission]> },
+    Answered { started: Arc<ModelStarted>, answer: Arc<ModelAnswer>, admissions: Arc<[CallAdmission]> },
     /// An attempt of a model call failed.
     ModelFailed { call: CallId, attempt: Attempt, failure: Box<Failure>, failover: FailoverOptions },
     /// A tool call ended.
@@ -42,13 +43,13 @@ pub(crate) enum Input {
     /// A call that was started, here or by an earlier incarnation, was never begun, and that attempt never will be.
     NeverBegun { call: CallId, attempt: Attempt },
     /// A person has decided about a call that is in doubt.
-    Decided { call: CallId, verdict: Verdict },
+    Decided { call: CallId, verdict: ApprovalDecision },
     /// A run is to be stopped; `None` means the one under way.
     Stop { run: Option<RunId>, reason: StopReason },
     /// Something is said to a run; `next` identifies the message.
     Steer { run: RunId, text: Arc<str>, next: RunId },
     /// The limits of a run are to be raised; one that has used them up goes on.
-    Raise { run: RunId, by: Raised },
+    Raise { run: RunId, by: LimitIncrease },
     /// A subagent has ended.
     ChildEnded(Arc<ChildEnded>),
     /// What a row of the inbox says: taken in, it is deleted, whatever comes of it.
@@ -58,16 +59,16 @@ pub(crate) enum Input {
     /// A time that was waited for has come; which one, `now` tells.
     TimerFired,
     /// What was decided did not fit the budget: decide again without it.
-    BudgetRefused(NoAllowance),
+    BudgetRefused(BudgetRefusal),
 }
 
 /// What the gates say when an attempt has failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FailoverOptions {
     /// How each link of the chain stands; one that is not here is not known to be closed.
-    pub(crate) links: Vec<Standing>,
+    pub(crate) links: Vec<LinkAvailability>,
     /// Whether the model that failed can be asked in another way.
-    pub(crate) recovery: Otherwise,
+    pub(crate) recovery: CredentialRecovery,
 }
 
 /// What the executor says of a call that the model asks for.

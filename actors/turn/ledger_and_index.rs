@@ -3,12 +3,13 @@
 
 use crate::{
     model::{
-        AccountId, Amounts, Body, CallId, Ended, Ledger, ModelFailed, ModelStarted, NewAccount, Raise,
-        Reserve, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settle, Timestamp, Usage, WhyAgain,
+        AccountId, Amounts, Body, CallId, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
+        OutcomeDetail, Reservation, RetryReason, RunEnded, RunId, RunRow, RunState, Seq, SessionRow,
+        Settlement, Timestamp, Usage,
     },
-    mutation::{Mutation, planted},
+    mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
-    port::Index,
+    port::IndexRow,
     turn::{
         active_run::{ActiveRun, QueuedRun},
         decision::DecisionBuilder,
@@ -26,15 +27,15 @@ impl DecisionBuilder {
         let never_made = self.ends_call_started_here(body);
         let ledger = &mut self.decision.ledger;
         match body {
-            Body::RunAccepted(accepted) => ledger.open.push(NewAccount {
+            Body::RunAccepted(accepted) => ledger.new_accounts.push(NewAccount {
                 id: accepted.run.into(),
                 parent: None,
                 limits: accepted.spec.limits.budget,
-                apart: false,
+                owns_iterations: false,
             }),
             Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
             Body::SummaryStarted(started) => {
-                reserve(ledger, started.asked.call.run.into(), started.asked.reserved);
+                reserve(ledger, started.started.call.run.into(), started.started.reserved);
             }
             Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
             Body::SummaryAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
@@ -46,7 +47,7 @@ impl DecisionBuilder {
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
                 settle_failure(ledger, asking.as_deref(), failed);
             }
-            Body::LateSettled(late) => ledger.settle.push(Settle {
+            Body::ModelLate(late) => ledger.settlements.push(Settlement {
                 account: late.call.run.into(),
                 reserved: Amounts::default(),
                 spent: late.spent(),
@@ -56,10 +57,10 @@ impl DecisionBuilder {
                 let children = Some(started.children.len() as u64).filter(|children| *children > 0);
                 reserve(ledger, started.call.run.into(), Amounts { children, ..ONE_CALL });
             }
-            Body::RunReopened(reopened) => raise(ledger, reopened.run.into(), reopened.by.budget),
-            Body::BudgetRaised(raised) => raise(ledger, raised.run.into(), raised.by.budget),
+            Body::RunReopened(reopened) => raise(ledger, reopened.run.into(), reopened.increase.budget),
+            Body::BudgetRaised(raised) => raise(ledger, raised.run.into(), raised.increase.budget),
             Body::CallEnded(ended) if ended.attempt > 0 => spend_call(ledger, ended.call.run.into()),
-            Body::CallLost(lost) if lost.why == WhyAgain::NeverBegun => {
+            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => {
                 settle(ledger, lost.call.run.into(), &ONE_CALL, &Amounts::default());
             }
             Body::CallLost(lost) => spend_call(ledger, lost.call.run.into()),
@@ -96,7 +97,7 @@ impl DecisionBuilder {
     /// Lists what a record changes for those who look for runs and sessions; called after it is folded.
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
-            Body::SessionOpened(opened) => self.decision.index.push(Index::Session(SessionRow {
+            Body::SessionOpened(opened) => self.decision.index.push(IndexRow::Session(SessionRow {
                 id: self.turn.session,
                 key: opened.key.clone(),
                 opened_at: self.now.at,
@@ -107,7 +108,7 @@ impl DecisionBuilder {
                 }
             }
             Body::RunEnded(ended) => {
-                if !planted(Mutation::NoEndRow) {
+                if !mutant_enabled(Mutant::NoEndRow) {
                     self.put_run_row(self.ended_row(ended));
                 }
                 self.index_running();
@@ -119,7 +120,7 @@ impl DecisionBuilder {
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
-            | Body::LateSettled(_)
+            | Body::ModelLate(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
             | Body::CallEnded(_)
@@ -140,9 +141,9 @@ impl DecisionBuilder {
 
     /// Writes over an earlier row of the same run in this draft.
     fn put_run_row(&mut self, row: RunRow) {
-        let same = |index: &Index| matches!(index, Index::Run(earlier) if earlier.id == row.id);
+        let same = |index: &IndexRow| matches!(index, IndexRow::Run(earlier) if earlier.id == row.id);
         self.decision.index.retain(|index| !same(index));
-        self.decision.index.push(Index::Run(Box::new(row)));
+        self.decision.index.push(IndexRow::Run(Box::new(row)));
     }
 
     pub(super) fn index_running(&mut self) {
@@ -180,7 +181,7 @@ impl DecisionBuilder {
         RunRow {
             state: RunState::Ended,
             ended_at: Some(self.now.at),
-            ended: Some(Ended::clone(&ended.ended)),
+            ended: Some(OutcomeDetail::clone(&ended.ended)),
             iterations: ended.iterations,
             usage: ended.usage,
             last: self.turn.last,
@@ -213,33 +214,35 @@ pub(super) const ONE_CALL: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
 
 /// Adds to the append's one reservation of this account.
-fn reserve(ledger: &mut Ledger, account: AccountId, amounts: Amounts) {
-    match ledger.reserve.iter_mut().find(|reserve| reserve.account == account) {
-        _ if planted(Mutation::DebitLate) => {}
+fn reserve(ledger: &mut LedgerChange, account: AccountId, amounts: Amounts) {
+    match ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
+        _ if mutant_enabled(Mutant::DebitLate) => {}
         Some(reserve) => reserve.amounts.add(&amounts),
-        None => ledger.reserve.push(Reserve { account, amounts }),
+        None => ledger.reservations.push(Reservation { account, amounts }),
     }
 }
 
-fn raise(ledger: &mut Ledger, account: AccountId, by: Amounts) {
+fn raise(ledger: &mut LedgerChange, account: AccountId, by: Amounts) {
     if !by.is_empty() {
-        ledger.raise.push(Raise { account, by });
+        ledger.raises.push(LimitRaise { account, amounts: by });
     }
 }
 
 /// Takes back what this very append reserves.
-fn unreserve(ledger: &mut Ledger, account: AccountId, amounts: &Amounts) {
-    let Some(reserve) = ledger.reserve.iter_mut().find(|reserve| reserve.account == account) else { return };
+fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
+    let Some(reserve) = ledger.reservations.iter_mut().find(|reserve| reserve.account == account) else {
+        return;
+    };
     reserve.amounts.reduce(amounts);
 }
 
-fn settle(ledger: &mut Ledger, account: AccountId, reserved: &Amounts, spent: &Amounts) {
-    match ledger.settle.iter_mut().find(|settle| settle.account == account) {
+fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {
+    match ledger.settlements.iter_mut().find(|settle| settle.account == account) {
         Some(settle) => {
             settle.reserved.add(reserved);
             settle.spent.add(spent);
         }
-        None => ledger.settle.push(Settle {
+        None => ledger.settlements.push(Settlement {
             account,
             reserved: *reserved,
             spent: *spent,
@@ -248,11 +251,11 @@ fn settle(ledger: &mut Ledger, account: AccountId, reserved: &Amounts, spent: &A
     }
 }
 
-fn spend_call(ledger: &mut Ledger, account: AccountId) {
+fn spend_call(ledger: &mut LedgerChange, account: AccountId) {
     settle(ledger, account, &ONE_CALL, &ONE_CALL);
 }
 
-fn settle_answer(ledger: &mut Ledger, asking: Option<&ModelStarted>, usage: Option<Usage>) {
+fn settle_answer(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, usage: Option<Usage>) {
     let Some(asking) = asking else { return };
     settle(ledger, asking.call.run.into(), &asking.reserved, &asking.spent(usage.as_ref()));
 }
@@ -270,7 +273,7 @@ fn ended_model_call(body: &Body) -> Option<CallId> {
     }
 }
 
-fn settle_failure(ledger: &mut Ledger, asking: Option<&ModelStarted>, failed: &ModelFailed) {
+fn settle_failure(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, failed: &ModelFailed) {
     let Some(asking) = asking else { return };
     let spent =
         Amounts { iterations: asking.reserved.iterations, ..spent_by_failure(asking, &failed.failure) };

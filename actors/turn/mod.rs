@@ -49,8 +49,8 @@ pub use wait_report::WaitTracker;
 
 use crate::{
     model::{
-        ApprovalRequested, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, Now,
-        PrefixChange, Record, RunId, RunSpec, Seq, SessionId, Timestamp, TodoList,
+        ApprovalRequested, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PrefixChange,
+        Record, RunId, RunSpec, Seq, SessionId, SessionTime, Timestamp, TodoList,
     },
     policy::Candidate,
     port::ArtifactHashes,
@@ -140,14 +140,14 @@ impl Turn {
 
     /// What happened, as records; the inputs are folded one after the other into a private draft.
     #[cfg(test)]
-    pub(crate) fn decide(&self, now: Now, inputs: &[Input]) -> Vec<Arc<Record>> {
+    pub(crate) fn decide(&self, now: SessionTime, inputs: &[Input]) -> Vec<Arc<Record>> {
         let mut draft = self.start_decision(now);
         inputs.iter().for_each(|input| draft.apply_input(input));
         draft.finish().records
     }
 
     /// Begins a decision.
-    pub(crate) fn start_decision(&self, now: Now) -> DecisionBuilder {
+    pub(crate) fn start_decision(&self, now: SessionTime) -> DecisionBuilder {
         DecisionBuilder::new(self.clone(), now)
     }
 
@@ -239,7 +239,8 @@ impl Turn {
         } else if last.spec.tools != spec.tools {
             Some(PrefixChange::Tools)
         } else {
-            (last.spec.thinking_of(model) != spec.thinking_of(model)).then_some(PrefixChange::Thinking)
+            (last.spec.thinking_request_of(model) != spec.thinking_request_of(model))
+                .then_some(PrefixChange::Thinking)
         }
     }
 

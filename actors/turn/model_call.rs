@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Attempt, Failure, FailureClass, ModelRef, ModelStarted, NotAnswered, Now, Timestamp, WhyNot},
-    policy::{Candidate, Visit},
+    model::{
+        Attempt, Failure, FailureClass, ModelRef, ModelStarted, SessionTime, Timestamp, UnansweredModel,
+        UnansweredReason,
+    },
+    policy::{Candidate, LinkVisit},
 };
 
 /// A model call: all its attempts.
@@ -98,7 +101,7 @@ impl ModelCallState {
     }
 
     /// Ends the pause: says how much of it does not count.
-    pub(super) fn end_pause(&mut self, now: Now) -> u64 {
+    pub(super) fn end_pause(&mut self, now: SessionTime) -> u64 {
         let waited_ms = self.pause().map_or(0, |pause| pause.uncounted_ms(now));
         self.waited_ms = self.waited_ms.saturating_add(waited_ms);
         self.since = self.since.map(|since| since.saturating_add(waited_ms));
@@ -152,8 +155,8 @@ impl ModelCallState {
         let candidate = |model: &ModelRef| Candidate {
             model: model.clone(),
             visit: match patience(model) {
-                Some(RetryEligibility::AfterPause) => Visit::Again,
-                Some(RetryEligibility::WhenNoOther | RetryEligibility::Never) | None => Visit::First,
+                Some(RetryEligibility::AfterPause) => LinkVisit::Return,
+                Some(RetryEligibility::WhenNoOther | RetryEligibility::Never) | None => LinkVisit::First,
             },
             tokens: tokens(model),
         };
@@ -171,7 +174,11 @@ impl ModelCallState {
     }
 
     /// What became of each link of the chain: those that are not skipped were tried.
-    pub(super) fn unanswered_models(&self, chain: &[ModelRef], skipped: &[NotAnswered]) -> Vec<NotAnswered> {
+    pub(super) fn unanswered_models(
+        &self,
+        chain: &[ModelRef],
+        skipped: &[UnansweredModel],
+    ) -> Vec<UnansweredModel> {
         let end = |model: &ModelRef| {
             let skipped = skipped.iter().find(|link| link.model == *model).cloned();
             self.failures_of(model).map(ModelFailures::to_unanswered).or(skipped)
@@ -181,9 +188,12 @@ impl ModelCallState {
 }
 
 impl ModelFailures {
-    fn to_unanswered(&self) -> NotAnswered {
+    fn to_unanswered(&self) -> UnansweredModel {
         let attempts = self.failures.iter().map(|(_, times)| times).sum();
-        NotAnswered { model: self.model.clone(), why: WhyNot::Tried { attempts, failure: self.last.clone() } }
+        UnansweredModel {
+            model: self.model.clone(),
+            reason: UnansweredReason::Tried { attempts, failure: self.last.clone() },
+        }
     }
 }
 
@@ -204,7 +214,7 @@ impl RetryPause {
     }
 
     /// How much of the active time it has not counted for, up to now.
-    pub(super) fn uncounted_ms(self, now: Now) -> u64 {
+    pub(super) fn uncounted_ms(self, now: SessionTime) -> u64 {
         let length = self.until.ms_since(self.from);
         self.uncounted_since.map_or(0, |since| now.active_ms.saturating_sub(since).min(length))
     }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Attempt, Body, CallId, Cause, Ended, Failure, FailureClass, ModelFailed, ModelRef, ModelWaiting,
-        NotAnswered, Outcome, RunSpec, Timestamp, WhyNot,
+        Attempt, Body, CallId, Failure, FailureClass, ModelFailed, ModelRef, ModelWaiting, Outcome,
+        OutcomeCause, OutcomeDetail, RunSpec, Timestamp, UnansweredModel, UnansweredReason,
     },
-    policy::{After, Contact, Elsewhere, Past, Standing, until, with_believed_usage},
+    policy::{
+        AttemptHistory, FallbackAvailability, LinkAvailability, ProviderContact, RetryDecision,
+        available_from, with_validated_usage,
+    },
     turn::{
         FailoverOptions,
         active_run::LoopState,
@@ -39,7 +42,7 @@ impl DecisionBuilder {
         }
         let Some((asking, _)) = self.model_call_state() else { return };
         let Some(started) = asking.started().cloned() else { return };
-        let failure = &with_believed_usage(&started, failure.clone());
+        let failure = &with_validated_usage(&started, failure.clone());
         if self.is_in_grace() {
             return self.on_grace_failure((call, attempt), failure);
         }
@@ -51,19 +54,19 @@ impl DecisionBuilder {
         let others = self.other_links(&model);
         let own = spec.chain.iter().position(|link| *link == model);
         let elsewhere = fallback_availability(&others, own, &outlook.links);
-        let past = Past {
-            times: asking.failure_count(&model, &failure.class) + 1,
-            spent_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
+        let past = AttemptHistory {
+            failures_of_class: asking.failure_count(&model, &failure.class) + 1,
+            elapsed_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
             waited_ms: asking.waited_ms,
-            contact: if call.iteration > 1 { Contact::Made } else { Contact::None },
+            contact: if call.iteration > 1 { ProviderContact::Made } else { ProviderContact::None },
             at: self.now.at,
         };
         let retry = &spec.limits.retry;
-        let after = retry.after((call, attempt), failure, past, (elsewhere, outlook.recovery));
+        let after = retry.decide_retry((call, attempt), failure, past, (elsewhere, outlook.recovery));
         let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
         let (retry_at, fallback) = match after {
-            After::Again(ms) => (Some(self.now.at.plus_ms(ms)), None),
-            After::GiveUp => match next {
+            RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),
+            RetryDecision::Fallback => match next {
                 // Back to one that has failed: not without a pause, and not beyond the deadline.
                 Some(link) if asking.has_tried(&spec.chain[link]) => {
                     let pause = retry.pause_before_return((call, attempt), &failure.class, past);
@@ -71,7 +74,7 @@ impl DecisionBuilder {
                 }
                 Some(_) | None => (next.map(|_| self.now.at), next),
             },
-            After::End => (None, None),
+            RetryDecision::Fail => (None, None),
         };
         let failure = failure.clone();
         self.record(Body::ModelFailed(ModelFailed {
@@ -83,10 +86,10 @@ impl DecisionBuilder {
         }));
         if retry_at.is_none() {
             let ends = match after {
-                After::Again(_) | After::GiveUp => {
+                RetryDecision::RetryAfterMs(_) | RetryDecision::Fallback => {
                     self.unanswered_models(&skipped_unpriced(&self.unpriced_models()))
                 }
-                After::End => Vec::new(),
+                RetryDecision::Fail => Vec::new(),
             };
             self.end_run(failed_end(failure, ends));
         }
@@ -103,7 +106,7 @@ impl DecisionBuilder {
 
     /// The attempt was started and never made, because its process was suspended: the next one makes it.
     pub(super) fn on_model_never_begun(&mut self, (call, attempt): (CallId, Attempt)) {
-        let failure = || Failure::new(FailureClass::NotMade, "the process was suspended before it was made");
+        let failure = || Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
         if call.is_summary() {
             return self.on_summary_failure((call, attempt), &failure());
         }
@@ -115,7 +118,11 @@ impl DecisionBuilder {
     }
 
     /// Nobody can be asked before a time that a provider has named: it is waited for, if it is not too late.
-    pub(super) fn on_no_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &Arc<[NotAnswered]>) {
+    pub(super) fn on_no_lease(
+        &mut self,
+        (call, attempt): (CallId, Attempt),
+        skipped: &Arc<[UnansweredModel]>,
+    ) {
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };
         let Some((asking, spec)) = self.model_call_state() else { return };
         if asking.attempt != attempt || matches!(asking.state, AttemptState::Started(_)) {
@@ -127,8 +134,8 @@ impl DecisionBuilder {
         let unpriced = self.unpriced_models();
         let nobody = self.turn.candidates().is_none_or(|links| links.is_empty());
         if let Some((model, above)) = unpriced.first().cloned().filter(|_| nobody) {
-            let cause = Cause::Unpriced { model, above };
-            return self.end_run(Ended::because(Outcome::BudgetExhausted, cause));
+            let cause = OutcomeCause::Unpriced { model, above };
+            return self.end_run(OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause));
         }
         let (retry, now) = (run.spec.limits.retry, self.now);
         let waited_ms = asking.waited_ms + asking.pause().map_or(0, |pause| pause.uncounted_ms(now));
@@ -139,7 +146,7 @@ impl DecisionBuilder {
             return self.record(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
         }
         // That this process ended, or could not ask, does not say why nobody can be asked.
-        let says = |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotMade);
+        let says = |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotSent);
         let last = asking.last_failure().filter(|failure| says(&failure.class));
         let failure = last.or_else(|| skipped.iter().map(link_failure).next()).cloned();
         let none = || Failure::new(FailureClass::ModelNotFound, "there is no model to ask");
@@ -171,7 +178,7 @@ impl DecisionBuilder {
     }
 
     /// What became of each link, if there are several.
-    fn unanswered_models(&self, skipped: &[NotAnswered]) -> Vec<NotAnswered> {
+    fn unanswered_models(&self, skipped: &[UnansweredModel]) -> Vec<UnansweredModel> {
         match self.model_call_state() {
             Some((asking, spec)) if spec.chain.len() > 1 => asking.unanswered_models(&spec.chain, skipped),
             Some(_) | None => Vec::new(),
@@ -179,60 +186,74 @@ impl DecisionBuilder {
     }
 }
 
-pub(super) const fn link_failure(link: &NotAnswered) -> &Failure {
-    match &link.why {
-        WhyNot::Tried { failure, .. } | WhyNot::Skipped { failure, .. } => failure,
+pub(super) const fn link_failure(link: &UnansweredModel) -> &Failure {
+    match &link.reason {
+        UnansweredReason::Tried { failure, .. } | UnansweredReason::Skipped { failure, .. } => failure,
     }
 }
 
-const fn skipped_until(link: &NotAnswered) -> Option<Timestamp> {
-    match &link.why {
-        WhyNot::Skipped { until, .. } => *until,
-        WhyNot::Tried { .. } => None,
+const fn skipped_until(link: &UnansweredModel) -> Option<Timestamp> {
+    match &link.reason {
+        UnansweredReason::Skipped { until, .. } => *until,
+        UnansweredReason::Tried { .. } => None,
     }
 }
 
 /// The links that are not asked because nobody knows what they would cost.
-fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<NotAnswered> {
+fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<UnansweredModel> {
     let left_out = |(model, above): &(ModelRef, u64)| {
         let error = format!("its price is not known above {above} tokens of input, and money is limited");
-        let failure = Failure::new(FailureClass::NotMade, error);
-        NotAnswered { model: model.clone(), why: WhyNot::Skipped { until: None, failure } }
+        let failure = Failure::new(FailureClass::NotSent, error);
+        UnansweredModel { model: model.clone(), reason: UnansweredReason::Skipped { until: None, failure } }
     };
     unpriced.iter().map(left_out).collect()
 }
 
 /// Whom the call could ask instead of the model that has just failed, its own link. What is not known to be closed is open.
-fn fallback_availability(others: &[usize], own: Option<usize>, links: &[Standing]) -> Elsewhere {
-    let standings: Vec<Standing> =
-        others.iter().map(|link| links.get(*link).copied().unwrap_or(Standing::Free)).collect();
+fn fallback_availability(
+    others: &[usize],
+    own: Option<usize>,
+    links: &[LinkAvailability],
+) -> FallbackAvailability {
+    let standings: Vec<LinkAvailability> =
+        others.iter().map(|link| links.get(*link).copied().unwrap_or(LinkAvailability::Available)).collect();
     if standings.iter().copied().any(is_open) {
-        return Elsewhere::Somebody;
+        return FallbackAvailability::Available;
     }
     // The model itself may be open before the failure says so, with another credential.
     let own = own.and_then(|link| links.get(link));
-    let earliest = standings.iter().chain(own).filter_map(|standing| until(*standing)).min();
-    earliest.map_or(Elsewhere::Nobody, Elsewhere::Later)
+    let earliest = standings.iter().chain(own).filter_map(|standing| available_from(*standing)).min();
+    earliest.map_or(FallbackAvailability::Unavailable, FallbackAvailability::AvailableFrom)
 }
 
 /// The link to go on with: the first that may answer now, one that has not failed in this call before one that has; else
 /// the first that may later.
-fn next_link(others: &[usize], has_tried: impl Fn(usize) -> bool, links: &[Standing]) -> Option<usize> {
+fn next_link(
+    others: &[usize],
+    has_tried: impl Fn(usize) -> bool,
+    links: &[LinkAvailability],
+) -> Option<usize> {
     let open = |link: &usize| links.get(*link).copied().is_none_or(is_open);
     let fresh = |link: &usize| open(link) && !has_tried(*link);
     let mut of = others.iter().copied();
     of.clone().find(fresh).or_else(|| of.clone().find(open)).or_else(|| of.next())
 }
 
-const fn is_open(standing: Standing) -> bool {
+const fn is_open(standing: LinkAvailability) -> bool {
     match standing {
-        Standing::Free | Standing::Full | Standing::Paced(_) | Standing::Starting | Standing::Probing => true,
-        Standing::Held(_) | Standing::Shut(_) | Standing::Absent => false,
+        LinkAvailability::Available
+        | LinkAvailability::AtCapacity
+        | LinkAvailability::RateLimited(_)
+        | LinkAvailability::WarmingUp
+        | LinkAvailability::Probing => true,
+        LinkAvailability::BreakerOpen(_)
+        | LinkAvailability::ClosedByProvider(_)
+        | LinkAvailability::NotConfigured => false,
     }
 }
 
 /// How a run ends that no model answers.
-fn failed_end(failure: Failure, chain: Vec<NotAnswered>) -> Ended {
+fn failed_end(failure: Failure, chain: Vec<UnansweredModel>) -> OutcomeDetail {
     let outcome = match failure.class {
         FailureClass::ContentRefused => Outcome::Refused,
         FailureClass::RateLimited { .. }
@@ -240,7 +261,7 @@ fn failed_end(failure: Failure, chain: Vec<NotAnswered>) -> Ended {
         | FailureClass::Server
         | FailureClass::Timeout { .. }
         | FailureClass::Network
-        | FailureClass::Cut
+        | FailureClass::IncompleteStream
         | FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
@@ -250,8 +271,8 @@ fn failed_end(failure: Failure, chain: Vec<NotAnswered>) -> Ended {
         | FailureClass::ModelNotFound
         | FailureClass::Cancelled
         | FailureClass::Lost
-        | FailureClass::NotMade
+        | FailureClass::NotSent
         | FailureClass::Interrupted => Outcome::Failed,
     };
-    Ended::because(outcome, Cause::Provider { failure, chain })
+    OutcomeDetail::with_cause(outcome, OutcomeCause::Provider { failure, chain })
 }

@@ -2,8 +2,8 @@
 //! the run was accepted.
 
 use crate::{
-    model::{CallId, Density, FailureClass, ModelRef, ModelRow, ModelStarted, RunId, Usage},
-    port::Index,
+    model::{CallId, FailureClass, ModelRef, ModelRow, ModelStarted, RunId, TokenDensity, Usage},
+    port::IndexRow,
     turn::{
         Turn,
         active_run::{ActiveRun, CurrentRun},
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct ModelObservation {
     model: ModelRef,
-    density: Option<Density>,
+    density: Option<TokenDensity>,
     window: Option<ObservedWindow>,
 }
 
@@ -34,9 +34,9 @@ impl Turn {
     }
 
     /// How many tokens this model's requests have.
-    pub(super) fn density(&self, run: &ActiveRun, model: &ModelRef) -> Density {
+    pub(super) fn density(&self, run: &ActiveRun, model: &ModelRef) -> TokenDensity {
         let own = self.observation(model).and_then(|learned| learned.density);
-        own.or(run.spec.traits_of(model).density).unwrap_or_default()
+        own.or(run.spec.profile_of(model).density).unwrap_or_default()
     }
 
     /// The window of a model, as far as it is known or was found.
@@ -44,7 +44,7 @@ impl Turn {
         let found = self.observation(model).and_then(|learned| learned.window).map(|window| match window {
             ObservedWindow::Reported(tokens) | ObservedWindow::Exceeded(tokens) => tokens,
         });
-        found.into_iter().chain(run.spec.traits_of(model).window).min()
+        found.into_iter().chain(run.spec.profile_of(model).window).min()
     }
 
     /// The bytes that fit into the window of the first model of the run under way; `None` if that is not known.
@@ -57,7 +57,7 @@ impl Turn {
     /// A provider has said what a request had.
     pub(super) fn observe_usage(&mut self, started: &ModelStarted, usage: Option<&Usage>) {
         let Some(usage) = usage else { return };
-        self.correct_density(started, usage.read());
+        self.correct_density(started, usage.input_total());
     }
 
     /// A provider has said that a request was too long: so much fits at most.
@@ -98,7 +98,7 @@ impl Turn {
     /// What is known of a run's models now, and was not when it was accepted.
     fn new_observations(&self, run: &ActiveRun) -> Vec<ModelRow> {
         let news = |model: ModelRef| {
-            let (learned, traits) = (self.observation(&model), run.spec.traits_of(&model));
+            let (learned, traits) = (self.observation(&model), run.spec.profile_of(&model));
             let named = match learned.and_then(|learned| learned.window) {
                 Some(ObservedWindow::Reported(tokens)) => Some(tokens),
                 Some(ObservedWindow::Exceeded(_)) | None => None,
@@ -106,7 +106,7 @@ impl Turn {
             let density = learned.and_then(|learned| learned.density);
             let density = density.filter(|density| traits.density != Some(*density));
             let window = named.filter(|window| traits.window != Some(*window));
-            let listed = traits.listed;
+            let listed = traits.listed_limits;
             let has_news = density.is_some() || window.is_some() || listed.is_some();
             has_news.then_some(ModelRow { model, density, window, listed })
         };
@@ -119,6 +119,6 @@ impl DecisionBuilder {
     pub(super) fn index_observations(&mut self, run: RunId) {
         let Some(run) = self.run().filter(|current| current.id == run) else { return };
         let news = self.turn.new_observations(run);
-        self.decision.index.extend(news.into_iter().map(Index::Model));
+        self.decision.index.extend(news.into_iter().map(IndexRow::Model));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Now, Record,
-        RunId, SessionId, SessionRevived,
+        Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Record,
+        RunId, SessionId, SessionRevived, SessionTime,
     },
     turn::{
         FailoverOptions, Input, Turn,
@@ -66,7 +66,7 @@ impl ReplayedSession {
     }
 
     /// Decides its first input, `Opened` or `Revived`, and whatever came in meanwhile.
-    pub(crate) fn start_decision(&self, now: Now, first: &Input) -> DecisionBuilder {
+    pub(crate) fn start_decision(&self, now: SessionTime, first: &Input) -> DecisionBuilder {
         debug_assert!(matches!(first, Input::Opened { .. } | Input::Revived { .. }));
         let mut draft = self.0.start_decision(now);
         draft.apply_input(first);

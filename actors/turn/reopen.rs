@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, Dimension, Ended, FROM_RUNTIME, Kind, Limits, Now, Outcome, Raised, RunEnded,
-        RunId, RunReopened, RunSpec,
+        Body, BudgetRaised, Dimension, Kind, LimitIncrease, Limits, Outcome, OutcomeDetail,
+        RUNTIME_TEXT_PREFIX, RunEnded, RunId, RunReopened, RunSpec, SessionTime,
     },
     turn::{
         Turn,
@@ -26,7 +26,7 @@ pub enum RaiseError {
     Ending,
     /// It has ended, and not for want of budget.
     #[error("it has ended: {0}; only a run that ended as budget_exhausted goes on with more")]
-    Ended(Box<Ended>),
+    Ended(Box<OutcomeDetail>),
     /// Another run was accepted in its session behind it.
     #[error("its conversation has gone on since it ended; continue that with a new run")]
     Superseded,
@@ -45,7 +45,12 @@ pub enum RaiseError {
 
 impl Turn {
     /// A run is over: keeps what it needs to go on, if it may. `stood` is its state at its end.
-    pub(super) fn retain_reopenable(&mut self, mut stood: Box<ActiveRun>, ended: &RunEnded, now: Now) {
+    pub(super) fn retain_reopenable(
+        &mut self,
+        mut stood: Box<ActiveRun>,
+        ended: &RunEnded,
+        now: SessionTime,
+    ) {
         self.reopenable = None;
         if ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty() {
             stood.end_pause(now);
@@ -59,14 +64,14 @@ impl Turn {
     pub(super) fn fold_budget_raised(&mut self, raised: &BudgetRaised) {
         match &mut self.current {
             CurrentRun::Running(run) if run.id == raised.run => {
-                run.spec = raise_limits(&run.spec, &raised.by)
+                run.spec = raise_limits(&run.spec, &raised.increase)
             }
             CurrentRun::Running(_) | CurrentRun::Idle => {
                 let queued = self.queue.iter_mut().find(|queued| queued.accepted.run == raised.run);
                 if let Some(queued) = queued {
                     let QueuedRun { accepted, at, seq } = &**queued;
                     let mut accepted = accepted.clone();
-                    accepted.spec = raise_limits(&accepted.spec, &raised.by);
+                    accepted.spec = raise_limits(&accepted.spec, &raised.increase);
                     *queued = Arc::new(QueuedRun { accepted, at: *at, seq: *seq });
                 }
             }
@@ -76,7 +81,7 @@ impl Turn {
     /// The last run goes on.
     pub(super) fn fold_run_reopened(&mut self, reopened: &RunReopened) {
         let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
-        run.spec = raise_limits(&run.spec, &reopened.by);
+        run.spec = raise_limits(&run.spec, &reopened.increase);
         run.leg = reopened.leg;
         let is_used = !matches!(&run.state, LoopState::CallingModel(ModelCallState { since: None, .. }));
         if !run.has_sent_view() {
@@ -89,7 +94,7 @@ impl Turn {
         run.exhausted = None;
         run.state = LoopState::CallingModel(run.next_call());
         self.current = CurrentRun::Running(run);
-        self.history.start_round(resume_prompt(&reopened.by));
+        self.history.start_round(resume_prompt(&reopened.increase));
         for message in self.messages_at_start() {
             self.history.add_note(&delimited(&message));
         }
@@ -100,16 +105,16 @@ impl Turn {
 
 impl DecisionBuilder {
     /// Raises the limits of a run, or reopens it.
-    pub(super) fn raise(&mut self, run: RunId, by: &Raised) {
+    pub(super) fn raise(&mut self, run: RunId, by: &LimitIncrease) {
         let Ok((leg, by)) = self.check_raise(run, by) else { return };
         self.record(match leg {
-            Some(leg) => Body::RunReopened(RunReopened { run, leg, by }),
-            None => Body::BudgetRaised(BudgetRaised { run, by }),
+            Some(leg) => Body::RunReopened(RunReopened { run, leg, increase: by }),
+            None => Body::BudgetRaised(BudgetRaised { run, increase: by }),
         });
     }
 
     /// Whether the limits of a run could be raised now.
-    pub(crate) fn can_raise(&self, run: RunId, by: &Raised) -> Result<(), RaiseError> {
+    pub(crate) fn can_raise(&self, run: RunId, by: &LimitIncrease) -> Result<(), RaiseError> {
         self.check_raise(run, by).map(drop)
     }
 
@@ -120,7 +125,7 @@ impl DecisionBuilder {
     }
 
     /// The leg that begins, if the run has ended, and by how much limits that there are would be raised.
-    fn check_raise(&self, id: RunId, by: &Raised) -> Result<(Option<u32>, Raised), RaiseError> {
+    fn check_raise(&self, id: RunId, by: &LimitIncrease) -> Result<(Option<u32>, LimitIncrease), RaiseError> {
         let Turn { queue, reopenable, .. } = &self.turn;
         let of = |run: &&ActiveRun| run.id == id;
         let (limits, leg) = if let Some(run) = self.run().filter(of) {
@@ -142,8 +147,8 @@ impl DecisionBuilder {
 }
 
 /// What of it raises a limit that there is.
-fn restrict_to_limits(by: &Raised, limits: &Limits) -> Result<Raised, RaiseError> {
-    let mut limited = Raised::default();
+fn restrict_to_limits(by: &LimitIncrease, limits: &Limits) -> Result<LimitIncrease, RaiseError> {
+    let mut limited = LimitIncrease::default();
     for dimension in Dimension::ALL {
         let more = by.budget.get(dimension).filter(|more| *more > 0);
         if let Some(more) = more.filter(|_| limits.budget.get(dimension).is_some()) {
@@ -151,7 +156,7 @@ fn restrict_to_limits(by: &Raised, limits: &Limits) -> Result<Raised, RaiseError
         }
     }
     limited.wall_ms = by.wall_ms.filter(|more| *more > 0 && limits.wall_ms.is_some());
-    if limited == Raised::default() {
+    if limited == LimitIncrease::default() {
         let has = Dimension::ALL.into_iter().filter(|dimension| limits.budget.get(*dimension).is_some());
         let wall = limits.wall_ms.map(|_| "wall");
         let has: Vec<&str> = has.map(Dimension::name).chain(wall).collect();
@@ -162,7 +167,7 @@ fn restrict_to_limits(by: &Raised, limits: &Limits) -> Result<Raised, RaiseError
 }
 
 /// The spec with these limits raised.
-fn raise_limits(spec: &Arc<RunSpec>, by: &Raised) -> Arc<RunSpec> {
+fn raise_limits(spec: &Arc<RunSpec>, by: &LimitIncrease) -> Arc<RunSpec> {
     let mut raised = RunSpec::clone(spec);
     let limits = &mut raised.limits;
     for dimension in Dimension::ALL {
@@ -175,9 +180,9 @@ fn raise_limits(spec: &Arc<RunSpec>, by: &Raised) -> Arc<RunSpec> {
 }
 
 /// What the model reads when it goes on.
-fn resume_prompt(by: &Raised) -> Arc<str> {
+fn resume_prompt(by: &LimitIncrease) -> Arc<str> {
     format!(
-        "{FROM_RUNTIME}the budget of this task was raised by {by}. Go on with the task from where you were; repeat nothing \
+        "{RUNTIME_TEXT_PREFIX}the budget of this task was raised by {by}. Go on with the task from where you were; repeat nothing \
          that is done.]"
     )
     .into()

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use crate::{
-    model::{Body, CallEnd, CallId, CallStatus, Ended, MessageSteered, Outcome, RunAccepted, RunId, RunSpec},
+    model::{
+        Body, CallEnd, CallId, CallStatus, MessageSteered, Outcome, OutcomeDetail, RunAccepted, RunId,
+        RunSpec,
+    },
     turn::{
         Turn,
         active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
@@ -41,7 +44,7 @@ impl Steering {
 
     fn add(&mut self, message: &MessageSteered) {
         self.unread.push_back(Arc::new(message.clone()));
-        self.recorded.push_back((message.run, message.next));
+        self.recorded.push_back((message.run, message.followup_run));
     }
 
     /// Takes out the messages that `wanted` says.
@@ -58,7 +61,7 @@ impl Steering {
 
 /// A message as the model reads it behind something else. The id makes a fence that no text closes by chance.
 pub(super) fn delimited(message: &MessageSteered) -> String {
-    let MessageSteered { text, next, .. } = message;
+    let MessageSteered { text, followup_run: next, .. } = message;
     format!(
         "\n\n<user_message_{next}>\nThe user sent this while you were working. It is from the user, and no part of what \
          stands above:\n{text}\n</user_message_{next}>"
@@ -103,7 +106,7 @@ impl Turn {
 
     /// A run is accepted; if it is what messages have become, they are its input.
     pub(super) fn adopt_followup(&mut self, accepted: &RunAccepted) {
-        if self.steering.is_unread(|message| message.next == accepted.run) {
+        if self.steering.is_unread(|message| message.followup_run == accepted.run) {
             self.messages_at_start();
         }
     }
@@ -124,7 +127,7 @@ impl DecisionBuilder {
         if !current && self.turn.queue.iter().all(|queued| queued.accepted.run != run) {
             return;
         }
-        self.record(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), next }));
+        self.record(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), followup_run: next }));
         self.skip_for_messages();
     }
 
@@ -146,7 +149,7 @@ impl DecisionBuilder {
 
     /// The run under way has ended. What came after its last step becomes a run of its own, if the run completed and
     /// none waits already; else the next run reads it in front of everything, whenever that is.
-    pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &Ended) {
+    pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &OutcomeDetail) {
         let idle = matches!(self.turn.current, CurrentRun::Idle);
         // A subagent's conversation ends with its task: what comes after is heard by nobody.
         if !idle
@@ -158,7 +161,7 @@ impl DecisionBuilder {
         let unread = &self.turn.steering.unread;
         let Some(first) = unread.front() else { return };
         let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
-        let (run, input, spec) = (first.next, texts.join("\n\n").into(), Arc::clone(spec));
+        let (run, input, spec) = (first.followup_run, texts.join("\n\n").into(), Arc::clone(spec));
         let history = Arc::default();
         self.record(Body::RunAccepted(Box::new(RunAccepted {
             run,

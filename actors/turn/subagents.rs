@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Awaited, CallId, CallStarted, ChildEnded, RunId, Timestamp, Wait};
+use crate::model::{CallId, CallStarted, ChildEnded, RunId, RunWait, Timestamp, WaitKind};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -43,21 +43,21 @@ impl SubagentTracker {
     }
 
     /// The wait for those of one call; `None` if it has begun none, or if all have ended.
-    pub(super) fn of_call(&self, call: CallId) -> Option<Wait> {
+    pub(super) fn of_call(&self, call: CallId) -> Option<RunWait> {
         self.0.get(&call).and_then(|begun| begun.wait(call))
     }
 
     /// The waits for all of a run, call by call.
-    pub(super) fn of_run(&self, run: RunId) -> impl Iterator<Item = Wait> {
+    pub(super) fn of_run(&self, run: RunId) -> impl Iterator<Item = RunWait> {
         let of_run = self.0.iter().filter(move |(call, _)| call.run == run);
         of_run.filter_map(|(call, begun)| begun.wait(*call))
     }
 }
 
 impl SpawnedSubagents {
-    fn wait(&self, call: CallId) -> Option<Wait> {
+    fn wait(&self, call: CallId) -> Option<RunWait> {
         let left = self.runs.values().filter(|heard| !**heard).count();
-        let what = Awaited::Children { call, left: u32::try_from(left).unwrap_or(u32::MAX) };
-        (left > 0).then_some(Wait { what, since: self.at, until: None })
+        let what = WaitKind::Children { call, left: u32::try_from(left).unwrap_or(u32::MAX) };
+        (left > 0).then_some(RunWait { kind: what, since: self.at, until: None })
     }
 }

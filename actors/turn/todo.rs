@@ -6,9 +6,9 @@
 use crate::{
     model::{Body, CallEnd, CallId, CallStatus, TodoChanged},
     policy::{
-        arguments,
-        delegation::Misorder,
-        todo::{TODO, lines, told, wish},
+        delegation::ArgumentError,
+        parse_arguments,
+        todo::{TODO, format_list, list_json, parse_todo},
     },
     turn::{
         Turn,
@@ -20,7 +20,7 @@ use crate::{
 impl Turn {
     /// The list as text, an item a line; `None` if it is empty.
     pub(super) fn todo(&self) -> Option<String> {
-        lines(&self.todo)
+        format_list(&self.todo)
     }
 }
 
@@ -40,14 +40,14 @@ impl DecisionBuilder {
     }
 
     /// Does what a call wants of the list; what its model reads.
-    fn change_todo(&mut self, call: CallId) -> Result<CallEnd, Misorder> {
-        let given = arguments(self.arguments(call)).map_err(|error| Misorder {
+    fn change_todo(&mut self, call: CallId) -> Result<CallEnd, ArgumentError> {
+        let given = parse_arguments(self.arguments(call)).map_err(|error| ArgumentError {
             field: None,
             error: error.to_string(),
             hint: "send JSON".into(),
         })?;
-        let items = wish(&given)?.of(&self.turn.todo)?;
-        let end = CallEnd::ok(told(&items));
+        let items = parse_todo(&given)?.apply(&self.turn.todo)?;
+        let end = CallEnd::ok(list_json(&items));
         if items != self.turn.todo {
             self.record(Body::TodoChanged(TodoChanged { call, items }));
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    model::{Access, BootId, CallEnded, FROM_RUNTIME, Timestamp},
+    model::{Access, BootId, CallEnded, RUNTIME_TEXT_PREFIX, Timestamp},
     turn::{
         Turn,
         active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
@@ -56,7 +56,7 @@ impl Turn {
         let at = humantime::format_rfc3339_seconds(at);
         self.unsynced_writes.note = Some(
             format!(
-                "\n\n{FROM_RUNTIME}the machine was started anew, perhaps after a loss of power. What shell commands \
+                "\n\n{RUNTIME_TEXT_PREFIX}the machine was started anew, perhaps after a loss of power. What shell commands \
                  wrote in the 30 s before that, the last of them at {at}, may be missing: look before you rely on it.]"
             )
             .into(),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        Attempt, Awaited, Body, CallId, Failure, ModelRef, ModelWaiting, Now, Record, RunId, RunSpec,
-        SessionId, Timestamp, Wait, WhyNot,
+        Attempt, Body, CallId, Failure, ModelRef, ModelWaiting, Record, RunId, RunSpec, RunWait, SessionId,
+        SessionTime, Timestamp, UnansweredReason, WaitKind,
     },
     turn::{
         DueAction, Turn,
@@ -30,7 +30,7 @@ pub(crate) trait TaskDeadlines {
 pub struct WaitTracker {
     turn: Turn,
     /// The last record's times.
-    last: Now,
+    last: SessionTime,
     /// Since when this incarnation lives: what an earlier one had under way had other deadlines.
     alive_since: Timestamp,
     /// The step at which the run under way stands, and since when.
@@ -49,7 +49,7 @@ impl WaitTracker {
     pub fn new(session: SessionId) -> Self {
         Self {
             turn: Turn::empty(session),
-            last: Now::default(),
+            last: SessionTime::default(),
             alive_since: Timestamp::default(),
             step: None,
             step_since: Timestamp::default(),
@@ -63,7 +63,7 @@ impl WaitTracker {
     /// Takes the next record.
     pub fn take(&mut self, record: &Record) {
         self.turn.fold(record);
-        self.last = Now { at: record.at, active_ms: record.active_ms };
+        self.last = SessionTime { at: record.at, active_ms: record.active_ms };
         let step = self.turn.loop_position();
         if step != self.step {
             (self.step, self.step_since) = (step, record.at);
@@ -73,7 +73,7 @@ impl WaitTracker {
             Body::SessionOpened(_) | Body::SessionRevived(_) => self.alive_since = record.at,
             Body::RunStopping(_) => self.stopping_since = record.at,
             Body::ModelStarted(started) => self.track_call(started.call),
-            Body::SummaryStarted(started) => self.track_call(started.asked.call),
+            Body::SummaryStarted(started) => self.track_call(started.started.call),
             Body::ModelFailed(_) => self.wait_failure = None,
             Body::ModelWaiting(waiting) => self.wait_failure = skip_failure(waiting),
             Body::CallAdmitted(admitted) => self.track_call(admitted.call),
@@ -87,7 +87,7 @@ impl WaitTracker {
             Body::CallLost(lost) => self.track_call(lost.call),
             Body::RunAccepted(_)
             | Body::ModelAnswered(_)
-            | Body::LateSettled(_)
+            | Body::ModelLate(_)
             | Body::MessageSteered(_)
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
@@ -103,8 +103,8 @@ impl WaitTracker {
 
     /// What a run waits for at this time if nobody runs it: somebody who does. Only the times that stand in its records
     /// hold on: no limit runs out, and what was under way is no more.
-    pub fn waits_unowned(&self, run: RunId, at: Timestamp) -> Vec<Wait> {
-        let now = Now { at, ..self.last };
+    pub fn waits_unowned(&self, run: RunId, at: Timestamp) -> Vec<RunWait> {
+        let now = SessionTime { at, ..self.last };
         let (behind, mut waits) = match &self.turn.current {
             CurrentRun::Running(current) if current.id == run => {
                 (None, pause_wait(current, now, self.wait_failure.as_ref()))
@@ -114,7 +114,7 @@ impl WaitTracker {
         };
         let children = self.subagents.of_run(run);
         let is_open = self.step.is_some_and(|(current, ..)| current == run) || behind.is_some();
-        let process = Wait { what: Awaited::Process, since: self.last.at, until: None };
+        let process = RunWait { kind: WaitKind::NoProcess, since: self.last.at, until: None };
         let persons = match &self.turn.current {
             CurrentRun::Running(current) if current.id == run => approval_waits(current),
             CurrentRun::Running(_) | CurrentRun::Idle => Vec::new(),
@@ -146,8 +146,14 @@ impl WaitTracker {
     }
 
     /// What a run of a live session waits for at this time.
-    pub(crate) fn waits_running(&self, run: RunId, at: Timestamp, bounds: &dyn TaskDeadlines) -> Vec<Wait> {
-        let now = Now { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
+    pub(crate) fn waits_running(
+        &self,
+        run: RunId,
+        at: Timestamp,
+        bounds: &dyn TaskDeadlines,
+    ) -> Vec<RunWait> {
+        let now =
+            SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
         match &self.turn.current {
             CurrentRun::Running(current) if current.id == run => self.waits_of(current, now, bounds),
             CurrentRun::Running(_) => self.queue_wait(run).into_iter().collect(),
@@ -155,15 +161,15 @@ impl WaitTracker {
         }
     }
 
-    fn queue_wait(&self, run: RunId) -> Option<Wait> {
+    fn queue_wait(&self, run: RunId) -> Option<RunWait> {
         let CurrentRun::Running(current) = &self.turn.current else { return None };
         let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == run)?;
-        Some(Wait { what: Awaited::Queue { behind: current.id }, since: queued.at, until: None })
+        Some(RunWait { kind: WaitKind::Queue { behind: current.id }, since: queued.at, until: None })
     }
 
-    fn waits_of(&self, run: &ActiveRun, now: Now, bounds: &dyn TaskDeadlines) -> Vec<Wait> {
+    fn waits_of(&self, run: &ActiveRun, now: SessionTime, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
         let due = run.due(now);
-        let mut waits: Vec<Wait> =
+        let mut waits: Vec<RunWait> =
             due.iter().filter_map(|effect| self.due_wait(run, *effect, (now, bounds))).collect();
         waits.extend(self.conflict_waits(run, &due));
         waits.extend(approval_waits(run));
@@ -171,7 +177,7 @@ impl WaitTracker {
         let ends_calls = waits.is_empty() && run.open_calls() > 0;
         if run.planned_end.is_some() && ends_calls {
             let until = self.stopping_since.max(self.alive_since).plus_ms(bounds.stop());
-            waits.push(Wait { what: Awaited::Stop, since: self.stopping_since, until: Some(until) });
+            waits.push(RunWait { kind: WaitKind::Stop, since: self.stopping_since, until: Some(until) });
         } else if waits.is_empty() {
             // With nothing of its own to do it ends when its last subagent has.
             waits.extend(self.subagents.of_run(run.id));
@@ -185,35 +191,35 @@ impl WaitTracker {
         &self,
         run: &ActiveRun,
         effect: DueAction,
-        (now, bounds): (Now, &dyn TaskDeadlines),
-    ) -> Option<Wait> {
+        (now, bounds): (SessionTime, &dyn TaskDeadlines),
+    ) -> Option<RunWait> {
         match effect {
             DueAction::CallModel { call, attempt } => {
                 let model = run.started_of(call)?.model.clone();
                 let since = self.call_time(call);
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
-                Some(Wait { what: Awaited::Model { model, attempt }, since, until })
+                Some(RunWait { kind: WaitKind::Model { model, attempt }, since, until })
             }
             DueAction::RunTool { call, .. } if self.subagents.of_call(call).is_some() => None,
             DueAction::RunTool { call, attempt } => {
                 let (tool, arguments, _) = self.turn.tool_call(call)?;
                 let since = self.call_time(call);
                 let until = since.max(self.alive_since).plus_ms(bounds.tool(&tool, arguments));
-                let what = Awaited::Tool { call, tool: tool.to_string(), attempt };
-                Some(Wait { what, since, until: Some(until) })
+                let what = WaitKind::Tool { call, tool: tool.to_string(), attempt };
+                Some(RunWait { kind: what, since, until: Some(until) })
             }
-            DueAction::Acquire { call, attempt } if call.asks_model() => {
+            DueAction::Acquire { call, attempt } if call.is_model_call() => {
                 let paused = retry_pause(run).map_or(self.step_since, |pause| pause.until.min(now.at));
                 let since = paused.max(self.step_since).max(self.alive_since);
-                Some(Wait { what: Awaited::Lease { attempt }, since, until: None })
+                Some(RunWait { kind: WaitKind::Lease { attempt }, since, until: None })
             }
             DueAction::Acquire { call, .. } => {
                 let (at, own) = run.calls().iter().enumerate().find(|(_, own)| own.id == call)?;
                 let before = run.calls()[..at].iter().filter(|earlier| earlier.access.conflicts(&own.access));
                 let free = before.map(|earlier| self.call_time(earlier.id)).max().unwrap_or_default();
-                let what = Awaited::Permit { call, tool: own.tool.to_string() };
+                let what = WaitKind::Permit { call, tool: own.tool.to_string() };
                 let since = self.call_time(call).max(free).max(self.alive_since);
-                Some(Wait { what, since, until: None })
+                Some(RunWait { kind: what, since, until: None })
             }
             DueAction::WakeAt(_) => pause_wait(run, now, self.wait_failure.as_ref()),
             // The limits are told whether they are near or not; of what is to end it is told when it must.
@@ -222,7 +228,7 @@ impl WaitTracker {
     }
 
     /// The calls under way that wait for subagents.
-    fn subagent_waits(&self, run: &ActiveRun) -> Vec<Wait> {
+    fn subagent_waits(&self, run: &ActiveRun) -> Vec<RunWait> {
         let is_started =
             |call: &&ActiveToolCall| matches!(call.state, ToolCallState::Started(..)) && run.lets_calls_end();
         let calls = run.calls().iter().filter(is_started);
@@ -230,7 +236,7 @@ impl WaitTracker {
     }
 
     /// The calls that are admitted and not due: an earlier one goes first.
-    fn conflict_waits(&self, run: &ActiveRun, due: &[DueAction]) -> Vec<Wait> {
+    fn conflict_waits(&self, run: &ActiveRun, due: &[DueAction]) -> Vec<RunWait> {
         let calls = run.calls();
         let waits = calls.iter().enumerate().filter_map(|(n, own)| {
             let ToolCallState::Admitted(attempt) = own.state else { return None };
@@ -242,8 +248,8 @@ impl WaitTracker {
             };
             let mut earlier = calls[..n].iter().filter(is_open);
             let behind = earlier.rfind(|call| call.access.conflicts(&own.access))?.id;
-            let what = Awaited::Order { call: own.id, tool: own.tool.to_string(), behind };
-            Some(Wait { what, since: self.call_time(own.id), until: None })
+            let what = WaitKind::Conflict { call: own.id, tool: own.tool.to_string(), behind };
+            Some(RunWait { kind: what, since: self.call_time(own.id), until: None })
         });
         waits.collect()
     }
@@ -272,22 +278,22 @@ fn retry_pause(run: &ActiveRun) -> Option<super::model_call::RetryPause> {
 }
 
 /// The pause before the next attempt of the model call, unless it is over.
-fn pause_wait(run: &ActiveRun, now: Now, held: Option<&Failure>) -> Option<Wait> {
+fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Option<RunWait> {
     let LoopState::CallingModel(asking) = &run.state else { return None };
     let pause = asking.pause().filter(|pause| !pause.is_over(now.at))?;
     let attempt: Attempt = asking.attempt;
     let failure = asking.last_failure().cloned();
     let what = match pause.uncounted_since {
-        Some(_) => Awaited::Reset { attempt, failure: held.cloned().or(failure) },
-        None => Awaited::Retry { attempt, failure },
+        Some(_) => WaitKind::Reset { attempt, failure: held.cloned().or(failure) },
+        None => WaitKind::Retry { attempt, failure },
     };
-    Some(Wait { what, since: pause.from, until: Some(pause.until) })
+    Some(RunWait { kind: what, since: pause.from, until: Some(pause.until) })
 }
 
 /// The persons who are asked.
-fn approval_waits(run: &ActiveRun) -> Vec<Wait> {
-    let asked = run.in_doubt_calls().into_iter().map(|doubtful| Wait {
-        what: Awaited::Person { call: doubtful.request.call },
+fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
+    let asked = run.in_doubt_calls().into_iter().map(|doubtful| RunWait {
+        kind: WaitKind::Person { call: doubtful.request.call },
         since: doubtful.requested_at,
         until: Some(doubtful.request.expires_at),
     });
@@ -295,21 +301,23 @@ fn approval_waits(run: &ActiveRun) -> Vec<Wait> {
 }
 
 /// When the run's own time is over, if nothing holds it up.
-fn time_limit_waits(run: &ActiveRun, now: Now) -> impl Iterator<Item = Wait> + use<> {
+fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = RunWait> + use<> {
     let still = retry_pause(run).filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
     let (from, began) = (still.map_or(now.at, |pause| pause.until), run.started.at);
     let goes_on = run.planned_end.is_none() && !run.is_parked();
     let limits = goes_on.then(|| run.time_limits(now));
     limits.into_iter().flatten().map(move |(end, limit_ms, outcome)| {
         let until = Some(from.plus_ms(end.saturating_sub(now.active_ms)));
-        Wait { what: Awaited::Limit { limit_ms, outcome }, since: began, until }
+        RunWait { kind: WaitKind::Limit { limit_ms, outcome }, since: began, until }
     })
 }
 
 /// Why nobody is asked before the time that is waited for.
 fn skip_failure(waiting: &ModelWaiting) -> Option<Failure> {
-    waiting.skipped.iter().find_map(|link| match &link.why {
-        WhyNot::Skipped { until, failure } if *until == Some(waiting.until) => Some(failure.clone()),
-        WhyNot::Skipped { .. } | WhyNot::Tried { .. } => None,
+    waiting.skipped.iter().find_map(|link| match &link.reason {
+        UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {
+            Some(failure.clone())
+        }
+        UnansweredReason::Skipped { .. } | UnansweredReason::Tried { .. } => None,
     })
 }

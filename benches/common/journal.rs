@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures::future::BoxFuture;
 use hermod::store::redb::RedbJournal;
-use hermod_actors::port::{Journal, JournalError, Read, ReadError, Rows, Write, Written};
+use hermod_actors::port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome};
 
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -28,13 +28,13 @@ impl Watched {
 }
 
 impl Journal for Watched {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let records = batch.iter().map(|write| match write {
-            Write::Append(append) => {
-                let founded = append.found.iter().map(|founded| founded.records.len());
+            WriteOp::Append(append) => {
+                let founded = append.spawned.iter().map(|founded| founded.records.len());
                 append.records.len() + founded.sum::<usize>()
             }
-            Write::Open(_) | Write::Close(..) | Write::Deliver(..) => 0,
+            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => 0,
         });
         for (count, more) in self.counts.iter().zip([1, batch.len(), records.sum()]) {
             count.fetch_add(more, Ordering::SeqCst);
@@ -42,7 +42,7 @@ impl Journal for Watched {
         self.inner.commit(batch)
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.inner.read(what)
     }
 }

@@ -10,14 +10,14 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use hermod::provider::{Cache, Deadlines, Dialect, HttpProvider, ProviderConfig, WIRES};
+use hermod::provider::{CacheTtl, Deadlines, Dialect, HttpProvider, ProviderConfig, WIRES};
 use hermod_actors::{
-    World,
+    RuntimeDependencies,
     model::{
-        Answer, AssistantMessage, EffectClass, Failure, Finish, ModelTraits, PoolStrategy, RateLimits,
-        ToolCall, Usage,
+        AssistantMessage, EffectClass, Failure, FinishReason, ModelAnswer, ModelProfile, PoolStrategy,
+        RateLimits, ToolCall, Usage,
     },
-    port::{Deltas, Encoder, Journal, ModelRequest, Provider},
+    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
     testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world},
 };
 use tokio::sync::Notify;
@@ -81,16 +81,16 @@ impl<P> Counted<P> {
     }
 }
 
-impl<P: Provider> Provider for Counted<P> {
-    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+impl<P: ModelProvider> ModelProvider for Counted<P> {
+    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder> {
         self.inner.encoder(model, traits)
     }
 
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         if self.keep.load(Ordering::SeqCst) && self.keep.swap(false, Ordering::SeqCst) {
             *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.clone());
         }
@@ -108,7 +108,7 @@ pub(crate) fn remote(base_url: &str) -> HttpProvider {
         credentials: Vec::new(),
         pool: PoolStrategy::default(),
         limits: RateLimits::default(),
-        cache: Cache::default(),
+        cache: CacheTtl::default(),
         deadlines: Deadlines::default(),
     };
     HttpProvider::new(config).expect("a plain configuration")
@@ -129,12 +129,16 @@ impl Local {
     }
 }
 
-impl Provider for Local {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for Local {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
         Arc::<PlainEncoder>::clone(&self.encoder)
     }
 
-    fn call<'a>(&'a self, _: ModelRequest, _: &'a dyn Deltas) -> BoxFuture<'a, Result<Answer, Failure>> {
+    fn call<'a>(
+        &'a self,
+        _: ModelRequest,
+        _: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         let call = |n| ToolCall {
             id: format!("c{asked}_{n}"),
@@ -144,7 +148,7 @@ impl Provider for Local {
         let calls = (0..self.calls).map(call).collect();
         let message = AssistantMessage { calls, ..AssistantMessage::default() };
         let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
-        let answer = Answer { message, finish: Finish::ToolCalls, usage };
+        let answer = ModelAnswer { message, finish: FinishReason::ToolCalls, usage };
         async move {
             if !self.delay.is_zero() {
                 tokio::time::sleep(self.delay).await;
@@ -156,10 +160,14 @@ impl Provider for Local {
 }
 
 /// A world with this model, and the tool that it asks for.
-pub(crate) fn endless(journal: Arc<dyn Journal>, provider: Arc<dyn Provider>, seed: u64) -> World {
-    let tick = ScriptedTool::saying("tick", EffectClass::Pure, &"0123456789".repeat(20));
+pub(crate) fn endless(
+    journal: Arc<dyn Journal>,
+    provider: Arc<dyn ModelProvider>,
+    seed: u64,
+) -> RuntimeDependencies {
+    let tick = ScriptedTool::fixed("tick", EffectClass::Pure, &"0123456789".repeat(20));
     let nobody = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("nothing")));
-    World {
+    RuntimeDependencies {
         providers: vec![("test".into(), provider, 100_000)],
         tool_calls: 100_000,
         clock: Arc::new(VirtualClock::new(seed)),

@@ -16,25 +16,25 @@ use futures::{
 };
 use hermod_actors::{
     model::{Artifact, ContentHash, SessionId},
-    port::{ArtifactError, ArtifactName, Artifacts, Excerpt, Keeper, Presence},
+    port::{ArtifactError, ArtifactName, ArtifactSink, Artifacts, Excerpt, Presence},
 };
 use tokio::task::spawn_blocking;
 
-use super::hash::{self, Verified};
+use super::hash::{self, VerifiedHashes};
 
-use crate::{files, space::check_left};
+use crate::{disk_space::check_reserve, files};
 
 const FOLDER: &str = "artifacts";
 /// Where files are until they are whole.
 pub(super) const UNFINISHED: &str = "unfinished";
 /// Bytes after which what is written is synced, so that the last sync is short.
-const SYNCED: usize = 16 << 20;
+const SYNC_INTERVAL_BYTES: usize = 16 << 20;
 
 /// See the room. One process at a time: whoever holds the store.
 #[derive(Debug, Clone)]
 pub struct FileArtifacts {
     pub(super) root: Arc<Path>,
-    verified: Verified,
+    verified: VerifiedHashes,
 }
 
 impl FileArtifacts {
@@ -46,21 +46,21 @@ impl FileArtifacts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        Ok(Self { root: root.into(), verified: Verified::default() })
+        Ok(Self { root: root.into(), verified: VerifiedHashes::default() })
     }
 
     /// Those of a state directory, for whoever makes none.
     pub fn at(state: &Path) -> Self {
-        Self { root: state.join(FOLDER).into(), verified: Verified::default() }
+        Self { root: state.join(FOLDER).into(), verified: VerifiedHashes::default() }
     }
 
     /// What there is of an artifact of a session.
-    pub fn look(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
-        let Some(name) = ArtifactName::of_handle(session, handle) else { return Ok(Presence::Missing) };
+    pub fn presence(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
+        let Some(name) = ArtifactName::from_handle(session, handle) else { return Ok(Presence::Missing) };
         match fs::metadata(self.path(name)) {
             Ok(found) => Ok(Presence::Present(found.len())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(self.removed(name)?.map_or(Presence::Missing, Presence::Removed))
+                Ok(self.removed_at(name)?.map_or(Presence::Missing, Presence::Removed))
             }
             Err(error) => Err(error),
         }
@@ -68,8 +68,8 @@ impl FileArtifacts {
 
     /// What there is of an artifact that a record names. Reads all of it, if its hash is recorded.
     pub fn check(&self, session: SessionId, artifact: &Artifact) -> io::Result<Presence> {
-        let presence = self.look(session, &artifact.handle)?;
-        let name = ArtifactName::of_handle(session, &artifact.handle);
+        let presence = self.presence(session, &artifact.handle)?;
+        let name = ArtifactName::from_handle(session, &artifact.handle);
         match (presence, &artifact.sha256, name) {
             (Presence::Present(bytes), Some(sha256), Some(name)) if bytes == artifact.bytes => {
                 let is_same = hash::of_file(&self.path(name))? == **sha256;
@@ -85,7 +85,7 @@ impl FileArtifacts {
 }
 
 impl Artifacts for FileArtifacts {
-    fn begin(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn Keeper>, ArtifactError>> {
+    fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>> {
         // An attempt has two keepers when it is taken up again before the first one is gone.
         static KEEPERS: AtomicU64 = AtomicU64::new(0);
         let (folder, target) = (self.root.join(UNFINISHED), self.path(name));
@@ -94,8 +94,9 @@ impl Artifacts for FileArtifacts {
         off_thread(move || {
             make_durable(&folder)?;
             let file = files::make(&unfinished)?;
-            let written = Written { file, unfinished: Unfinished(Some(unfinished)), since_sync: 0 };
-            Ok(Box::new(InFile { written: Some(written), target }) as Box<dyn Keeper>)
+            let written =
+                UnfinishedFile { file, unfinished: UnfinishedPath(Some(unfinished)), since_sync: 0 };
+            Ok(Box::new(ArtifactFileWriter { written: Some(written), target }) as Box<dyn ArtifactSink>)
         })
         .map(|made| made.map_err(unavailable))
         .boxed()
@@ -112,7 +113,9 @@ impl Artifacts for FileArtifacts {
             match off_thread(move || verified.verify(name, &path, sha256)).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(ArtifactError::Altered(name.handle())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(artifacts.missing(name).await),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Err(artifacts.missing_error(name).await)
+                }
                 Err(error) => Err(unavailable(error)),
             }
         }
@@ -136,7 +139,9 @@ impl Artifacts for FileArtifacts {
         });
         async move {
             match read.await {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(artifacts.missing(name).await),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Err(artifacts.missing_error(name).await)
+                }
                 read => read.map_err(unavailable),
             }
         }
@@ -146,30 +151,30 @@ impl Artifacts for FileArtifacts {
 
 /// A file in the making; `None` while it is written, and after that failed.
 #[derive(Debug)]
-struct InFile {
-    written: Option<Written>,
+struct ArtifactFileWriter {
+    written: Option<UnfinishedFile>,
     target: PathBuf,
 }
 
 #[derive(Debug)]
-struct Written {
+struct UnfinishedFile {
     file: File,
-    unfinished: Unfinished,
+    unfinished: UnfinishedPath,
     since_sync: usize,
 }
 
 /// The path of a file that is removed unless it becomes something else.
 #[derive(Debug)]
-struct Unfinished(Option<PathBuf>);
+struct UnfinishedPath(Option<PathBuf>);
 
-impl Keeper for InFile {
+impl ArtifactSink for ArtifactFileWriter {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
         let Some(mut written) = self.written.take() else { return ready(Err(lost())).boxed() };
         let work = off_thread(move || {
-            check_left(&written.file, bytes.len())?;
+            check_reserve(&written.file, bytes.len())?;
             written.file.write_all(&bytes)?;
             written.since_sync += bytes.len();
-            if written.since_sync >= SYNCED {
+            if written.since_sync >= SYNC_INTERVAL_BYTES {
                 written.file.sync_data()?;
                 written.since_sync = 0;
             }
@@ -183,8 +188,10 @@ impl Keeper for InFile {
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>> {
-        let InFile { written, target } = *self;
-        let Some(Written { file, mut unfinished, .. }) = written else { return ready(Err(lost())).boxed() };
+        let ArtifactFileWriter { written, target } = *self;
+        let Some(UnfinishedFile { file, mut unfinished, .. }) = written else {
+            return ready(Err(lost())).boxed();
+        };
         off_thread(move || {
             file.sync_all()?;
             unfinished.become_whole(&target)
@@ -194,7 +201,7 @@ impl Keeper for InFile {
     }
 }
 
-impl Unfinished {
+impl UnfinishedPath {
     fn become_whole(&mut self, target: &Path) -> io::Result<()> {
         let (Some(from), Some(folder)) = (&self.0, target.parent()) else { return Ok(()) };
         make_durable(folder)?;
@@ -204,7 +211,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedPath {
     fn drop(&mut self) {
         if let Some(path) = &self.0
             && let Err(error) = fs::remove_file(path)
@@ -242,7 +249,7 @@ mod tests {
 
     use hermod_actors::{
         model::{CallId, RunId},
-        port::{ArtifactHashes, Shelf},
+        port::{ArtifactHashes, AttemptArtifacts},
         testkit::artifacts_contract,
     };
 
@@ -263,7 +270,7 @@ mod tests {
     async fn nobody_else_may_read_them() {
         let state = tempfile::tempdir().unwrap();
         let artifacts = FileArtifacts::open(state.path()).unwrap();
-        let keeper = artifacts.begin(name()).await.unwrap();
+        let keeper = artifacts.create(name()).await.unwrap();
         keeper.finish().await.unwrap();
         let path = artifacts.path(name());
         for (path, mode) in
@@ -277,9 +284,9 @@ mod tests {
     async fn two_keepers_of_one_attempt_do_not_meet() {
         let state = tempfile::tempdir().unwrap();
         let artifacts = FileArtifacts::open(state.path()).unwrap();
-        let mut old = artifacts.begin(name()).await.unwrap();
+        let mut old = artifacts.create(name()).await.unwrap();
         old.write(Bytes::from_static(b"what the old")).await.unwrap();
-        let mut new = artifacts.begin(name()).await.unwrap();
+        let mut new = artifacts.create(name()).await.unwrap();
         new.write(Bytes::from_static(b"all")).await.unwrap();
         old.write(Bytes::from_static(b" one has seen")).await.unwrap();
         drop(old);
@@ -291,8 +298,8 @@ mod tests {
     async fn an_artifact_that_was_altered_is_told_wherever_it_is_looked_at() {
         let state = tempfile::tempdir().unwrap();
         let artifacts = FileArtifacts::open(state.path()).unwrap();
-        let shelf = Shelf::new(Arc::new(artifacts.clone()), name());
-        let artifact = shelf.keep(Bytes::from_static(b"what was kept")).await.unwrap();
+        let shelf = AttemptArtifacts::new(Arc::new(artifacts.clone()), name());
+        let artifact = shelf.write(Bytes::from_static(b"what was kept")).await.unwrap();
         let mut hashes = ArtifactHashes::default();
         hashes.add(&artifact);
         let reader = shelf.clone().with_hashes(hashes);
@@ -323,7 +330,7 @@ mod tests {
     async fn what_a_dead_process_left_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let artifacts = FileArtifacts::open(state.path()).unwrap();
-        let keeper = artifacts.begin(name()).await.unwrap();
+        let keeper = artifacts.create(name()).await.unwrap();
         let unfinished = || fs::read_dir(state.path().join(FOLDER).join(UNFINISHED)).unwrap().count();
         std::mem::forget(keeper);
         assert_eq!(unfinished(), 1);
@@ -336,7 +343,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         fs::write(state.path().join(FOLDER), "in the way").unwrap();
         let artifacts = FileArtifacts::at(state.path());
-        let error = artifacts.begin(name()).await.unwrap_err();
+        let error = artifacts.create(name()).await.unwrap_err();
         assert!(matches!(error, ArtifactError::Unavailable(_)), "{error}");
     }
 }

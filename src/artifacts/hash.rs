@@ -15,17 +15,17 @@ use hermod_actors::{
 };
 
 /// Bytes that are read at once.
-const CHUNK: usize = 1 << 18;
+const CHUNK_BYTES: usize = 1 << 18;
 /// Artifacts that are remembered as sound.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHED_HASHES: usize = 10_000;
 
 /// The hash of a file's content.
 pub(super) fn of_file(path: &Path) -> io::Result<ContentHash> {
-    of(&mut File::open(path)?)
+    hash_open_file(&mut File::open(path)?)
 }
 
-fn of(file: &mut File) -> io::Result<ContentHash> {
-    let (mut hasher, mut chunk) = (ContentHasher::default(), vec![0; CHUNK]);
+fn hash_open_file(file: &mut File) -> io::Result<ContentHash> {
+    let (mut hasher, mut chunk) = (ContentHasher::default(), vec![0; CHUNK_BYTES]);
     loop {
         match file.read(&mut chunk)? {
             0 => return Ok(hasher.finish()),
@@ -36,16 +36,16 @@ fn of(file: &mut File) -> io::Result<ContentHash> {
 
 /// Artifacts whose content was compared with its hash, so that paging through a long one reads it only once more.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Verified(Arc<Mutex<HashMap<ArtifactName, (ContentHash, Version)>>>);
+pub(super) struct VerifiedHashes(Arc<Mutex<HashMap<ArtifactName, (ContentHash, FileVersion)>>>);
 
 /// What changes when a file is written: inode, length, and the times of its content and of itself, in seconds and nanoseconds.
-type Version = (u64, u64, [i64; 4]);
+type FileVersion = (u64, u64, [i64; 4]);
 
-fn version(file: &Metadata) -> Version {
+fn version(file: &Metadata) -> FileVersion {
     (file.ino(), file.len(), [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()])
 }
 
-impl Verified {
+impl VerifiedHashes {
     /// Whether the file of an artifact has this hash.
     pub(super) fn verify(&self, name: ArtifactName, path: &Path, sha256: ContentHash) -> io::Result<bool> {
         let mut file = File::open(path)?;
@@ -53,9 +53,9 @@ impl Verified {
         if self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&sound) {
             return Ok(true);
         }
-        let is_same = of(&mut file)? == sha256;
+        let is_same = hash_open_file(&mut file)? == sha256;
         let mut verified = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if verified.len() >= REMEMBERED {
+        if verified.len() >= MAX_CACHED_HASHES {
             verified.clear();
         }
         if is_same {

@@ -1,9 +1,9 @@
 //! Artifacts as files of the state directory: `artifacts/<session>/<call>-<attempt>`.
 
+mod expiry;
 mod files;
 mod hash;
-mod retired;
 
+pub use expiry::ArtifactFile;
+pub(crate) use expiry::size_and_modified;
 pub use files::FileArtifacts;
-pub use retired::KeptArtifact;
-pub(crate) use retired::looked_at;

@@ -4,8 +4,8 @@ use std::{
 };
 
 use crate::{
-    process::runner::Name,
-    store::redb::{CopyError, Damage, OpenError, Pace, Stopped},
+    process::runner::SpoolName,
+    store::redb::{CopyError, Damage, OpenError, StoppedError, ThrottleFn},
 };
 
 /// Why there is no backup, or no store out of one.
@@ -16,7 +16,7 @@ pub enum BackupError {
     Exists(PathBuf),
     /// The folder cannot be one of a backup.
     #[error("{}: {reason}", path.display())]
-    Unfit {
+    BadTarget {
         /// The folder.
         path: PathBuf,
         /// What is wrong, and the remedy.
@@ -44,7 +44,7 @@ pub enum BackupError {
     Copy(String),
     /// It is no backup, or of a newer version.
     #[error("{}: {reason}", path.display())]
-    NoBackup {
+    NotABackup {
         /// The file that says so.
         path: PathBuf,
         /// Why, and the remedy.
@@ -69,18 +69,18 @@ pub enum BackupError {
         "{}: {} of the commands that the store's runs have started are under way: {}; wait for their ends, or end them with \
          --replace", dir.display(), commands.len(), runners(commands)
     )]
-    UnderWay {
+    CommandsRunning {
         /// The state directory.
         dir: PathBuf,
         /// Each, and the pid of what runs it, if that is known.
-        commands: Vec<(Name, Option<i32>)>,
+        commands: Vec<(SpoolName, Option<i32>)>,
     },
     /// The restored store is the store, and not all of it is where it is to be.
     #[error(
         "{}: the backup is restored, but not all of it is in its place: {source}; the next hermod that opens the store does the \
          rest. Do not restore it again", dir.display()
     )]
-    Unfinished {
+    RestoreIncomplete {
         /// The state directory.
         dir: PathBuf,
         /// What the file system says.
@@ -98,8 +98,8 @@ fn list(damage: &[Damage]) -> String {
 }
 
 /// Commands under way, as text.
-fn runners(commands: &[(Name, Option<i32>)]) -> String {
-    let runner = |(name, pid): &(Name, Option<i32>)| {
+fn runners(commands: &[(SpoolName, Option<i32>)]) -> String {
+    let runner = |(name, pid): &(SpoolName, Option<i32>)| {
         pid.map_or_else(|| name.to_string(), |pid| format!("{name} (process {pid})"))
     };
     commands.iter().map(runner).collect::<Vec<_>>().join(", ")
@@ -118,17 +118,17 @@ impl From<CopyError> for BackupError {
         match error {
             CopyError::Busy => Self::Busy(error.to_string()),
             CopyError::Stopped(stopped) => stopped.into(),
-            CopyError::Unfit(error) => Self::Store(error),
+            CopyError::Open(error) => Self::Store(error),
             CopyError::Failed(text) => Self::Copy(text),
         }
     }
 }
 
-impl From<Stopped> for BackupError {
-    fn from(_: Stopped) -> Self {
+impl From<StoppedError> for BackupError {
+    fn from(_: StoppedError) -> Self {
         Self::Stopped
     }
 }
 
 /// Says of each batch of bytes whether to go on, and may wait before it does.
-pub type Stop<'s> = Pace<'s>;
+pub type StopFn<'s> = ThrottleFn<'s>;

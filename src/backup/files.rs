@@ -16,18 +16,19 @@ use rustix::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    error::{BackupError, Stop},
-    manifest::{Listed, MANIFEST, STORE, SUM},
+    error::{BackupError, StopFn},
+    manifest::{CHECKSUM_FILE, FileEntry, MANIFEST_FILE, STORE_FILE},
 };
 use crate::{
+    disk_space,
     files::{self, open_regular},
-    space,
 };
 
 /// Bytes read at once.
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// All that lies in a backup.
-const PARTS: [&str; 7] = [STORE, "blobs", "artifacts", "scripts", "memories", MANIFEST, SUM];
+const BACKUP_ENTRIES: [&str; 7] =
+    [STORE_FILE, "blobs", "artifacts", "scripts", "memories", MANIFEST_FILE, CHECKSUM_FILE];
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -42,8 +43,10 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
 }
 
 /// Refuses so many bytes at this path if they would take the room on its disk that is left for records.
-pub(super) fn check_room(at: &Path, bytes: u64) -> Result<(), BackupError> {
-    let missing = File::open(at).and_then(|file| space::missing(file, bytes)).map_err(BackupError::at(at))?;
+pub(super) fn check_disk_space(at: &Path, bytes: u64) -> Result<(), BackupError> {
+    let missing = File::open(at)
+        .and_then(|file| disk_space::missing_bytes(file, bytes))
+        .map_err(BackupError::at(at))?;
     if missing == 0 {
         return Ok(());
     }
@@ -52,38 +55,38 @@ pub(super) fn check_room(at: &Path, bytes: u64) -> Result<(), BackupError> {
 }
 
 /// Hashes a file.
-pub(super) fn hashed(path: &Path, stop: &mut Stop) -> Result<Listed, BackupError> {
+pub(super) fn hash_file(path: &Path, stop: &mut StopFn) -> Result<FileEntry, BackupError> {
     let file = open_regular(path).map_err(BackupError::at(path))?;
-    through(file, (path, path), None, stop)
+    hash_through(file, (path, path), None, stop)
 }
 
 /// Copies a file to where none is, and hashes what is copied.
-pub(super) fn copied(from: &Path, to: &Path, stop: &mut Stop) -> Result<Listed, BackupError> {
+pub(super) fn copy_and_hash(from: &Path, to: &Path, stop: &mut StopFn) -> Result<FileEntry, BackupError> {
     let source = open_regular(from).map_err(BackupError::at(from))?;
     if let Some(folder) = to.parent() {
         files::make_folder(folder).map_err(BackupError::at(folder))?;
     }
     let mut target = files::make(to).map_err(BackupError::at(to))?;
-    let listed = through(source, (from, to), Some(&mut target), stop)?;
+    let listed = hash_through(source, (from, to), Some(&mut target), stop)?;
     target.sync_all().map_err(BackupError::at(to))?;
     Ok(listed)
 }
 
-fn through(
+fn hash_through(
     mut source: File,
     (from, to): (&Path, &Path),
     mut target: Option<&mut File>,
-    stop: &mut Stop,
-) -> Result<Listed, BackupError> {
-    let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
+    stop: &mut StopFn,
+) -> Result<FileEntry, BackupError> {
+    let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK_BYTES]);
     loop {
         let read = source.read(&mut chunk).map_err(BackupError::at(from))?;
         if read == 0 {
-            return Ok(Listed { bytes, sha256: hex(&hash.finalize()) });
+            return Ok(FileEntry { bytes, sha256: hex(&hash.finalize()) });
         }
         hash.update(&chunk[..read]);
         if let Some(target) = &mut target {
-            check_room(to, read as u64)?;
+            check_disk_space(to, read as u64)?;
             target.write_all(&chunk[..read]).map_err(BackupError::at(to))?;
         }
         bytes += read as u64;
@@ -109,19 +112,19 @@ fn sync_folder(folder: &Path) -> Result<(), BackupError> {
 
 /// A folder in the making, which this process alone has. Dropped before it has its name, it is removed.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartialBackup {
     path: PathBuf,
-    whole: bool,
+    is_published: bool,
     /// Locked as long as it is open.
     _folder: File,
 }
 
-impl Part {
+impl PartialBackup {
     /// `DIR.part`; what a process that was killed has left of it is removed.
     pub(super) fn of(dir: &Path) -> Result<Self, BackupError> {
         let Some(name) = dir.file_name() else {
             let reason = "its last part is no name; give a folder that does not exist".to_owned();
-            return Err(BackupError::Unfit { path: dir.to_owned(), reason });
+            return Err(BackupError::BadTarget { path: dir.to_owned(), reason });
         };
         let mut name = name.to_owned();
         name.push(".part");
@@ -137,14 +140,16 @@ impl Part {
                         folder => folder.map_err(&at)?,
                     };
                     match folder.try_lock() {
-                        Ok(()) if made.is_ok() => return Ok(Self { path, whole: false, _folder: folder }),
+                        Ok(()) if made.is_ok() => {
+                            return Ok(Self { path, is_published: false, _folder: folder });
+                        }
                         Ok(()) if !is_of_backup(&path).map_err(&at)? => {
                             let reason = "this would be the name of the backup in the making, and it is none; move it \
                                           away, or give another folder"
                                 .to_owned();
-                            return Err(BackupError::Unfit { path, reason });
+                            return Err(BackupError::BadTarget { path, reason });
                         }
-                        Ok(()) => remove(&path).map_err(&at)?,
+                        Ok(()) => remove_partial(&path).map_err(&at)?,
                         Err(TryLockError::WouldBlock) => return Err(BackupError::BeingMade(path)),
                         Err(TryLockError::Error(error)) => return Err(at(error)),
                     }
@@ -158,7 +163,7 @@ impl Part {
     }
 
     /// All of it is on disk: it gets its name, unless there is something of that name.
-    pub(super) fn name(mut self, dir: &Path) -> Result<(), BackupError> {
+    pub(super) fn publish(mut self, dir: &Path) -> Result<(), BackupError> {
         let no_replace = |from: &Path, to: &Path| renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
         match rename(&self.path, dir, no_replace) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -166,7 +171,7 @@ impl Part {
             }
             renamed => renamed.map_err(BackupError::at(dir))?,
         }
-        self.whole = true;
+        self.is_published = true;
         dir.parent().map_or(Ok(()), sync_folder)
     }
 }
@@ -190,14 +195,14 @@ fn is_of_backup(folder: &Path) -> io::Result<bool> {
     }
     let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
-    let is_known = |name: &OsString| name.to_str().is_some_and(|name| PARTS.contains(&name));
-    Ok(names.iter().all(is_known) && (names.is_empty() || names.iter().any(|name| name == STORE)))
+    let is_known = |name: &OsString| name.to_str().is_some_and(|name| BACKUP_ENTRIES.contains(&name));
+    Ok(names.iter().all(is_known) && (names.is_empty() || names.iter().any(|name| name == STORE_FILE)))
 }
 
 /// Removes a backup in the making, if it is there.
-fn remove(part: &Path) -> io::Result<()> {
+fn remove_partial(part: &Path) -> io::Result<()> {
     let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
-    for name in PARTS.iter().filter(|name| **name != STORE) {
+    for name in BACKUP_ENTRIES.iter().filter(|name| **name != STORE_FILE) {
         let path = part.join(name);
         match fs::symlink_metadata(&path) {
             Ok(found) if found.is_dir() => files::remove_tree(&path),
@@ -206,14 +211,14 @@ fn remove(part: &Path) -> io::Result<()> {
         }
         .or_else(gone)?;
     }
-    fs::remove_file(part.join(STORE)).or_else(gone)?;
+    fs::remove_file(part.join(STORE_FILE)).or_else(gone)?;
     fs::remove_dir(part).or_else(gone)
 }
 
-impl Drop for Part {
+impl Drop for PartialBackup {
     fn drop(&mut self) {
-        if !self.whole
-            && let Err(error) = remove(&self.path)
+        if !self.is_published
+            && let Err(error) = remove_partial(&self.path)
         {
             tracing::warn!(path = %self.path.display(), %error, "an unfinished backup stays until the next of its name");
         }
@@ -228,19 +233,19 @@ mod tests {
     fn a_part_has_one_maker_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("b");
-        let part = Part::of(&dir).unwrap();
-        assert!(matches!(Part::of(&dir), Err(BackupError::BeingMade(_))));
+        let part = PartialBackup::of(&dir).unwrap();
+        assert!(matches!(PartialBackup::of(&dir), Err(BackupError::BeingMade(_))));
         drop(part);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         // As one that was killed has left it.
         fs::create_dir_all(folder.path().join("b.part/blobs/ab")).unwrap();
         write(&folder.path().join("b.part/blobs/ab/x"), b"x").unwrap();
-        write(&folder.path().join("b.part").join(STORE), b"x").unwrap();
-        let part = Part::of(&dir).unwrap();
+        write(&folder.path().join("b.part").join(STORE_FILE), b"x").unwrap();
+        let part = PartialBackup::of(&dir).unwrap();
         assert_eq!(fs::read_dir(part.path()).unwrap().count(), 0);
-        part.name(&dir).unwrap();
+        part.publish(&dir).unwrap();
         assert!(dir.is_dir());
-        assert!(matches!(Part::of(&dir).unwrap().name(&dir), Err(BackupError::Exists(_))));
+        assert!(matches!(PartialBackup::of(&dir).unwrap().publish(&dir), Err(BackupError::Exists(_))));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -249,16 +254,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (dir, part) = (folder.path().join("b"), folder.path().join("b.part"));
         let check = |what: &str| {
-            let refused = Part::of(&dir).unwrap_err();
+            let refused = PartialBackup::of(&dir).unwrap_err();
             assert!(
-                matches!(&refused, BackupError::Unfit { path, .. } if *path == part),
+                matches!(&refused, BackupError::BadTarget { path, .. } if *path == part),
                 "{what}: {refused}"
             );
             assert!(part.symlink_metadata().is_ok(), "{what} has gone");
         };
         fs::create_dir_all(part.join("scripts")).unwrap();
         check("a folder of scripts");
-        write(&part.join(STORE), b"x").unwrap();
+        write(&part.join(STORE_FILE), b"x").unwrap();
         write(&part.join("thesis"), b"x").unwrap();
         check("a folder with something else in it");
         fs::rename(&part, folder.path().join("away")).unwrap();
@@ -268,17 +273,17 @@ mod tests {
         fs::remove_file(folder.path().join("away/thesis")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("away"), &part).unwrap();
         check("a link");
-        assert!(folder.path().join("away").join(STORE).exists());
+        assert!(folder.path().join("away").join(STORE_FILE).exists());
     }
 
     #[test]
     fn a_name_may_end_with_a_slash_and_must_be_one() {
         let folder = tempfile::tempdir().unwrap();
-        let part = Part::of(&folder.path().join("b/")).unwrap();
+        let part = PartialBackup::of(&folder.path().join("b/")).unwrap();
         assert_eq!(part.path(), folder.path().join("b.part"));
-        part.name(&folder.path().join("b/")).unwrap();
+        part.publish(&folder.path().join("b/")).unwrap();
         assert!(folder.path().join("b").is_dir());
-        assert!(matches!(Part::of(&folder.path().join("..")), Err(BackupError::Unfit { .. })));
+        assert!(matches!(PartialBackup::of(&folder.path().join("..")), Err(BackupError::BadTarget { .. })));
     }
 
     #[test]
@@ -300,8 +305,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_on_the_disk_is_refused_with_what_is_missing() {
         let folder = tempfile::tempdir().unwrap();
-        check_room(folder.path(), 1).unwrap();
-        let refused = check_room(folder.path(), u64::MAX / 2).unwrap_err().to_string();
+        check_disk_space(folder.path(), 1).unwrap();
+        let refused = check_disk_space(folder.path(), u64::MAX / 2).unwrap_err().to_string();
         let missing = refused.split_once(": ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
         assert!(missing > u64::MAX / 4, "{refused}");
         assert!(refused.contains("must have room"), "{refused}");

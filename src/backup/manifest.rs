@@ -9,23 +9,23 @@ use sha2::{Digest, Sha256};
 use super::{error::BackupError, files};
 use crate::{
     files::{read_regular, read_regular_text},
-    store::redb::{Counts, Damage},
+    store::redb::{Damage, StoreCounts},
 };
 
 /// What this program writes. It reads no newer one.
 pub const FORMAT: u32 = 2;
 /// The first with what agents remember. An older one says nothing of it.
-pub(super) const WITH_MEMORIES: u32 = 2;
-pub(super) const MANIFEST: &str = "manifest.json";
+pub(super) const FIRST_FORMAT_WITH_MEMORIES: u32 = 2;
+pub(super) const MANIFEST_FILE: &str = "manifest.json";
 /// Bytes of the manifest, which lists every file: room for two million.
-const MAX_BYTES: u64 = 256 << 20;
-const MAX_SUM_BYTES: u64 = 1_024;
+const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+const MAX_CHECKSUM_BYTES: u64 = 1_024;
 /// The line of `sha256sum` for the manifest.
-pub(super) const SUM: &str = "manifest.sha256";
+pub(super) const CHECKSUM_FILE: &str = "manifest.sha256";
 /// No store was opened so often. (Its inbox is numbered by epochs below 2^32, and every opening begins the next one.)
-const EPOCHS: u64 = 1 << 31;
+const EPOCH_LIMIT: u64 = 1 << 31;
 /// The file of the store.
-pub(super) const STORE: &str = "hermod.redb";
+pub(super) const STORE_FILE: &str = "hermod.redb";
 
 /// What a backup is, and what there is in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +39,14 @@ pub struct Manifest {
     /// The store's epoch.
     pub epoch: u64,
     /// How often the store had been restored.
-    pub lineage: u64,
+    #[serde(rename = "lineage")]
+    pub restore_generation: u64,
     /// When the store was as it is in here.
     pub created_at: String,
     /// How many of each there are.
-    pub counts: Counts,
+    pub counts: StoreCounts,
     /// Files and bytes by class.
-    pub sizes: BTreeMap<Class, Sizes>,
+    pub sizes: BTreeMap<FileClass, ClassSize>,
     /// What was damaged in the store itself, and so is in here.
     #[serde(default)]
     pub damage: Vec<Damage>,
@@ -53,14 +54,14 @@ pub struct Manifest {
     #[serde(default)]
     pub more_damage: u64,
     /// Every file but those of the manifest, by path.
-    pub files: BTreeMap<String, Listed>,
+    pub files: BTreeMap<String, FileEntry>,
 }
 
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the names say it
-pub enum Class {
+pub enum FileClass {
     Store,
     Blobs,
     Artifacts,
@@ -70,7 +71,7 @@ pub enum Class {
 
 /// How much of a class there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Sizes {
+pub struct ClassSize {
     /// Files.
     pub files: u64,
     /// Their bytes.
@@ -79,14 +80,14 @@ pub struct Sizes {
 
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct FileEntry {
     /// How long it is.
     pub bytes: u64,
     /// Its hash, in hexadecimal digits.
     pub sha256: String,
 }
 
-impl Class {
+impl FileClass {
     /// The class of the file at this path of a backup; `None` if it cannot be one of it.
     pub fn of(path: &str) -> Option<Self> {
         let mut parts = Path::new(path).components().map(|part| match part {
@@ -94,7 +95,7 @@ impl Class {
             Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => None,
         });
         let class = match parts.next()?? {
-            STORE => return parts.next().is_none().then_some(Self::Store),
+            STORE_FILE => return parts.next().is_none().then_some(Self::Store),
             "blobs" => Self::Blobs,
             "artifacts" => Self::Artifacts,
             "scripts" => Self::Scripts,
@@ -108,15 +109,15 @@ impl Class {
 
 /// Only to tell the version of what may be newer.
 #[derive(Deserialize)]
-struct Version {
+struct FormatVersion {
     format: u32,
 }
 
 impl Manifest {
     /// Adds up the sizes of these files.
-    pub(super) fn sizes(files: &BTreeMap<String, Listed>) -> BTreeMap<Class, Sizes> {
-        let mut sizes: BTreeMap<Class, Sizes> = BTreeMap::new();
-        for (class, file) in files.iter().filter_map(|(path, file)| Some((Class::of(path)?, file))) {
+    pub(super) fn sizes(files: &BTreeMap<String, FileEntry>) -> BTreeMap<FileClass, ClassSize> {
+        let mut sizes: BTreeMap<FileClass, ClassSize> = BTreeMap::new();
+        for (class, file) in files.iter().filter_map(|(path, file)| Some((FileClass::of(path)?, file))) {
             let sum = sizes.entry(class).or_default();
             sum.files += 1;
             sum.bytes += file.bytes;
@@ -126,25 +127,25 @@ impl Manifest {
 
     /// Writes it into the folder; on disk then, but for the folder's entries.
     pub(super) fn write(&self, dir: &Path) -> Result<(), BackupError> {
-        let path = dir.join(MANIFEST);
+        let path = dir.join(MANIFEST_FILE);
         let mut json =
             serde_json::to_vec_pretty(self).map_err(|error| BackupError::at(&path)(error.into()))?;
         json.push(b'\n');
         files::write(&path, &json)?;
         files::write(
-            &dir.join(SUM),
-            format!("{}  {MANIFEST}\n", files::hex(&Sha256::digest(&json))).as_bytes(),
+            &dir.join(CHECKSUM_FILE),
+            format!("{}  {MANIFEST_FILE}\n", files::hex(&Sha256::digest(&json))).as_bytes(),
         )
     }
 
     /// Reads that of a backup.
     pub(super) fn read(dir: &Path) -> Result<Self, BackupError> {
-        let path = dir.join(MANIFEST);
-        let no_backup = |reason: String| BackupError::NoBackup { path: path.clone(), reason };
-        let json = read_regular(&path, MAX_BYTES)
+        let path = dir.join(MANIFEST_FILE);
+        let no_backup = |reason: String| BackupError::NotABackup { path: path.clone(), reason };
+        let json = read_regular(&path, MAX_MANIFEST_BYTES)
             .map_err(|error| no_backup(format!("{error}; is {} a backup?", dir.display())))?;
-        let version = serde_json::from_slice::<Version>(&json);
-        if let Ok(Version { format }) = version
+        let version = serde_json::from_slice::<FormatVersion>(&json);
+        if let Ok(FormatVersion { format }) = version
             && format > FORMAT
         {
             let reason = format!(
@@ -152,23 +153,23 @@ impl Manifest {
             );
             return Err(no_backup(reason));
         }
-        let sum = dir.join(SUM);
-        let sum = read_regular_text(&sum, MAX_SUM_BYTES).map_err(|error| BackupError::NoBackup {
+        let sum = dir.join(CHECKSUM_FILE);
+        let sum = read_regular_text(&sum, MAX_CHECKSUM_BYTES).map_err(|error| BackupError::NotABackup {
             reason: format!("{error}; {} is no whole backup: use another one", dir.display()),
             path: sum,
         })?;
         if sum.split(' ').next() != Some(&*files::hex(&Sha256::digest(&json))) {
             return Err(no_backup(format!(
-                "it is not what {SUM} says: one of them is damaged; use another backup"
+                "it is not what {CHECKSUM_FILE} says: one of them is damaged; use another backup"
             )));
         }
         let manifest: Self = serde_json::from_slice(&json).map_err(|error| no_backup(error.to_string()))?;
-        match manifest.files.keys().find(|path| Class::of(path).is_none()) {
+        match manifest.files.keys().find(|path| FileClass::of(path).is_none()) {
             Some(strange) => Err(no_backup(format!("it lists `{strange}`, which is no file of a backup"))),
-            None if manifest.epoch >= EPOCHS => Err(no_backup(format!(
+            None if manifest.epoch >= EPOCH_LIMIT => Err(no_backup(format!(
                 "its epoch is {}, and none is above {}: use another backup",
                 manifest.epoch,
-                EPOCHS - 1
+                EPOCH_LIMIT - 1
             ))),
             None => Ok(manifest),
         }
@@ -187,9 +188,9 @@ mod tests {
             hermod: "1".into(),
             schema: 2,
             epoch,
-            lineage: u64::MAX,
+            restore_generation: u64::MAX,
             created_at: String::new(),
-            counts: Counts::default(),
+            counts: StoreCounts::default(),
             sizes: BTreeMap::new(),
             damage: Vec::new(),
             more_damage: 0,
@@ -199,13 +200,13 @@ mod tests {
 
     #[test]
     fn an_epoch_that_no_store_can_go_on_from_is_refused() {
-        for (epoch, fits) in [(0, true), (EPOCHS - 1, true), (EPOCHS, false), (u64::MAX, false)] {
+        for (epoch, fits) in [(0, true), (EPOCH_LIMIT - 1, true), (EPOCH_LIMIT, false), (u64::MAX, false)] {
             let dir = tempfile::tempdir().unwrap();
             manifest(epoch).write(dir.path()).unwrap();
             match Manifest::read(dir.path()) {
                 Ok(read) => assert!(fits && read == manifest(epoch)),
                 Err(error) => {
-                    assert!(!fits && matches!(error, BackupError::NoBackup { .. }), "{error}");
+                    assert!(!fits && matches!(error, BackupError::NotABackup { .. }), "{error}");
                     assert!(error.to_string().contains(&epoch.to_string()), "{error}");
                 }
             }
@@ -216,19 +217,22 @@ mod tests {
     fn without_its_sum_it_is_no_whole_backup() {
         let dir = tempfile::tempdir().unwrap();
         manifest(1).write(dir.path()).unwrap();
-        fs::remove_file(dir.path().join(SUM)).unwrap();
+        fs::remove_file(dir.path().join(CHECKSUM_FILE)).unwrap();
         let error = Manifest::read(dir.path()).unwrap_err();
-        assert!(matches!(&error, BackupError::NoBackup { path, .. } if path.ends_with(SUM)), "{error}");
+        assert!(
+            matches!(&error, BackupError::NotABackup { path, .. } if path.ends_with(CHECKSUM_FILE)),
+            "{error}"
+        );
         assert!(error.to_string().contains("no whole backup"), "{error}");
     }
 
     #[test]
     fn only_files_of_a_backup_have_a_class() {
-        let check = |path: &str, expect: Option<Class>| assert_eq!(Class::of(path), expect, "{path}");
-        check("hermod.redb", Some(Class::Store));
-        check("blobs/ab/abcd", Some(Class::Blobs));
-        check("scripts/x.json", Some(Class::Scripts));
-        check("memories/USER.md", Some(Class::Memories));
+        let check = |path: &str, expect: Option<FileClass>| assert_eq!(FileClass::of(path), expect, "{path}");
+        check("hermod.redb", Some(FileClass::Store));
+        check("blobs/ab/abcd", Some(FileClass::Blobs));
+        check("scripts/x.json", Some(FileClass::Scripts));
+        check("memories/USER.md", Some(FileClass::Memories));
         for strange in
             ["", "hermod.redb/x", "blobs", "/blobs/x", "../blobs/x", "blobs/../../x", "credentials/acme.json"]
         {

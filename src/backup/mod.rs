@@ -14,12 +14,12 @@ mod create;
 mod error;
 mod files;
 mod manifest;
+mod referenced_files;
 mod restore;
-mod shelf;
 mod verify;
 
-pub use create::{Copier, create};
-pub use error::{BackupError, Stop};
-pub use manifest::{Class, FORMAT, Manifest, Sizes};
-pub use restore::{Present, Restored, restore};
-pub use verify::{Verified, verify};
+pub use create::{BackupMaker, create};
+pub use error::{BackupError, StopFn};
+pub use manifest::{ClassSize, FORMAT, FileClass, Manifest};
+pub use restore::{ExistingStore, RestoreReport, restore};
+pub use verify::{VerifyReport, verify};

@@ -5,21 +5,21 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::{
-    error::{BackupError, Stop},
+    error::{BackupError, StopFn},
     files,
-    manifest::{MANIFEST, Manifest, STORE, WITH_MEMORIES},
-    shelf,
-    verify::{Verified, verify},
+    manifest::{FIRST_FORMAT_WITH_MEMORIES, MANIFEST_FILE, Manifest, STORE_FILE},
+    referenced_files,
+    verify::{VerifyReport, verify},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
     process::runner::Runner,
-    store::redb::{Damage, Place, renew},
+    store::redb::{Damage, LockedStateDir, stamp_restored},
 };
 
 /// What to do with a store that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Present {
+pub enum ExistingStore {
     /// Restore nothing.
     Keep,
     /// Move it aside.
@@ -28,14 +28,15 @@ pub enum Present {
 
 /// A store that was a backup.
 #[derive(Debug, Serialize)]
-pub struct Restored {
+pub struct RestoreReport {
     /// What was restored.
     #[serde(skip)]
     pub manifest: Manifest,
     /// The epoch after which its own begin.
     pub epoch: u64,
     /// How often it was restored.
-    pub lineage: u64,
+    #[serde(rename = "lineage")]
+    pub restore_generation: u64,
     /// How many commands of the store that was there were ended.
     pub ended: usize,
     /// Where the store lies that was there.
@@ -44,83 +45,92 @@ pub struct Restored {
 
 /// Makes a backup the store of this state directory. Blocks, on a thread of a tokio runtime: commands of a store that is replaced
 /// are ended, and what they have left is moved with it.
-pub fn restore(state: &Path, dir: &Path, present: Present, stop: &mut Stop) -> Result<Restored, BackupError> {
-    let Verified { manifest, damage } = verify(dir, stop)?;
+pub fn restore(
+    state: &Path,
+    dir: &Path,
+    present: ExistingStore,
+    stop: &mut StopFn,
+) -> Result<RestoreReport, BackupError> {
+    let VerifyReport { manifest, damage } = verify(dir, stop)?;
     if !damage.is_empty() {
         return Err(BackupError::Damaged { dir: dir.to_owned(), damage });
     }
     let at = BackupError::at(state);
-    let place = Place::take(state)?;
+    let place = LockedStateDir::lock(state)?;
     let has_store = place.has_store().map_err(&at)?;
-    if has_store && present == Present::Keep {
+    if has_store && present == ExistingStore::Keep {
         return Err(BackupError::HasStore(state.to_owned()));
     }
     let runner = Runner::new("", state);
-    if present == Present::Keep {
-        none_under_way(&runner, state)?;
+    if present == ExistingStore::Keep {
+        check_none_running(&runner, state)?;
     }
-    let past = next(place.past().map_err(&at)?, (dir, &manifest))?;
+    let past = next_epoch(place.epoch_and_generation().map_err(&at)?, (dir, &manifest))?;
     let name = format!("replaced-{}", rfc3339(SystemClock::default().at()).replace(':', ""));
-    let part = place.part().map_err(&at)?;
+    let part = place.create_part().map_err(&at)?;
     let restored = fill(&manifest, (dir, state, &part), past, stop).and_then(|()| {
-        let ended = runner.under_way().map_err(&at)?.len();
-        if present == Present::Replace {
-            Handle::current().block_on(runner.end()).map_err(&at)?;
+        let ended = runner.running_commands().map_err(&at)?.len();
+        if present == ExistingStore::Replace {
+            Handle::current().block_on(runner.end_all()).map_err(&at)?;
         }
-        none_under_way(&runner, state)?;
-        swap((&place, state), &name)?;
+        check_none_running(&runner, state)?;
+        replace_store((&place, state), &name)?;
         Ok(ended)
     });
-    if !matches!(restored, Ok(_) | Err(BackupError::Unfinished { .. }))
+    if !matches!(restored, Ok(_) | Err(BackupError::RestoreIncomplete { .. }))
         && let Err(error) = place.discard()
     {
         tracing::warn!(path = %part.display(), %error, "an unfinished restore stays until the next one");
     }
     let ((epoch, lineage), ended) = (past, restored?);
     let replaced = Some(state.join(name)).filter(|replaced| replaced.exists());
-    Ok(Restored { manifest, epoch, lineage, ended, replaced })
+    Ok(RestoreReport { manifest, epoch, restore_generation: lineage, ended, replaced })
 }
 
 /// The epoch and the lineage of the store that is made of a backup, after those of the store that is there.
-fn next(
+fn next_epoch(
     (epoch, lineage): (u64, u64),
     (dir, manifest): (&Path, &Manifest),
 ) -> Result<(u64, u64), BackupError> {
     let reason = || "it was restored more often than can be counted: use another backup".to_owned();
-    let no_backup = || BackupError::NoBackup { path: dir.join(MANIFEST), reason: reason() };
-    let lineage = lineage.max(manifest.lineage).checked_add(1).ok_or_else(no_backup)?;
+    let no_backup = || BackupError::NotABackup { path: dir.join(MANIFEST_FILE), reason: reason() };
+    let lineage = lineage.max(manifest.restore_generation).checked_add(1).ok_or_else(no_backup)?;
     Ok((epoch.max(manifest.epoch), lineage))
 }
 
-fn none_under_way(runner: &Runner, state: &Path) -> Result<(), BackupError> {
-    let commands = runner.under_way().map_err(BackupError::at(state))?;
-    if commands.is_empty() { Ok(()) } else { Err(BackupError::UnderWay { dir: state.to_owned(), commands }) }
+fn check_none_running(runner: &Runner, state: &Path) -> Result<(), BackupError> {
+    let commands = runner.running_commands().map_err(BackupError::at(state))?;
+    if commands.is_empty() {
+        Ok(())
+    } else {
+        Err(BackupError::CommandsRunning { dir: state.to_owned(), commands })
+    }
 }
 
-fn swap((place, state): (&Place, &Path), replaced: &str) -> Result<(), BackupError> {
-    place.decide(replaced).map_err(BackupError::at(state))?;
-    place.finish().map_err(|source| BackupError::Unfinished { dir: state.to_owned(), source })
+fn replace_store((place, state): (&LockedStateDir, &Path), replaced: &str) -> Result<(), BackupError> {
+    place.commit_replacement(replaced).map_err(BackupError::at(state))?;
+    place.finish().map_err(|source| BackupError::RestoreIncomplete { dir: state.to_owned(), source })
 }
 
 fn fill(
     manifest: &Manifest,
     (dir, state, part): (&Path, &Path, &Path),
     past: (u64, u64),
-    stop: &mut Stop,
+    stop: &mut StopFn,
 ) -> Result<(), BackupError> {
-    files::check_room(part, manifest.files.values().map(|file| file.bytes).sum())?;
+    files::check_disk_space(part, manifest.files.values().map(|file| file.bytes).sum())?;
     for (path, listed) in &manifest.files {
-        if files::copied(&dir.join(path), &part.join(path), stop)? != *listed {
+        if files::copy_and_hash(&dir.join(path), &part.join(path), stop)? != *listed {
             let damage = vec![Damage::file(path, "its content was changed while it was copied")];
             return Err(BackupError::Damaged { dir: dir.to_owned(), damage });
         }
     }
-    let store = part.join(STORE);
-    renew(&store, past).map_err(BackupError::at(&store))?;
+    let store = part.join(STORE_FILE);
+    stamp_restored(&store, past).map_err(BackupError::at(&store))?;
     // What the backup cannot know goes on.
-    if manifest.format < WITH_MEMORIES {
-        for path in shelf::memories(state) {
-            files::copied(&state.join(&path), &part.join(&path), stop)?;
+    if manifest.format < FIRST_FORMAT_WITH_MEMORIES {
+        for path in referenced_files::memory_files(state) {
+            files::copy_and_hash(&state.join(&path), &part.join(&path), stop)?;
         }
     }
     files::sync_folders(part)
@@ -139,17 +149,17 @@ mod tests {
     fn what_is_decided_says_so_and_is_done_by_the_next_opening() {
         let state = tempfile::tempdir().unwrap();
         drop(RedbJournal::open(state.path(), Durability::Strict).unwrap());
-        let place = Place::take(state.path()).unwrap();
-        let part = place.part().unwrap();
-        fs::copy(state.path().join(STORE), part.join(STORE)).unwrap();
-        renew(&part.join(STORE), (9, 7)).unwrap();
+        let place = LockedStateDir::lock(state.path()).unwrap();
+        let part = place.create_part().unwrap();
+        fs::copy(state.path().join(STORE_FILE), part.join(STORE_FILE)).unwrap();
+        stamp_restored(&part.join(STORE_FILE), (9, 7)).unwrap();
         // It cannot be a folder.
         fs::write(state.path().join("old"), "in the way").unwrap();
-        let error = swap((&place, state.path()), "old").unwrap_err();
-        assert!(matches!(error, BackupError::Unfinished { .. }), "{error}");
+        let error = replace_store((&place, state.path()), "old").unwrap_err();
+        assert!(matches!(error, BackupError::RestoreIncomplete { .. }), "{error}");
         assert!(error.to_string().contains("the backup is restored"), "{error}");
         drop(place);
         fs::remove_file(state.path().join("old")).unwrap();
-        assert_eq!(RedbJournal::open(state.path(), Durability::Strict).unwrap().lineage(), 7);
+        assert_eq!(RedbJournal::open(state.path(), Durability::Strict).unwrap().restore_generation(), 7);
     }
 }

@@ -1,11 +1,11 @@
 //! What a terminal has shown of a run's answer while it came: deltas in, text out. Pure.
 
-use hermod_actors::{Visible, model::CallId};
+use hermod_actors::{SanitizedText, model::CallId};
 
 /// Text that comes in pieces, made fit for a terminal. A piece may end within `\r\n` or within an emoji.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaText {
-    visible: Visible,
+    visible: SanitizedText,
     holds_return: bool,
 }
 
@@ -36,24 +36,24 @@ pub(crate) struct AnswerStream {
 #[derive(Debug)]
 struct StreamedPart {
     call: CallId,
-    said: String,
+    text: String,
 }
 
 impl AnswerStream {
     /// Takes in a delta of a call; what a terminal shows of it.
     pub(crate) fn delta(&mut self, call: CallId, delta: &str) -> String {
         if let Some(part) = self.parts.last_mut().filter(|part| part.call == call) {
-            part.said.push_str(delta);
+            part.text.push_str(delta);
         } else {
             self.text = DeltaText::default();
-            self.parts.push(StreamedPart { call, said: delta.to_owned() });
+            self.parts.push(StreamedPart { call, text: delta.to_owned() });
         }
         self.text.push(delta)
     }
 
     /// Takes in the whole text of a call; what of it was not shown yet.
     pub(crate) fn complete(&mut self, call: CallId, text: &str) -> String {
-        let said = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.said);
+        let said = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.text);
         match text.strip_prefix(said).map(str::to_owned) {
             Some(rest) if !rest.is_empty() => self.delta(call, &rest),
             Some(_) | None => String::new(),
@@ -70,7 +70,7 @@ impl AnswerStream {
     /// Takes in that tools are called: what was said before is no part of a later answer.
     pub(crate) fn tool_call(&mut self) {
         if let Some(part) = self.parts.drain(..).next_back() {
-            self.earlier = part.said;
+            self.earlier = part.text;
         }
     }
 
@@ -81,7 +81,7 @@ impl AnswerStream {
         }
         let mut joined = String::new();
         self.parts.iter().rev().any(|part| {
-            joined.insert_str(0, &part.said);
+            joined.insert_str(0, &part.text);
             joined.trim() == answer.trim()
         })
     }

@@ -4,33 +4,33 @@ use std::{path::Path, sync::Arc};
 
 use clap::{Args, Subcommand};
 use hermod_actors::{
-    model::{Awaited, Timestamp, Verdict},
+    model::{ApprovalDecision, Timestamp, WaitKind},
     port::{Clock, Journal},
 };
 use serde_json::{Value, json};
 
 use super::{
-    exit::{Exit, Failure},
+    exit::{CliError, Exit},
     identifier::Identifier,
-    inquiry::{Inquiry, Reached, other_answer},
-    output::{print, print_json, say},
+    output::{print, print_json, print_note},
     report,
+    store_client::{StoreAccess, StoreClient, unexpected_response},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{Answer, Approval, Lost, Reader, Request, RunStatus},
-    daemon,
+    control::{AskError, ControlRequest, ControlResponse, PendingApproval, RunRowStatus, StoreReader},
+    host,
 };
 
 /// What runs ask you, and your answers
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalsArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ApprovalsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ApprovalsCommand {
     /// List the questions of parked runs
     List {
         /// Print a JSON array
@@ -53,29 +53,29 @@ struct AnswerArgs {
 }
 
 /// Lists, or answers.
-pub(crate) async fn execute(args: ApprovalsArgs, inquiry: &Inquiry) -> Result<(), Failure> {
+pub(crate) async fn execute(args: ApprovalsArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     match args.verb {
-        Verb::List { json } => list(json, inquiry).await,
-        Verb::Allow(args) => decide(args, Verdict::Allow, inquiry).await,
-        Verb::Deny(args) => decide(args, Verdict::Deny, inquiry).await,
+        ApprovalsCommand::List { json } => list(json, inquiry).await,
+        ApprovalsCommand::Allow(args) => decide(args, ApprovalDecision::Allow, inquiry).await,
+        ApprovalsCommand::Deny(args) => decide(args, ApprovalDecision::Deny, inquiry).await,
     }
 }
 
-async fn list(json: bool, inquiry: &Inquiry) -> Result<(), Failure> {
-    let Answer::Approvals(open) = inquiry.ask(&Request::ApprovalsList {}).await? else {
-        return Err(other_answer().into());
+async fn list(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
+    let ControlResponse::Approvals(open) = inquiry.request(&ControlRequest::ApprovalsList {}).await? else {
+        return Err(unexpected_response().into());
     };
     if json {
         return print_json(&Value::from(open.iter().map(object).collect::<Vec<_>>()));
     }
     if open.is_empty() {
-        say("no run waits for a person");
+        print_note("no run waits for a person");
     }
     let now = SystemClock::default().at();
-    open.iter().try_for_each(|approval| print(&shown(approval, now)))
+    open.iter().try_for_each(|approval| print(&format_approval(approval, now)))
 }
 
-fn object(approval: &Approval) -> Value {
+fn object(approval: &PendingApproval) -> Value {
     json!({
         "call": approval.call.to_string(),
         "run": approval.call.run.to_string(),
@@ -86,8 +86,8 @@ fn object(approval: &Approval) -> Value {
     })
 }
 
-fn shown(approval: &Approval, now: Timestamp) -> String {
-    let Approval { call, question, since, expires_at, .. } = approval;
+fn format_approval(approval: &PendingApproval, now: Timestamp) -> String {
+    let PendingApproval { call, question, since, expires_at, .. } = approval;
     let (since, until) = (rfc3339(*since), rfc3339(*expires_at));
     let then = if *expires_at > now {
         format!("taken for a no at {until}")
@@ -97,13 +97,17 @@ fn shown(approval: &Approval, now: Timestamp) -> String {
     format!("{call}\n  {question}\n  asked {since}; {then}")
 }
 
-async fn decide(args: AnswerArgs, verdict: Verdict, inquiry: &Inquiry) -> Result<(), Failure> {
-    let request = Request::ApprovalsDecide { call: args.call.to_string(), verdict };
-    let answer = match inquiry.reach().await? {
-        Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
-        Reached::Store(journal) => alone(&args.call, verdict, (journal, inquiry.state())).await?,
+async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClient) -> Result<(), CliError> {
+    let request = ControlRequest::ApprovalsDecide { call: args.call.to_string(), verdict };
+    let answer = match inquiry.access().await? {
+        StoreAccess::Owner(mut client) => {
+            client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
+        }
+        StoreAccess::Store(journal) => {
+            write_without_owner(&args.call, verdict, (journal, inquiry.state())).await?
+        }
     };
-    let Answer::Decided { call, run } = answer else { return Err(other_answer().into()) };
+    let ControlResponse::Decided { call, run } = answer else { return Err(unexpected_response().into()) };
     if args.json {
         return print_json(
             &json!({ "call": call.to_string(), "verdict": verdict, "run": report::run(&run) }),
@@ -111,38 +115,40 @@ async fn decide(args: AnswerArgs, verdict: Verdict, inquiry: &Inquiry) -> Result
     }
     print(&format!("call {call} is {verdict}"))?;
     // The decision stands, whether or not there is more to be said of it.
-    if rests(&run, inquiry).await.unwrap_or(false) {
-        say(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));
+    if is_unowned(&run, inquiry).await.unwrap_or(false) {
+        print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));
     }
     Ok(())
 }
 
 /// Whether nobody runs the run: who holds the store may do so for another one.
-async fn rests(run: &RunStatus, inquiry: &Inquiry) -> Result<bool, Failure> {
-    let request = Request::RunsShow { run: run.id.to_string() };
-    let Answer::Run(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
-    Ok(detail.waits.iter().any(|wait| wait.what == Awaited::Process))
+async fn is_unowned(run: &RunRowStatus, inquiry: &StoreClient) -> Result<bool, CliError> {
+    let request = ControlRequest::RunsShow { run: run.id.to_string() };
+    let ControlResponse::Run(detail) = inquiry.request(&request).await? else {
+        return Err(unexpected_response().into());
+    };
+    Ok(detail.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess))
 }
 
 /// Nobody runs the run: the answer is written from here, and nothing is started.
-async fn alone(
+async fn write_without_owner(
     call: &str,
-    verdict: Verdict,
+    verdict: ApprovalDecision,
     (journal, state): (Arc<dyn Journal>, &Path),
-) -> Result<Answer, Failure> {
-    let reader = Reader::new(Arc::clone(&journal));
-    let (_, call) = reader.asked(call).await?;
-    let runtime = daemon::at_rest((journal, state)).await?;
-    let decided = runtime.runtime.decide_at_rest(call, verdict).await;
-    runtime.suspend(daemon::Leave::Done).await;
-    Ok(Answer::Decided { call, run: Box::new(RunStatus::at_rest(decided?)) })
+) -> Result<ControlResponse, CliError> {
+    let reader = StoreReader::new(Arc::clone(&journal));
+    let (_, call) = reader.find_approval(call).await?;
+    let runtime = host::start_write_only((journal, state)).await?;
+    let decided = runtime.runtime.decide_without_resume(call, verdict).await;
+    runtime.suspend(host::ShutdownUrgency::Normal).await;
+    Ok(ControlResponse::Decided { call, run: Box::new(RunRowStatus::without_process(decided?)) })
 }
 
 /// Whether it was heard nobody knows.
-fn lost(lost: Lost) -> Failure {
+fn connection_lost(lost: AskError) -> CliError {
     match lost {
-        Lost::Fault(fault) => fault.into(),
-        Lost::Gone => Failure {
+        AskError::Rejected(fault) => fault.into(),
+        AskError::Disconnected => CliError {
             exit: Exit::Failed,
             text: "the process that held the store ended before it answered; `hermod approvals list` shows whether the \
                    question is still open"

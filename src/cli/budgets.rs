@@ -4,43 +4,46 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use hermod_actors::{
-    model::{Amounts, Awaited, Dimension, Raised, RunId, RunState},
+    model::{Amounts, Dimension, LimitIncrease, RunId, RunState, WaitKind},
     port::Journal,
 };
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::{
-    budget::{Budget, millis},
+    budget_arg::{BudgetArg, millis},
     examples,
-    exit::{Exit, Failure},
+    exit::{CliError, Exit},
+    format::{dollars, seconds},
     identifier::Identifier,
-    inquiry::{Inquiry, Reached, other_answer},
-    output::{print, print_json, say},
+    output::{print, print_json, print_note},
     report,
     resume::{self, ResumeArgs},
-    runs, table,
-    words::{dollars, seconds},
+    runs,
+    store_client::{StoreAccess, StoreClient, unexpected_response},
+    table,
 };
 use crate::{
-    control::{Answer, BudgetDetail, Lost, Purse, Reader, Request, RunDetail},
-    daemon,
-    environment::Variables,
+    control::{
+        AccountWithId, AskError, BudgetDetail, ControlRequest, ControlResponse, RunDetail, StoreReader,
+    },
+    discovery::Variables,
+    host,
 };
 
 /// Between two looks at a run that another process runs.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a run may use up, and more of it
 #[derive(Debug, Args)]
 #[command(after_help = examples::BUDGET)]
 pub(crate) struct BudgetArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: BudgetCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum BudgetCommand {
     /// Show the limits of a run and of those above it, and what is spent
     Show {
         /// A run's id, or `last`, the last run that is no subagent's
@@ -70,109 +73,115 @@ struct AddArgs {
 }
 
 /// Shows, or adds.
-pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<Exit, Failure> {
-    let inquiry = Inquiry::new(variables)?;
+pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<Exit, CliError> {
+    let inquiry = StoreClient::new(variables)?;
     match args.verb {
-        Verb::Show { run, json } => tell(&show(run.into(), &inquiry).await?, json).map(|()| Exit::Ok),
-        Verb::Add(args) => add(args, &inquiry, variables).await,
+        BudgetCommand::Show { run, json } => {
+            print_budget(&show(run.into(), &inquiry).await?, json).map(|()| Exit::Ok)
+        }
+        BudgetCommand::Add(args) => add(args, &inquiry, variables).await,
     }
 }
 
-async fn show(run: String, inquiry: &Inquiry) -> Result<BudgetDetail, Failure> {
-    let Answer::Budget(budget) = inquiry.ask(&Request::BudgetShow { run }).await? else {
-        return Err(other_answer().into());
+async fn show(run: String, inquiry: &StoreClient) -> Result<BudgetDetail, CliError> {
+    let ControlResponse::Budget(budget) = inquiry.request(&ControlRequest::BudgetShow { run }).await? else {
+        return Err(unexpected_response().into());
     };
     Ok(*budget)
 }
 
-async fn add(args: AddArgs, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
-    let more: Budget = args.more.join(",").parse().map_err(Failure::usage)?;
-    let by = Raised { budget: more.amounts, wall_ms: more.wall.map(millis) };
-    let request = Request::BudgetAdd { run: args.run.to_string(), by };
-    let answer = match inquiry.reach().await? {
-        Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
-        Reached::Store(journal) => alone(&args.run, by, (journal, inquiry.state())).await?,
+async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
+    let more: BudgetArg = args.more.join(",").parse().map_err(CliError::usage)?;
+    let by = LimitIncrease { budget: more.amounts, wall_ms: more.wall.map(millis) };
+    let request = ControlRequest::BudgetAdd { run: args.run.to_string(), by };
+    let answer = match inquiry.access().await? {
+        StoreAccess::Owner(mut client) => {
+            client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
+        }
+        StoreAccess::Store(journal) => write_without_owner(&args.run, by, (journal, inquiry.state())).await?,
     };
-    let Answer::Raised(row) = answer else { return Err(other_answer().into()) };
+    let ControlResponse::Raised(row) = answer else { return Err(unexpected_response().into()) };
     let run = row.id.to_string();
     if args.json {
-        return tell(&show(run, inquiry).await?, true).map(|()| Exit::Ok);
+        return print_budget(&show(run, inquiry).await?, true).map(|()| Exit::Ok);
     }
     let leg = if row.leg > 1 { format!(", leg {}", row.leg) } else { String::new() };
-    say(format!("raised    the budget of run {run}{leg}"));
+    print_note(format!("raised    the budget of run {run}{leg}"));
     if args.wait {
         return wait(row.id, inquiry, variables).await;
     }
     // It is raised, whether or not there is more to be said of it.
     if let Ok(budget) = show(run.clone(), inquiry).await {
-        tell(&budget, false)?;
+        print_budget(&budget, false)?;
     }
-    if detail(&run, inquiry).await.is_ok_and(|detail| rests(&detail)) {
-        say(format!("no process runs run {run}: it goes on with `hermod runs resume {run}`"));
+    if detail(&run, inquiry).await.is_ok_and(|detail| is_unowned(&detail)) {
+        print_note(format!("no process runs run {run}: it goes on with `hermod runs resume {run}`"));
     }
     Ok(Exit::Ok)
 }
 
 /// Waits for the run's end, in this process if no other one runs it.
-async fn wait(run: RunId, inquiry: &Inquiry, variables: &Variables) -> Result<Exit, Failure> {
+async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
     loop {
         let detail = detail(&run.to_string(), inquiry).await?;
         match &detail.row.ended {
             Some(ended) => {
-                say(format!("ended     run {run}: {ended}"));
+                print_note(format!("ended     run {run}: {ended}"));
                 let exit = Exit::from(ended);
-                return match detail.said {
+                return match detail.last_text {
                     Some(answer) if exit == Exit::Ok => print(&answer).map(|()| exit),
                     Some(partial) => {
-                        say(format!("said last {partial}"));
+                        print_note(format!("said last {partial}"));
                         Ok(exit)
                     }
                     None => Ok(exit),
                 };
             }
             None if detail.row.state == RunState::Parked => {
-                say(format!("parked    run {run} waits for a person; see `hermod approvals list`"));
+                print_note(format!("parked    run {run} waits for a person; see `hermod approvals list`"));
                 return Ok(Exit::Parked);
             }
-            None if rests(&detail) => {
+            None if is_unowned(&detail) => {
                 return resume::execute(&ResumeArgs::until_ended(run), variables).await;
             }
-            None => sleep(LOOK).await,
+            None => sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-async fn detail(run: &str, inquiry: &Inquiry) -> Result<RunDetail, Failure> {
-    let Answer::Run(detail) = inquiry.ask(&Request::RunsShow { run: run.to_owned() }).await? else {
-        return Err(other_answer().into());
+async fn detail(run: &str, inquiry: &StoreClient) -> Result<RunDetail, CliError> {
+    let ControlResponse::Run(detail) =
+        inquiry.request(&ControlRequest::RunsShow { run: run.to_owned() }).await?
+    else {
+        return Err(unexpected_response().into());
     };
     Ok(*detail)
 }
 
 /// Whether nobody runs the run: who holds the store may do so for another one.
-fn rests(detail: &RunDetail) -> bool {
-    detail.waits.iter().any(|wait| wait.what == Awaited::Process)
+fn is_unowned(detail: &RunDetail) -> bool {
+    detail.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess)
 }
 
 /// Nobody runs the run: its limits are raised from here, and nothing is started.
-async fn alone(
+async fn write_without_owner(
     run: &str,
-    by: Raised,
+    by: LimitIncrease,
     (journal, state): (Arc<dyn Journal>, &Path),
-) -> Result<Answer, Failure> {
-    let reader = Reader::new(Arc::clone(&journal));
+) -> Result<ControlResponse, CliError> {
+    let reader = StoreReader::new(Arc::clone(&journal));
     let row = reader.run(run).await?;
-    let daemon = daemon::at_rest((journal, state)).await?;
-    let raised = daemon.runtime.raise_at_rest(row.id, by).await;
-    daemon.suspend(daemon::Leave::Done).await;
-    Ok(Answer::Raised(Box::new(raised?)))
+    let daemon = host::start_write_only((journal, state)).await?;
+    let raised = daemon.runtime.raise_without_resume(row.id, by).await;
+    daemon.suspend(host::ShutdownUrgency::Normal).await;
+    Ok(ControlResponse::Raised(Box::new(raised?)))
 }
 
 /// It is not said again: twice raised is too much.
-fn lost(lost: Lost) -> Failure {
+fn connection_lost(lost: AskError) -> CliError {
     match lost {
-        Lost::Fault(fault) => fault.into(),
-        Lost::Gone => Failure {
+        AskError::Rejected(fault) => fault.into(),
+        AskError::Disconnected => CliError {
             exit: Exit::Failed,
             text: "the process that held the store ended before it answered; `hermod budget show` shows whether the limits \
                    are raised"
@@ -181,8 +190,8 @@ fn lost(lost: Lost) -> Failure {
     }
 }
 
-fn tell(budget: &BudgetDetail, json: bool) -> Result<(), Failure> {
-    if json { print_json(&object(budget)) } else { print(&shown(budget)) }
+fn print_budget(budget: &BudgetDetail, json: bool) -> Result<(), CliError> {
+    if json { print_json(&object(budget)) } else { print(&format_budget(budget)) }
 }
 
 /// `{…of the run, leg, accounts: [{account, dimensions: {name: {limit, spent, reserved, left}}}], wall: {limit_ms, used_ms}}`:
@@ -195,7 +204,7 @@ fn object(budget: &BudgetDetail) -> Value {
     object
 }
 
-fn account(purse: &Purse) -> Value {
+fn account(purse: &AccountWithId) -> Value {
     let amount = |dimension, amount: u64| match dimension {
         Dimension::Usd => report::in_dollars(amount),
         Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
@@ -203,7 +212,7 @@ fn account(purse: &Purse) -> Value {
         }
     };
     let line = |dimension: Dimension| {
-        let Line { limit, spent, reserved, left } = Line::of(purse, dimension)?;
+        let DimensionUsage { limit, spent, reserved, left } = DimensionUsage::of(purse, dimension)?;
         let [spent, reserved] = [spent, reserved].map(|sum| amount(dimension, sum));
         let [limit, left] = [limit, left].map(|sum| sum.map(|sum| amount(dimension, sum)));
         let line = json!({ "limit": limit, "spent": spent, "reserved": reserved, "left": left });
@@ -214,16 +223,16 @@ fn account(purse: &Purse) -> Value {
 }
 
 /// What an account says of a dimension.
-struct Line {
+struct DimensionUsage {
     limit: Option<u64>,
     spent: u64,
     reserved: u64,
     left: Option<u64>,
 }
 
-impl Line {
+impl DimensionUsage {
     /// Nothing of one that is neither limited nor used.
-    fn of(purse: &Purse, dimension: Dimension) -> Option<Self> {
+    fn of(purse: &AccountWithId, dimension: Dimension) -> Option<Self> {
         let limit = purse.account.limits.get(dimension);
         let of = |amounts: &Amounts| amounts.get(dimension).unwrap_or(0);
         let (spent, reserved) = (of(&purse.account.spent), of(&purse.account.reserved));
@@ -232,7 +241,7 @@ impl Line {
     }
 }
 
-fn shown(budget: &BudgetDetail) -> String {
+fn format_budget(budget: &BudgetDetail) -> String {
     let row = &budget.row;
     let state = row.ended.as_ref().map_or_else(|| runs::state(row), ToString::to_string);
     let head = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, row.leg);
@@ -257,8 +266,8 @@ fn wall(budget: &BudgetDetail) -> String {
     format!("wall        {used}, {limit}\n")
 }
 
-fn cells(purse: &Purse, dimension: Dimension) -> Option<[String; 5]> {
-    let Line { limit, spent, reserved, left } = Line::of(purse, dimension)?;
+fn cells(purse: &AccountWithId, dimension: Dimension) -> Option<[String; 5]> {
+    let DimensionUsage { limit, spent, reserved, left } = DimensionUsage::of(purse, dimension)?;
     let amount = |amount: u64| match dimension {
         Dimension::Usd => dollars(amount),
         Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
@@ -271,20 +280,20 @@ fn cells(purse: &Purse, dimension: Dimension) -> Option<[String; 5]> {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::Account;
+    use hermod_actors::model::BudgetAccount;
 
     use super::*;
 
     #[test]
     fn what_is_left_is_told_where_there_is_a_limit() {
-        let account = Account {
+        let account = BudgetAccount {
             parent: None,
             limits: Amounts { iterations: Some(10), usd: Some(1_000_000_000), ..Amounts::default() },
             spent: Amounts { iterations: Some(4), tokens: Some(700), ..Amounts::default() },
             reserved: Amounts { iterations: Some(1), usd: Some(250_000_000), ..Amounts::default() },
-            apart: false,
+            owns_iterations: false,
         };
-        let purse = Purse { id: RunId::from_bits(1).into(), account };
+        let purse = AccountWithId { id: RunId::from_bits(1).into(), account };
         let check = |dimension, expect: Option<[&str; 5]>| {
             assert_eq!(cells(&purse, dimension), expect.map(|cells| cells.map(str::to_owned)));
         };

@@ -3,29 +3,29 @@
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::{Shell, generate};
 
-use super::{Cli, exit::Failure, output::print};
+use super::{Cli, exit::CliError, output::print};
 
 /// Print a script that completes hermod's command line
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell, such as in `source <(hermod completions bash)`
-    shell: Known,
+    shell: SupportedShell,
 }
 
 /// The shells that are supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Known {
+enum SupportedShell {
     Bash,
     Zsh,
     Fish,
 }
 
 /// Prints it.
-pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), Failure> {
+pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), CliError> {
     let shell = match args.shell {
-        Known::Bash => Shell::Bash,
-        Known::Zsh => Shell::Zsh,
-        Known::Fish => Shell::Fish,
+        SupportedShell::Bash => Shell::Bash,
+        SupportedShell::Zsh => Shell::Zsh,
+        SupportedShell::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
     generate(shell, &mut Cli::command(), "hermod", &mut script);

@@ -4,25 +4,25 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    exit::Failure,
+    exit::CliError,
     output::{print, print_json},
     providers, run,
 };
 use crate::{
-    config::{Config, Origin, Setting, UserFile, Work, presentable},
-    daemon::{self, StartError},
-    environment::{self, Found, Variables, Wanted},
+    config::{AuxiliaryJob, Config, Setting, SettingOrigin, UserFile, redacted},
+    discovery::{self, DiscoveredProvider, RequestedModel, Variables},
+    host::{self, StartError},
 };
 
 /// The configuration
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ConfigCommand {
     /// Read it as a run would, and say what is wrong with it
     Check,
     /// Show your own settings, each with where it is set; never a secret
@@ -41,12 +41,12 @@ const NOTHING_SET: &str =
     "# nothing is set: every key has its default, which `hermod config show --effective` prints";
 
 /// Checks or shows.
-pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), Failure> {
+pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
     match args.verb {
-        Verb::Check => check(&config, variables).await,
-        Verb::Show { effective, json } => {
-            let wanted = |setting: &Setting| effective || setting.origin != Origin::Default;
+        ConfigCommand::Check => check(&config, variables).await,
+        ConfigCommand::Show { effective, json } => {
+            let wanted = |setting: &Setting| effective || setting.origin != SettingOrigin::Default;
             let settings: Vec<_> = config.settings.iter().filter(|(_, setting)| wanted(setting)).collect();
             match (json, settings.is_empty()) {
                 (true, _) => print_json(&object(&config, &settings)),
@@ -57,7 +57,7 @@ pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(
     }
 }
 
-async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
+async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
     let mut report = match (config.files.as_slice(), UserFile::of(variables)) {
         ([], Some(file)) => vec![format!("file      {}: there is none", file.path().display())],
         ([], None) => {
@@ -66,22 +66,23 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), Failure> {
         (files, _) => files.iter().map(|file| format!("file      {}", file.display())).collect(),
     };
     report.extend(config.settings.values().filter_map(|setting| match &setting.origin {
-        Origin::Variable(name) => Some(format!("variable  {name}")),
-        Origin::Default | Origin::File { .. } => None,
+        SettingOrigin::Variable(name) => Some(format!("variable  {name}")),
+        SettingOrigin::Default | SettingOrigin::File { .. } => None,
     }));
-    let found = run::discover(config, variables, run::Local::of(config)).await;
-    let provider =
-        |found: &Found| format!("provider  {}: {}", found.name, providers::credentials(found, variables));
+    let found = run::discover(config, variables, run::OllamaProbe::of(config)).await;
+    let provider = |found: &DiscoveredProvider| {
+        format!("provider  {}: {}", found.name, providers::credentials(found, variables))
+    };
     report.extend(found.iter().map(provider));
     print(&report.join("\n"))?;
-    let wanted = Wanted { provider: None, model: config.model.0.as_deref() };
-    let first = environment::choose(&found, wanted).map_err(StartError::NoModel)?;
-    let auxiliary = Work::ALL.map(|work| &config.auxiliary.of(work).chain.0);
+    let wanted = RequestedModel { provider: None, model: config.model.0.as_deref() };
+    let first = discovery::choose(&found, wanted).map_err(StartError::NoModel)?;
+    let auxiliary = AuxiliaryJob::ALL.map(|work| &config.auxiliary.of(work).chain.0);
     for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
-        environment::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
+        discovery::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
     }
     // At a run's start only the providers that it needs are looked at.
-    let state = daemon::state_dir(variables)?;
+    let state = host::state_dir(variables)?;
     for provider in &found {
         provider.config(variables, &state).map_err(StartError::NoModel)?;
     }
@@ -99,13 +100,13 @@ fn lines(settings: &[(&String, &Setting)]) -> String {
 }
 
 fn line(key: &str, setting: &Setting) -> String {
-    let value = presentable(key, &setting.value).map_or_else(String::new, |value| value.to_string());
+    let value = redacted(key, &setting.value).map_or_else(String::new, |value| value.to_string());
     format!("{key} = {value}")
 }
 
 fn object(config: &Config, settings: &[(&String, &Setting)]) -> Value {
     let setting = |(key, setting): &(&String, &Setting)| {
-        let value = presentable(key, &setting.value);
+        let value = redacted(key, &setting.value);
         json!({ "key": key, "value": value, "origin": setting.origin.to_string() })
     };
     let files: Vec<_> = config.files.iter().map(|file| file.display().to_string()).collect();

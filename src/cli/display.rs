@@ -3,7 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use hermod_actors::{
-    Visible,
+    SanitizedText,
     model::{Body, CallId, EventBody, ModelAnswered, RunId},
 };
 use tokio::time::Instant;
@@ -11,15 +11,15 @@ use tracing::level_filters::LevelFilter;
 
 use super::{
     answer_stream::{AnswerStream, DeltaText},
-    live::{FRAME, Live},
-    output::{be_quiet, is_json, say_in_tone, strict, unix_lines, write_stderr},
-    terminal::{Palette, Terminal, Tone, cut, is_one_terminal, stderr_columns, stderr_is_terminal},
+    live::{FRAME_INTERVAL, LiveView},
+    output::{is_json, print_in_tone, set_quiet, strict, unix_lines, write_stderr},
+    terminal::{Palette, Terminal, Tone, is_one_terminal, stderr_columns, stderr_is_terminal, truncate},
 };
-use crate::environment::Variables;
+use crate::discovery::Variables;
 
 /// Before each line of a thought and of what a tool has printed.
-const THOUGHT: &str = "> ";
-const OUTPUT: &str = "  | ";
+const THOUGHT_PREFIX: &str = "> ";
+const OUTPUT_PREFIX: &str = "  | ";
 
 /// How much of what tools print is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,12 +60,12 @@ pub(crate) struct ProgressDisplay {
     thought_bytes: usize,
     /// The run whose texts are streamed.
     run: Option<RunId>,
-    cursor: Cursor,
+    cursor: CursorPosition,
 }
 
 /// Where the cursor stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cursor {
+enum CursorPosition {
     /// At the beginning of a line, or behind the live region.
     LineStart,
     /// Behind the answer's text so far.
@@ -77,7 +77,7 @@ enum Cursor {
 /// Lines below all others, which are drawn over and over.
 #[derive(Debug)]
 struct LiveRegion {
-    live: Live,
+    live: LiveView,
     began: Instant,
     /// Lines that are drawn and will be drawn over.
     drawn: usize,
@@ -89,12 +89,13 @@ impl ProgressDisplay {
     /// `shows_answer` says whether the answer itself is wanted, as it comes; where standard output is another file than
     /// the terminal of standard error it is not shown here.
     pub(crate) fn new(args: &DisplayArgs, shows_answer: bool, variables: &Variables) -> Self {
-        be_quiet(args.quiet);
+        set_quiet(args.quiet);
         // Log lines go to standard error too, and know nothing of lines that are drawn over.
         let is_free = LevelFilter::current() == LevelFilter::OFF && !is_json() && !args.quiet;
         let terminal = Terminal::at_stderr(variables).filter(|_| is_free);
         let now = Instant::now();
-        let region = terminal.map(|_| LiveRegion { live: Live::default(), began: now, drawn: 0, at: now });
+        let region =
+            terminal.map(|_| LiveRegion { live: LiveView::default(), began: now, drawn: 0, at: now });
         let at_terminal = stderr_is_terminal() && is_free;
         let verbosity = args.verbose.unwrap_or(if at_terminal { Verbosity::On } else { Verbosity::Off });
         Self {
@@ -107,7 +108,7 @@ impl ProgressDisplay {
             thought: DeltaText::default(),
             thought_bytes: 0,
             run: None,
-            cursor: Cursor::LineStart,
+            cursor: CursorPosition::LineStart,
         }
     }
 
@@ -129,7 +130,7 @@ impl ProgressDisplay {
     /// When it is to be drawn again; never, if it only writes lines.
     pub(crate) async fn frame(&self) {
         match &self.region {
-            Some(region) => tokio::time::sleep_until(region.at + FRAME).await,
+            Some(region) => tokio::time::sleep_until(region.at + FRAME_INTERVAL).await,
             None => std::future::pending().await,
         }
     }
@@ -141,7 +142,7 @@ impl ProgressDisplay {
         }
         self.end_text();
         if self.region.is_none() {
-            return say_in_tone(tone, line);
+            return print_in_tone(tone, line);
         }
         let line = self.palette.paint(tone, &strict(line));
         self.write(&format!("{line}\n"));
@@ -154,12 +155,13 @@ impl ProgressDisplay {
         }
         self.end_text();
         for line in lines {
-            let line = format!("{OUTPUT}{}", Visible::text(&unix_lines(line)));
+            let line = format!("{OUTPUT_PREFIX}{}", SanitizedText::sanitize(&unix_lines(line)));
             if self.region.is_none() {
-                say_in_tone(Tone::Quiet, &line);
+                print_in_tone(Tone::Quiet, &line);
                 continue;
             }
-            let line = if self.verbosity == Verbosity::On { cut(&line, stderr_columns() - 1) } else { line };
+            let line =
+                if self.verbosity == Verbosity::On { truncate(&line, stderr_columns() - 1) } else { line };
             self.write(&format!("{}\n", self.palette.paint(Tone::Quiet, &line)));
         }
     }
@@ -171,7 +173,7 @@ impl ProgressDisplay {
         let is_shown = self.answer.is_some() && matches!(body, EventBody::TextDelta { .. });
         if let Some(region) = self.region.as_mut().filter(|_| !is_shown) {
             region.live.take(body, region.began.elapsed());
-            if region.at.elapsed() >= FRAME {
+            if region.at.elapsed() >= FRAME_INTERVAL {
                 self.draw();
             }
         }
@@ -188,8 +190,8 @@ impl ProgressDisplay {
     pub(crate) fn draw(&mut self) {
         let Some(region) = &mut self.region else { return };
         match self.cursor {
-            Cursor::LineStart => region.draw(""),
-            Cursor::InAnswer | Cursor::InThought => region.at = Instant::now(),
+            CursorPosition::LineStart => region.draw(""),
+            CursorPosition::InAnswer | CursorPosition::InThought => region.at = Instant::now(),
         }
     }
 
@@ -261,7 +263,7 @@ impl ProgressDisplay {
             }
         } else if self.shows_reasoning && !self.is_quiet {
             for line in answered.message.reasoning.lines() {
-                say_in_tone(Tone::Quiet, &format!("{THOUGHT}{line}"));
+                print_in_tone(Tone::Quiet, &format!("{THOUGHT_PREFIX}{line}"));
             }
         }
         self.end_thought();
@@ -279,24 +281,24 @@ impl ProgressDisplay {
         if text.is_empty() {
             return;
         }
-        if self.cursor == Cursor::InThought {
+        if self.cursor == CursorPosition::InThought {
             self.end_text();
         }
         self.erase();
         write_stderr(text);
-        self.cursor = if text.ends_with('\n') { Cursor::LineStart } else { Cursor::InAnswer };
+        self.cursor = if text.ends_with('\n') { CursorPosition::LineStart } else { CursorPosition::InAnswer };
     }
 
     fn show_thought(&mut self, text: &str) {
-        if self.cursor == Cursor::InAnswer {
+        if self.cursor == CursorPosition::InAnswer {
             self.end_text();
         }
         self.erase();
         for piece in text.split_inclusive('\n') {
-            let before = if self.cursor == Cursor::LineStart { THOUGHT } else { "" };
+            let before = if self.cursor == CursorPosition::LineStart { THOUGHT_PREFIX } else { "" };
             let (line, end) = piece.strip_suffix('\n').map_or((piece, ""), |line| (line, "\n"));
             write_stderr(&(self.palette.paint(Tone::Quiet, &format!("{before}{line}")) + end));
-            self.cursor = if end.is_empty() { Cursor::InThought } else { Cursor::LineStart };
+            self.cursor = if end.is_empty() { CursorPosition::InThought } else { CursorPosition::LineStart };
         }
     }
 
@@ -307,9 +309,9 @@ impl ProgressDisplay {
 
     /// Ends the line of a text that is being shown.
     fn end_text(&mut self) {
-        if self.cursor != Cursor::LineStart {
+        if self.cursor != CursorPosition::LineStart {
             write_stderr("\n");
-            self.cursor = Cursor::LineStart;
+            self.cursor = CursorPosition::LineStart;
         }
     }
 

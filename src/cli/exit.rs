@@ -3,14 +3,14 @@
 use std::{fmt, process::ExitCode};
 
 use hermod_actors::{
-    NotAccepted, RunError, Terminated,
-    model::{Cause, Ended, FailureClass, Outcome, StopReason},
+    RunError, RuntimeEnd, SubmitError,
+    model::{FailureClass, Outcome, OutcomeCause, OutcomeDetail, StopReason},
 };
 
 use crate::{
     config::ConfigErrors,
-    control::{Fault, FaultKind},
-    daemon::StartError,
+    control::{RequestError, RequestErrorKind},
+    host::StartError,
     store::redb::OpenError,
 };
 
@@ -58,14 +58,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
-impl From<&Ended> for Exit {
-    fn from(ended: &Ended) -> Self {
+impl From<&OutcomeDetail> for Exit {
+    fn from(ended: &OutcomeDetail) -> Self {
         match (ended.outcome, &ended.cause) {
             (Outcome::Completed, _) => Self::Ok,
-            (Outcome::Failed, Some(Cause::Provider { failure, .. })) => of_failure(&failure.class),
-            (Outcome::Failed, Some(Cause::CrashLoop { .. })) => Self::Internal,
-            (Outcome::Failed, Some(Cause::Unreadable { .. })) => Self::Store,
-            (Outcome::Stopped, Some(Cause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
+            (Outcome::Failed, Some(OutcomeCause::Provider { failure, .. })) => of_failure(&failure.class),
+            (Outcome::Failed, Some(OutcomeCause::CrashLoop { .. })) => Self::Internal,
+            (Outcome::Failed, Some(OutcomeCause::Unreadable { .. })) => Self::Store,
+            (Outcome::Stopped, Some(OutcomeCause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
             (Outcome::Failed | Outcome::Stopped, _) => Self::Failed,
             (Outcome::TimedOut, _) => Self::TimedOut,
             (Outcome::BudgetExhausted, _) => Self::Budget,
@@ -83,7 +83,7 @@ const fn of_failure(class: &FailureClass) -> Exit {
         | FailureClass::Server
         | FailureClass::Timeout { .. }
         | FailureClass::Network
-        | FailureClass::Cut
+        | FailureClass::IncompleteStream
         | FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
@@ -93,16 +93,16 @@ const fn of_failure(class: &FailureClass) -> Exit {
         | FailureClass::InvalidRequest
         | FailureClass::ContentRefused
         | FailureClass::Cancelled => Exit::Failed,
-        FailureClass::Lost | FailureClass::NotMade | FailureClass::Interrupted => Exit::Internal,
+        FailureClass::Lost | FailureClass::NotSent | FailureClass::Interrupted => Exit::Internal,
     }
 }
 
-impl From<&Terminated> for Exit {
-    fn from(terminated: &Terminated) -> Self {
+impl From<&RuntimeEnd> for Exit {
+    fn from(terminated: &RuntimeEnd) -> Self {
         match terminated {
-            Terminated::Suspended => Self::Suspended,
-            Terminated::Store(_) => Self::Store,
-            Terminated::Actor { .. } => Self::Internal,
+            RuntimeEnd::Suspended => Self::Suspended,
+            RuntimeEnd::Store(_) => Self::Store,
+            RuntimeEnd::Actor { .. } => Self::Internal,
         }
     }
 }
@@ -114,18 +114,18 @@ impl From<&RunError> for Exit {
             | RunError::NoSession(_)
             | RunError::NoRun(_)
             | RunError::Ended(_)
-            | RunError::NotAsked(_)
+            | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(NotAccepted::HasHistory(_) | NotAccepted::Unreadable(_)) => Self::Usage,
-            RunError::NotAccepted(NotAccepted::Quarantined { .. } | NotAccepted::NoRoom(_))
+            | RunError::NotAccepted(SubmitError::HasHistory(_) | SubmitError::Unreadable(_)) => Self::Usage,
+            RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
             | RunError::Read(_) => Self::Store,
-            RunError::NotAccepted(NotAccepted::NoPrompt(_)) => Self::Config,
-            RunError::NotAccepted(NotAccepted::KeepsDying(_)) => Self::Internal,
-            RunError::NotAccepted(NotAccepted::Overloaded { .. }) => Self::Busy,
-            RunError::NotAccepted(NotAccepted::Duplicate(_) | NotAccepted::KeyTaken(_)) => Self::Failed,
+            RunError::NotAccepted(SubmitError::NoPrompt(_)) => Self::Config,
+            RunError::NotAccepted(SubmitError::CrashLooping(_)) => Self::Internal,
+            RunError::NotAccepted(SubmitError::Overloaded { .. }) => Self::Busy,
+            RunError::NotAccepted(SubmitError::Duplicate(_) | SubmitError::KeyTaken(_)) => Self::Failed,
             RunError::Terminated(terminated) => terminated.into(),
-            RunError::StillRunning(_) => Self::TimedOut,
+            RunError::WaitTimedOut(_) => Self::TimedOut,
             RunError::NotCompleted(result) => (&result.ended).into(),
         }
     }
@@ -144,8 +144,8 @@ impl From<&StartError> for Exit {
             | StartError::State { .. }
             | StartError::Script { .. } => Self::Store,
             StartError::NoHome
-            | StartError::Nobody
-            | StartError::Twice { .. }
+            | StartError::NoModels
+            | StartError::DuplicateName { .. }
             | StartError::Config(_)
             | StartError::NoModel(_)
             | StartError::Provider(_) => Self::Config,
@@ -158,40 +158,40 @@ impl From<&StartError> for Exit {
 
 /// Why a command ends without what it was asked for: the code, and what the person reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct CliError {
     /// The code.
     pub(crate) exit: Exit,
     /// What is wrong, with the value and the remedy.
     pub(crate) text: String,
 }
 
-impl Failure {
+impl CliError {
     /// The command line is wrong.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, text: text.into() }
     }
 }
 
-impl From<ConfigErrors> for Failure {
+impl From<ConfigErrors> for CliError {
     fn from(errors: ConfigErrors) -> Self {
         StartError::from(errors).into()
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
+impl From<RequestError> for CliError {
+    fn from(fault: RequestError) -> Self {
         let exit = match fault.kind {
-            FaultKind::Usage => Exit::Usage,
-            FaultKind::Denied => Exit::Denied,
-            FaultKind::Busy => Exit::Busy,
-            FaultKind::Store => Exit::Store,
-            FaultKind::Internal => Exit::Internal,
+            RequestErrorKind::Usage => Exit::Usage,
+            RequestErrorKind::Denied => Exit::Denied,
+            RequestErrorKind::Busy => Exit::Busy,
+            RequestErrorKind::Store => Exit::Store,
+            RequestErrorKind::Internal => Exit::Internal,
         };
         Self { exit, text: fault.text }
     }
@@ -207,22 +207,22 @@ macro_rules! failure_from {
     )*};
 }
 
-failure_from!(Terminated, RunError, StartError);
+failure_from!(RuntimeEnd, RunError, StartError);
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Failure as CallFailure, NoAllowance, RunId, Shortage};
+    use hermod_actors::model::{BudgetRefusal, Failure as CallFailure, LowDiskSpace, RunId};
 
     use super::*;
 
     #[track_caller]
-    fn check(ended: &Ended, code: u8) {
+    fn check(ended: &OutcomeDetail, code: u8) {
         assert_eq!(Exit::from(ended) as u8, code, "{ended}");
     }
 
     #[test]
     fn every_outcome_has_its_code() {
-        let plain = |outcome| Ended { outcome, cause: None };
+        let plain = |outcome| OutcomeDetail { outcome, cause: None };
         check(&plain(Outcome::Completed), 0);
         check(&plain(Outcome::Failed), 1);
         check(&plain(Outcome::Stopped), 1);
@@ -234,39 +234,39 @@ mod tests {
 
     #[test]
     fn a_cause_can_say_more() {
-        let because = |outcome, cause| Ended::because(outcome, cause);
+        let because = |outcome, cause| OutcomeDetail::with_cause(outcome, cause);
         let auth = CallFailure::new(FailureClass::Auth, "401");
-        check(&because(Outcome::Failed, Cause::provider(auth.clone())), 69);
-        check(&because(Outcome::Refused, Cause::provider(auth)), 5);
-        let failed = |class| Cause::provider(CallFailure::new(class, "x"));
+        check(&because(Outcome::Failed, OutcomeCause::provider(auth.clone())), 69);
+        check(&because(Outcome::Refused, OutcomeCause::provider(auth)), 5);
+        let failed = |class| OutcomeCause::provider(CallFailure::new(class, "x"));
         check(&because(Outcome::Failed, failed(FailureClass::InvalidRequest)), 1);
         check(&because(Outcome::Failed, failed(FailureClass::Lost)), 70);
-        check(&because(Outcome::Failed, failed(FailureClass::NotMade)), 70);
-        check(&because(Outcome::Failed, Cause::EmptyAnswer), 1);
-        check(&because(Outcome::Failed, Cause::CrashLoop { error: "x".into() }), 70);
-        check(&because(Outcome::Failed, Cause::Unreadable { error: "x".into() }), 74);
-        check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Signal }), 130);
-        check(&because(Outcome::Stopped, Cause::Stop { reason: StopReason::Command }), 1);
+        check(&because(Outcome::Failed, failed(FailureClass::NotSent)), 70);
+        check(&because(Outcome::Failed, OutcomeCause::EmptyAnswer), 1);
+        check(&because(Outcome::Failed, OutcomeCause::CrashLoop { error: "x".into() }), 70);
+        check(&because(Outcome::Failed, OutcomeCause::Unreadable { error: "x".into() }), 74);
+        check(&because(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Signal }), 130);
+        check(&because(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Command }), 1);
         let account = RunId::from_bits(1).into();
         let dimension = hermod_actors::model::Dimension::Tokens;
-        let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
-        check(&because(Outcome::BudgetExhausted, Cause::Limit { refusal }), 3);
+        let refusal = BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
+        check(&because(Outcome::BudgetExhausted, OutcomeCause::Limit { refusal }), 3);
         let model = "p/m".parse().unwrap();
-        check(&because(Outcome::BudgetExhausted, Cause::Unpriced { model, above: 200_000 }), 3);
+        check(&because(Outcome::BudgetExhausted, OutcomeCause::Unpriced { model, above: 200_000 }), 3);
     }
 
     #[test]
     fn the_end_of_the_runtime_has_its_code() {
-        let check = |terminated: &Terminated, code: u8| assert_eq!(Exit::from(terminated) as u8, code);
-        check(&Terminated::Store("full".into()), 74);
-        check(&Terminated::Actor { name: "Root", error: "x".into() }, 70);
-        check(&Terminated::Suspended, 143);
+        let check = |terminated: &RuntimeEnd, code: u8| assert_eq!(Exit::from(terminated) as u8, code);
+        check(&RuntimeEnd::Store("full".into()), 74);
+        check(&RuntimeEnd::Actor { name: "Root", error: "x".into() }, 70);
+        check(&RuntimeEnd::Suspended, 143);
     }
 
     #[test]
     fn too_little_room_is_the_disks_fault() {
-        let shortage = Shortage { path: "/s".into(), free: 1, reserve: 2 };
-        let refused = RunError::NotAccepted(NotAccepted::NoRoom(shortage));
+        let shortage = LowDiskSpace { path: "/s".into(), free: 1, reserve: 2 };
+        let refused = RunError::NotAccepted(SubmitError::LowDiskSpace(shortage));
         assert_eq!(Exit::from(&refused) as u8, 74);
     }
 
@@ -276,8 +276,8 @@ mod tests {
         check(&OpenError::Busy { dir: "/s".into(), pid: Some(7) }.into(), 75);
         check(&OpenError::Corrupt { path: "/s".into(), reason: "x".into() }.into(), 74);
         check(&StartError::NoHome, 78);
-        check(&NoModel::NoProvider { keys: "K".into() }.into(), 78);
+        check(&ModelChoiceError::NoProvider { keys: "K".into() }.into(), 78);
     }
 
-    use crate::environment::NoModel;
+    use crate::discovery::ModelChoiceError;
 }

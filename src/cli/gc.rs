@@ -4,16 +4,16 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{
-    exit::Failure,
-    inquiry::{Inquiry, other_answer},
+    exit::CliError,
     output::{print, print_json},
     store::bytes,
+    store_client::{StoreClient, unexpected_response},
     table,
 };
 use crate::{
     config::Config,
-    control::{Answer, Request, Sweep, Swept, SweptClass},
-    environment::Variables,
+    control::{ControlRequest, ControlResponse, GcClassReport, GcReport, GcRequest},
+    discovery::Variables,
 };
 
 /// Remove what is not needed any more, and what is older than `[retention]` says
@@ -28,22 +28,23 @@ pub(crate) struct GcArgs {
 }
 
 /// Has it done by whoever holds the store, or does it.
-pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), Failure> {
+pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), CliError> {
     let retention = Config::read(variables)?.retention;
-    let sweep = Sweep {
+    let sweep = GcRequest {
         sessions_ms: retention.sessions.millis(),
         artifacts_ms: retention.artifacts.millis(),
         dry_run: args.dry_run,
     };
-    let Answer::Swept(swept) = Inquiry::new(variables)?.ask(&Request::Gc(sweep)).await? else {
-        return Err(other_answer().into());
+    let ControlResponse::Gc(swept) = StoreClient::new(variables)?.request(&ControlRequest::Gc(sweep)).await?
+    else {
+        return Err(unexpected_response().into());
     };
-    if args.json { print_json(&object(&swept)) } else { print(&shown(&swept)) }
+    if args.json { print_json(&object(&swept)) } else { print(&format_report(&swept)) }
 }
 
-fn object(swept: &Swept) -> Value {
-    let class = |class: &SweptClass| {
-        let SweptClass { class, seen, removed, bytes, kept } = class;
+fn object(swept: &GcReport) -> Value {
+    let class = |class: &GcClassReport| {
+        let GcClassReport { class, seen, removed, bytes, kept } = class;
         json!({ "class": class, "seen": seen, "removed": removed, "bytes": bytes, "kept": kept })
     };
     json!({
@@ -54,8 +55,8 @@ fn object(swept: &Swept) -> Value {
     })
 }
 
-fn shown(swept: &Swept) -> String {
-    let cells = |class: &SweptClass| {
+fn format_report(swept: &GcReport) -> String {
+    let cells = |class: &GcClassReport| {
         let kept = class.kept.iter().map(|(why, count)| format!("{count} {why}"));
         [
             class.class.clone(),

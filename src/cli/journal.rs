@@ -4,13 +4,13 @@ use clap::Args;
 use hermod_actors::model::Seq;
 
 use super::{
-    exit::Failure,
+    exit::CliError,
     identifier::Identifier,
-    inquiry::{Inquiry, other_answer},
     output::print_json,
     report,
+    store_client::{StoreClient, unexpected_response},
 };
-use crate::control::{Answer, Request};
+use crate::control::{ControlRequest, ControlResponse};
 
 /// Print a session's records as JSON lines
 #[derive(Debug, Args)]
@@ -23,10 +23,12 @@ pub(crate) struct JournalArgs {
 }
 
 /// Prints them.
-pub(crate) async fn execute(args: JournalArgs, inquiry: &Inquiry) -> Result<(), Failure> {
+pub(crate) async fn execute(args: JournalArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     // By its id: `last` may be another one by the time that the records are asked for again.
-    let request = Request::SessionsShow { session: args.session.into(), max: 0 };
-    let Answer::Session(detail) = inquiry.ask(&request).await? else { return Err(other_answer().into()) };
+    let request = ControlRequest::SessionsShow { session: args.session.into(), max: 0 };
+    let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
+        return Err(unexpected_response().into());
+    };
     inquiry
         .records(detail.session.row.id.to_string(), args.from, |record| print_json(&report::record(record)))
         .await

@@ -9,55 +9,58 @@ use std::{
 use hermod_actors::model::{CallId, EventBody, RunStatus};
 
 use super::{
-    terminal::{Charset, cut},
-    words::{millis, seconds, shown},
+    format::{millis, seconds, truncated_line},
+    terminal::{Charset, truncate},
 };
 
 /// How long each turn of the sign before a line is shown.
-pub(crate) const FRAME: Duration = Duration::from_millis(100);
+pub(crate) const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// At most so many lines; the last one counts the rest.
-const LINES: usize = 8;
+const MAX_LINES: usize = 8;
 /// Characters of arguments and of what is being written.
-const PREVIEW: usize = 60;
+const MAX_PREVIEW_CHARS: usize = 60;
 /// Lines that are shown of what a tool prints; one each if several tools run.
-const OUTPUT: usize = 5;
+const MAX_OUTPUT_LINES: usize = 5;
 /// Characters of such a line that are kept; a terminal shows fewer.
-const WIDEST: usize = 300;
+const MAX_LINE_CHARS: usize = 300;
 /// Lines that are shown of subagents.
-const SUBAGENTS: usize = 10;
+const MAX_SUBAGENT_LINES: usize = 10;
 
 /// What is under way in a session.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
-    model: Option<Work>,
-    tools: BTreeMap<CallId, Work>,
+pub(crate) struct LiveView {
+    model: Option<LiveCall>,
+    tools: BTreeMap<CallId, LiveCall>,
     subagents: Vec<String>,
 }
 
 /// One thing that is under way.
 #[derive(Debug)]
-struct Work {
-    what: String,
+struct LiveCall {
+    label: String,
     since: Duration,
     /// What it says at the moment.
-    says: String,
+    text: String,
     /// The last lines that it has printed.
-    printed: VecDeque<String>,
+    output: VecDeque<String>,
 }
 
-impl Live {
+impl LiveView {
     /// Takes in what happened at `now`, a time since some beginning.
     pub(crate) fn take(&mut self, body: &EventBody, now: Duration) {
         match body {
             EventBody::ThinkingStart { call, .. } => {
-                self.model = Some(Work::new(format!("model {}   thinking", call.iteration), now));
+                self.model = Some(LiveCall::new(format!("model {}   thinking", call.iteration), now));
             }
             EventBody::ThinkingEnd { .. } => self.model = None,
             EventBody::Status(RunStatus::Waiting { reason, .. }) => {
-                self.model = Some(Work::new(format!("waiting   {}", shown(reason, PREVIEW)), now));
+                self.model = Some(LiveCall::new(
+                    format!("waiting   {}", truncated_line(reason, MAX_PREVIEW_CHARS)),
+                    now,
+                ));
             }
             EventBody::Status(RunStatus::Parked { call, .. }) => {
-                self.tools.insert(*call, Work::new("parked    a person is asked".into(), now));
+                self.tools.insert(*call, LiveCall::new("parked    a person is asked".into(), now));
             }
             EventBody::TextDelta { delta, .. } => {
                 if let Some(model) = &mut self.model {
@@ -69,10 +72,10 @@ impl Live {
                     "tool {}.{}  {} {}",
                     call.iteration,
                     call.n,
-                    shown(tool, PREVIEW),
-                    shown(arguments, PREVIEW)
+                    truncated_line(tool, MAX_PREVIEW_CHARS),
+                    truncated_line(arguments, MAX_PREVIEW_CHARS)
                 );
-                self.tools.insert(*call, Work::new(what, now));
+                self.tools.insert(*call, LiveCall::new(what, now));
             }
             EventBody::ToolProgress { call, note, .. } => {
                 if let Some(tool) = self.tools.get_mut(call) {
@@ -85,7 +88,7 @@ impl Live {
                 RunStatus::Accepted
                 | RunStatus::Queued
                 | RunStatus::Thinking
-                | RunStatus::Compressing
+                | RunStatus::Compacting
                 | RunStatus::Executing,
             )
             | EventBody::Recorded { .. }
@@ -106,51 +109,51 @@ impl Live {
     /// The lines to show at `now`, none wider than so many columns.
     pub(crate) fn lines(&self, now: Duration, columns: usize) -> Vec<String> {
         let signs = Charset::current().spinner();
-        let frame = now.as_millis() / FRAME.as_millis() % signs.len() as u128;
+        let frame = now.as_millis() / FRAME_INTERVAL.as_millis() % signs.len() as u128;
         let sign = signs[usize::try_from(frame).unwrap_or(0)];
-        let works: Vec<&Work> = self.model.iter().chain(self.tools.values()).collect();
-        let (shown, rest) = match works.len() > LINES {
-            true => works.split_at(LINES - 1),
+        let works: Vec<&LiveCall> = self.model.iter().chain(self.tools.values()).collect();
+        let (shown, rest) = match works.len() > MAX_LINES {
+            true => works.split_at(MAX_LINES - 1),
             false => (&works[..], &[][..]),
         };
-        let printed = if shown.len() > 1 { 1 } else { OUTPUT };
+        let printed = if shown.len() > 1 { 1 } else { MAX_OUTPUT_LINES };
         let mut lines = Vec::new();
         for work in shown {
             let time = seconds(millis(now.saturating_sub(work.since)));
-            let says = if work.says.is_empty() { String::new() } else { format!(": {}", work.says) };
-            lines.push(format!("{sign} {time:>7}  {}{says}", work.what));
-            let printed = work.printed.iter().skip(work.printed.len().saturating_sub(printed));
+            let says = if work.text.is_empty() { String::new() } else { format!(": {}", work.text) };
+            lines.push(format!("{sign} {time:>7}  {}{says}", work.label));
+            let printed = work.output.iter().skip(work.output.len().saturating_sub(printed));
             lines.extend(printed.map(|line| format!("           | {line}")));
         }
         lines.extend((!rest.is_empty()).then(|| format!("{sign}          and {} more", rest.len())));
-        lines.extend(self.subagents.iter().take(SUBAGENTS).map(|line| format!("           {line}")));
-        let more = self.subagents.len().saturating_sub(SUBAGENTS);
+        lines.extend(self.subagents.iter().take(MAX_SUBAGENT_LINES).map(|line| format!("           {line}")));
+        let more = self.subagents.len().saturating_sub(MAX_SUBAGENT_LINES);
         lines.extend((more > 0).then(|| format!("           and {more} more")));
         // A line as wide as the terminal would make some of them begin another one.
         let columns = columns.saturating_sub(1);
-        lines.iter().map(|line| cut(line, columns)).collect()
+        lines.iter().map(|line| truncate(line, columns)).collect()
     }
 }
 
-impl Work {
-    const fn new(what: String, since: Duration) -> Self {
-        Self { what, since, says: String::new(), printed: VecDeque::new() }
+impl LiveCall {
+    const fn new(label: String, since: Duration) -> Self {
+        Self { label, since, text: String::new(), output: VecDeque::new() }
     }
 
     /// Keeps the last lines of what a tool prints.
     fn print(&mut self, note: &str) {
         for line in note.lines().filter(|line| !line.trim().is_empty()) {
-            self.printed.push_back(shown(line, WIDEST));
+            self.output.push_back(truncated_line(line, MAX_LINE_CHARS));
         }
-        self.printed.drain(..self.printed.len().saturating_sub(OUTPUT));
+        self.output.drain(..self.output.len().saturating_sub(MAX_OUTPUT_LINES));
     }
 
     /// Keeps the end of what is written.
     fn write(&mut self, delta: &Arc<str>) {
-        self.says.push_str(&shown(delta, usize::MAX));
-        let count = self.says.chars().count();
-        if count > PREVIEW {
-            self.says = self.says.chars().skip(count - PREVIEW).collect();
+        self.text.push_str(&truncated_line(delta, usize::MAX));
+        let count = self.text.chars().count();
+        if count > MAX_PREVIEW_CHARS {
+            self.text = self.text.chars().skip(count - MAX_PREVIEW_CHARS).collect();
         }
     }
 }
@@ -178,7 +181,7 @@ mod tests {
 
     #[track_caller]
     fn check(bodies: &[EventBody], columns: usize, expect: &[&str]) {
-        let mut live = Live::default();
+        let mut live = LiveView::default();
         bodies.iter().for_each(|body| live.take(body, Duration::ZERO));
         assert_eq!(live.lines(Duration::from_millis(1_230), columns), expect);
     }
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn subagents_stand_below_what_is_under_way() {
-        let mut live = Live::default();
+        let mut live = LiveView::default();
         live.take(&started(1), Duration::ZERO);
         live.show_subagents((1..=12).map(|n| format!("agent {n}")).collect());
         let lines = live.lines(Duration::ZERO, 80);
@@ -230,9 +233,12 @@ mod tests {
     #[test]
     fn many_tools_are_counted() {
         let many: Vec<_> = (1..=20).map(started).collect();
-        let mut live = Live::default();
+        let mut live = LiveView::default();
         many.iter().for_each(|body| live.take(body, Duration::ZERO));
         let lines = live.lines(Duration::ZERO, 80);
-        assert_eq!((lines.len(), lines.last().map(String::as_str)), (LINES, Some("⠋          and 13 more")));
+        assert_eq!(
+            (lines.len(), lines.last().map(String::as_str)),
+            (MAX_LINES, Some("⠋          and 13 more"))
+        );
     }
 }

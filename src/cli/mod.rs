@@ -3,7 +3,7 @@
 mod answer_stream;
 mod approvals;
 mod backup;
-mod budget;
+mod budget_arg;
 mod budgets;
 mod chaos;
 mod command_end;
@@ -12,14 +12,14 @@ mod config;
 mod display;
 mod examples;
 mod exit;
+mod format;
 mod gc;
-mod hold;
 mod identifier;
-mod inquiry;
 mod journal;
 mod live;
 mod models;
 mod output;
+mod owner;
 mod progress;
 mod prompt;
 mod providers;
@@ -32,6 +32,7 @@ mod sessions;
 mod steer;
 mod stop;
 mod store;
+mod store_client;
 mod table;
 mod telemetry;
 mod terminal;
@@ -40,20 +41,19 @@ mod tree;
 mod variables;
 mod waits;
 mod wire;
-mod words;
 mod workspace;
 
 use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{environment::Variables, process::runner, secret};
-use exit::{Exit, Failure};
-use inquiry::Inquiry;
-use output::say_error;
+use crate::{discovery::Variables, process::runner, secret};
+use exit::{CliError, Exit};
+use output::print_error;
+use store_client::StoreClient;
 
 /// How long what runs on threads of its own may take when all else has ended.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+const THREADS_EXIT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
@@ -66,11 +66,11 @@ struct Cli {
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
     log_format: telemetry::LogFormat,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     Run(Box<run::RunArgs>),
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
@@ -119,53 +119,53 @@ pub fn main() -> ExitCode {
     match start(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            say_error(format!("hermod: {failure}"));
+            print_error(format!("hermod: {failure}"));
             failure.exit.into()
         }
     }
 }
 
-fn start(cli: Cli) -> Result<Exit, Failure> {
+fn start(cli: Cli) -> Result<Exit, CliError> {
     // Before anything is read that nobody else may see.
-    secret::keep_memory_private().map_err(|error| Failure {
+    secret::keep_memory_private().map_err(|error| CliError {
         exit: Exit::Internal,
         text: format!("the operating system does not keep this process's memory private: {error}"),
     })?;
     let variables = variables::read()?;
-    terminal::Charset::choose(&variables);
+    terminal::Charset::set_current(&variables);
     telemetry::start(cli.logs, cli.log_format, &variables)?;
-    let runtime = threads::runtime().map_err(|error| Failure {
+    let runtime = threads::runtime().map_err(|error| CliError {
         exit: Exit::Internal,
         text: format!("the operating system gives no event queue, or no threads: {error}"),
     })?;
     let done = runtime.block_on(dispatch(cli.command, &variables));
     // What a tool still reads or writes is cut as by a kill: a signal ends the process within a second.
-    runtime.shutdown_timeout(LAST_WORDS);
+    runtime.shutdown_timeout(THREADS_EXIT_TIMEOUT);
     done
 }
 
-async fn dispatch(command: Command, variables: &Variables) -> Result<Exit, Failure> {
+async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, CliError> {
     match command {
-        Command::Run(args) => return run::execute(*args, variables).await,
-        Command::Runs(args) => return runs::execute(args, variables).await,
-        Command::Sessions(args) => sessions::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Journal(args) => journal::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Tree(args) => return tree::execute(args, &Inquiry::new(variables)?, variables).await,
-        Command::Stop(args) => stop::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Steer(args) => steer::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Approvals(args) => approvals::execute(args, &Inquiry::new(variables)?).await?,
-        Command::Budget(args) => return budgets::execute(args, variables).await,
-        Command::Store(args) => return store::execute(args, variables).await,
-        Command::Backup(args) => return backup::execute(args, variables).await,
-        Command::Rehearse(args) => rehearse::execute(args).await?,
-        Command::Wire(args) => wire::execute(&args)?,
-        Command::Config(args) => config::execute(args, variables).await?,
-        Command::Providers(args) => return providers::execute(args, variables).await,
-        Command::Models(args) => models::execute(&args, variables).await?,
-        Command::Prompt(args) => prompt::execute(args, variables).await?,
-        Command::Chaos(args) => return chaos::execute(args, variables).await,
-        Command::Gc(args) => gc::execute(&args, variables).await?,
-        Command::Completions(args) => completions::execute(&args)?,
+        CliCommand::Run(args) => return run::execute(*args, variables).await,
+        CliCommand::Runs(args) => return runs::execute(args, variables).await,
+        CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Tree(args) => return tree::execute(args, &StoreClient::new(variables)?, variables).await,
+        CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Budget(args) => return budgets::execute(args, variables).await,
+        CliCommand::Store(args) => return store::execute(args, variables).await,
+        CliCommand::Backup(args) => return backup::execute(args, variables).await,
+        CliCommand::Rehearse(args) => rehearse::execute(args).await?,
+        CliCommand::Wire(args) => wire::execute(&args)?,
+        CliCommand::Config(args) => config::execute(args, variables).await?,
+        CliCommand::Providers(args) => return providers::execute(args, variables).await,
+        CliCommand::Models(args) => models::execute(&args, variables).await?,
+        CliCommand::Prompt(args) => prompt::execute(args, variables).await?,
+        CliCommand::Chaos(args) => return chaos::execute(args, variables).await,
+        CliCommand::Gc(args) => gc::execute(&args, variables).await?,
+        CliCommand::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)
 }

@@ -1,20 +1,20 @@
 //! `hermod models`: what is known of models.
 
 use clap::{Args, Subcommand};
-use hermod_actors::model::{ModelRow, Thinking, ThinkingStyle};
+use hermod_actors::model::{ModelRow, ThinkingLevel, ThinkingStyle};
 use serde_json::{Map, Value, json};
 
 use super::{
-    exit::Failure,
-    inquiry::{Inquiry, other_answer},
-    output::{print, print_json, say},
+    exit::CliError,
+    output::{print, print_json, print_note},
+    store_client::{StoreClient, unexpected_response},
     table,
 };
 use crate::{
-    config::{Config, Count, Dollars, ModelSection, PriceSection, Wait},
-    control::{Answer, Request},
-    daemon,
-    environment::Variables,
+    config::{Config, ModelSection, PositiveCount, PositiveDuration, PriceSection, TokenPrice},
+    control::{ControlRequest, ControlResponse},
+    discovery::Variables,
+    host,
     store::redb,
 };
 
@@ -22,11 +22,11 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ModelsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ModelsCommand {
     /// List what the program knows, what your configuration adds and what runs have found out; prices in dollars per million
     /// tokens
     List {
@@ -37,20 +37,20 @@ enum Verb {
 }
 
 /// Shows what is asked for.
-pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), Failure> {
-    let Verb::List { json } = args.verb;
+pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), CliError> {
+    let ModelsCommand::List { json } = args.verb;
     let config = Config::read(variables)?;
-    let found = match found_out(variables).await {
+    let found = match observed_models(variables).await {
         Ok(rows) => sections(&rows),
         Err(failure) => {
-            say(format!("store     what runs have found out is not listed: {failure}"));
+            print_note(format!("store     what runs have found out is not listed: {failure}"));
             Vec::new()
         }
     };
     let found = found.iter().map(|(name, from, section)| (name.as_str(), *from, section));
-    let entries: Vec<Entry<'_>> = entries(&config).into_iter().chain(found).collect();
+    let entries: Vec<ModelEntry<'_>> = entries(&config).into_iter().chain(found).collect();
     if json {
-        let object = |(name, from, section): &Entry<'_>| object(name, from, section);
+        let object = |(name, from, section): &ModelEntry<'_>| object(name, from, section);
         return print_json(&Value::from(entries.iter().map(object).collect::<Vec<_>>()));
     }
     let rows: Vec<_> = entries.iter().map(|(name, from, section)| row(name, from, section)).collect();
@@ -59,19 +59,21 @@ pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<
 }
 
 /// What runs have found out about models; nothing where there is no store.
-async fn found_out(variables: &Variables) -> Result<Vec<ModelRow>, Failure> {
-    if !daemon::state_dir(variables).is_ok_and(|state| redb::is_in(&state)) {
+async fn observed_models(variables: &Variables) -> Result<Vec<ModelRow>, CliError> {
+    if !host::state_dir(variables).is_ok_and(|state| redb::is_in(&state)) {
         return Ok(Vec::new());
     }
-    let Answer::Models(rows) = Inquiry::new(variables)?.ask(&Request::ModelsList {}).await? else {
-        return Err(other_answer().into());
+    let ControlResponse::Models(rows) =
+        StoreClient::new(variables)?.request(&ControlRequest::ModelsList {}).await?
+    else {
+        return Err(unexpected_response().into());
     };
     Ok(rows)
 }
 
 /// The windows that were found out, with where each comes from: the one that counts.
 fn sections(rows: &[ModelRow]) -> Vec<(String, &'static str, ModelSection)> {
-    let count = |tokens: Option<u64>| tokens.and_then(|tokens| u32::try_from(tokens).ok()).map(Count);
+    let count = |tokens: Option<u64>| tokens.and_then(|tokens| u32::try_from(tokens).ok()).map(PositiveCount);
     let section = |row: &ModelRow| {
         let listed = row.listed.map(|listed| listed.limits).unwrap_or_default();
         let (window, from) = match (row.window, listed.window) {
@@ -90,10 +92,10 @@ fn sections(rows: &[ModelRow]) -> Vec<(String, &'static str, ModelSection)> {
 }
 
 /// A name, who says so, and what.
-type Entry<'a> = (&'a str, &'static str, &'a ModelSection);
+type ModelEntry<'a> = (&'a str, &'static str, &'a ModelSection);
 
 /// The user's entries on top. Each is shown as it stands: what of them a model gets is decided where it is asked.
-fn entries(config: &Config) -> Vec<Entry<'_>> {
+fn entries(config: &Config) -> Vec<ModelEntry<'_>> {
     let user = config.models.iter().map(|(name, section)| (name.as_str(), "config", section));
     let known = config.known_models.iter().map(|(name, section)| (name.as_str(), "program", section));
     user.chain(known).collect()
@@ -101,8 +103,8 @@ fn entries(config: &Config) -> Vec<Entry<'_>> {
 
 fn row(name: &str, from: &str, section: &ModelSection) -> [String; 9] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let count = |count: Option<Count>| or_dash(count.map(|count| count.0.to_string()));
-    let price = |of: fn(&PriceSection) -> Option<Dollars>| {
+    let count = |count: Option<PositiveCount>| or_dash(count.map(|count| count.0.to_string()));
+    let price = |of: fn(&PriceSection) -> Option<TokenPrice>| {
         or_dash(section.price.as_ref().and_then(of).map(|price| dollars(price).to_string()))
     };
     [
@@ -122,7 +124,7 @@ fn row(name: &str, from: &str, section: &ModelSection) -> [String; 9] {
 /// price}`, `null` where nothing is said.
 fn object(name: &str, from: &str, section: &ModelSection) -> Value {
     let levels =
-        section.thinking_levels.map(|levels| levels.0.iter().map(Thinking::name).collect::<Vec<_>>());
+        section.thinking_levels.map(|levels| levels.0.iter().map(ThinkingLevel::name).collect::<Vec<_>>());
     json!({
         "model": name,
         "from": from,
@@ -130,11 +132,11 @@ fn object(name: &str, from: &str, section: &ModelSection) -> Value {
         "max_output": section.max_output.map(|count| count.0),
         "thinking": section.thinking.map(|style| ThinkingStyle::name(style.0)),
         "thinking_levels": levels,
-        "thinking_level": section.thinking_level.and_then(|level| level.0).map(Thinking::name),
+        "thinking_level": section.thinking_level.and_then(|level| level.0).map(ThinkingLevel::name),
         "images": section.images.map(|flag| flag.0),
-        "first_event_ms": section.first_event.map(Wait::millis),
-        "gap_ms": section.gap.map(Wait::millis),
-        "call_ms": section.call.map(Wait::millis),
+        "first_event_ms": section.first_event.map(PositiveDuration::millis),
+        "gap_ms": section.gap.map(PositiveDuration::millis),
+        "call_ms": section.call.map(PositiveDuration::millis),
         "price": section.price.as_ref().map(price),
     })
 }
@@ -154,7 +156,7 @@ fn price(price: &PriceSection) -> Value {
 }
 
 /// As a number that is written as it was read.
-fn dollars(price: Dollars) -> Value {
+fn dollars(price: TokenPrice) -> Value {
     #[allow(clippy::cast_precision_loss)] // prices are far below 2^53
     let fraction = price.0 as f64 / 1e3;
     if price.0.is_multiple_of(1_000) { (price.0 / 1_000).into() } else { fraction.into() }

@@ -7,58 +7,58 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use hermod_actors::{Visible, port::Clock};
+use hermod_actors::{SanitizedText, port::Clock};
 use serde_json::{Value, json};
 
 use super::{
-    exit::{Exit, Failure},
-    telemetry::asks_for_json,
-    terminal::{Terminal, Tone, cut, stderr_columns},
+    exit::{CliError, Exit},
+    telemetry::wants_json,
+    terminal::{Terminal, Tone, stderr_columns, truncate},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    environment::Variables,
+    discovery::Variables,
 };
 
 /// Writes `text` to standard output, with a line break behind it if it has none. A reader that has gone has seen
 /// enough.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
     print_over("", text).map(drop)
 }
 
 /// Who reads standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Audience {
+pub(crate) enum StdoutState {
     /// Somebody does.
-    There,
+    Open,
     /// Nobody does any more.
-    Gone,
+    Closed,
 }
 
 /// Likewise, behind control sequences of ours; says whether somebody reads it.
-pub(crate) fn print_over(over: &str, text: &str) -> Result<Audience, Failure> {
-    let mut text = over.to_owned() + &Visible::text(&unix_lines(text));
+pub(crate) fn print_over(over: &str, text: &str) -> Result<StdoutState, CliError> {
+    let mut text = over.to_owned() + &SanitizedText::sanitize(&unix_lines(text));
     if !text.ends_with('\n') {
         text.push('\n');
     }
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(Audience::There),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Audience::Gone),
+        Ok(()) => Ok(StdoutState::Open),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(StdoutState::Closed),
         Err(error) => {
-            Err(Failure { exit: Exit::Store, text: format!("standard output cannot be written: {error}") })
+            Err(CliError { exit: Exit::Store, text: format!("standard output cannot be written: {error}") })
         }
     }
 }
 
 /// Writes a JSON value as one line to standard output. What would hide in a terminal is escaped, so a program reads
 /// exactly what there is.
-pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &Value) -> Result<(), CliError> {
     print_escaped(&value.to_string())
 }
 
 /// Writes a JSON text likewise.
-pub(crate) fn print_escaped(json: &str) -> Result<(), Failure> {
+pub(crate) fn print_escaped(json: &str) -> Result<(), CliError> {
     print(&escaped(json))
 }
 
@@ -67,7 +67,7 @@ static IS_QUIET: AtomicBool = AtomicBool::new(false);
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Leaves out lines of progress from now on.
-pub(crate) fn be_quiet(quiet: bool) {
+pub(crate) fn set_quiet(quiet: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn is_json() -> bool {
 }
 
 /// Writes a line to standard error. If that is closed, nobody is there to be told.
-pub(crate) fn say(line: impl Display) {
-    say_in_tone(Tone::Quiet, &line.to_string());
+pub(crate) fn print_note(line: impl Display) {
+    print_in_tone(Tone::Quiet, &line.to_string());
 }
 
 /// Writes what clap says instead of a command: help to standard output, a usage error to standard error.
@@ -93,9 +93,9 @@ pub(crate) fn print_clap(error: &clap::Error) -> Exit {
         let _nobody_reads = error.print();
         return Exit::Ok;
     }
-    if asks_for_json(std::env::args_os()) {
+    if wants_json(std::env::args_os()) {
         write_json_lines();
-        say_error(error.render());
+        print_error(error.render());
     } else {
         let _nobody_reads = error.print();
     }
@@ -103,19 +103,19 @@ pub(crate) fn print_clap(error: &clap::Error) -> Exit {
 }
 
 /// Writes a line of progress to standard error, unless `--quiet` leaves it out.
-pub(crate) fn say_progress(line: impl Display) {
+pub(crate) fn print_progress(line: impl Display) {
     if !IS_QUIET.load(Ordering::Relaxed) {
-        say(line);
+        print_note(line);
     }
 }
 
 /// Writes why the program ends without what it was asked for.
-pub(crate) fn say_error(line: impl Display) {
-    say_in_tone(Tone::Error, &line.to_string());
+pub(crate) fn print_error(line: impl Display) {
+    print_in_tone(Tone::Error, &line.to_string());
 }
 
 /// Writes a line to standard error, as JSON if logs are JSON.
-pub(crate) fn say_in_tone(tone: Tone, line: &str) {
+pub(crate) fn print_in_tone(tone: Tone, line: &str) {
     if is_json() {
         let timestamp = rfc3339(SystemClock::default().at());
         let entry = json!({ "timestamp": timestamp, "level": tone.level(), "message": line, "target": "hermod::cli" });
@@ -135,14 +135,14 @@ pub(super) fn unix_lines(text: &str) -> String {
 
 /// A line of progress or an error: it names things, so nothing in it may look like something else.
 pub(super) fn strict(text: &str) -> String {
-    Visible::strict(&unix_lines(text)).into_owned()
+    SanitizedText::strict(&unix_lines(text)).into_owned()
 }
 
 /// JSON in which no character hides: they can stand in strings only, where an escape means the same.
 pub(crate) fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        let hides = c.is_control() || Visible::hides(c);
+        let hides = c.is_control() || SanitizedText::hides(c);
         if !hides {
             escaped.push(c);
             continue;
@@ -156,11 +156,11 @@ pub(crate) fn escaped(json: &str) -> String {
 
 /// One line at standard error that says how far something is. On a terminal it is written over and over.
 #[derive(Debug)]
-pub(crate) struct Status {
+pub(crate) struct StatusLine {
     terminal: Option<Terminal>,
 }
 
-impl Status {
+impl StatusLine {
     /// None yet.
     pub(crate) fn new(variables: &Variables) -> Self {
         Self { terminal: Terminal::at_stderr(variables).filter(|_| !is_json()) }
@@ -174,16 +174,17 @@ impl Status {
     /// Says how far it is now.
     pub(crate) fn show(&self, line: &str) {
         match &self.terminal {
-            None => say(line),
+            None => print_note(line),
             Some(terminal) => {
-                let line = terminal.palette.paint(Tone::Quiet, &cut(&strict(line), stderr_columns() - 1));
+                let line =
+                    terminal.palette.paint(Tone::Quiet, &truncate(&strict(line), stderr_columns() - 1));
                 write_stderr(&format!("\r\x1b[K{line}"));
             }
         }
     }
 }
 
-impl Drop for Status {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if self.is_live() {
             write_stderr("\r\x1b[K");
@@ -211,7 +212,7 @@ mod tests {
                 [Category::Control, Category::Format, Category::LineSeparator, Category::ParagraphSeparator];
             let has_no_glyph = separates.contains(&category) && !is_sign && c != '\n' && c != '\t';
             let is_unseen = is_filler || has_no_glyph;
-            assert!(!is_unseen || Visible::hides(c), "{c:?} {category:?}");
+            assert!(!is_unseen || SanitizedText::hides(c), "{c:?} {category:?}");
         }
     }
 

@@ -3,51 +3,51 @@
 use std::collections::{BTreeSet, HashMap};
 
 use hermod_actors::model::{
-    Answerer, ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded,
-    ContextCompacted, Flaw, ModelAnswered, ModelFailed, ModelWaiting, Outcome, Record, RunId, TodoItem,
-    TodoList, TodoStatus, WhyAgain,
+    ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded, ContextCompacted,
+    DecisionSource, Flaw, ModelAnswered, ModelFailed, ModelWaiting, Outcome, Record, RetryReason, RunId,
+    TodoItem, TodoList, TodoStatus,
 };
 
 use super::{
     command_end::CommandEnd,
     display::Verbosity,
+    format::{seconds, truncated_line},
     terminal::Tone,
     tree,
-    words::{seconds, shown},
 };
 use crate::clock::rfc3339;
 
 /// Characters of arguments that are shown.
-const PREVIEW: usize = 100;
+const MAX_ARGUMENT_CHARS: usize = 100;
 /// Lines that are shown of what a command has printed.
-const OUTPUT: usize = 10;
+const MAX_OUTPUT_LINES: usize = 10;
 /// Characters of a failure's text that are shown.
-const MESSAGE: usize = 300;
+const MAX_ERROR_CHARS: usize = 300;
 
 /// Tells the records of one session.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLines {
     /// The run that is waited for.
     run: RunId,
     /// The runs that have not ended, as far as is told.
-    open: BTreeSet<RunId>,
+    open_runs: BTreeSet<RunId>,
     /// What tool calls were asked for: name and arguments.
-    asked: HashMap<CallId, (String, String)>,
+    requested_calls: HashMap<CallId, (String, String)>,
     /// When attempts began, on the session's clock.
-    begun: HashMap<CallId, u64>,
+    started_at: HashMap<CallId, u64>,
     /// The runs of which it was said that a reported usage is not believed: it is said once of each.
-    disbelieved: BTreeSet<RunId>,
+    warned: BTreeSet<RunId>,
 }
 
-impl Progress {
+impl ProgressLines {
     /// Tells the records from the point of view of one run.
     pub(crate) fn new(run: RunId) -> Self {
         Self {
             run,
-            open: BTreeSet::from([run]),
-            asked: HashMap::new(),
-            begun: HashMap::new(),
-            disbelieved: BTreeSet::new(),
+            open_runs: BTreeSet::from([run]),
+            requested_calls: HashMap::new(),
+            started_at: HashMap::new(),
+            warned: BTreeSet::new(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Progress {
             | Body::ModelStarted(_)
             | Body::ModelAnswered(_)
             | Body::ModelWaiting(_)
-            | Body::LateSettled(_)
+            | Body::ModelLate(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
             | Body::MessageSteered(_)
@@ -95,26 +95,26 @@ impl Progress {
         let now = record.active_ms;
         self.track(record);
         let line = self.step(record, now);
-        match (line, self.disbelief(&record.body)) {
+        match (line, self.usage_warning(&record.body)) {
             (Some(line), Some(disbelief)) => Some(format!("{line}\n{disbelief}")),
             (line, disbelief) => line.or(disbelief),
         }
     }
 
     /// What there is to say of a usage that is not believed, once in each run.
-    fn disbelief(&mut self, body: &Body) -> Option<String> {
+    fn usage_warning(&mut self, body: &Body) -> Option<String> {
         let (call, anomaly) = if let Body::ModelAnswered(answered) = body {
             (answered.call, answered.anomaly.as_deref())
         } else if let Body::SummaryAnswered(answered) = body {
             (answered.call, answered.anomaly.as_deref())
-        } else if let Body::LateSettled(late) = body {
+        } else if let Body::ModelLate(late) = body {
             (late.call, late.anomaly.as_deref())
         } else if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
             (failed.call, failed.failure.anomaly.as_deref())
         } else {
             return None;
         };
-        let anomaly = anomaly.filter(|_| self.disbelieved.insert(call.run))?;
+        let anomaly = anomaly.filter(|_| self.warned.insert(call.run))?;
         Some(format!(
             "usage     not believed: {anomaly}; what was reserved is booked instead, for each such answer (`hermod providers \
              status` counts them)"
@@ -124,7 +124,7 @@ impl Progress {
     fn step(&mut self, record: &Record, now: u64) -> Option<String> {
         match &record.body {
             // Without a run under way nothing was left where it was: a session at rest has its next task.
-            Body::SessionRevived(_) if self.open.is_empty() => None,
+            Body::SessionRevived(_) if self.open_runs.is_empty() => None,
             Body::SessionRevived(_) => Some("session   taken up again where it was".into()),
             Body::RunStopping(stopping) if stopping.run == self.run => {
                 Some(format!("stopping  {}", stopping.ended))
@@ -133,8 +133,8 @@ impl Progress {
                 Some(format!("run       {} of this session ended: {}", ended.run, ended.ended))
             }
             Body::ModelStarted(started) => {
-                self.begun.insert(started.call, now);
-                let again = again(started.attempt);
+                self.started_at.insert(started.call, now);
+                let again = attempt_suffix(started.attempt);
                 Some(format!("model {}   asks {}{again}", started.call.iteration, started.model))
             }
             Body::ModelAnswered(answered) => Some(self.answered(answered, now)),
@@ -142,14 +142,14 @@ impl Progress {
             Body::ContextCompacted(_)
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
-            | Body::SummaryFailed(_) => view(&record.body),
+            | Body::SummaryFailed(_) => compaction_line(&record.body),
             Body::ModelWaiting(waiting) => Some(waits(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
-            Body::CallLost(lost) => Some(format!("{} {}", self.tool(lost.call), why_again(lost.why))),
+            Body::CallLost(lost) => Some(format!("{} {}", self.tool(lost.call), retry_reason(lost.reason))),
             Body::ApprovalRequested(request) => {
                 let (call, until) = (request.call, rfc3339(request.expires_at));
-                let question = shown(&request.question, MESSAGE);
+                let question = truncated_line(&request.question, MAX_ERROR_CHARS);
                 Some(format!(
                     "asks      {question}\nasks      `hermod approvals allow {call}` or `hermod approvals deny {call}`, until \
                      {until}"
@@ -162,17 +162,19 @@ impl Progress {
                 Some(format!("budget    {}: one last answer", exhausted.refusal))
             }
             Body::RunReopened(reopened) => {
-                Some(format!("budget    {} more: the run goes on, leg {}", reopened.by, reopened.leg))
+                Some(format!("budget    {} more: the run goes on, leg {}", reopened.increase, reopened.leg))
             }
-            Body::BudgetRaised(raised) => Some(format!("budget    {} more", raised.by)),
-            Body::MessageSteered(steered) => Some(format!("steered   {}", shown(&steered.text, MESSAGE))),
+            Body::BudgetRaised(raised) => Some(format!("budget    {} more", raised.increase)),
+            Body::MessageSteered(steered) => {
+                Some(format!("steered   {}", truncated_line(&steered.text, MAX_ERROR_CHARS)))
+            }
             Body::TodoChanged(changed) => Some(todo(&changed.items)),
             Body::ChildEnded(ended) => Some(child_ended(ended)),
             Body::SessionOpened(_)
             | Body::RunAccepted(_)
             | Body::RunStopping(_)
             | Body::RunEnded(_)
-            | Body::LateSettled(_)
+            | Body::ModelLate(_)
             | Body::CallAdmitted(_) => None,
         }
     }
@@ -180,13 +182,13 @@ impl Progress {
     /// Takes in which runs have not ended, and what calls are named.
     fn track(&mut self, record: &Record) {
         if let Body::RunAccepted(accepted) = &record.body {
-            self.open.insert(accepted.run);
+            self.open_runs.insert(accepted.run);
         } else if let Body::RunReopened(reopened) = &record.body {
-            self.open.insert(reopened.run);
+            self.open_runs.insert(reopened.run);
         } else if let Body::RunEnded(ended) = &record.body {
-            self.open.remove(&ended.run);
+            self.open_runs.remove(&ended.run);
         } else if let Body::CallAdmitted(admitted) = &record.body
-            && let Some((tool, _)) = self.asked.get_mut(&admitted.call)
+            && let Some((tool, _)) = self.requested_calls.get_mut(&admitted.call)
         {
             // The tool's own name: the model's may have been repaired.
             admitted.tool.as_ref().clone_into(tool);
@@ -196,7 +198,7 @@ impl Progress {
     fn answered(&mut self, answered: &ModelAnswered, now: u64) -> String {
         let call = answered.call;
         for (n, asked) in (1..).zip(&answered.message.calls) {
-            self.asked.insert(CallId { n, ..call }, (asked.name.clone(), asked.arguments.clone()));
+            self.requested_calls.insert(CallId { n, ..call }, (asked.name.clone(), asked.arguments.clone()));
         }
         let took = self.took(call, now);
         let tokens = answered.usage.map_or_else(String::new, |usage| {
@@ -211,16 +213,16 @@ impl Progress {
     }
 
     fn started(&mut self, started: &CallStarted, now: u64) -> String {
-        self.begun.insert(started.call, now);
-        let arguments = self.asked.get(&started.call).map_or("", |(_, arguments)| arguments);
-        let children: Vec<String> = started.children.iter().map(|child| tree::ending(child.run)).collect();
+        self.started_at.insert(started.call, now);
+        let arguments = self.requested_calls.get(&started.call).map_or("", |(_, arguments)| arguments);
+        let children: Vec<String> = started.children.iter().map(|child| tree::id_suffix(child.run)).collect();
         let children = match &children[..] {
             [] => String::new(),
             [one] => format!(", subagent {one}"),
             many => format!(", subagents {}", many.join(" ")),
         };
-        let (tool, again) = (self.tool(started.call), again(started.attempt));
-        format!("{tool} {}{again}{children}", shown(arguments, PREVIEW))
+        let (tool, again) = (self.tool(started.call), attempt_suffix(started.attempt));
+        format!("{tool} {}{again}{children}", truncated_line(arguments, MAX_ARGUMENT_CHARS))
     }
 
     /// The lines that the call of this record has printed, as many as are wanted.
@@ -229,7 +231,7 @@ impl Progress {
         let command = self.command(ended);
         let most = match (verbosity, &command) {
             (Verbosity::Off, _) | (Verbosity::On, None) => return Vec::new(),
-            (Verbosity::On, Some(_)) => OUTPUT,
+            (Verbosity::On, Some(_)) => MAX_OUTPUT_LINES,
             (Verbosity::Full, _) => usize::MAX,
         };
         let lines: Vec<&str> = match &command {
@@ -250,7 +252,7 @@ impl Progress {
         let why = match end.status {
             CallStatus::Ok => String::new(),
             CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
-                format!(": {}", shown(&end.content, MESSAGE))
+                format!(": {}", truncated_line(&end.content, MAX_ERROR_CHARS))
             }
         };
         format!("{tool} {}{took}{why}", status_name(end.status))
@@ -258,17 +260,17 @@ impl Progress {
 
     /// The command that the call ran, if it is one of `shell`.
     fn command(&self, ended: &CallEnded) -> Option<CommandEnd> {
-        let (tool, _) = self.asked.get(&ended.call)?;
+        let (tool, _) = self.requested_calls.get(&ended.call)?;
         CommandEnd::parse(tool, &ended.end.content)
     }
 
     fn tool(&self, call: CallId) -> String {
-        let name = self.asked.get(&call).map_or("?", |(name, _)| name);
-        format!("tool {}.{}  {}", call.iteration, call.n, shown(name, PREVIEW))
+        let name = self.requested_calls.get(&call).map_or("?", |(name, _)| name);
+        format!("tool {}.{}  {}", call.iteration, call.n, truncated_line(name, MAX_ARGUMENT_CHARS))
     }
 
     fn took(&mut self, call: CallId, now: u64) -> String {
-        let begun = self.begun.remove(&call);
+        let begun = self.started_at.remove(&call);
         begun.map_or_else(String::new, |begun| format!(" in {}", seconds(now.saturating_sub(begun))))
     }
 }
@@ -281,7 +283,7 @@ fn command_end(command: &CommandEnd, status: CallStatus, took: &str) -> String {
         (Some(failure), _) => failure,
     };
     let last = failure.as_ref().and_then(|_| command.last_line());
-    let last = last.map_or_else(String::new, |line| format!(": {}", shown(line, MESSAGE)));
+    let last = last.map_or_else(String::new, |line| format!(": {}", truncated_line(line, MAX_ERROR_CHARS)));
     format!("{how}{took}{last}")
 }
 
@@ -304,7 +306,7 @@ fn flaw(answered: &ModelAnswered) -> String {
         Some(Flaw::Truncated) => ("cut off within a call", "asked again"),
         Some(Flaw::Partial) => ("cut off", "asked to continue"),
         Some(Flaw::EmptyAfterTool) => ("nothing said", "told to go on"),
-        Some(Flaw::OnlyThought) => ("only thought", "asked to go on from there"),
+        Some(Flaw::ReasoningOnly) => ("only thought", "asked to go on from there"),
         Some(Flaw::Empty) => ("nothing said", "asked again"),
         Some(Flaw::Refused) => ("refused", "asked again"),
     };
@@ -318,12 +320,13 @@ fn failure(failed: &ModelFailed, record: &Record) -> String {
         (Some(_), Some(_)) => "; the next of the chain is asked".into(),
         (Some(at), None) => format!("; asked again in {}", seconds(at.ms_since(record.at))),
     };
-    let failure = shown(&failed.failure.to_string(), MESSAGE);
+    let failure = truncated_line(&failed.failure.to_string(), MAX_ERROR_CHARS);
     format!("model {}   attempt {} failed: {failure}{next}", failed.call.iteration, failed.attempt)
 }
 
 fn waits(waiting: &ModelWaiting, record: &Record) -> String {
-    let skipped: Vec<String> = waiting.skipped.iter().map(|link| shown(&link.to_string(), MESSAGE)).collect();
+    let skipped: Vec<String> =
+        waiting.skipped.iter().map(|link| truncated_line(&link.to_string(), MAX_ERROR_CHARS)).collect();
     let wait = seconds(waiting.until.ms_since(record.at));
     format!("model {}   waits {wait}: {}", waiting.call.iteration, skipped.join("; "))
 }
@@ -331,8 +334,11 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
 /// How a subagent ended, by the end of its id as `hermod tree` has it.
 fn child_ended(ended: &ChildEnded) -> String {
     let ChildEnded { child, ended, iterations, usage, .. } = ended;
-    let (id, tokens) = (tree::ending(child.run), usage.total());
-    format!("subagent  {id} {}: iterations {iterations}, tokens {tokens}", shown(&ended.to_string(), MESSAGE))
+    let (id, tokens) = (tree::id_suffix(child.run), usage.total());
+    format!(
+        "subagent  {id} {}: iterations {iterations}, tokens {tokens}",
+        truncated_line(&ended.to_string(), MAX_ERROR_CHARS)
+    )
 }
 
 /// How far the model's list is, and what it is at.
@@ -340,34 +346,37 @@ fn todo(list: &TodoList) -> String {
     let of = |status| move |item: &&TodoItem| item.status == status;
     let (all, done) = (list.0.len(), list.0.iter().filter(of(TodoStatus::Completed)).count());
     let at = list.0.iter().find(of(TodoStatus::InProgress));
-    let at = at.map_or_else(String::new, |item| format!(", now {}", shown(&item.content, PREVIEW)));
+    let at = at.map_or_else(String::new, |item| {
+        format!(", now {}", truncated_line(&item.content, MAX_ARGUMENT_CHARS))
+    });
     format!("todo      {done} of {all} done{at}")
 }
 
-fn why_again(why: WhyAgain) -> &'static str {
+fn retry_reason(why: RetryReason) -> &'static str {
     match why {
-        WhyAgain::Lost => "lost, is started again",
-        WhyAgain::Interrupted => "lost with its process, is started again",
-        WhyAgain::NeverBegun => "lost before it began, is started again",
-        WhyAgain::InDoubt => "lost and in doubt, is started again",
+        RetryReason::Lost => "lost, is started again",
+        RetryReason::Interrupted => "lost with its process, is started again",
+        RetryReason::NeverStarted => "lost before it began, is started again",
+        RetryReason::InDoubt => "lost and in doubt, is started again",
     }
 }
 
 fn decision(answered: &ApprovalAnswered) -> String {
     match answered.by {
-        Answerer::Person => answered.verdict.to_string(),
-        Answerer::Expiry => format!("{}: nobody answered", answered.verdict),
+        DecisionSource::Person => answered.decision.to_string(),
+        DecisionSource::Expiry => format!("{}: nobody answered", answered.decision),
     }
 }
 
-fn again(attempt: u32) -> String {
+fn attempt_suffix(attempt: u32) -> String {
     if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() }
 }
 
 /// What is said of a conversation that becomes too long.
-fn view(body: &Body) -> Option<String> {
+fn compaction_line(body: &Body) -> Option<String> {
     if let Body::ContextCompacted(compacted) = body {
-        let ContextCompacted { by, before, after, waited_ms, .. } = &**compacted;
+        let ContextCompacted { method: by, tokens_before: before, tokens_after: after, waited_ms, .. } =
+            &**compacted;
         let waited = seconds(*waited_ms);
         return Some(format!(
             "view      {}: {before} tokens before, {after} now, waited {waited}",
@@ -375,7 +384,11 @@ fn view(body: &Body) -> Option<String> {
         ));
     }
     if let Body::SummaryStarted(started) = body {
-        return Some(format!("summary   asks {}{}", started.asked.model, again(started.asked.attempt)));
+        return Some(format!(
+            "summary   asks {}{}",
+            started.started.model,
+            attempt_suffix(started.started.attempt)
+        ));
     }
     if let Body::SummaryFailed(failed) = body {
         return Some(format!("summary   failed: {}", failed.failure));
@@ -389,9 +402,9 @@ mod tests {
     use std::sync::Arc;
 
     use hermod_actors::model::{
-        AccountId, AssistantMessage, CallEnd, Dimension, Ended, Failure, FailureClass, Finish, Incarnation,
-        NoAllowance, Outcome, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage,
-        UsageAnomaly, UsageAnomalyKind,
+        AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, Failure, FailureClass, FinishReason,
+        Incarnation, Outcome, OutcomeDetail, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall,
+        Usage, UsageAnomaly, UsageAnomalyKind,
     };
 
     use super::*;
@@ -402,7 +415,7 @@ mod tests {
 
     #[track_caller]
     fn check(bodies: Vec<Body>, expect: &[Option<&str>]) {
-        let mut progress = Progress::new(RUN);
+        let mut progress = ProgressLines::new(RUN);
         let records = (0..).map(|n| n * 1500).zip(bodies);
         let lines: Vec<_> = records
             .map(|(active_ms, body)| progress.line(&Record { at: Timestamp(0), active_ms, body }))
@@ -417,7 +430,7 @@ mod tests {
             call: MODEL,
             attempt: 1,
             message: Arc::new(AssistantMessage { calls, ..AssistantMessage::default() }),
-            finish: Finish::ToolCalls,
+            finish: FinishReason::ToolCalls,
             flaw: None,
             fallback: None,
             usage: Some(Usage { input_tokens: 12, output_tokens: 3, ..Usage::default() }),
@@ -456,7 +469,7 @@ mod tests {
             let end = CallEnd::new(status, content);
             let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
             let line = format!("tool 2.1  shell {expect}");
-            let mut progress = Progress::new(RUN);
+            let mut progress = ProgressLines::new(RUN);
             let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
             assert_eq!(progress.line(&record(answered())).map(drop), Some(()));
             assert_eq!(progress.tone(&record(ended.clone())), tone, "{expect}");
@@ -487,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_a_command_has_printed_is_shown_as_far_as_it_is_wanted() {
-        let mut progress = Progress::new(RUN);
+        let mut progress = ProgressLines::new(RUN);
         let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
         assert!(progress.line(&record(answered())).is_some());
         let stdout: String = (1..=12).map(|n| n.to_string() + "\\n").collect();
@@ -560,7 +573,7 @@ mod tests {
     #[test]
     fn a_budget_that_is_used_up_is_told() {
         let (account, dimension) = (AccountId::from(RUN), Dimension::Iterations);
-        let refusal = NoAllowance { account, dimension, limit: 10, spent: 10, reserved: 0, needed: None };
+        let refusal = BudgetRefusal { account, dimension, limit: 10, spent: 10, reserved: 0, needed: None };
         let line = format!(
             "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: one last answer"
         );
@@ -570,7 +583,7 @@ mod tests {
     #[test]
     fn only_the_end_of_another_run_is_told_here() {
         let ended = |run| {
-            let ended = Ended { outcome: Outcome::Completed, cause: None };
+            let ended = OutcomeDetail { outcome: Outcome::Completed, cause: None };
             Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() })
         };
         let other = RunId::from_bits(2);

@@ -5,9 +5,9 @@ use std::{path::PathBuf, sync::Arc};
 use clap::Args;
 
 use super::{
-    exit::{Exit, Failure},
-    hold::Signals,
-    output::{print, say},
+    exit::{CliError, Exit},
+    output::{print, print_note},
+    owner::Signals,
 };
 use crate::{
     files::read_regular,
@@ -25,23 +25,23 @@ pub(crate) struct RehearseArgs {
 }
 
 /// Serves until SIGINT or SIGTERM. The first line on standard output is the base URL.
-pub(crate) async fn execute(args: RehearseArgs) -> Result<(), Failure> {
+pub(crate) async fn execute(args: RehearseArgs) -> Result<(), CliError> {
     let script = match &args.file {
-        None => Script::stock(),
+        None => Script::builtin(),
         Some(path) => {
-            let wrong = |error: String| Failure::usage(format!("{}: {error}", path.display()));
+            let wrong = |error: String| CliError::usage(format!("{}: {error}", path.display()));
             let json = read_regular(path, MAX_SCRIPT_BYTES).map_err(|error| wrong(error.to_string()))?;
             Script::parse(&json).map_err(|error| wrong(error.to_string()))?
         }
     };
     let mut signals = Signals::listen()?;
     let running = Rehearsal::start(&*args.listen, Arc::new(script)).await.map_err(|error| {
-        Failure::usage(format!("--listen {}: {error}; give an address like 127.0.0.1:0", args.listen))
+        CliError::usage(format!("--listen {}: {error}; give an address like 127.0.0.1:0", args.listen))
     })?;
-    say(NOTICE);
+    print_note(NOTICE);
     print(&running.base_url)?;
-    let _exit = signals.either().await;
-    running.stop().await.map_err(|error| Failure {
+    let _exit = signals.next_exit().await;
+    running.stop().await.map_err(|error| CliError {
         exit: Exit::Internal,
         text: format!("the rehearsal did not end well: {error}"),
     })

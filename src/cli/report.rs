@@ -3,15 +3,15 @@
 use hermod_actors::{
     RunResult,
     model::{
-        Account, Amounts, Content, Message, ModelRef, Outcome, RunId, SessionId, SessionRow, Timestamp,
-        ToolCall, Wait,
+        Amounts, BudgetAccount, Message, MessageContent, ModelRef, Outcome, RunId, RunWait, SessionId,
+        SessionRow, Timestamp, ToolCall,
     },
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
     clock::rfc3339,
-    control::{Node, RunDetail, RunStatus, RunSummary},
+    control::{RunDetail, RunNode, RunRowStatus, RunSummary},
 };
 
 /// `{run, session, isolation_key, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
@@ -111,7 +111,7 @@ fn message(message: &Message) -> Value {
     let said = |role: &str, content: &str| json!({ "role": role, "content": content });
     match message {
         Message::System(text) => said("system", text),
-        Message::User(content) => shown(said("user", &content.whole()), content),
+        Message::User(content) => with_images(said("user", &content.text_with_note()), content),
         Message::Assistant(answer) => {
             let mut object = said("assistant", &answer.text);
             if !answer.reasoning.is_empty() {
@@ -127,14 +127,17 @@ fn message(message: &Message) -> Value {
             object
         }
         Message::Tool { call, name, content } => {
-            let whole = content.whole();
-            shown(json!({ "role": "tool", "tool_call_id": call, "name": name, "content": whole }), content)
+            let whole = content.text_with_note();
+            with_images(
+                json!({ "role": "tool", "tool_call_id": call, "name": name, "content": whole }),
+                content,
+            )
         }
     }
 }
 
 /// A message with the pictures of its content, if there are any.
-fn shown(mut message: Value, content: &Content) -> Value {
+fn with_images(mut message: Value, content: &MessageContent) -> Value {
     if !content.images.is_empty() {
         message["images"] = json!(content.images);
     }
@@ -154,7 +157,7 @@ fn identified(run: Option<(RunId, SessionId)>) -> Map<String, Value> {
 }
 
 /// `{id, session, state, outcome, cause, …of the cause, accepted_at, started_at, ended_at, iterations, usage}`.
-pub(crate) fn run(row: &RunStatus) -> Value {
+pub(crate) fn run(row: &RunRowStatus) -> Value {
     let mut object = Map::new();
     object.insert("id".into(), row.id.to_string().into());
     object.insert("session".into(), row.session.to_string().into());
@@ -192,14 +195,14 @@ pub(crate) fn detail(detail: &RunDetail) -> Value {
     object.insert("waits".into(), detail.waits.iter().map(wait).collect());
     object.extend(cost(detail.cost, &detail.unpriced));
     object.insert("input".into(), detail.input.as_str().into());
-    object.insert("said".into(), detail.said.as_deref().into());
+    object.insert("said".into(), detail.last_text.as_deref().into());
     object.insert("spec".into(), with_dollars(json!(detail.spec)));
     object.extend(detail.unreadable.as_ref().map(|why| ("unreadable".to_owned(), why.as_str().into())));
     Value::Object(object)
 }
 
 /// `{what, …of that, since, until}`; without `until` if it has no end of its own.
-fn wait(wait: &Wait) -> Value {
+fn wait(wait: &RunWait) -> Value {
     let mut object = as_object(json!(wait));
     object.insert("since".into(), rfc3339(wait.since).into());
     object.extend(wait.until.map(|until| ("until".to_owned(), rfc3339(until).into())));
@@ -208,11 +211,11 @@ fn wait(wait: &Wait) -> Value {
 
 /// The run with its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`, and so on
 /// downwards.
-pub(crate) fn node(node: &Node) -> Value {
+pub(crate) fn node(node: &RunNode) -> Value {
     let mut object = as_object(run(&node.run));
     object.insert("parent".into(), json!(node.run.parent));
     object.insert("input".into(), node.input.as_str().into());
-    let amounts = |of: fn(&Account) -> Amounts| with_dollars(json!(node.account.as_ref().map(of)));
+    let amounts = |of: fn(&BudgetAccount) -> Amounts| with_dollars(json!(node.account.as_ref().map(of)));
     object.insert("limits".into(), amounts(|account| account.limits));
     object.insert("spent".into(), amounts(|account| account.spent));
     object.insert("reserved".into(), amounts(|account| account.reserved));
@@ -225,7 +228,7 @@ fn time(at: Option<Timestamp>) -> Value {
     at.map(rfc3339).into()
 }
 
-fn fields(ended: &hermod_actors::model::Ended) -> Map<String, Value> {
+fn fields(ended: &hermod_actors::model::OutcomeDetail) -> Map<String, Value> {
     as_object(with_dollars(json!(ended)))
 }
 
@@ -240,8 +243,10 @@ fn as_object(value: Value) -> Map<String, Value> {
 mod tests {
     use std::sync::Arc;
 
-    use hermod_actors::model::{AssistantMessage, Cause, Ended, Failure as CallFailure, FailureClass, Usage};
-    use hermod_actors::{AnswerSource, Said};
+    use hermod_actors::model::{
+        AssistantMessage, Failure as CallFailure, FailureClass, OutcomeCause, OutcomeDetail, Usage,
+    };
+    use hermod_actors::{AnswerSource, FinalText};
 
     use super::*;
 
@@ -255,7 +260,7 @@ mod tests {
         ]
     }
 
-    fn sample(ended: Ended) -> RunResult {
+    fn sample(ended: OutcomeDetail) -> RunResult {
         let completed = ended.outcome == Outcome::Completed;
         let source = if completed { AnswerSource::Final } else { AnswerSource::Partial };
         RunResult {
@@ -263,7 +268,7 @@ mod tests {
             session: SessionId::from_bits(2),
             ended,
             task: Some("t".into()),
-            answer: Some(Said { text: "said".into(), source }),
+            answer: Some(FinalText { text: "said".into(), source }),
             messages: messages(),
             legs: 1,
             iterations: 3,
@@ -279,7 +284,7 @@ mod tests {
     #[test]
     fn a_completed_run_has_an_answer() {
         assert_eq!(
-            result(&sample(Ended { outcome: Outcome::Completed, cause: None })),
+            result(&sample(OutcomeDetail { outcome: Outcome::Completed, cause: None })),
             json!({
                 "run": "00000000000000000000000001", "session": "00000000000000000000000002",
                 "isolation_key": "t", "outcome": "completed", "cause": null, "answer": "said", "answer_source": "final",
@@ -304,7 +309,8 @@ mod tests {
     #[test]
     fn another_run_has_a_cause_and_no_answer() {
         let failure = CallFailure::new(FailureClass::Auth, "no");
-        let shown = result(&sample(Ended::because(Outcome::Failed, Cause::provider(failure))));
+        let shown =
+            result(&sample(OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::provider(failure))));
         assert_eq!((&shown["outcome"], &shown["cause"]), (&json!("failed"), &json!("provider")));
         assert_eq!(shown["failure"], json!({ "class": "auth", "message": "no" }));
         assert_eq!((&shown["answer"], &shown["partial"]), (&Value::Null, &json!("said")));
@@ -344,7 +350,7 @@ mod tests {
 
     #[test]
     fn no_run_has_the_same_fields() {
-        let of_result = result(&sample(Ended { outcome: Outcome::Completed, cause: None }));
+        let of_result = result(&sample(OutcomeDetail { outcome: Outcome::Completed, cause: None }));
         let of_none = no_result(None, "why");
         let fields = |value: &Value| as_object(value.clone()).keys().cloned().collect::<Vec<_>>();
         let mut expect = fields(&of_result);

@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use super::{
     ListArgs,
-    exit::{Exit, Failure},
+    exit::{CliError, Exit},
+    format::{self, dollars, seconds},
     identifier::Identifier,
-    inquiry::{Inquiry, other_answer},
     output::{print, print_json},
     report,
     resume::{self, ResumeArgs},
+    store_client::{StoreClient, unexpected_response},
     table, waits,
-    words::{self, dollars, seconds},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{Answer, Request, RunDetail, RunStatus, RunSummary},
-    environment::Variables,
+    control::{ControlRequest, ControlResponse, RunDetail, RunRowStatus, RunSummary},
+    discovery::Variables,
 };
 
 /// The runs in the store
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: RunsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum RunsCommand {
     /// List the youngest runs
     List(ListArgs),
     /// Show one run
@@ -47,25 +47,29 @@ enum Verb {
 }
 
 /// Does what is asked for.
-pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exit, Failure> {
-    let inquiry = || Inquiry::new(variables);
+pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exit, CliError> {
+    let inquiry = || StoreClient::new(variables);
     let told = match args.verb {
-        Verb::Resume(args) => return resume::execute(&args, variables).await,
-        Verb::List(list) => {
-            let Answer::Runs(runs) = inquiry()?.ask(&Request::RunsList { max: list.max }).await? else {
-                return Err(other_answer().into());
+        RunsCommand::Resume(args) => return resume::execute(&args, variables).await,
+        RunsCommand::List(list) => {
+            let ControlResponse::Runs(runs) =
+                inquiry()?.request(&ControlRequest::RunsList { max: list.max }).await?
+            else {
+                return Err(unexpected_response().into());
             };
             let json = || Value::from(runs.iter().map(report::summary).collect::<Vec<_>>());
             if list.json { print_json(&json()) } else { print(&list_of(&runs)) }
         }
-        Verb::Show { id, json } => {
-            let Answer::Run(run) = inquiry()?.ask(&Request::RunsShow { run: id.into() }).await? else {
-                return Err(other_answer().into());
+        RunsCommand::Show { id, json } => {
+            let ControlResponse::Run(run) =
+                inquiry()?.request(&ControlRequest::RunsShow { run: id.into() }).await?
+            else {
+                return Err(unexpected_response().into());
             };
             if json {
                 print_json(&report::detail(&run))
             } else {
-                print(&shown(&run, SystemClock::default().at()))
+                print(&format_run(&run, SystemClock::default().at()))
             }
         }
     };
@@ -84,9 +88,9 @@ fn list_of(runs: &[RunSummary]) -> String {
         [
             status.id.to_string(),
             state(status),
-            or_dash((!task.is_empty()).then(|| words::shown(&task, MAX_TASK_CHARS))),
+            or_dash((!task.is_empty()).then(|| format::truncated_line(&task, MAX_TASK_CHARS))),
             or_dash(model.as_ref().map(ToString::to_string)),
-            took(status),
+            duration(status),
             status.iterations.to_string(),
             status.usage.total().to_string(),
             or_dash(spent_usd.map(dollars)),
@@ -112,14 +116,14 @@ fn list_of(runs: &[RunSummary]) -> String {
 }
 
 /// Runs in columns.
-pub(crate) fn table_of(rows: &[RunStatus]) -> String {
-    let cells = |row: &RunStatus| {
+pub(crate) fn table_of(rows: &[RunRowStatus]) -> String {
+    let cells = |row: &RunRowStatus| {
         [
             row.id.to_string(),
             state(row),
             row.session.to_string(),
             rfc3339(row.accepted_at),
-            took(row),
+            duration(row),
             row.iterations.to_string(),
             row.usage.total().to_string(),
         ]
@@ -129,16 +133,16 @@ pub(crate) fn table_of(rows: &[RunStatus]) -> String {
 }
 
 /// The outcome; of an unfinished run, its state.
-pub(crate) fn state(run: &RunStatus) -> String {
+pub(crate) fn state(run: &RunRowStatus) -> String {
     run.ended.as_ref().map_or(run.state(), |ended| ended.outcome.name()).to_owned()
 }
 
-fn took(row: &RunRow) -> String {
+fn duration(row: &RunRow) -> String {
     let span = row.started_at.zip(row.ended_at);
     span.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start)))
 }
 
-fn shown(detail: &RunDetail, now: Timestamp) -> String {
+fn format_run(detail: &RunDetail, now: Timestamp) -> String {
     let row = &detail.row;
     let (Some(spec), None) = (&detail.spec, &detail.unreadable) else { return unreadable(detail) };
     let chain: Vec<_> = spec.chain.iter().map(ToString::to_string).collect();
@@ -160,14 +164,14 @@ fn shown(detail: &RunDetail, now: Timestamp) -> String {
         row.id,
         row.session,
         rfc3339(row.accepted_at),
-        took(row),
+        duration(row),
         row.iterations,
         row.usage.input_tokens,
         row.usage.output_tokens,
         chain.join(", "),
         spec.workspace,
         detail.input,
-        detail.said.as_deref().unwrap_or("-"),
+        detail.last_text.as_deref().unwrap_or("-"),
     )
 }
 
@@ -181,7 +185,7 @@ fn unreadable(detail: &RunDetail) -> String {
         row.session,
         row.ended.as_ref().map_or_else(|| state(row), ToString::to_string),
         rfc3339(row.accepted_at),
-        took(row),
+        duration(row),
         detail.unreadable.as_deref().unwrap_or("what it was given is not known"),
         row.id,
         row.session,

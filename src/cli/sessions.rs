@@ -1,31 +1,32 @@
 //! `hermod sessions`: the conversations of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::{Visible, model::SessionRow};
+use hermod_actors::{SanitizedText, model::SessionRow};
 use serde_json::Value;
 
 use super::{
     ListArgs,
-    exit::Failure,
+    exit::CliError,
     identifier::Identifier,
-    inquiry::{Inquiry, other_answer},
     output::{print, print_json},
-    report, runs, table,
+    report, runs,
+    store_client::{StoreClient, unexpected_response},
+    table,
 };
 use crate::{
     clock::rfc3339,
-    control::{Answer, Request, SessionDetail, SessionState},
+    control::{ControlRequest, ControlResponse, SessionDetail, SessionInfo},
 };
 
 /// The conversations in the store
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: SessionsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum SessionsCommand {
     /// List the youngest sessions
     List(ListArgs),
     /// Show one session and its runs
@@ -42,15 +43,16 @@ enum Verb {
 }
 
 /// Shows what is asked for.
-pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(), Failure> {
+pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     match args.verb {
-        Verb::List(list) => {
-            let Answer::Sessions(sessions) = inquiry.ask(&Request::SessionsList { max: list.max }).await?
+        SessionsCommand::List(list) => {
+            let ControlResponse::Sessions(sessions) =
+                inquiry.request(&ControlRequest::SessionsList { max: list.max }).await?
             else {
-                return Err(other_answer().into());
+                return Err(unexpected_response().into());
             };
             let (mut cells, mut objects) = (Vec::new(), Vec::new());
-            for SessionState { row, quarantined } in sessions {
+            for SessionInfo { row, quarantined } in sessions {
                 objects.push(object_of(&row, quarantined.as_deref()));
                 let state = state(quarantined.as_deref());
                 cells.push([row.id.to_string(), row.key.to_string(), rfc3339(row.opened_at), state]);
@@ -60,12 +62,12 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(),
             }
             print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &cells))
         }
-        Verb::Show { id, max, json } => {
-            let request = Request::SessionsShow { session: id.into(), max };
-            let Answer::Session(detail) = inquiry.ask(&request).await? else {
-                return Err(other_answer().into());
+        SessionsCommand::Show { id, max, json } => {
+            let request = ControlRequest::SessionsShow { session: id.into(), max };
+            let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
+                return Err(unexpected_response().into());
             };
-            let SessionDetail { session: SessionState { row: session, quarantined }, runs: rows, todo } =
+            let SessionDetail { session: SessionInfo { row: session, quarantined }, runs: rows, todo } =
                 detail;
             if json {
                 let mut object = object_of(&session, quarantined.as_deref());
@@ -75,7 +77,8 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &Inquiry) -> Result<(),
             }
             let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
             let (state, runs) = (state(quarantined.as_deref()), runs::table_of(&rows));
-            let todo = todo.map_or_else(String::new, |todo| format!("\ntodo:\n{}\n", Visible::text(&todo)));
+            let todo = todo
+                .map_or_else(String::new, |todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(&todo)));
             print(&format!(
                 "session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}"
             ))

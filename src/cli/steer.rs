@@ -4,12 +4,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
-    exit::{Exit, Failure},
+    exit::{CliError, Exit},
     identifier::Identifier,
-    inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json},
+    store_client::{StoreAccess, StoreClient, unexpected_response},
 };
-use crate::control::{Answer, Lost, Request};
+use crate::control::{AskError, ControlRequest, ControlResponse};
 
 /// Tell a run that is under way something; the model reads it before its next step
 #[derive(Debug, Args)]
@@ -24,17 +24,21 @@ pub(crate) struct SteerArgs {
 }
 
 /// Sends it to the process that runs the run; returns when it is on disk.
-pub(crate) async fn execute(args: SteerArgs, inquiry: &Inquiry) -> Result<(), Failure> {
-    let request = Request::Steer { run: args.run.into(), text: args.text };
-    let answer = match inquiry.reach().await? {
-        Reached::Holder(mut client) => client.ask(&request, |_| Ok(())).await.map_err(lost)?,
+pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<(), CliError> {
+    let request = ControlRequest::Steer { run: args.run.into(), text: args.text };
+    let answer = match inquiry.access().await? {
+        StoreAccess::Owner(mut client) => {
+            client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
+        }
         // Nobody runs anything: this says how the run goes on.
-        Reached::Store(journal) => {
+        StoreAccess::Store(journal) => {
             drop(journal);
-            inquiry.ask(&request).await?
+            inquiry.request(&request).await?
         }
     };
-    let Answer::Steered { run, session, next } = answer else { return Err(other_answer().into()) };
+    let ControlResponse::Steered { run, session, next } = answer else {
+        return Err(unexpected_response().into());
+    };
     if args.json {
         let (run, session, next) = (run.to_string(), session.to_string(), next.to_string());
         return print_json(&json!({ "run": run, "session": session, "next": next }));
@@ -45,10 +49,10 @@ pub(crate) async fn execute(args: SteerArgs, inquiry: &Inquiry) -> Result<(), Fa
 }
 
 /// It is not said again: nobody knows whether it was heard.
-fn lost(lost: Lost) -> Failure {
+fn connection_lost(lost: AskError) -> CliError {
     match lost {
-        Lost::Fault(fault) => fault.into(),
-        Lost::Gone => Failure {
+        AskError::Rejected(fault) => fault.into(),
+        AskError::Disconnected => CliError {
             exit: Exit::Failed,
             text: "the process that held the store ended before it answered; `hermod journal last` has a record \
                    message.steered if the message was taken"

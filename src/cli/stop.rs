@@ -5,22 +5,21 @@ use std::{path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     model::{RunRow, RunState},
-    port::{Journal, Read},
+    port::{Journal, Query},
 };
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
-    exit::Failure,
-    hold,
+    exit::CliError,
     identifier::Identifier,
-    inquiry::{Inquiry, Reached, other_answer},
     output::{print, print_json},
-    report, runs,
+    owner, report, runs,
+    store_client::{StoreAccess, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{Answer, Fault, Lost, Reader, Request, RunStatus},
-    daemon,
+    control::{AskError, ControlRequest, ControlResponse, RequestError, RunRowStatus, StoreReader},
+    host,
     process::runner::Runner,
 };
 
@@ -43,19 +42,19 @@ pub(crate) struct StopArgs {
 }
 
 /// Stops, and says what became of the runs.
-pub(crate) async fn execute(args: StopArgs, inquiry: &Inquiry) -> Result<(), Failure> {
+pub(crate) async fn execute(args: StopArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     let target = match args.run {
-        None => Target::All,
-        Some(run) if args.tree => Target::Tree(run.into()),
-        Some(run) => Target::Run(run.into()),
+        None => StopTarget::All,
+        Some(run) if args.tree => StopTarget::Tree(run.into()),
+        Some(run) => StopTarget::Run(run.into()),
     };
-    let rows: Vec<RunStatus> = stop(&target, inquiry).await?.into_iter().map(RunStatus::from).collect();
+    let rows: Vec<RunRowStatus> = stop(&target, inquiry).await?.into_iter().map(RunRowStatus::from).collect();
     if args.json {
         print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()))?;
     } else if rows.is_empty() {
         print("no run is unfinished")?;
     } else {
-        let line = |row: &RunStatus| match &row.ended {
+        let line = |row: &RunRowStatus| match &row.ended {
             Some(ended) => format!("run {} has ended: {ended}\n", row.id),
             None => {
                 format!("run {} is {} still: it ends when its tools have ended\n", row.id, runs::state(row))
@@ -67,61 +66,67 @@ pub(crate) async fn execute(args: StopArgs, inquiry: &Inquiry) -> Result<(), Fai
 }
 
 /// What is to be stopped.
-enum Target {
+enum StopTarget {
     Run(String),
     /// The root of the tree to which this run belongs.
     Tree(String),
     All,
 }
 
-impl Target {
-    fn request(&self) -> Request {
+impl StopTarget {
+    fn request(&self) -> ControlRequest {
         match self {
-            Self::Run(run) => Request::Stop { run: run.clone(), tree: false },
-            Self::Tree(run) => Request::Stop { run: run.clone(), tree: true },
-            Self::All => Request::StopAll {},
+            Self::Run(run) => ControlRequest::Stop { run: run.clone(), tree: false },
+            Self::Tree(run) => ControlRequest::Stop { run: run.clone(), tree: true },
+            Self::All => ControlRequest::StopAll {},
         }
     }
 
-    async fn rows(&self, reader: &Reader) -> Result<Vec<RunRow>, Fault> {
+    async fn rows(&self, reader: &StoreReader) -> Result<Vec<RunRow>, RequestError> {
         match self {
             Self::Run(run) => Ok(vec![reader.run(run).await?]),
             Self::Tree(run) => Ok(vec![reader.root(run).await?]),
-            Self::All => reader.runs(Read::OpenRuns).await,
+            Self::All => reader.runs(Query::OpenRuns).await,
         }
     }
 }
 
 /// Stops it.
-async fn stop(target: &Target, inquiry: &Inquiry) -> Result<Vec<RunRow>, Failure> {
+async fn stop(target: &StopTarget, inquiry: &StoreClient) -> Result<Vec<RunRow>, CliError> {
     let request = target.request();
     loop {
-        match inquiry.reach().await? {
-            Reached::Holder(mut client) => match client.ask(&request, |_| Ok(())).await {
-                Ok(Answer::Stopped(rows)) => return Ok(rows),
-                Ok(_) => return Err(other_answer().into()),
+        match inquiry.access().await? {
+            StoreAccess::Owner(mut client) => match client.request(&request, |_| Ok(())).await {
+                Ok(ControlResponse::Stopped(rows)) => return Ok(rows),
+                Ok(_) => return Err(unexpected_response().into()),
                 // To stop again what is stopped does nothing.
-                Err(Lost::Gone) => sleep(super::inquiry::PAUSE).await,
-                Err(Lost::Fault(fault)) => return Err(fault.into()),
+                Err(AskError::Disconnected) => sleep(super::store_client::RETRY_DELAY).await,
+                Err(AskError::Rejected(fault)) => return Err(fault.into()),
             },
-            Reached::Store(journal) => return alone(target, journal, inquiry.state()).await,
+            StoreAccess::Store(journal) => {
+                return write_without_owner(target, journal, inquiry.state()).await;
+            }
         }
     }
 }
 
 /// Nobody runs them: their ends are written from here, and nothing is started.
-async fn alone(target: &Target, journal: Arc<dyn Journal>, state: &Path) -> Result<Vec<RunRow>, Failure> {
-    let reader = Reader::new(Arc::clone(&journal));
+async fn write_without_owner(
+    target: &StopTarget,
+    journal: Arc<dyn Journal>,
+    state: &Path,
+) -> Result<Vec<RunRow>, CliError> {
+    let reader = StoreReader::new(Arc::clone(&journal));
     let rows = target.rows(&reader).await?;
     if rows.iter().all(|row| row.state == RunState::Ended) {
-        if matches!(target, Target::All) {
+        if matches!(target, StopTarget::All) {
             // Commands may outlive their runs, and the store that knew these.
-            Runner::new(daemon::OWN_PROGRAM, state).sweep(|_| false).await;
+            Runner::new(host::OWN_PROGRAM, state).sweep(|_| false).await;
         }
         return Ok(rows);
     }
-    let daemon = daemon::at_rest((journal, state)).await?;
-    let stopped = hold::stop(&daemon.runtime, rows).await;
-    daemon.suspend(daemon::Leave::Done).await;
+    let daemon = host::start_write_only((journal, state)).await?;
+    let stopped = owner::stop(&daemon.runtime, rows).await;
+    daemon.suspend(host::ShutdownUrgency::Normal).await;
     Ok(stopped?)
 }

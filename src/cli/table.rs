@@ -1,8 +1,8 @@
 //! Aligned columns for people.
 
-use hermod_actors::Visible;
+use hermod_actors::SanitizedText;
 
-use super::terminal::{cut, stdout_columns, width};
+use super::terminal::{stdout_columns, truncate, width};
 
 /// Lines of cells, each column as wide as its widest cell; two spaces between them. On a terminal no line is wider
 /// than that.
@@ -10,13 +10,13 @@ pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> S
     let lines = aligned(head, rows);
     match stdout_columns() {
         None => lines,
-        Some(columns) => lines.lines().map(|line| cut(line, columns) + "\n").collect(),
+        Some(columns) => lines.lines().map(|line| truncate(line, columns) + "\n").collect(),
     }
 }
 
 fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| Visible::name(cell.as_bytes()))).collect();
+        rows.iter().map(|row| row.each_ref().map(|cell| SanitizedText::name(cell.as_bytes()))).collect();
     let mut widths = head.map(width);
     for row in &rows {
         for (most, cell) in widths.iter_mut().zip(row) {

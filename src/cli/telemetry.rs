@@ -9,10 +9,10 @@ use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 use super::{
-    exit::{Exit, Failure},
+    exit::{CliError, Exit},
     terminal::Palette,
 };
-use crate::environment::Variables;
+use crate::discovery::Variables;
 
 const VARIABLE: &str = "HERMOD_LOG";
 
@@ -27,21 +27,22 @@ pub(crate) enum LogFormat {
 }
 
 /// Whether arguments that are not understood as a whole ask for logs as JSON.
-pub(crate) fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let arguments: Vec<OsString> = arguments.take_while(|argument| argument != "--").collect();
     arguments.iter().any(|argument| argument == "--log-format=json")
         || arguments.windows(2).any(|pair| pair == ["--log-format", "json"])
 }
 
 /// Sends logs to standard error, as HERMOD_LOG says, else as often as `-v` was given.
-pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Result<(), Failure> {
+pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Result<(), CliError> {
     let filter = match (variables.get(VARIABLE).filter(|filter| !filter.is_empty()), verbose) {
         (Some(filter), _) => filter.as_str(),
         (None, 0) => return Ok(()),
         (None, 1) => "hermod=info,hermod_actors=info",
         (None, _) => "hermod=debug,hermod_actors=debug",
     };
-    let wrong = |error: String| Failure { exit: Exit::Config, text: format!("{VARIABLE}={filter}: {error}") };
+    let wrong =
+        |error: String| CliError { exit: Exit::Config, text: format!("{VARIABLE}={filter}: {error}") };
     let parsed = EnvFilter::try_new(filter).map_err(|error| wrong(error.to_string()))?;
     let colour = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
     let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colour).with_writer(io::stderr);
@@ -61,7 +62,7 @@ mod tests {
     #[test]
     fn json_is_asked_for_even_in_what_is_not_understood() {
         let check = |arguments: &[&str], expect: bool| {
-            assert_eq!(asks_for_json(arguments.iter().map(OsString::from)), expect, "{arguments:?}");
+            assert_eq!(wants_json(arguments.iter().map(OsString::from)), expect, "{arguments:?}");
         };
         check(&["hermod", "--log-format", "json", "rum"], true);
         check(&["hermod", "rum", "--log-format=json"], true);

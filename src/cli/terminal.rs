@@ -8,12 +8,12 @@ use std::{
 use rustix::{fs::fstat, termios::tcgetwinsize};
 use unicode_width::UnicodeWidthChar;
 
-use crate::environment::Variables;
+use crate::discovery::Variables;
 
 /// The width of a terminal that does not say.
-const WIDTH: usize = 80;
+const DEFAULT_COLUMNS: usize = 80;
 /// The height of one.
-const ROWS: usize = 24;
+const DEFAULT_ROWS: usize = 24;
 
 /// A terminal at standard error that can move its cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Charset {
     }
 
     /// Draws everything so from now on.
-    pub(crate) fn choose(variables: &Variables) {
+    pub(crate) fn set_current(variables: &Variables) {
         CHARSET.get_or_init(|| Self::of(variables));
     }
 
@@ -132,17 +132,17 @@ fn is_dumb(variables: &Variables) -> bool {
 
 /// How much a terminal shows at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct TerminalSize {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
 }
 
-impl Size {
+impl TerminalSize {
     /// Of a terminal at standard output that can move its cursor, as it is now; `None` if there is none.
     pub(crate) fn of_stdout(variables: &Variables) -> Option<Self> {
         let columns = stdout_columns().filter(|_| !is_dumb(variables))?;
         let rows = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
-        Some(Self { columns, rows: if rows > 0 { rows } else { ROWS } })
+        Some(Self { columns, rows: if rows > 0 { rows } else { DEFAULT_ROWS } })
     }
 }
 
@@ -182,13 +182,13 @@ pub(crate) fn is_one_terminal() -> bool {
 
 /// The columns of the terminal at standard error.
 pub(crate) fn stderr_columns() -> usize {
-    columns(&io::stderr()).unwrap_or(WIDTH)
+    columns(&io::stderr()).unwrap_or(DEFAULT_COLUMNS)
 }
 
 /// The columns of standard output; `None` if it is no terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
     let stdout = io::stdout();
-    stdout.is_terminal().then(|| columns(&stdout).unwrap_or(WIDTH))
+    stdout.is_terminal().then(|| columns(&stdout).unwrap_or(DEFAULT_COLUMNS))
 }
 
 fn columns(stream: &impl std::os::fd::AsFd) -> Option<usize> {
@@ -202,11 +202,11 @@ pub(crate) fn width(text: &str) -> usize {
 }
 
 /// The beginning of a line that fits into so many columns; an ellipsis stands for the rest.
-pub(crate) fn cut(line: &str, columns: usize) -> String {
-    cut_with(line, columns, Charset::current().ellipsis())
+pub(crate) fn truncate(line: &str, columns: usize) -> String {
+    truncate_with(line, columns, Charset::current().ellipsis())
 }
 
-fn cut_with(line: &str, columns: usize, ellipsis: &str) -> String {
+fn truncate_with(line: &str, columns: usize, ellipsis: &str) -> String {
     if width(line) <= columns {
         return line.to_owned();
     }
@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn a_line_is_cut_by_its_columns() {
         let check = |line: &str, columns: usize, expect: &str| {
-            assert_eq!(cut(line, columns), expect, "{line} in {columns}");
-            assert!(width(&cut(line, columns)) <= columns);
+            assert_eq!(truncate(line, columns), expect, "{line} in {columns}");
+            assert!(width(&truncate(line, columns)) <= columns);
         };
         check("plain", 5, "plain");
         check("plain", 4, "pla…");
@@ -239,8 +239,8 @@ mod tests {
         check("漢字", 3, "漢…");
         check("e\u{301}e\u{301}", 1, "…");
         check("x", 0, "");
-        assert_eq!(cut_with("plain text", 8, "..."), "plain...");
-        assert_eq!(cut_with("plain", 2, "..."), "..");
+        assert_eq!(truncate_with("plain text", 8, "..."), "plain...");
+        assert_eq!(truncate_with("plain", 2, "..."), "..");
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! The environment of the process.
 
-use super::exit::{Exit, Failure};
-use crate::environment::Variables;
+use super::exit::{CliError, Exit};
+use crate::discovery::Variables;
 
 /// The process's variables. One that is not UTF-8 is none of ours, unless it says that it is.
-pub(super) fn read() -> Result<Variables, Failure> {
+pub(super) fn read() -> Result<Variables, CliError> {
     let mut variables = Variables::new();
     for (key, value) in std::env::vars_os() {
         match (key.into_string(), value.into_string()) {
             (Ok(key), Ok(value)) => drop(variables.insert(key, value)),
             (Ok(key), Err(_)) if key.starts_with("HERMOD_") => {
                 let text = format!("{key}: its value is not UTF-8; set it to a text");
-                return Err(Failure { exit: Exit::Config, text });
+                return Err(CliError { exit: Exit::Config, text });
             }
             (Ok(_) | Err(_), _) => {}
         }

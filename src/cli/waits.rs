@@ -1,70 +1,71 @@
 //! What a run waits for, as a person reads it.
 
-use hermod_actors::model::{Awaited, CallId, RunId, Size, Timestamp, Wait};
+use hermod_actors::model::{ByteSize, CallId, RunId, RunWait, Timestamp, WaitKind};
 
-use super::words::seconds;
+use super::format::seconds;
 use crate::clock::rfc3339;
 
 /// A line of `hermod runs show`.
-pub(crate) fn line(wait: &Wait, run: RunId, now: Timestamp) -> String {
+pub(crate) fn line(wait: &RunWait, run: RunId, now: Timestamp) -> String {
     let (at, took) = (rfc3339(wait.since), seconds(now.ms_since(wait.since)));
-    if let Awaited::Limit { limit_ms, outcome } = &wait.what {
+    if let WaitKind::Limit { limit_ms, outcome } = &wait.kind {
         let until = wait.until.map_or_else(|| "-".to_owned(), rfc3339);
         let limit = seconds(*limit_ms);
         return format!("time limit  {limit} of active time since {at}, ends as {outcome} at {until}\n");
     }
-    let what = whole(&wait.what);
-    let end = match &wait.what {
-        Awaited::Process => format!("; nobody runs it: `hermod runs resume {run}`"),
-        Awaited::Retry { failure, .. } | Awaited::Reset { failure, .. } => {
+    let what = whole(&wait.kind);
+    let end = match &wait.kind {
+        WaitKind::NoProcess => format!("; nobody runs it: `hermod runs resume {run}`"),
+        WaitKind::Retry { failure, .. } | WaitKind::Reset { failure, .. } => {
             let until = wait.until.map_or_else(String::new, |until| format!(", until {}", rfc3339(until)));
             failure.iter().fold(until, |until, failure| format!("{until}; {failure}"))
         }
-        Awaited::Queue { .. }
-        | Awaited::Model { .. }
-        | Awaited::Lease { .. }
-        | Awaited::Permit { .. }
-        | Awaited::Order { .. }
-        | Awaited::Tool { .. }
-        | Awaited::Children { .. }
-        | Awaited::Person { .. }
-        | Awaited::Stop
-        | Awaited::Disk { .. }
-        | Awaited::Limit { .. } => match wait.until {
+        WaitKind::Queue { .. }
+        | WaitKind::Model { .. }
+        | WaitKind::Lease { .. }
+        | WaitKind::Permit { .. }
+        | WaitKind::Conflict { .. }
+        | WaitKind::Tool { .. }
+        | WaitKind::Children { .. }
+        | WaitKind::Person { .. }
+        | WaitKind::Stop
+        | WaitKind::Disk { .. }
+        | WaitKind::Limit { .. } => match wait.until {
             Some(until) => format!(", gives up at {}", rfc3339(until)),
-            None => format!(", no end of its own: {}", wait.what.then()),
+            None => format!(", no end of its own: {}", wait.kind.describe_end()),
         },
     };
     format!("waiting     for {what} since {at} ({took}){end}\n")
 }
 
 /// What a run does or waits for and for how long, as `hermod tree` has it; `None` if it waits for nothing.
-pub(crate) fn short(waits: &[Wait], now: Timestamp) -> Option<String> {
-    let mut waits: Vec<_> = waits.iter().filter(|wait| !matches!(wait.what, Awaited::Limit { .. })).collect();
+pub(crate) fn short(waits: &[RunWait], now: Timestamp) -> Option<String> {
+    let mut waits: Vec<_> =
+        waits.iter().filter(|wait| !matches!(wait.kind, WaitKind::Limit { .. })).collect();
     // Several calls may delegate: their subagents are counted together.
-    let left = waits.iter().map(|wait| subagents_left(&wait.what)).sum();
+    let left = waits.iter().map(|wait| subagents_left(&wait.kind)).sum();
     let mut is_first = true;
-    waits.retain(|wait| subagents_left(&wait.what) == 0 || std::mem::take(&mut is_first));
+    waits.retain(|wait| subagents_left(&wait.kind) == 0 || std::mem::take(&mut is_first));
     // No process helps a run that waits for a person.
-    let person = waits.iter().find(|wait| matches!(wait.what, Awaited::Person { .. }));
+    let person = waits.iter().find(|wait| matches!(wait.kind, WaitKind::Person { .. }));
     let first = person.or(waits.first())?;
     let until = || first.until.map_or_else(String::new, |until| format!(" until {}", rfc3339(until)));
-    let what = match &first.what {
-        Awaited::Process => "nobody runs it".to_owned(),
-        Awaited::Queue { behind } => format!("behind {behind}"),
-        Awaited::Model { model, attempt: 1 } => format!("asks {model}"),
-        Awaited::Model { model, attempt } => format!("asks {model}, attempt {attempt},"),
-        Awaited::Retry { attempt, .. } => format!("tries again, attempt {attempt},"),
-        Awaited::Reset { .. } => format!("waits for a reset{}", until()),
-        Awaited::Lease { .. } => "waits for leave to ask".to_owned(),
-        Awaited::Permit { tool, .. } => format!("waits for leave to run {tool}"),
-        Awaited::Order { tool, .. } => format!("keeps {tool} in order"),
-        Awaited::Tool { tool, .. } => format!("runs {tool}"),
-        Awaited::Children { .. } => format!("waits for {}", subagents(left)),
-        Awaited::Person { .. } => "asks a person".to_owned(),
-        Awaited::Stop => "stops".to_owned(),
-        Awaited::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
-        Awaited::Disk { full: None } | Awaited::Limit { .. } => "waits for the disk".to_owned(),
+    let what = match &first.kind {
+        WaitKind::NoProcess => "nobody runs it".to_owned(),
+        WaitKind::Queue { behind } => format!("behind {behind}"),
+        WaitKind::Model { model, attempt: 1 } => format!("asks {model}"),
+        WaitKind::Model { model, attempt } => format!("asks {model}, attempt {attempt},"),
+        WaitKind::Retry { attempt, .. } => format!("tries again, attempt {attempt},"),
+        WaitKind::Reset { .. } => format!("waits for a reset{}", until()),
+        WaitKind::Lease { .. } => "waits for leave to ask".to_owned(),
+        WaitKind::Permit { tool, .. } => format!("waits for leave to run {tool}"),
+        WaitKind::Conflict { tool, .. } => format!("keeps {tool} in order"),
+        WaitKind::Tool { tool, .. } => format!("runs {tool}"),
+        WaitKind::Children { .. } => format!("waits for {}", subagents(left)),
+        WaitKind::Person { .. } => "asks a person".to_owned(),
+        WaitKind::Stop => "stops".to_owned(),
+        WaitKind::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
+        WaitKind::Disk { full: None } | WaitKind::Limit { .. } => "waits for the disk".to_owned(),
     };
     let more = waits.len() - 1;
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
@@ -81,35 +82,35 @@ fn age(ms: u64) -> String {
     }
 }
 
-const fn subagents_left(what: &Awaited) -> u32 {
-    if let Awaited::Children { left, .. } = what { *left } else { 0 }
+const fn subagents_left(what: &WaitKind) -> u32 {
+    if let WaitKind::Children { left, .. } = what { *left } else { 0 }
 }
 
 fn subagents(left: u32) -> String {
     format!("{left} subagent{}", if left == 1 { "" } else { "s" })
 }
 
-fn whole(what: &Awaited) -> String {
+fn whole(what: &WaitKind) -> String {
     match what {
-        Awaited::Process => "a process".to_owned(),
-        Awaited::Queue { behind } => format!("run {behind}, which goes first,"),
-        Awaited::Model { model, attempt } => format!("the answer of {model}, attempt {attempt},"),
-        Awaited::Retry { attempt, .. } => format!("attempt {attempt} at the model"),
-        Awaited::Reset { .. } => "a time that the provider has named,".to_owned(),
-        Awaited::Lease { attempt } => format!("leave to ask a model, attempt {attempt},"),
-        Awaited::Permit { call, tool } => format!("leave to run {tool}, call {},", number(*call)),
-        Awaited::Order { call, tool, behind } => {
+        WaitKind::NoProcess => "a process".to_owned(),
+        WaitKind::Queue { behind } => format!("run {behind}, which goes first,"),
+        WaitKind::Model { model, attempt } => format!("the answer of {model}, attempt {attempt},"),
+        WaitKind::Retry { attempt, .. } => format!("attempt {attempt} at the model"),
+        WaitKind::Reset { .. } => "a time that the provider has named,".to_owned(),
+        WaitKind::Lease { attempt } => format!("leave to ask a model, attempt {attempt},"),
+        WaitKind::Permit { call, tool } => format!("leave to run {tool}, call {},", number(*call)),
+        WaitKind::Conflict { call, tool, behind } => {
             format!("call {}, behind which {tool}, call {}, goes,", number(*behind), number(*call))
         }
-        Awaited::Tool { call, tool, .. } => format!("{tool}, call {},", number(*call)),
-        Awaited::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
-        Awaited::Children { call, left } => format!("{}, call {},", subagents(*left), number(*call)),
-        Awaited::Stop => "its calls to end".to_owned(),
-        Awaited::Disk { full: None } => "the disk".to_owned(),
-        Awaited::Disk { full: Some(full) } => {
-            format!("the disk, which is full ({} for {}),", Size(full.wants), full.path)
+        WaitKind::Tool { call, tool, .. } => format!("{tool}, call {},", number(*call)),
+        WaitKind::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
+        WaitKind::Children { call, left } => format!("{}, call {},", subagents(*left), number(*call)),
+        WaitKind::Stop => "its calls to end".to_owned(),
+        WaitKind::Disk { full: None } => "the disk".to_owned(),
+        WaitKind::Disk { full: Some(full) } => {
+            format!("the disk, which is full ({} for {}),", ByteSize(full.needed_bytes), full.path)
         }
-        Awaited::Limit { .. } => "its time to be over".to_owned(),
+        WaitKind::Limit { .. } => "its time to be over".to_owned(),
     }
 }
 
@@ -120,14 +121,14 @@ fn number(call: CallId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Failure, FailureClass, NoRoom, Outcome};
+    use hermod_actors::model::{DiskFull, Failure, FailureClass, Outcome};
 
     use super::*;
 
     #[track_caller]
-    fn check(what: Awaited, until: Option<i64>, expect: &str, in_tree: &str) {
+    fn check(what: WaitKind, until: Option<i64>, expect: &str, in_tree: &str) {
         let run = RunId::from_bits(1);
-        let wait = Wait { what, since: Timestamp(1_000), until: until.map(Timestamp) };
+        let wait = RunWait { kind: what, since: Timestamp(1_000), until: until.map(Timestamp) };
         let now = Timestamp(13_000);
         let expect = expect.replace("SINCE", "since 1970-01-01T00:00:01.000Z");
         assert_eq!(line(&wait, run, now), format!("{expect}\n"));
@@ -141,38 +142,38 @@ mod tests {
     fn a_wait_is_told_with_its_beginning_and_its_end() {
         let failure = Some(Failure::new(FailureClass::Overloaded, "no room"));
         check(
-            Awaited::Model { model: "p/m".parse().unwrap(), attempt: 2 },
+            WaitKind::Model { model: "p/m".parse().unwrap(), attempt: 2 },
             Some(60_000),
             "waiting     for the answer of p/m, attempt 2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
             "asks p/m, attempt 2, 12s",
         );
         check(
-            Awaited::Retry { attempt: 2, failure: failure.clone() },
+            WaitKind::Retry { attempt: 2, failure: failure.clone() },
             Some(60_000),
             "waiting     for attempt 2 at the model SINCE (12.0 s), until 1970-01-01T00:01:00.000Z; overloaded: no room",
             "tries again, attempt 2, 12s",
         );
         check(
-            Awaited::Reset { attempt: 2, failure },
+            WaitKind::Reset { attempt: 2, failure },
             Some(60_000),
             "waiting     for a time that the provider has named, SINCE (12.0 s), until 1970-01-01T00:01:00.000Z; \
              overloaded: no room",
             "waits for a reset until 1970-01-01T00:01:00.000Z 12s",
         );
         check(
-            Awaited::Tool { call: CALL, tool: "shell".into(), attempt: 1 },
+            WaitKind::Tool { call: CALL, tool: "shell".into(), attempt: 1 },
             Some(60_000),
             "waiting     for shell, call 3.2, SINCE (12.0 s), gives up at 1970-01-01T00:01:00.000Z",
             "runs shell 12s",
         );
         check(
-            Awaited::Stop,
+            WaitKind::Stop,
             Some(4_000),
             "waiting     for its calls to end SINCE (12.0 s), gives up at 1970-01-01T00:00:04.000Z",
             "stops 12s",
         );
         check(
-            Awaited::Limit { limit_ms: 600_000, outcome: Outcome::TimedOut },
+            WaitKind::Limit { limit_ms: 600_000, outcome: Outcome::TimedOut },
             Some(601_000),
             "time limit  600.0 s of active time SINCE, ends as timed_out at 1970-01-01T00:10:01.000Z",
             "",
@@ -184,50 +185,50 @@ mod tests {
         let tool = || "shell".to_owned();
         let process = "waiting     for a process SINCE (12.0 s); nobody runs it: `hermod runs resume \
                        00000000000000000000000001`";
-        check(Awaited::Process, None, process, "nobody runs it 12s");
+        check(WaitKind::NoProcess, None, process, "nobody runs it 12s");
         check(
-            Awaited::Queue { behind: RUN },
+            WaitKind::Queue { behind: RUN },
             None,
             "waiting     for run 00000000000000000000000002, which goes first, SINCE (12.0 s), no end of its own: that \
              run has limits of its own",
             &format!("behind {RUN} 12s"),
         );
         check(
-            Awaited::Lease { attempt: 1 },
+            WaitKind::Lease { attempt: 1 },
             None,
             "waiting     for leave to ask a model, attempt 1, SINCE (12.0 s), no end of its own: the calls that have it \
              have deadlines",
             "waits for leave to ask 12s",
         );
         check(
-            Awaited::Permit { call: CALL, tool: tool() },
+            WaitKind::Permit { call: CALL, tool: tool() },
             None,
             "waiting     for leave to run shell, call 3.2, SINCE (12.0 s), no end of its own: the calls before it have \
              limits",
             "waits for leave to run shell 12s",
         );
         check(
-            Awaited::Order { call: CALL, tool: tool(), behind: CallId { n: 1, ..CALL } },
+            WaitKind::Conflict { call: CALL, tool: tool(), behind: CallId { n: 1, ..CALL } },
             None,
             "waiting     for call 3.1, behind which shell, call 3.2, goes, SINCE (12.0 s), no end of its own: the calls \
              before it have limits",
             "keeps shell in order 12s",
         );
         check(
-            Awaited::Children { call: CALL, left: 2 },
+            WaitKind::Children { call: CALL, left: 2 },
             None,
             "waiting     for 2 subagents, call 3.2, SINCE (12.0 s), no end of its own: they have limits of their own",
             "waits for 2 subagents 12s",
         );
         check(
-            Awaited::Disk { full: None },
+            WaitKind::Disk { full: None },
             None,
             "waiting     for the disk SINCE (12.0 s), no end of its own: a write is answered, or the process ends",
             "waits for the disk 12s",
         );
-        let full = Some(NoRoom { path: "/s/hermod.redb".into(), wants: 8_192 });
+        let full = Some(DiskFull { path: "/s/hermod.redb".into(), needed_bytes: 8_192 });
         check(
-            Awaited::Disk { full },
+            WaitKind::Disk { full },
             None,
             "waiting     for the disk, which is full (8.0 KiB for /s/hermod.redb), SINCE (12.0 s), no end of its own: \
              make room there, and it goes on",
@@ -237,16 +238,16 @@ mod tests {
 
     #[test]
     fn a_tree_has_room_for_one() {
-        let wait = |what| Wait { what, since: Timestamp(0), until: None };
-        let limit = Awaited::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
-        let waits = [wait(Awaited::Stop), wait(Awaited::Disk { full: None }), wait(limit)];
+        let wait = |what| RunWait { kind: what, since: Timestamp(0), until: None };
+        let limit = WaitKind::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
+        let waits = [wait(WaitKind::Stop), wait(WaitKind::Disk { full: None }), wait(limit)];
         assert_eq!(short(&waits, Timestamp(185_500)).as_deref(), Some("stops 3m05s, 1 more"));
         assert_eq!(short(&[], Timestamp(0)), None);
-        let children = |n, left| wait(Awaited::Children { call: CallId { n, ..CALL }, left });
-        let waits = [children(1, 2), children(2, 1), wait(Awaited::Disk { full: None })];
+        let children = |n, left| wait(WaitKind::Children { call: CallId { n, ..CALL }, left });
+        let waits = [children(1, 2), children(2, 1), wait(WaitKind::Disk { full: None })];
         let expect = "waits for 3 subagents 5s, 1 more";
         assert_eq!(short(&waits, Timestamp(5_000)).as_deref(), Some(expect));
-        let waits = [wait(Awaited::Process), wait(Awaited::Person { call: CALL })];
+        let waits = [wait(WaitKind::NoProcess), wait(WaitKind::Person { call: CALL })];
         assert_eq!(short(&waits, Timestamp(7_260_500)).as_deref(), Some("asks a person 2h01m, 1 more"));
     }
 }

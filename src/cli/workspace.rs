@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::exit::Failure;
-use crate::daemon;
+use super::exit::CliError;
+use crate::host;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum WorkspaceChoice<'a> {
     /// The current folder.
-    Here,
+    Current,
     /// This folder, which must exist and may be made.
     Existing(&'a Path),
     /// This folder, which must exist.
@@ -24,24 +24,31 @@ pub(crate) enum Place<'a> {
 }
 
 /// The real path of the workspace. One in the state directory is refused.
-pub(crate) fn resolve(place: Place<'_>, state: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn resolve(place: WorkspaceChoice<'_>, state: &Path) -> Result<PathBuf, CliError> {
     let (path, made) = match place {
-        Place::Here => (Path::new("."), Ok(())),
-        Place::Existing(path) | Place::Named(path) | Place::Former(path) => (path, Ok(())),
-        Place::Created(path) => (path, fs::create_dir_all(path)),
+        WorkspaceChoice::Current => (Path::new("."), Ok(())),
+        WorkspaceChoice::Existing(path) | WorkspaceChoice::Named(path) | WorkspaceChoice::Former(path) => {
+            (path, Ok(()))
+        }
+        WorkspaceChoice::Created(path) => (path, fs::create_dir_all(path)),
     };
     let failed = |error: io::Error| {
         let remedy = match place {
-            Place::Existing(_) if error.kind() == io::ErrorKind::NotFound => "; --create makes it",
-            Place::Former(_) => "; the conversation has worked there: --workspace DIR names another folder",
-            Place::Here | Place::Existing(_) | Place::Named(_) | Place::Created(_) => "",
+            WorkspaceChoice::Existing(_) if error.kind() == io::ErrorKind::NotFound => "; --create makes it",
+            WorkspaceChoice::Former(_) => {
+                "; the conversation has worked there: --workspace DIR names another folder"
+            }
+            WorkspaceChoice::Current
+            | WorkspaceChoice::Existing(_)
+            | WorkspaceChoice::Named(_)
+            | WorkspaceChoice::Created(_) => "",
         };
-        Failure::usage(format!("--workspace {}: {error}{remedy}", path.display()))
+        CliError::usage(format!("--workspace {}: {error}{remedy}", path.display()))
     };
     made.map_err(failed)?;
     let real = path.canonicalize().map_err(failed)?;
-    if let Some(reason) = daemon::unfit_for_tools(&real, state) {
-        return Err(Failure::usage(format!("--workspace {}: {reason}", path.display())));
+    if let Some(reason) = host::workspace_problem(&real, state) {
+        return Err(CliError::usage(format!("--workspace {}: {reason}", path.display())));
     }
     Ok(real)
 }
@@ -51,7 +58,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(place: Place<'_>, state: &Path, expect: Result<&Path, &str>) {
+    fn check(place: WorkspaceChoice<'_>, state: &Path, expect: Result<&Path, &str>) {
         match (resolve(place, state), expect) {
             (Ok(path), Ok(expect)) => assert_eq!(path, expect),
             (Err(failure), Err(part)) => assert!(failure.text.contains(part), "{failure}"),
@@ -67,13 +74,17 @@ mod tests {
         fs::create_dir_all(work.join("in")).unwrap();
         fs::create_dir_all(state.join("in")).unwrap();
         fs::write(root.join("file"), "").unwrap();
-        check(Place::Existing(&work), &state, Ok(&work));
-        check(Place::Existing(&root.join("no")), &state, Err("--create makes it"));
-        check(Place::Created(&root.join("new/er")), &state, Ok(&root.join("new/er")));
-        check(Place::Former(&root.join("no")), &state, Err("names another folder"));
-        check(Place::Existing(&root.join("file")), &state, Err("no folder"));
-        check(Place::Existing(&root), &state, Ok(&root));
-        check(Place::Existing(&state.join("in")), &state, Err("it lies in Hermod's state directory"));
-        check(Place::Existing(&state), &state, Err("HERMOD_HOME"));
+        check(WorkspaceChoice::Existing(&work), &state, Ok(&work));
+        check(WorkspaceChoice::Existing(&root.join("no")), &state, Err("--create makes it"));
+        check(WorkspaceChoice::Created(&root.join("new/er")), &state, Ok(&root.join("new/er")));
+        check(WorkspaceChoice::Former(&root.join("no")), &state, Err("names another folder"));
+        check(WorkspaceChoice::Existing(&root.join("file")), &state, Err("no folder"));
+        check(WorkspaceChoice::Existing(&root), &state, Ok(&root));
+        check(
+            WorkspaceChoice::Existing(&state.join("in")),
+            &state,
+            Err("it lies in Hermod's state directory"),
+        );
+        check(WorkspaceChoice::Existing(&state), &state, Err("HERMOD_HOME"));
     }
 }

@@ -1,15 +1,15 @@
 //! What must fit together in what is said of a provider's accounts.
 
-use super::{error::ConfigError, keys::PROVIDERS, layer::Origin, model::Config};
+use super::{error::SettingError, keys::PROVIDERS, layer::SettingOrigin, sections::Config};
 
 /// Tells what does not.
-pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
+pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
     for (name, section) in &config.providers {
         let key = |field: &str| format!("{PROVIDERS}.{name}.{field}");
         let setting = |field: &str| config.settings.get(&key(field));
         if let (Some(_), Some(setting)) = (&section.credential, setting("credentials")) {
             let reason = format!("{} is set too; put all into one of them", key("credential"));
-            errors.push(ConfigError::value(&key("credentials"), setting, reason));
+            errors.push(SettingError::value(&key("credentials"), setting, reason));
         }
         let Some(oauth) = &section.oauth else { continue };
         let needed = [
@@ -23,10 +23,10 @@ pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
         ];
         let below = key("oauth.");
         let said = config.settings.iter().find(|(key, _)| key.starts_with(&below));
-        let origin = said.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
+        let origin = said.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
         for (field, _, what) in needed.into_iter().filter(|(_, is_there, _)| !is_there) {
             let reason = format!("it is missing; give {what}");
-            errors.push(ConfigError::Value {
+            errors.push(SettingError::Value {
                 key: format!("{below}{field}"),
                 shown: None,
                 origin: origin.clone(),

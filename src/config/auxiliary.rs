@@ -4,14 +4,14 @@ use hermod_actors::model::ModelRef;
 use serde::Deserialize;
 
 use super::{
-    error::ConfigError,
-    model::Config,
-    values::{Chain, Flag},
+    error::SettingError,
+    sections::Config,
+    values::{Flag, ModelChain},
 };
 
 /// Work beside a run that a model does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum AuxiliaryJob {
     /// Shortening a conversation that has become too long.
     Compression,
     /// Describing pictures to a model that sees none.
@@ -26,7 +26,7 @@ pub enum Work {
     Memory,
 }
 
-impl Work {
+impl AuxiliaryJob {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Compression, Self::Vision, Self::WebExtract, Self::SessionSearch, Self::Title, Self::Memory];
@@ -47,18 +47,18 @@ impl Work {
 /// `auxiliary`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Auxiliary {
-    /// See [`Work::Compression`].
+pub struct AuxiliarySections {
+    /// See [`AuxiliaryJob::Compression`].
     pub compression: AuxiliarySection,
-    /// See [`Work::Vision`].
+    /// See [`AuxiliaryJob::Vision`].
     pub vision: AuxiliarySection,
-    /// See [`Work::WebExtract`].
+    /// See [`AuxiliaryJob::WebExtract`].
     pub web_extract: AuxiliarySection,
-    /// See [`Work::SessionSearch`].
+    /// See [`AuxiliaryJob::SessionSearch`].
     pub session_search: AuxiliarySection,
-    /// See [`Work::Title`].
+    /// See [`AuxiliaryJob::Title`].
     pub title: AuxiliarySection,
-    /// See [`Work::Memory`].
+    /// See [`AuxiliaryJob::Memory`].
     pub memory: AuxiliarySection,
 }
 
@@ -67,27 +67,27 @@ pub struct Auxiliary {
 #[serde(deny_unknown_fields)]
 pub struct AuxiliarySection {
     /// The models, the first on top.
-    pub chain: Chain,
+    pub chain: ModelChain,
     /// Whether those of the run stand behind them.
     pub main: Flag,
 }
 
-impl Auxiliary {
+impl AuxiliarySections {
     /// What is said of this work.
-    pub const fn of(&self, work: Work) -> &AuxiliarySection {
+    pub const fn of(&self, work: AuxiliaryJob) -> &AuxiliarySection {
         match work {
-            Work::Compression => &self.compression,
-            Work::Vision => &self.vision,
-            Work::WebExtract => &self.web_extract,
-            Work::SessionSearch => &self.session_search,
-            Work::Title => &self.title,
-            Work::Memory => &self.memory,
+            AuxiliaryJob::Compression => &self.compression,
+            AuxiliaryJob::Vision => &self.vision,
+            AuxiliaryJob::WebExtract => &self.web_extract,
+            AuxiliaryJob::SessionSearch => &self.session_search,
+            AuxiliaryJob::Title => &self.title,
+            AuxiliaryJob::Memory => &self.memory,
         }
     }
 }
 
 /// The models to ask for this work beside a run with these models, each once.
-pub fn auxiliary_chain(config: &Config, work: Work, main: &[ModelRef]) -> Vec<ModelRef> {
+pub fn auxiliary_chain(config: &Config, work: AuxiliaryJob, main: &[ModelRef]) -> Vec<ModelRef> {
     let section = config.auxiliary.of(work);
     let behind = if section.main.0 { main } else { &[] };
     let mut chain: Vec<ModelRef> = Vec::new();
@@ -100,8 +100,8 @@ pub fn auxiliary_chain(config: &Config, work: Work, main: &[ModelRef]) -> Vec<Mo
 }
 
 /// Tells of work for which nobody would be asked.
-pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
-    for work in Work::ALL {
+pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
+    for work in AuxiliaryJob::ALL {
         let (section, key) = (config.auxiliary.of(work), format!("auxiliary.{}.main", work.name()));
         if let (true, false, Some(setting)) =
             (section.chain.0.is_empty(), section.main.0, config.settings.get(&key))
@@ -110,7 +110,7 @@ pub(super) fn check(config: &Config, errors: &mut Vec<ConfigError>) {
                 "and auxiliary.{}.chain is empty, so nobody is asked; name a model there",
                 work.name()
             );
-            errors.push(ConfigError::value(&key, setting, reason));
+            errors.push(SettingError::value(&key, setting, reason));
         }
     }
 }

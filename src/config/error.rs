@@ -3,17 +3,17 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    layer::{Origin, Setting},
+    layer::{Setting, SettingOrigin},
     values::reference,
 };
-use crate::secret::shown_url;
+use crate::secret::redacted_url;
 
 /// Values longer than this are cut in messages.
-const SHOWN: usize = 80;
+const MAX_VALUE_CHARS: usize = 80;
 
 /// One mistake in the configuration. Never holds what may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub enum SettingError {
     /// The file cannot be read.
     #[error("{}: {reason}; make it a readable text file, or point HERMOD_CONFIG to another one", path.display())]
     Unreadable {
@@ -40,7 +40,7 @@ pub enum ConfigError {
         /// The key.
         key: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
         /// The known key that is most like it.
         nearest: Option<String>,
     },
@@ -58,7 +58,7 @@ pub enum ConfigError {
         /// The section.
         key: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
     },
     /// A provider cannot have this name.
     #[error(
@@ -68,7 +68,7 @@ pub enum ConfigError {
         /// The name.
         name: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
     },
     /// A model cannot have this name.
     #[error("{origin}: `{name}` is no name of a model; write the name itself, or how names begin and `*`")]
@@ -76,7 +76,7 @@ pub enum ConfigError {
         /// The name.
         name: String,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
     },
     /// A variable speaks of a model, whose name no variable can hold.
     #[error(
@@ -94,20 +94,20 @@ pub enum ConfigError {
         /// The value, if it may be shown.
         shown: Option<String>,
         /// Where it stands.
-        origin: Origin,
+        origin: SettingOrigin,
         /// What is wrong with it, and the remedy.
         reason: String,
     },
 }
 
-impl ConfigError {
+impl SettingError {
     /// Where it is.
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> SettingOrigin {
         match self {
-            Self::Unreadable { path, .. } => Origin::File { path: path.as_path().into(), line: 0 },
-            Self::NotToml { path, line, .. } => Origin::File { path: Arc::clone(path), line: *line },
+            Self::Unreadable { path, .. } => SettingOrigin::File { path: path.as_path().into(), line: 0 },
+            Self::NotToml { path, line, .. } => SettingOrigin::File { path: Arc::clone(path), line: *line },
             Self::UnknownVariable { name, .. } | Self::ModelVariable { name } => {
-                Origin::Variable(name.as_str().into())
+                SettingOrigin::Variable(name.as_str().into())
             }
             Self::UnknownKey { origin, .. }
             | Self::Section { origin, .. }
@@ -133,7 +133,7 @@ impl ConfigError {
 
     /// The value at `key` does not do.
     pub(super) fn value(key: &str, setting: &Setting, reason: impl Into<String>) -> Self {
-        let shown = shown(key, &setting.value);
+        let shown = redacted_toml(key, &setting.value);
         Self::Value { key: key.to_owned(), shown, origin: setting.origin.clone(), reason: reason.into() }
     }
 }
@@ -150,35 +150,35 @@ fn equals(shown: Option<&str>) -> String {
 }
 
 /// A value as people may see it, in TOML; `None` if it may be a secret.
-pub fn shown(key: &str, value: &Value) -> Option<String> {
-    let value = presentable(key, value)?.to_string();
-    match value.char_indices().nth(SHOWN) {
+pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
+    let value = redacted(key, value)?.to_string();
+    match value.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => Some(format!("{}…", &value[..end])),
         None => Some(value),
     }
 }
 
 /// A value without what may be secret in it; `None` if that is all of it.
-pub fn presentable(key: &str, value: &Value) -> Option<Value> {
+pub fn redacted(key: &str, value: &Value) -> Option<Value> {
     match key.rsplit('.').next() {
-        Some("credential" | "client_secret" | "refresh_token") => told(value),
-        Some("credentials") => value.as_array()?.iter().map(told).collect(),
-        Some("base_url" | "token_url") => value.as_str().map(|url| shown_url(url).into()),
+        Some("credential" | "client_secret" | "refresh_token") => redacted_reference(value),
+        Some("credentials") => value.as_array()?.iter().map(redacted_reference).collect(),
+        Some("base_url" | "token_url") => value.as_str().map(|url| redacted_url(url).into()),
         Some(_) | None => Some(value.clone()),
     }
 }
 
 /// A reference to a secret, without what may be secret in it.
-fn told(value: &Value) -> Option<Value> {
+fn redacted_reference(value: &Value) -> Option<Value> {
     reference(value).ok().map(|reference| reference.to_string().into())
 }
 
 /// All mistakes that were found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigErrors(pub Vec<ConfigError>);
+pub struct ConfigErrors(pub Vec<SettingError>);
 
-impl From<ConfigError> for ConfigErrors {
-    fn from(error: ConfigError) -> Self {
+impl From<SettingError> for ConfigErrors {
+    fn from(error: SettingError) -> Self {
         Self(vec![error])
     }
 }

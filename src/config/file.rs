@@ -5,9 +5,9 @@ use std::{
 };
 
 use super::{
-    error::{ConfigError, ConfigErrors},
-    load::File,
-    model::Config,
+    error::{ConfigErrors, SettingError},
+    load::ConfigFile,
+    sections::Config,
 };
 use crate::files::read_regular_text;
 
@@ -20,7 +20,7 @@ pub enum UserFile {
     /// `HERMOD_CONFIG` names it: it has to be there.
     Named(PathBuf),
     /// It is read if it is there.
-    Usual(PathBuf),
+    Default(PathBuf),
 }
 
 impl UserFile {
@@ -31,22 +31,22 @@ impl UserFile {
             return Some(Self::Named(path));
         }
         let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-        Some(Self::Usual(folder.join("hermod/hermod.toml")))
+        Some(Self::Default(folder.join("hermod/hermod.toml")))
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Named(path) | Self::Usual(path) => path,
+            Self::Named(path) | Self::Default(path) => path,
         }
     }
 
-    fn read(&self) -> Result<Option<File>, ConfigError> {
+    fn read(&self) -> Result<Option<ConfigFile>, SettingError> {
         let path = self.path().to_owned();
         match (read_regular_text(&path, MAX_BYTES), self) {
-            (Ok(text), _) => Ok(Some(File { path, text })),
-            (Err(error), Self::Usual(_)) if error.kind() == ErrorKind::NotFound => Ok(None),
-            (Err(error), _) => Err(ConfigError::Unreadable { path, reason: error.to_string() }),
+            (Ok(text), _) => Ok(Some(ConfigFile { path, text })),
+            (Err(error), Self::Default(_)) if error.kind() == ErrorKind::NotFound => Ok(None),
+            (Err(error), _) => Err(SettingError::Unreadable { path, reason: error.to_string() }),
         }
     }
 }

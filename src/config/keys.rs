@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::layer::{Layer, first_name};
+use super::layer::{SettingLayer, first_name};
 
 /// Like any text.
 static TEXT: Value = Value::String(String::new());
@@ -61,16 +61,16 @@ pub(super) const NOT_SETTINGS: [&str; 5] =
 /// What settings in the environment begin with.
 pub(super) const PREFIX: &str = "HERMOD_";
 /// What stands between levels there.
-pub(super) const LEVEL: &str = "__";
+pub(super) const LEVEL_SEPARATOR: &str = "__";
 
 /// Below this likeness (0 to 1) a known name is no suggestion.
-const ALIKE: f64 = 0.55;
+const MIN_SIMILARITY: f64 = 0.55;
 /// The likeness of a key that only stands in another section.
-const ELSEWHERE: f64 = 0.75;
+const OTHER_SECTION_SIMILARITY: f64 = 0.75;
 
 /// What a key is.
 #[derive(Debug, PartialEq)]
-pub(super) enum Kind<'a> {
+pub(super) enum KeyKind<'a> {
     /// A setting, with its default or, for a provider's own, a value of its type.
     Setting(&'a Value),
     /// A section that is always there.
@@ -84,34 +84,34 @@ pub(super) enum Kind<'a> {
 }
 
 /// What `key` is, by the defaults.
-pub(super) fn kind<'a>(defaults: &'a Layer, key: &str) -> Kind<'a> {
+pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     if let Some(default) = defaults.get(key) {
-        return Kind::Setting(&default.value);
+        return KeyKind::Setting(&default.value);
     }
     match model(key) {
-        Some((_, None)) => return Kind::Model,
-        Some((_, Some("price"))) => return Kind::Section,
+        Some((_, None)) => return KeyKind::Model,
+        Some((_, Some("price"))) => return KeyKind::Section,
         // Of what type it is says its value: no variable can set it.
-        Some((_, Some(field))) if MODEL_OWN.contains(&field) => return Kind::Setting(&TEXT),
-        Some((_, Some(_))) => return Kind::Unknown,
+        Some((_, Some(field))) if MODEL_OWN.contains(&field) => return KeyKind::Setting(&TEXT),
+        Some((_, Some(_))) => return KeyKind::Unknown,
         None => {}
     }
     match provider(key) {
-        Some((_, None)) => Kind::Provider,
-        Some((_, Some(OAUTH))) => Kind::Section,
-        Some((_, Some(field))) if let Some(like) = own(field) => Kind::Setting(like),
+        Some((_, None)) => KeyKind::Provider,
+        Some((_, Some(OAUTH))) => KeyKind::Section,
+        Some((_, Some(field))) if let Some(like) = provider_value(field) => KeyKind::Setting(like),
         Some((_, Some(field))) => match defaults.get(&format!("{PROVIDER_DEFAULTS}.{field}")) {
-            Some(default) => Kind::Setting(&default.value),
-            None => Kind::Unknown,
+            Some(default) => KeyKind::Setting(&default.value),
+            None => KeyKind::Unknown,
         },
-        None if key == PROVIDERS || key == MODELS => Kind::Section,
-        None if defaults.keys().any(|known| below(key, known).is_some()) => Kind::Section,
-        None => Kind::Unknown,
+        None if key == PROVIDERS || key == MODELS => KeyKind::Section,
+        None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
+        None => KeyKind::Unknown,
     }
 }
 
 /// A value of the type that a key has which only a provider's own section can say.
-fn own(field: &str) -> Option<&'static Value> {
+fn provider_value(field: &str) -> Option<&'static Value> {
     static LIST: Value = Value::Array(Vec::new());
     static NUMBER: LazyLock<Value> = LazyLock::new(|| 0.into());
     if PROVIDER_TEXTS.contains(&field) {
@@ -142,7 +142,7 @@ fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
 const MAX_COMPARED_BYTES: usize = 200;
 
 /// The known key that an unknown one is most like.
-pub(super) fn nearest(defaults: &Layer, key: &str) -> Option<String> {
+pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     if key.len() > MAX_COMPARED_BYTES {
         return None;
     }
@@ -162,21 +162,23 @@ pub(super) fn nearest(defaults: &Layer, key: &str) -> Option<String> {
         candidates.extend(MODEL_OWN.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));
     }
     let likeness = |known: &str| {
-        let whole = alike(key, known);
+        let whole = similarity(key, known);
         let same_name = known.rsplit('.').next() == Some(name);
-        if same_name { whole.max(ELSEWHERE) } else { whole }
+        if same_name { whole.max(OTHER_SECTION_SIMILARITY) } else { whole }
     };
     let best = candidates.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&best) >= ALIKE).then_some(best)
+    (likeness(&best) >= MIN_SIMILARITY).then_some(best)
 }
 
 /// The variable that an unknown one is most like.
-pub(super) fn nearest_variable(defaults: &Layer, name: &str, key: &str) -> Option<String> {
-    let other = NOT_SETTINGS.iter().max_by(|a, b| alike(name, a).total_cmp(&alike(name, b)))?;
+pub(super) fn nearest_variable(defaults: &SettingLayer, name: &str, key: &str) -> Option<String> {
+    let other = NOT_SETTINGS.iter().max_by(|a, b| similarity(name, a).total_cmp(&similarity(name, b)))?;
     match nearest(defaults, key) {
-        Some(setting) if alike(name, &variable(&setting)) >= alike(name, other) => Some(variable(&setting)),
+        Some(setting) if similarity(name, &variable(&setting)) >= similarity(name, other) => {
+            Some(variable(&setting))
+        }
         found => {
-            let like = alike(name, other) >= ELSEWHERE;
+            let like = similarity(name, other) >= OTHER_SECTION_SIMILARITY;
             if like { Some((*other).to_owned()) } else { found.map(|key| variable(&key)) }
         }
     }
@@ -184,10 +186,10 @@ pub(super) fn nearest_variable(defaults: &Layer, name: &str, key: &str) -> Optio
 
 /// The variable of a key.
 fn variable(key: &str) -> String {
-    format!("{PREFIX}{}", key.replace('.', LEVEL).replace('-', "_").to_uppercase())
+    format!("{PREFIX}{}", key.replace('.', LEVEL_SEPARATOR).replace('-', "_").to_uppercase())
 }
 
-fn alike(a: &str, b: &str) -> f64 {
+fn similarity(a: &str, b: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(a, b)
 }
 
@@ -196,7 +198,7 @@ pub(super) fn is_provider_name(name: &str) -> bool {
     let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     name.bytes().all(letters)
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && !name.contains(LEVEL)
+        && !name.contains(LEVEL_SEPARATOR)
 }
 
 /// Whether a model may have this name in the configuration: the name itself, or how names begin and `*`.

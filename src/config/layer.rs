@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue, Error};
 
 /// Where a setting comes from, in the order in which they stand over each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// The defaults that come with the program.
     Default,
     /// A line of a file, from 1.
@@ -21,7 +21,7 @@ pub enum Origin {
     Variable(Arc<str>),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -37,15 +37,15 @@ pub struct Setting {
     /// The value; an empty section is an empty object.
     pub value: Value,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// Settings by their dotted keys.
-pub type Layer = BTreeMap<String, Setting>;
+pub type SettingLayer = BTreeMap<String, Setting>;
 
 /// Why a text is no TOML.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NotToml {
+pub(super) struct TomlError {
     /// From 1.
     pub(super) line: usize,
     /// In characters, from 1.
@@ -55,24 +55,24 @@ pub(super) struct NotToml {
 }
 
 /// Reads TOML. `origin` says where a line is.
-pub(super) fn of_text(text: &str, origin: impl Fn(usize) -> Origin) -> Result<Layer, NotToml> {
+pub(super) fn parse(text: &str, origin: impl Fn(usize) -> SettingOrigin) -> Result<SettingLayer, TomlError> {
     let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
-    let mut layer = Layer::new();
+    let mut layer = SettingLayer::new();
     let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     flatten(table.get_ref(), "", &mut |key, value, at| {
         let origin = origin(line_ends.partition_point(|end| *end < at) + 1);
-        layer.insert(key, Setting { value: plain(value), origin });
+        layer.insert(key, Setting { value: to_json(value), origin });
     });
     Ok(layer)
 }
 
-fn not_toml(text: &str, error: &Error) -> NotToml {
-    let (line, column) = place(text, error.span().map_or(text.len(), |span| span.start));
-    NotToml { line, column, reason: error.message().to_owned() }
+fn not_toml(text: &str, error: &Error) -> TomlError {
+    let (line, column) = line_and_column(text, error.span().map_or(text.len(), |span| span.start));
+    TomlError { line, column, reason: error.message().to_owned() }
 }
 
 /// The line and column of a byte.
-fn place(text: &str, at: usize) -> (usize, usize) {
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
@@ -115,7 +115,7 @@ pub(super) fn first_name(key: &str) -> (&str, Option<&str>) {
 }
 
 /// Numbers that JSON does not have, and dates, become texts: no key takes either.
-pub(super) fn plain(value: &DeValue<'_>) -> Value {
+pub(super) fn to_json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::from(&**text),
         DeValue::Integer(number) => {
@@ -128,11 +128,11 @@ pub(super) fn plain(value: &DeValue<'_>) -> Value {
         },
         DeValue::Boolean(flag) => (*flag).into(),
         DeValue::Datetime(date) => date.to_string().into(),
-        DeValue::Array(list) => list.iter().map(|item| plain(item.get_ref())).collect(),
+        DeValue::Array(list) => list.iter().map(|item| to_json(item.get_ref())).collect(),
         DeValue::Table(table) => {
             let entry =
                 |(name, value): (&toml::Spanned<toml::de::DeString<'_>>, &toml::Spanned<DeValue<'_>>)| {
-                    (name.get_ref().to_string(), plain(value.get_ref()))
+                    (name.get_ref().to_string(), to_json(value.get_ref()))
                 };
             Value::Object(table.iter().map(entry).collect::<Map<_, _>>())
         }
@@ -141,7 +141,7 @@ pub(super) fn plain(value: &DeValue<'_>) -> Value {
 
 /// The settings as one object, sections inside it. No key may stand below another that holds a value: there is none, as
 /// only known keys get here.
-pub(super) fn tree(layer: &Layer) -> Value {
+pub(super) fn to_object(layer: &SettingLayer) -> Value {
     let mut root = Value::Object(Map::new());
     for (key, setting) in layer {
         let mut place = &mut root;

@@ -4,12 +4,12 @@ use serde_path_to_error::{Path, Segment};
 
 use super::{
     accounts, auxiliary,
-    error::{ConfigError, ConfigErrors},
-    keys::{self, Kind, MODELS, PROVIDERS},
-    layer::{self, Layer, NotToml, Origin, Setting, quoted, tree},
-    model::Config,
-    models::{self, PriceSection},
-    variables::of_variables,
+    error::{ConfigErrors, SettingError},
+    keys::{self, KeyKind, MODELS, PROVIDERS},
+    layer::{self, Setting, SettingLayer, SettingOrigin, TomlError, quoted, to_object},
+    model_section::{self, PriceSection},
+    sections::Config,
+    variables::read_variables,
     vendors,
 };
 
@@ -23,7 +23,7 @@ pub const EMBEDDED: &str = include_str!("../../config/hermod.toml");
 
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct ConfigFile {
     /// Where it is.
     pub path: PathBuf,
     /// What it says.
@@ -32,53 +32,53 @@ pub struct File {
 
 impl Config {
     /// The defaults, the files over them, each over those before it, and the variables over all. Every mistake is told.
-    pub fn load(files: &[File], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
+    pub fn load(files: &[ConfigFile], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
-        let defaults = layer::of_text(EMBEDDED, |_| Origin::Default).map_err(|error| {
-            ConfigErrors::from(broken(std::path::Path::new("config/hermod.toml").into(), error))
+        let defaults = layer::parse(EMBEDDED, |_| SettingOrigin::Default).map_err(|error| {
+            ConfigErrors::from(toml_error(std::path::Path::new("config/hermod.toml").into(), error))
         })?;
         let mut settings = defaults.clone();
         for file in files {
             let path: Arc<std::path::Path> = file.path.as_path().into();
-            let origin = |line| Origin::File { path: Arc::clone(&path), line };
-            match layer::of_text(&file.text, origin) {
+            let origin = |line| SettingOrigin::File { path: Arc::clone(&path), line };
+            match layer::parse(&file.text, origin) {
                 Ok(layer) if layer.len() > MAX_SETTINGS => {
                     let reason =
                         format!("it has {} settings, and at most {MAX_SETTINGS} are read", layer.len());
-                    errors.push(ConfigError::Unreadable { path: file.path.clone(), reason });
+                    errors.push(SettingError::Unreadable { path: file.path.clone(), reason });
                 }
-                Ok(layer) => settings.extend(known(layer, &defaults, &mut errors)),
-                Err(error) => errors.push(broken(Arc::clone(&path), error)),
+                Ok(layer) => settings.extend(check_keys(layer, &defaults, &mut errors)),
+                Err(error) => errors.push(toml_error(Arc::clone(&path), error)),
             }
         }
-        let above = of_variables(variables, (&defaults, &settings), &mut errors);
-        settings.extend(known(above, &defaults, &mut errors));
-        let config = typed(settings, &defaults, &mut errors);
+        let above = read_variables(variables, (&defaults, &settings), &mut errors);
+        settings.extend(check_keys(above, &defaults, &mut errors));
+        let config = deserialize_layer(settings, &defaults, &mut errors);
         if let (Some(config), true) = (&config, errors.is_empty()) {
-            together(config, &mut errors);
+            check_combinations(config, &mut errors);
             accounts::check(config, &mut errors);
             auxiliary::check(config, &mut errors);
         }
         match config {
             Some(config) if errors.is_empty() => {
                 let files = files.iter().map(|file| file.path.clone()).collect();
-                Ok(Self { files, known_models: models::embedded()?, ..config })
+                Ok(Self { files, known_models: model_section::embedded()?, ..config })
             }
             Some(_) | None => {
-                errors.sort_by_key(ConfigError::origin);
+                errors.sort_by_key(SettingError::origin);
                 Err(ConfigErrors(errors))
             }
         }
     }
 }
 
-fn broken(path: Arc<std::path::Path>, NotToml { line, column, reason }: NotToml) -> ConfigError {
-    ConfigError::NotToml { path, line, column, reason }
+fn toml_error(path: Arc<std::path::Path>, TomlError { line, column, reason }: TomlError) -> SettingError {
+    SettingError::NotToml { path, line, column, reason }
 }
 
 /// The settings of a layer whose keys there are; the others are errors.
-fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer {
-    let mut kept = Layer::new();
+fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<SettingError>) -> SettingLayer {
+    let mut kept = SettingLayer::new();
     for (key, setting) in layer {
         if errors.len() >= MAX_MISTAKES {
             break;
@@ -86,14 +86,16 @@ fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer
         let empty = setting.value.as_object().is_some_and(serde_json::Map::is_empty);
         let origin = setting.origin.clone();
         match keys::kind(defaults, &key) {
-            Kind::Section if empty => {}
-            Kind::Setting(_) | Kind::Provider | Kind::Model if !has_name(&key, &origin, errors) => {}
-            Kind::Setting(_) => drop(kept.insert(key, setting)),
-            Kind::Provider | Kind::Model if empty => drop(kept.insert(key, setting)),
-            Kind::Section | Kind::Provider | Kind::Model => errors.push(ConfigError::Section { key, origin }),
-            Kind::Unknown => {
+            KeyKind::Section if empty => {}
+            KeyKind::Setting(_) | KeyKind::Provider | KeyKind::Model if !has_name(&key, &origin, errors) => {}
+            KeyKind::Setting(_) => drop(kept.insert(key, setting)),
+            KeyKind::Provider | KeyKind::Model if empty => drop(kept.insert(key, setting)),
+            KeyKind::Section | KeyKind::Provider | KeyKind::Model => {
+                errors.push(SettingError::Section { key, origin })
+            }
+            KeyKind::Unknown => {
                 let nearest = keys::nearest(defaults, &key);
-                errors.push(ConfigError::UnknownKey { key, origin, nearest });
+                errors.push(SettingError::UnknownKey { key, origin, nearest });
             }
         }
     }
@@ -101,13 +103,13 @@ fn known(layer: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Layer
 }
 
 /// Whether the provider or model that the key is about, if it is about one, has a name; each that has none is told once.
-fn has_name(key: &str, origin: &Origin, errors: &mut Vec<ConfigError>) -> bool {
+fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
     let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
     let error = match (provider, model) {
-        (Some(name), _) => ConfigError::ProviderName { name: name.to_owned(), origin: origin.clone() },
-        (None, Some(name)) => ConfigError::ModelName { name: name.to_owned(), origin: origin.clone() },
+        (Some(name), _) => SettingError::ProviderName { name: name.to_owned(), origin: origin.clone() },
+        (None, Some(name)) => SettingError::ModelName { name: name.to_owned(), origin: origin.clone() },
         (None, None) => return true,
     };
     let name = error.name();
@@ -118,18 +120,23 @@ fn has_name(key: &str, origin: &Origin, errors: &mut Vec<ConfigError>) -> bool {
 }
 
 /// The typed settings. A value that does not do is told and the default takes its place, so that all are told at once.
-fn typed(mut settings: Layer, defaults: &Layer, errors: &mut Vec<ConfigError>) -> Option<Config> {
+fn deserialize_layer(
+    mut settings: SettingLayer,
+    defaults: &SettingLayer,
+    errors: &mut Vec<SettingError>,
+) -> Option<Config> {
     loop {
-        let error = match serde_path_to_error::deserialize::<_, Config>(tree(&settings)) {
+        let error = match serde_path_to_error::deserialize::<_, Config>(to_object(&settings)) {
             Ok(config) => return Some(Config { settings, ..config }),
             Err(error) => error,
         };
         let key = key_at(error.path());
         let reason = error.inner().to_string();
         let wrong = settings.remove(&key);
-        let user = wrong.as_ref().is_some_and(|setting| setting.origin != Origin::Default);
-        let setting = wrong.unwrap_or(Setting { value: serde_json::Value::Null, origin: Origin::Default });
-        errors.push(ConfigError::value(&key, &setting, reason));
+        let user = wrong.as_ref().is_some_and(|setting| setting.origin != SettingOrigin::Default);
+        let setting =
+            wrong.unwrap_or(Setting { value: serde_json::Value::Null, origin: SettingOrigin::Default });
+        errors.push(SettingError::value(&key, &setting, reason));
         if !user || errors.len() >= MAX_MISTAKES {
             return None;
         }
@@ -147,21 +154,21 @@ fn key_at(path: &Path) -> String {
 }
 
 /// What no value can be blamed for alone.
-fn together(config: &Config, errors: &mut Vec<ConfigError>) {
+fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     let mut wrong = |key: &str, reason: &str| {
         if let Some(setting) = config.settings.get(key) {
-            errors.push(ConfigError::value(key, setting, reason));
+            errors.push(SettingError::value(key, setting, reason));
         }
     };
     if config.retry.longest_pause.0 < config.retry.first_pause.0 {
         wrong("retry.longest_pause", "must not be shorter than retry.first_pause");
     }
-    if config.tools.shell.timeout.0 > LONGEST_COMMAND {
+    if config.tools.shell.timeout.0 > MAX_COMMAND_TIMEOUT {
         wrong("tools.shell.timeout", "must not be longer than 1h");
     }
     for (key, most) in config.prompt.caps() {
-        if most > LONGEST_LAYER {
-            wrong(key, &format!("must not be larger than {LONGEST_LAYER}"));
+        if most > MAX_PROMPT_CAP {
+            wrong(key, &format!("must not be larger than {MAX_PROMPT_CAP}"));
         }
     }
     for (name, section) in &config.providers {
@@ -178,9 +185,9 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
         for (field, _) in price.map(PriceSection::needed).into_iter().flatten().filter(|(_, said)| !said) {
             let price = format!("{MODELS}.{}.price.", quoted(name));
             let said = config.settings.iter().find(|(key, _)| key.starts_with(&price));
-            let origin = said.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
+            let origin = said.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
             let reason = "it is missing; a price needs both, in dollars per million tokens, like `price = { input = 3, output = 15 }`";
-            errors.push(ConfigError::Value {
+            errors.push(SettingError::Value {
                 key: format!("{price}{field}"),
                 shown: None,
                 origin,
@@ -193,19 +200,19 @@ fn together(config: &Config, errors: &mut Vec<ConfigError>) {
             let section = format!("{PROVIDERS}.{name}");
             let is_of = |key: &str| keys::provider(key).is_some_and(|(of, _)| of == name);
             let any = config.settings.iter().find(|(key, _)| is_of(key));
-            let origin = any.map_or(Origin::Default, |(_, setting)| setting.origin.clone());
+            let origin = any.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
             let reason = format!(
                 "it is missing; give the URL of the endpoint, like `base_url = \"https://host/v1\"`, or use the name of \
                  a vendor that Hermod knows: {}",
                 vendors::names().join(", ")
             );
             let key = format!("{section}.base_url");
-            errors.push(ConfigError::Value { key, shown: None, origin, reason });
+            errors.push(SettingError::Value { key, shown: None, origin, reason });
         }
     }
 }
 
 /// More of a prompt does no model good.
-const LONGEST_LAYER: u32 = 1_000_000;
+const MAX_PROMPT_CAP: u32 = 1_000_000;
 /// What the tool's own schema allows.
-const LONGEST_COMMAND: std::time::Duration = std::time::Duration::from_hours(1);
+const MAX_COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::from_hours(1);

@@ -8,28 +8,31 @@ mod file;
 mod keys;
 mod layer;
 mod load;
-mod model;
-mod models;
+mod model_section;
 mod prompt;
+mod sections;
 mod values;
 mod variables;
 mod vendors;
 mod wires;
 
-pub use auxiliary::{Auxiliary, AuxiliarySection, Work, auxiliary_chain};
-pub use error::{ConfigError, ConfigErrors, presentable, shown};
+pub use auxiliary::{AuxiliaryJob, AuxiliarySection, AuxiliarySections, auxiliary_chain};
+pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
-pub use layer::{Layer, Origin, Setting};
-pub use load::{EMBEDDED, File};
-pub use model::{
-    Agent, AgentDefaults, Agents, Attempts, Breaker, Compression, Config, Delegation, Memory, OauthSection,
-    Ollama, ProviderDefaults, ProviderSection, Retention, Retry, Sessions, Shell, Store, Tools,
-};
-pub use models::{EMBEDDED_MODELS, ModelSection, PriceSection};
+pub use layer::{Setting, SettingLayer, SettingOrigin};
+pub use load::{ConfigFile, EMBEDDED};
+pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use prompt::{PromptSection, SkillsSection};
+pub use sections::{
+    AgentDefaultsSection, AgentSection, AgentsSection, AttemptsSection, BreakerSection, CompactionSection,
+    Config, DelegationSection, MemorySection, OauthSection, OllamaSection, ProviderDefaults, ProviderSection,
+    RetentionSection, RetrySection, SessionsSection, ShellSection, StoreSection, ToolsSection,
+};
 pub use values::{
-    Address, BaseUrl, Caching, Chain, Count, Credential, Credentials, Dollars, Durability, Flag, Folders,
-    InDoubt, Keep, Level, LevelSet, Limit, Model, Percent, Pool, Size, Stored, Style, Text, Wait, WireName,
+    AbsolutePaths, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText, OptionalAddress,
+    OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName, PositiveCount,
+    PositiveDuration, RetentionPeriod, SecretRef, SecretRefs, StaticSecretRef, StoreDurability,
+    ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName, TokenPrice, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor, is_known, vendor_at};
 pub use wires::resolve;

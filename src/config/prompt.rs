@@ -2,22 +2,22 @@
 
 use serde::Deserialize;
 
-use super::values::{Count, Folders};
+use super::values::{AbsolutePaths, PositiveCount};
 
 /// `prompt`: how much of each part there may be.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSection {
     /// Bytes of the identity.
-    pub identity_bytes: Count,
+    pub identity_bytes: PositiveCount,
     /// Bytes of what is said of tools.
-    pub guidance_bytes: Count,
+    pub guidance_bytes: PositiveCount,
     /// Bytes of the list of skills.
-    pub skills_bytes: Count,
+    pub skills_bytes: PositiveCount,
     /// Bytes of one context file.
-    pub context_file_bytes: Count,
+    pub context_file_bytes: PositiveCount,
     /// Bytes of all context files.
-    pub context_bytes: Count,
+    pub context_bytes: PositiveCount,
 }
 
 /// `skills`.
@@ -25,7 +25,7 @@ pub struct PromptSection {
 #[serde(deny_unknown_fields)]
 pub struct SkillsSection {
     /// Folders that hold skills, besides those of the state directory and of the workspace.
-    pub paths: Folders,
+    pub paths: AbsolutePaths,
 }
 
 impl PromptSection {

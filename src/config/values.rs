@@ -2,18 +2,20 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use hermod_actors::model::{Levels, ModelRef, PoolStrategy, Thinking, ThinkingStyle, WhenInDoubt};
+use hermod_actors::model::{
+    InDoubtAction, ModelRef, PoolStrategy, ThinkingLevel, ThinkingLevels, ThinkingStyle,
+};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::Value;
 
 use crate::{
-    provider::{Cache, WIRES, check_base_url},
+    provider::{CacheTtl, WIRES, check_base_url},
     secret::Reference,
 };
 
 /// A number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Count(pub u32);
+pub struct PositiveCount(pub u32);
 
 /// A share in percent, from 10 to 90.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,23 +23,23 @@ pub struct Percent(pub u8);
 
 /// A duration longer than 0, and at most a year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wait(pub Duration);
+pub struct PositiveDuration(pub Duration);
 
 /// Likewise, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit(pub Option<Duration>);
+pub struct OptionalDuration(pub Option<Duration>);
 
 /// For how long something is kept; `None` for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep(pub Option<Duration>);
+pub struct RetentionPeriod(pub Option<Duration>);
 
 /// A model's name; `None` if nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Model(pub Option<Arc<str>>);
+pub struct OptionalModelName(pub Option<Arc<str>>);
 
 /// Links of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chain(pub Vec<ModelRef>);
+pub struct ModelChain(pub Vec<ModelRef>);
 
 /// A name of [`WIRES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,51 +51,51 @@ pub struct BaseUrl(pub String);
 
 /// Where a secret is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credential(pub Reference);
+pub struct SecretRef(pub Reference);
 
 /// Where several secrets are, at least one and none twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credentials(pub Vec<Reference>);
+pub struct SecretRefs(pub Vec<Reference>);
 
 /// Where a secret is that no command has to be run for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored(pub Reference);
+pub struct StaticSecretRef(pub Reference);
 
 /// Which of several credentials is used next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pool(pub PoolStrategy);
+pub struct PoolStrategyName(pub PoolStrategy);
 
 /// A text that says something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text(pub String);
+pub struct NonEmptyText(pub String);
 
 /// Folders by their absolute paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Folders(pub Vec<PathBuf>);
+pub struct AbsolutePaths(pub Vec<PathBuf>);
 
 /// `host:port`, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address(pub Option<String>);
+pub struct OptionalAddress(pub Option<String>);
 
 /// How much a model is to think; `None` if nothing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Level(pub Option<Thinking>);
+pub struct ThinkingLevelName(pub Option<ThinkingLevel>);
 
 /// What is done about a call in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InDoubt(pub WhenInDoubt);
+pub struct InDoubtActionName(pub InDoubtAction);
 
 /// The levels of thinking that a model can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LevelSet(pub Levels);
+pub struct ThinkingLevelNames(pub ThinkingLevels);
 
 /// How a model is told how much to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style(pub ThinkingStyle);
+pub struct ThinkingStyleName(pub ThinkingStyle);
 
 /// For how long a vendor caches how requests begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caching(pub Cache);
+pub struct CacheTtlName(pub CacheTtl);
 
 /// Yes or no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,15 +103,15 @@ pub struct Flag(pub bool);
 
 /// A number of bytes; 0 if written as none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size(pub u64);
+pub struct OptionalByteSize(pub u64);
 
 /// A price in nano-dollars per token, written as dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dollars(pub u64);
+pub struct TokenPrice(pub u64);
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
+pub enum StoreDurability {
     /// Power loss.
     Strict,
     /// The end of the process, save its last moments.
@@ -122,7 +124,7 @@ const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quot
 const A_FLAG: &str = "must be true or false, without quotes";
 const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
 /// What is longer cannot be meant, and a clock may not be able to say when it is over.
-const LONGEST_WAIT: Duration = Duration::from_hours(365 * 24);
+const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
 const FOREVER: &str = "forever";
 const A_TIME: &str =
     "must be a duration longer than 0 in quotes, like \"12h\", \"30days\" or \"1year\", or \"forever\"";
@@ -145,14 +147,14 @@ macro_rules! deserialize_by {
     )*};
 }
 
-impl Keep {
+impl RetentionPeriod {
     /// In milliseconds.
     pub fn millis(self) -> Option<u64> {
         self.0.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
-impl Wait {
+impl PositiveDuration {
     /// In milliseconds.
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
@@ -160,17 +162,17 @@ impl Wait {
 }
 
 deserialize_by! {
-    Count: |value| count(value).map(Self);
+    PositiveCount: |value| count(value).map(Self);
     Percent: |value| match value.as_u64().and_then(|percent| u8::try_from(percent).ok()) {
         Some(percent @ 10..=90) => Ok(Self(percent)),
         Some(_) | None => Err("must be a whole number from 10 to 90, without quotes".to_owned()),
     };
-    Wait: |value| wait(value).map(Self);
-    Limit: |value| match value.as_str() {
+    PositiveDuration: |value| wait(value).map(Self);
+    OptionalDuration: |value| match value.as_str() {
         Some(NONE) => Ok(Self(None)),
         Some(_) | None => wait(value).map(|wait| Self(Some(wait))).map_err(|error| format!("{error}, or \"none\"")),
     };
-    Keep: |value| match value.as_str() {
+    RetentionPeriod: |value| match value.as_str() {
         Some(FOREVER) => Ok(Self(None)),
         Some(time) => match humantime::parse_duration(time) {
             Ok(time) if time.as_millis() > 0 => Ok(Self(Some(time))),
@@ -178,63 +180,63 @@ deserialize_by! {
         },
         None => Err(A_TIME.to_owned()),
     };
-    Model: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
-    Chain: chain;
+    OptionalModelName: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
+    ModelChain: chain;
     WireName: wire;
     BaseUrl: |value| {
         let url = text(value)?;
         check_base_url(url).map_err(|reason| format!("{reason}; give it as `https://host/v1`"))?;
         Ok(Self(url.to_owned()))
     };
-    Credential: |value| reference(value).map(Self);
-    Credentials: credentials;
-    Stored: |value| match reference(value)? {
+    SecretRef: |value| reference(value).map(Self);
+    SecretRefs: credentials;
+    StaticSecretRef: |value| match reference(value)? {
         Reference::Command(_) => Err("must be env:NAME or file:PATH; a command is not run for this".to_owned()),
         stored @ (Reference::Variable(_) | Reference::File(_)) => Ok(Self(stored)),
     };
-    Pool: |value| match value.as_str() {
+    PoolStrategyName: |value| match value.as_str() {
         Some("fill_first") => Ok(Self(PoolStrategy::FillFirst)),
         Some("round_robin") => Ok(Self(PoolStrategy::RoundRobin)),
         Some("least_used") => Ok(Self(PoolStrategy::LeastUsed)),
         Some(_) | None => Err("must be \"fill_first\", \"round_robin\" or \"least_used\"".to_owned()),
     };
-    Text: |value| match text(value)? {
+    NonEmptyText: |value| match text(value)? {
         "" => Err("is empty; give it, or leave the key out".to_owned()),
         text => Ok(Self(text.to_owned())),
     };
-    Folders: folders;
-    Address: address;
-    Level: |value| match value.as_str() {
+    AbsolutePaths: folders;
+    OptionalAddress: address;
+    ThinkingLevelName: |value| match value.as_str() {
         Some("") => Ok(Self(None)),
-        Some(name) => Thinking::of_name(name).map(|level| Self(Some(level))).ok_or_else(no_level),
+        Some(name) => ThinkingLevel::of_name(name).map(|level| Self(Some(level))).ok_or_else(no_level),
         None => Err(no_level()),
     };
-    InDoubt: |value| match value.as_str() {
-        Some("tell") => Ok(Self(WhenInDoubt::Tell)),
-        Some("ask") => Ok(Self(WhenInDoubt::Ask)),
-        Some("retry") => Ok(Self(WhenInDoubt::Retry)),
+    InDoubtActionName: |value| match value.as_str() {
+        Some("tell") => Ok(Self(InDoubtAction::Tell)),
+        Some("ask") => Ok(Self(InDoubtAction::Ask)),
+        Some("retry") => Ok(Self(InDoubtAction::Retry)),
         Some(_) | None => Err("must be \"tell\", \"ask\" or \"retry\"".to_owned()),
     };
-    LevelSet: |value| {
-        let level = |value: &Value| value.as_str().and_then(Thinking::of_name);
-        let levels = value.as_array().and_then(|list| list.iter().map(level).collect::<Option<Levels>>());
-        let wanted = || format!("must be a list of {}", listed(&Thinking::ALL.map(Thinking::name)));
+    ThinkingLevelNames: |value| {
+        let level = |value: &Value| value.as_str().and_then(ThinkingLevel::of_name);
+        let levels = value.as_array().and_then(|list| list.iter().map(level).collect::<Option<ThinkingLevels>>());
+        let wanted = || format!("must be a list of {}", listed(&ThinkingLevel::ALL.map(ThinkingLevel::name)));
         levels.map(Self).ok_or_else(wanted)
     };
-    Style: |value| {
+    ThinkingStyleName: |value| {
         let style = value.as_str().and_then(ThinkingStyle::of_name);
         style.map(Self).ok_or_else(|| format!("must be one of {}", listed(&ThinkingStyle::ALL.map(ThinkingStyle::name))))
     };
-    Caching: |value| match value.as_str() {
-        Some("off") => Ok(Self(Cache::Off)),
-        Some("5m") => Ok(Self(Cache::Short)),
-        Some("1h") => Ok(Self(Cache::Long)),
+    CacheTtlName: |value| match value.as_str() {
+        Some("off") => Ok(Self(CacheTtl::Off)),
+        Some("5m") => Ok(Self(CacheTtl::Short)),
+        Some("1h") => Ok(Self(CacheTtl::Long)),
         Some(_) | None => Err("must be \"off\", \"5m\" or \"1h\"".to_owned()),
     };
     Flag: |value| value.as_bool().map(Self).ok_or_else(|| A_FLAG.to_owned());
-    Size: |value| size(value).map(Self).ok_or_else(|| A_SIZE.to_owned());
-    Dollars: |value| dollars(value).map(Self).ok_or_else(|| A_PRICE.to_owned());
-    Durability: |value| match value.as_str() {
+    OptionalByteSize: |value| size(value).map(Self).ok_or_else(|| A_SIZE.to_owned());
+    TokenPrice: |value| dollars(value).map(Self).ok_or_else(|| A_PRICE.to_owned());
+    StoreDurability: |value| match value.as_str() {
         Some("strict") => Ok(Self::Strict),
         Some("relaxed") => Ok(Self::Relaxed),
         Some(_) | None => Err("must be \"strict\" or \"relaxed\"".to_owned()),
@@ -253,14 +255,14 @@ fn count(value: &Value) -> Result<u32, String> {
 fn wait(value: &Value) -> Result<Duration, String> {
     let wait = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
     match wait.filter(|wait| wait.as_millis() > 0) {
-        Some(wait) if wait > LONGEST_WAIT => Err(A_SHORTER_WAIT.to_owned()),
+        Some(wait) if wait > MAX_DURATION => Err(A_SHORTER_WAIT.to_owned()),
         Some(wait) => Ok(wait),
         None => Err(A_WAIT.to_owned()),
     }
 }
 
 fn no_level() -> String {
-    let levels = listed(&Thinking::ALL.map(Thinking::name));
+    let levels = listed(&ThinkingLevel::ALL.map(ThinkingLevel::name));
     format!("must be one of {levels}; leave it empty for the model's own choice")
 }
 
@@ -312,7 +314,7 @@ pub(super) fn reference(value: &Value) -> Result<Reference, String> {
     }
 }
 
-fn credentials(value: &Value) -> Result<Credentials, String> {
+fn credentials(value: &Value) -> Result<SecretRefs, String> {
     const A_LIST: &str = "must be a list, like [\"env:FIRST_KEY\", \"file:/run/second\"]";
     let items = value.as_array().filter(|items| !items.is_empty()).ok_or(A_LIST)?;
     let references = items.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
@@ -321,21 +323,21 @@ fn credentials(value: &Value) -> Result<Credentials, String> {
             return Err(format!("has {reference} twice; each account stands there once"));
         }
     }
-    Ok(Credentials(references))
+    Ok(SecretRefs(references))
 }
 
-fn chain(value: &Value) -> Result<Chain, String> {
+fn chain(value: &Value) -> Result<ModelChain, String> {
     const A_LIST: &str = "must be a list, like [\"openrouter/openai/gpt-5\"]";
     let links = value.as_array().ok_or(A_LIST)?;
     let link = |value: &Value| text(value)?.parse::<ModelRef>();
-    links.iter().map(link).collect::<Result<_, _>>().map(Chain)
+    links.iter().map(link).collect::<Result<_, _>>().map(ModelChain)
 }
 
-fn folders(value: &Value) -> Result<Folders, String> {
+fn folders(value: &Value) -> Result<AbsolutePaths, String> {
     const A_LIST: &str = "must be a list of absolute paths, like [\"/srv/skills\"]";
     let folder = |value: &Value| value.as_str().map(PathBuf::from).filter(|path| path.is_absolute());
     let folders = value.as_array().and_then(|list| list.iter().map(folder).collect::<Option<_>>());
-    folders.map(Folders).ok_or_else(|| A_LIST.to_owned())
+    folders.map(AbsolutePaths).ok_or_else(|| A_LIST.to_owned())
 }
 
 fn wire(value: &Value) -> Result<WireName, String> {
@@ -347,15 +349,15 @@ fn wire(value: &Value) -> Result<WireName, String> {
     })
 }
 
-fn address(value: &Value) -> Result<Address, String> {
+fn address(value: &Value) -> Result<OptionalAddress, String> {
     let text = text(value)?;
     if text == NONE {
-        return Ok(Address(None));
+        return Ok(OptionalAddress(None));
     }
     let port =
         text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
     match port {
-        Some(Ok(_)) => Ok(Address(Some(text.to_owned()))),
+        Some(Ok(_)) => Ok(OptionalAddress(Some(text.to_owned()))),
         Some(Err(_)) | None => Err("must be HOST:PORT, like \"127.0.0.1:11434\", or \"none\"".to_owned()),
     }
 }

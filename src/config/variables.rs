@@ -6,37 +6,37 @@ use serde_json::Value;
 use toml::de::DeValue;
 
 use super::{
-    error::ConfigError,
-    keys::{self, Kind, LEVEL, NOT_SETTINGS, PREFIX, PROVIDERS},
-    layer::{Layer, Origin, Setting, plain},
+    error::SettingError,
+    keys::{self, KeyKind, LEVEL_SEPARATOR, NOT_SETTINGS, PREFIX, PROVIDERS},
+    layer::{Setting, SettingLayer, SettingOrigin, to_json},
 };
 
 /// The settings among the variables; what is none of them is an error. `below` is what they stand above.
-pub(super) fn of_variables(
+pub(super) fn read_variables(
     variables: &BTreeMap<String, String>,
-    (defaults, below): (&Layer, &Layer),
-    errors: &mut Vec<ConfigError>,
-) -> Layer {
-    let mut layer = Layer::new();
+    (defaults, below): (&SettingLayer, &SettingLayer),
+    errors: &mut Vec<SettingError>,
+) -> SettingLayer {
+    let mut layer = SettingLayer::new();
     for (name, text) in variables {
         let Some(rest) = name.strip_prefix(PREFIX).filter(|_| !NOT_SETTINGS.contains(&name.as_str())) else {
             continue;
         };
         let key = key_of(rest, below);
         if keys::model(&key).is_some() {
-            errors.push(ConfigError::ModelVariable { name: name.clone() });
+            errors.push(SettingError::ModelVariable { name: name.clone() });
             continue;
         }
         match keys::kind(defaults, &key) {
-            Kind::Setting(default) if !text.trim().is_empty() => {
-                let origin = Origin::Variable(name.as_str().into());
-                layer.insert(key, Setting { value: typed(default, text.trim()), origin });
+            KeyKind::Setting(default) if !text.trim().is_empty() => {
+                let origin = SettingOrigin::Variable(name.as_str().into());
+                layer.insert(key, Setting { value: parse_as_default(default, text.trim()), origin });
             }
             // An empty variable is one that is not set.
-            Kind::Setting(_) => {}
-            Kind::Section | Kind::Provider | Kind::Model | Kind::Unknown => {
+            KeyKind::Setting(_) => {}
+            KeyKind::Section | KeyKind::Provider | KeyKind::Model | KeyKind::Unknown => {
                 let nearest = keys::nearest_variable(defaults, name, &key);
-                errors.push(ConfigError::UnknownVariable { name: name.clone(), nearest });
+                errors.push(SettingError::UnknownVariable { name: name.clone(), nearest });
             }
         }
     }
@@ -44,8 +44,8 @@ pub(super) fn of_variables(
 }
 
 /// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if there is such a provider, else `providers.my_host.model`.
-fn key_of(rest: &str, below: &Layer) -> String {
-    let key = rest.to_lowercase().replace(LEVEL, ".");
+fn key_of(rest: &str, below: &SettingLayer) -> String {
+    let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
     let Some((name, Some(field))) = keys::provider(&key) else { return key };
     let known = below.keys().filter_map(|known| keys::provider(known)).map(|(known, _)| known);
     let known = known.into_iter().find(|known| known.replace('-', "_") == name);
@@ -53,11 +53,11 @@ fn key_of(rest: &str, below: &Layer) -> String {
 }
 
 /// The text as a value of the default's type, if it is one; else the text, which is judged where values are.
-fn typed(default: &Value, text: &str) -> Value {
+fn parse_as_default(default: &Value, text: &str) -> Value {
     match default {
         Value::Number(_) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
         Value::Array(_) if text.starts_with('[') => {
-            DeValue::parse(text).map_or_else(|_| text.into(), |list| plain(list.get_ref()))
+            DeValue::parse(text).map_or_else(|_| text.into(), |list| to_json(list.get_ref()))
         }
         Value::Array(_) => text.split(',').map(|item| Value::from(item.trim())).collect(),
         Value::Bool(_) => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),

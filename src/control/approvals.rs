@@ -3,23 +3,23 @@
 use hermod_actors::{
     RunError,
     model::{CallId, RunRow, RunState},
-    port::{Clock, Read},
-    questions,
+    pending_approvals,
+    port::{Clock, Query},
 };
 
 use super::{
-    fault::{Fault, FaultKind},
-    protocol::Approval,
-    reader::Reader,
+    error::{RequestError, RequestErrorKind},
+    protocol::PendingApproval,
+    reader::StoreReader,
 };
 use crate::clock::{SystemClock, rfc3339};
 
-impl Reader {
+impl StoreReader {
     /// The questions of all parked runs, in the order of runs; not of those that this program cannot read.
-    pub async fn approvals(&self) -> Result<Vec<Approval>, Fault> {
+    pub async fn approvals(&self) -> Result<Vec<PendingApproval>, RequestError> {
         let mut open = Vec::new();
-        for row in self.runs(Read::OpenRuns).await? {
-            if row.state == RunState::Parked && self.quarantined(row.session).await?.is_none() {
+        for row in self.runs(Query::OpenRuns).await? {
+            if row.state == RunState::Parked && self.quarantine_reason(row.session).await?.is_none() {
                 open.extend(self.approvals_of(&row).await?);
             }
         }
@@ -28,14 +28,14 @@ impl Reader {
 
     /// The question that `id` names, which can be answered still, and its run: a call, or a run that has only one question
     /// together with its subagents.
-    pub async fn asked(&self, id: &str) -> Result<(RunRow, CallId), Fault> {
+    pub async fn find_approval(&self, id: &str) -> Result<(RunRow, CallId), RequestError> {
         let call = id.parse::<CallId>().ok();
         let (row, mut open) = if let Some(call) = call {
             let row = self.run(&call.run.to_string()).await?;
             let open = self.approvals_of(&row).await?;
             (row, open)
         } else {
-            let row = self.run(id).await.map_err(|fault| no_call(id, fault))?;
+            let row = self.run(id).await.map_err(|fault| not_a_call(id, fault))?;
             let open = self.approvals_below(&row).await?;
             (row, open)
         };
@@ -43,22 +43,22 @@ impl Reader {
         let now = SystemClock::default().at();
         let (open, late): (Vec<_>, Vec<_>) = open.into_iter().partition(|approval| approval.expires_at > now);
         match (call, open.as_slice()) {
-            (_, []) if let [late, ..] = late.as_slice() => Err(Fault::usage(format!(
+            (_, []) if let [late, ..] = late.as_slice() => Err(RequestError::usage(format!(
                 "the question about call {} was open until {}, and silence is a no; run {run} goes on with `hermod runs \
                  resume {run}`",
                 late.call,
                 rfc3339(late.expires_at),
                 run = late.call.run,
             ))),
-            (Some(call), []) => Err(RunError::NotAsked(call).into()),
+            (Some(call), []) => Err(RunError::NoPendingApproval(call).into()),
             (None, []) => {
-                Err(Fault::usage(format!("run {} asks nobody; see `hermod approvals list`", row.id)))
+                Err(RequestError::usage(format!("run {} asks nobody; see `hermod approvals list`", row.id)))
             }
             (_, [only]) if only.call.run == row.id => Ok((row, only.call)),
             (_, [only]) => Ok((self.run(&only.call.run.to_string()).await?, only.call)),
             (_, several) => {
                 let calls: Vec<String> = several.iter().map(|approval| approval.call.to_string()).collect();
-                Err(Fault::usage(format!(
+                Err(RequestError::usage(format!(
                     "run {} and its subagents ask about several calls; name one: {}",
                     row.id,
                     calls.join(", ")
@@ -68,12 +68,12 @@ impl Reader {
     }
 
     /// The questions of a run and of its subagents.
-    async fn approvals_below(&self, row: &RunRow) -> Result<Vec<Approval>, Fault> {
+    async fn approvals_below(&self, row: &RunRow) -> Result<Vec<PendingApproval>, RequestError> {
         let mut open = self.approvals_of(row).await?;
-        for other in self.runs(Read::OpenRuns).await? {
+        for other in self.runs(Query::OpenRuns).await? {
             let is_below = other.state == RunState::Parked
-                && self.above(&other).await?.iter().any(|above| above.id == row.id)
-                && self.quarantined(other.session).await?.is_none();
+                && self.ancestors(&other).await?.iter().any(|above| above.id == row.id)
+                && self.quarantine_reason(other.session).await?.is_none();
             if is_below {
                 open.extend(self.approvals_of(&other).await?);
             }
@@ -81,16 +81,16 @@ impl Reader {
         Ok(open)
     }
 
-    async fn approvals_of(&self, row: &RunRow) -> Result<Vec<Approval>, Fault> {
+    async fn approvals_of(&self, row: &RunRow) -> Result<Vec<PendingApproval>, RequestError> {
         let mut records = Vec::new();
         self.records(row.session, 1, |(_, record)| {
             records.push(record);
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
-        let open = questions(row.session, records.iter()).into_iter();
+        let open = pending_approvals(row.session, records.iter()).into_iter();
         Ok(open
-            .map(|question| Approval {
+            .map(|question| PendingApproval {
                 call: question.request.call,
                 session: row.session,
                 question: question.request.question,
@@ -102,10 +102,10 @@ impl Reader {
 }
 
 /// What looks like a call's id and is none.
-fn no_call(id: &str, fault: Fault) -> Fault {
+fn not_a_call(id: &str, fault: RequestError) -> RequestError {
     match id.parse::<CallId>() {
-        Err(error) if id.contains('.') && fault.kind == FaultKind::Usage => {
-            Fault::usage(format!("{error}; see `hermod approvals list`"))
+        Err(error) if id.contains('.') && fault.kind == RequestErrorKind::Usage => {
+            RequestError::usage(format!("{error}; see `hermod approvals list`"))
         }
         Ok(_) | Err(_) => fault,
     }

@@ -2,19 +2,19 @@
 
 use hermod_actors::{
     WaitTracker,
-    model::{Account, AccountId, Body, RunRow},
+    model::{AccountId, Body, BudgetAccount, RunRow},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{fault::Fault, reader::Reader, status::RunStatus};
+use super::{error::RequestError, reader::StoreReader, status::RunRowStatus};
 
 /// The budget of a run: its account, and those above it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetDetail {
     /// Its row.
-    pub row: RunStatus,
+    pub row: RunRowStatus,
     /// Its own account first, then the one above, and so on up to the root.
-    pub accounts: Vec<Purse>,
+    pub accounts: Vec<AccountWithId>,
     /// The active time that it has used, in milliseconds; `None` if that is not known any more.
     pub used_ms: Option<u64>,
     /// The active time that it is allowed, in milliseconds; `None` without a limit.
@@ -23,22 +23,22 @@ pub struct BudgetDetail {
 
 /// An account with its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Purse {
+pub struct AccountWithId {
     /// The id.
     pub id: AccountId,
     /// The account.
     #[serde(flatten)]
-    pub account: Account,
+    pub account: BudgetAccount,
 }
 
-impl Reader {
+impl StoreReader {
     /// What a run may use up, and has.
-    pub async fn budget(&self, row: RunRow) -> Result<BudgetDetail, Fault> {
+    pub async fn budget(&self, row: RunRow) -> Result<BudgetDetail, RequestError> {
         let (mut accounts, mut next) = (Vec::new(), Some(row.account));
         while let Some(id) = next {
             let Some(account) = self.account(id).await? else { break };
             next = account.parent;
-            accounts.push(Purse { id, account });
+            accounts.push(AccountWithId { id, account });
         }
         let (mut waits, mut wall_ms, id) = (WaitTracker::new(row.session), None, row.id);
         self.records(row.session, 1, |(_, record)| {
@@ -49,18 +49,18 @@ impl Reader {
                 wall_ms = accepted.spec.limits.wall_ms;
             }
             let by = if let Body::RunReopened(reopened) = &record.body {
-                Some((reopened.run, reopened.by))
+                Some((reopened.run, reopened.increase))
             } else if let Body::BudgetRaised(raised) = &record.body {
-                Some((raised.run, raised.by))
+                Some((raised.run, raised.increase))
             } else {
                 None
             };
             let more = by.filter(|(run, _)| *run == id).and_then(|(_, by)| by.wall_ms).unwrap_or(0);
             wall_ms = wall_ms.map(|wall: u64| wall.saturating_add(more));
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
         let used_ms = waits.active_ms(id);
-        Ok(BudgetDetail { row: self.counted(row).await?.into(), accounts, used_ms, wall_ms })
+        Ok(BudgetDetail { row: self.with_current_counts(row).await?.into(), accounts, used_ms, wall_ms })
     }
 }

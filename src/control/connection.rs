@@ -14,34 +14,34 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    desk::Desk,
-    fault::{Fault, FaultKind},
-    lines::{LineError, Lines},
-    protocol::{Answer, Greeting, Request, line},
-    token::Token,
+    error::{RequestError, RequestErrorKind},
+    handler::RequestHandler,
+    lines::{LineError, LineReader},
+    protocol::{ControlRequest, ControlResponse, Greeting, encode_line},
+    token::ControlToken,
 };
 
 /// Bytes in a line from a client.
-pub(super) const LINE: usize = 256 << 10;
+pub(super) const MAX_LINE_BYTES: usize = 256 << 10;
 /// How long a client may take for its greeting, and for the next request.
-const GREETING: Duration = Duration::from_secs(2);
-const IDLE: Duration = Duration::from_secs(30);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may take nothing of what it asked for.
-const TAKING: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers on their way to a client.
-const BUFFER: usize = 16;
+const MAX_QUEUED_RESPONSES: usize = 16;
 
 /// Why a connection ends before its client ends it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
+pub(super) enum ConnectionEnd {
     #[error("the client does not take its answers")]
-    NotTaken,
+    WriteTimeout,
     #[error("the client says nothing")]
     Silent,
     #[error("the client is gone: {0}")]
     Gone(#[from] std::io::Error),
     #[error("{0}")]
-    Refused(Fault),
+    Refused(RequestError),
     #[error("who could answer has gone")]
     NoAnswer,
 }
@@ -49,58 +49,62 @@ pub(super) enum Ended {
 /// Serves a client until it goes, or breaks a rule; when `closing`, until what it asked for is answered.
 pub(super) async fn serve(
     stream: UnixStream,
-    desk: Desk,
-    token: Token,
+    desk: RequestHandler,
+    token: ControlToken,
     closing: CancellationToken,
-) -> Result<(), Ended> {
-    let desk = desk.afresh();
+) -> Result<(), ConnectionEnd> {
+    let desk = desk.for_client();
     let (from, mut to) = stream.into_split();
-    let mut lines = Lines::new(from, LINE);
+    let mut lines = LineReader::new(from, MAX_LINE_BYTES);
     let greeting = tokio::select! {
         biased;
-        greeting = read(&mut lines, &mut to, GREETING) => greeting?,
+        greeting = read(&mut lines, &mut to, GREETING_TIMEOUT) => greeting?,
         () = closing.cancelled() => return Ok(()),
     };
     let Some(greeting) = greeting else { return Ok(()) };
-    if !greets(&greeting, &token) {
+    if !is_valid_greeting(&greeting, &token) {
         let text = "the first line is not {\"token\": …} with the content of control.token";
-        return refuse(&mut to, Fault::new(FaultKind::Denied, text)).await;
+        return refuse(&mut to, RequestError::new(RequestErrorKind::Denied, text)).await;
     }
     loop {
         let line = tokio::select! {
             biased;
-            line = read(&mut lines, &mut to, IDLE) => line?,
+            line = read(&mut lines, &mut to, IDLE_TIMEOUT) => line?,
             () = closing.cancelled() => return Ok(()),
         };
         let Some(line) = line else { return Ok(()) };
-        match Request::parse(&line) {
-            Ok(request) => answer(&desk, request, &mut to).await?,
-            Err(fault) => write(&mut to, &Answer::Refused(fault)).await?,
+        match ControlRequest::parse(&line) {
+            Ok(request) => respond(&desk, request, &mut to).await?,
+            Err(fault) => write(&mut to, &ControlResponse::Refused(fault)).await?,
         }
     }
 }
 
-fn greets(line: &[u8], token: &Token) -> bool {
+fn is_valid_greeting(line: &[u8], token: &ControlToken) -> bool {
     serde_json::from_slice::<Greeting>(line).is_ok_and(|greeting| token.is(&greeting.token))
 }
 
 async fn read(
-    lines: &mut Lines<OwnedReadHalf>,
+    lines: &mut LineReader<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
     limit: Duration,
-) -> Result<Option<Vec<u8>>, Ended> {
+) -> Result<Option<Vec<u8>>, ConnectionEnd> {
     match ActiveDeadline::after(limit).bound(lines.next()).await {
         Some(Ok(line)) => Ok(line),
         Some(Err(error @ LineError::TooLong(_))) => {
-            refuse(to, Fault::usage(format!("{error}; send less at once"))).await.map(|()| None)
+            refuse(to, RequestError::usage(format!("{error}; send less at once"))).await.map(|()| None)
         }
-        Some(Err(LineError::Io(error))) => Err(Ended::Gone(error)),
-        None => Err(Ended::Silent),
+        Some(Err(LineError::Io(error))) => Err(ConnectionEnd::Gone(error)),
+        None => Err(ConnectionEnd::Silent),
     }
 }
 
-async fn answer(desk: &Desk, request: Request, to: &mut OwnedWriteHalf) -> Result<(), Ended> {
-    let (sender, mut answers) = mpsc::channel(BUFFER);
+async fn respond(
+    desk: &RequestHandler,
+    request: ControlRequest,
+    to: &mut OwnedWriteHalf,
+) -> Result<(), ConnectionEnd> {
+    let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
     let asked = async move { desk.answer(request, &sender).await };
     // When it ends, whoever answers learns by the closed channel that nobody listens.
     let written = async move {
@@ -109,22 +113,27 @@ async fn answer(desk: &Desk, request: Request, to: &mut OwnedWriteHalf) -> Resul
             last = answer.is_last();
             write(to, &answer).await?;
         }
-        if last { Ok(()) } else { Err(Ended::NoAnswer) }
+        if last { Ok(()) } else { Err(ConnectionEnd::NoAnswer) }
     };
     let ((), written) = tokio::join!(asked, written);
     written
 }
 
 /// Says why, and ends the connection.
-async fn refuse(to: &mut OwnedWriteHalf, fault: Fault) -> Result<(), Ended> {
-    write(to, &Answer::Refused(fault.clone())).await?;
-    Err(Ended::Refused(fault))
+async fn refuse(to: &mut OwnedWriteHalf, fault: RequestError) -> Result<(), ConnectionEnd> {
+    write(to, &ControlResponse::Refused(fault.clone())).await?;
+    Err(ConnectionEnd::Refused(fault))
 }
 
-async fn write(to: &mut OwnedWriteHalf, answer: &Answer) -> Result<(), Ended> {
-    let line = line(answer).or_else(|fault| line(&Answer::Refused(fault))).map_err(Ended::Refused)?;
-    for part in line.chunks(LINE) {
-        ActiveDeadline::after(TAKING).bound(to.write_all(part)).await.ok_or(Ended::NotTaken)??;
+async fn write(to: &mut OwnedWriteHalf, answer: &ControlResponse) -> Result<(), ConnectionEnd> {
+    let line = encode_line(answer)
+        .or_else(|fault| encode_line(&ControlResponse::Refused(fault)))
+        .map_err(ConnectionEnd::Refused)?;
+    for part in line.chunks(MAX_LINE_BYTES) {
+        ActiveDeadline::after(WRITE_TIMEOUT)
+            .bound(to.write_all(part))
+            .await
+            .ok_or(ConnectionEnd::WriteTimeout)??;
     }
     Ok(())
 }

@@ -5,27 +5,29 @@
 
 use hermod_actors::{
     model::{Body, RunRow, SessionId, SessionRow, Timestamp},
-    port::Read,
+    port::Query,
 };
 
 use super::{
-    fault::Fault,
-    reader::{PAGE, Reader},
+    error::RequestError,
+    reader::{PAGE_RECORDS, StoreReader},
 };
 
 /// The bits of an id behind its time.
-const CHANCE: u32 = 80;
+const ULID_RANDOM_BITS: u32 = 80;
 
-impl Reader {
+impl StoreReader {
     /// The session whose conversation has, or had, this lineage.
-    pub(super) async fn of_lineage(&self, lineage: SessionId) -> Result<Option<SessionRow>, Fault> {
-        let Ok(at) = i64::try_from(lineage.bits() >> CHANCE).map(Timestamp) else { return Ok(None) };
-        let mut runs = self.runs(Read::Runs { session: None, max: usize::MAX }).await?;
-        runs.retain(|run| was_under_way(run, at));
+    pub(super) async fn of_lineage(&self, lineage: SessionId) -> Result<Option<SessionRow>, RequestError> {
+        let Ok(at) = i64::try_from(lineage.bits() >> ULID_RANDOM_BITS).map(Timestamp) else {
+            return Ok(None);
+        };
+        let mut runs = self.runs(Query::Runs { session: None, max: usize::MAX }).await?;
+        runs.retain(|run| was_open_at(run, at));
         let mut unreadable = None;
         for run in &runs {
-            match self.has_begun(run, lineage).await {
-                Ok(true) => return Ok(self.sessions(Read::Session(run.session)).await?.pop()),
+            match self.has_lineage(run, lineage).await {
+                Ok(true) => return Ok(self.sessions(Query::Session(run.session)).await?.pop()),
                 Ok(false) => {}
                 // It may be another session's.
                 Err(fault) => unreadable = Some(fault),
@@ -35,11 +37,11 @@ impl Reader {
     }
 
     /// Whether a compression of this run has begun the lineage.
-    async fn has_begun(&self, run: &RunRow, lineage: SessionId) -> Result<bool, Fault> {
+    async fn has_lineage(&self, run: &RunRow, lineage: SessionId) -> Result<bool, RequestError> {
         let mut next = run.first;
         loop {
-            let page = self.page(run.session, next, PAGE).await?;
-            let is_last = page.len() < PAGE;
+            let page = self.page(run.session, next, PAGE_RECORDS).await?;
+            let is_last = page.len() < PAGE_RECORDS;
             for (seq, record) in page {
                 next = seq + 1;
                 if matches!(&record.body, Body::ContextCompacted(compacted) if compacted.lineage == lineage) {
@@ -57,6 +59,6 @@ impl Reader {
 }
 
 /// Whether a run had begun and not ended at this time.
-fn was_under_way(run: &RunRow, at: Timestamp) -> bool {
+fn was_open_at(run: &RunRow, at: Timestamp) -> bool {
     run.started_at.is_some_and(|began| began <= at) && run.ended_at.is_none_or(|ended| at <= ended)
 }

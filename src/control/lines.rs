@@ -4,7 +4,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// Reads lines that are no longer than they may be.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     max: usize,
@@ -21,7 +21,7 @@ pub(super) enum LineError {
     Io(#[from] io::Error),
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(from: R, max: usize) -> Self {
         Self { from: BufReader::new(from), line: Vec::new(), max }
     }
@@ -55,12 +55,12 @@ mod tests {
 
     #[tokio::test]
     async fn lines_have_an_end_and_a_limit() {
-        let mut lines = Lines::new(&b"one\n\nthree\nfo"[..], 5);
+        let mut lines = LineReader::new(&b"one\n\nthree\nfo"[..], 5);
         for expect in [Some("one"), Some(""), Some("three"), None] {
             let line = lines.next().await.unwrap();
             assert_eq!(line.as_deref(), expect.map(str::as_bytes));
         }
-        let mut lines = Lines::new(&b"123456"[..], 5);
+        let mut lines = LineReader::new(&b"123456"[..], 5);
         assert!(matches!(lines.next().await, Err(LineError::TooLong(5))));
     }
 }

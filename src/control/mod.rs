@@ -7,34 +7,39 @@
 //! connection is a task of its own.
 
 mod approvals;
+mod backup_service;
 mod budget;
 mod client;
 mod connection;
-mod copier;
-mod desk;
-mod fault;
+mod error;
+mod handler;
 mod lineage;
 mod lines;
-mod place;
+mod maintenance;
 mod protocol;
 mod reader;
+mod run_projection;
 mod server;
+mod socket_path;
 mod status;
 mod token;
-mod told;
 mod tree;
 #[cfg(test)]
 mod tree_tests;
-mod upkeep;
 
-pub use budget::{BudgetDetail, Purse};
-pub use client::{Client, Lost};
-pub use copier::Copier;
-pub use desk::{Desk, Order, Ordered, Orders};
-pub use fault::{Fault, FaultKind};
-pub use protocol::{Answer, Approval, Node, Request, RunDetail, SessionDetail, SessionState, Stalled, shown};
-pub use reader::{Named, PAGE, Reader};
-pub use server::{ControlError, Server};
-pub use status::{RunStatus, RunSummary};
-pub use tree::Forest;
-pub use upkeep::{Caretaker, Footprint, Room, StoreRoom, Sweep, Swept, SweptClass};
+pub use backup_service::BackupService;
+pub use budget::{AccountWithId, BudgetDetail};
+pub use client::{AskError, ControlClient};
+pub use error::{RequestError, RequestErrorKind};
+pub use handler::{CommandReceiver, ControlCommand, PendingCommand, RequestHandler};
+pub use maintenance::{
+    ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService, StoreUsage,
+};
+pub use protocol::{
+    ControlRequest, ControlResponse, HandlerStall, PendingApproval, RunDetail, RunNode, SessionDetail,
+    SessionInfo, record_json,
+};
+pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
+pub use server::{ControlServer, ListenError};
+pub use status::{RunRowStatus, RunSummary};
+pub use tree::RunTreeCache;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     ProviderStatus,
     model::{
-        Account, CallId, ModelRef, ModelRow, Raised, Record, RunId, RunRow, RunSpec, Seq, SessionId,
-        SessionRow, Timestamp, Verdict, Wait,
+        ApprovalDecision, BudgetAccount, CallId, LimitIncrease, ModelRef, ModelRow, Record, RunId, RunRow,
+        RunSpec, RunWait, Seq, SessionId, SessionRow, Timestamp,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ use serde_json::{Map, Value};
 
 use super::{
     budget::BudgetDetail,
-    fault::{Fault, FaultKind},
-    status::{RunStatus, RunSummary},
-    upkeep::{Footprint, Sweep, Swept},
+    error::{RequestError, RequestErrorKind},
+    maintenance::{Footprint, GcReport, GcRequest},
+    status::{RunRowStatus, RunSummary},
 };
 use crate::clock::rfc3339;
 
 /// How many rows a list has if the question does not say.
-const ROWS: usize = 100;
+const DEFAULT_MAX_ROWS: usize = 100;
 
 /// The first line of a connection.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub(super) struct Greeting {
 /// or `last`, the last run that is no subagent's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// Who holds the store?
     #[serde(rename = "ping")]
     Ping {},
@@ -116,7 +116,7 @@ pub enum Request {
         /// Which one.
         run: String,
         /// By how much.
-        by: Raised,
+        by: LimitIncrease,
     },
     /// What runs wait for a person to decide.
     #[serde(rename = "approvals.list")]
@@ -127,7 +127,7 @@ pub enum Request {
         /// Which one; a run's id or `last` means the only one of that run and its subagents.
         call: String,
         /// Whether it may be made.
-        verdict: Verdict,
+        verdict: ApprovalDecision,
     },
     /// Makes a backup: how far it is, a line each second, then its manifest.
     #[serde(rename = "backup.create")]
@@ -149,14 +149,14 @@ pub enum Request {
     },
     /// Removes what is not needed any more.
     #[serde(rename = "gc")]
-    Gc(Sweep),
+    Gc(GcRequest),
     /// What takes up how much room.
     #[serde(rename = "store.footprint")]
     StoreFootprint {},
 }
 
 const fn rows() -> usize {
-    ROWS
+    DEFAULT_MAX_ROWS
 }
 
 const fn first() -> Seq {
@@ -165,7 +165,7 @@ const fn first() -> Seq {
 
 /// A handler of an actor that does not come back: it holds up its actor, and a thread of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stalled {
+pub struct HandlerStall {
     /// The kind of the actor.
     pub actor: String,
     /// Its session, if it has one.
@@ -177,7 +177,7 @@ pub struct Stalled {
 /// A line back. Every question has one, but `journal` and `backup.create`, which have many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ControlResponse {
     /// To `ping`.
     Pong {
         /// The holder's process.
@@ -189,14 +189,14 @@ pub enum Answer {
         writing_since: Option<Timestamp>,
         /// Handlers of actors that do not come back.
         #[serde(default)]
-        stalled: Vec<Stalled>,
+        stalled: Vec<HandlerStall>,
     },
     /// To `runs.list`, in the order in which they were accepted.
     Runs(Vec<RunSummary>),
     /// To `runs.show`.
     Run(Box<RunDetail>),
     /// To `sessions.list`, in the order in which they were opened.
-    Sessions(Vec<SessionState>),
+    Sessions(Vec<SessionInfo>),
     /// To `sessions.show`.
     Session(SessionDetail),
     /// To `journal`: one record, as [`shown`] shows it. More lines follow.
@@ -204,7 +204,7 @@ pub enum Answer {
     /// To `journal`: that was the last record there is.
     End {},
     /// To `tree`.
-    Tree(Vec<Node>),
+    Tree(Vec<RunNode>),
     /// To `stop` and `stop.all`: what became of the runs.
     Stopped(Vec<RunRow>),
     /// To `steer`: it is on disk.
@@ -221,7 +221,7 @@ pub enum Answer {
     /// To `budget.add`: it is on disk.
     Raised(Box<RunRow>),
     /// To `approvals.list`.
-    Approvals(Vec<Approval>),
+    Approvals(Vec<PendingApproval>),
     /// To `models.list`, in the order of their names.
     Models(Vec<ModelRow>),
     /// To `approvals.decide`: it is on disk.
@@ -229,7 +229,7 @@ pub enum Answer {
         /// The call.
         call: CallId,
         /// Its run.
-        run: Box<RunStatus>,
+        run: Box<RunRowStatus>,
     },
     /// To `backup.create`: it is being made. More lines follow.
     BackingUp {
@@ -246,24 +246,27 @@ pub enum Answer {
         name: String,
     },
     /// To what takes long, every few seconds: it goes on. More lines follow.
-    Underway {},
+    #[serde(rename = "underway")]
+    Heartbeat {},
     /// To `gc`.
-    Swept(Swept),
+    #[serde(rename = "swept")]
+    Gc(GcReport),
     /// To `store.footprint`.
     Footprint(Footprint),
     /// To anything: it was not done, and why.
-    Refused(Fault),
+    Refused(RequestError),
 }
 
 /// A run, all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDetail {
     /// Its row.
-    pub row: RunStatus,
+    pub row: RunRowStatus,
     /// What it is to do.
     pub input: String,
     /// What the model said last.
-    pub said: Option<String>,
+    #[serde(rename = "said")]
+    pub last_text: Option<String>,
     /// With what it was accepted; `None` if its session cannot be read.
     pub spec: Option<RunSpec>,
     /// What its model calls have cost, in nano-dollars; `None` if that is not known of all of them.
@@ -274,7 +277,7 @@ pub struct RunDetail {
     pub unpriced: Vec<ModelRef>,
     /// What it waits for; nothing if it has ended.
     #[serde(default)]
-    pub waits: Vec<Wait>,
+    pub waits: Vec<RunWait>,
     /// Why its session cannot be read: then only the row is known. `None` if it can.
     #[serde(default)]
     pub unreadable: Option<String>,
@@ -282,11 +285,11 @@ pub struct RunDetail {
 
 impl RunDetail {
     /// What is known of a run whose session cannot be read, and why it cannot.
-    pub fn unreadable(row: RunStatus, why: String) -> Self {
+    pub fn unreadable(row: RunRowStatus, why: String) -> Self {
         Self {
             row,
             input: String::new(),
-            said: None,
+            last_text: None,
             spec: None,
             cost: None,
             unpriced: Vec::new(),
@@ -298,7 +301,7 @@ impl RunDetail {
 
 /// A call about which a person is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approval {
+pub struct PendingApproval {
     /// The call, which names the question.
     pub call: CallId,
     /// Its session.
@@ -313,7 +316,7 @@ pub struct Approval {
 
 /// A session, and whether it can be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionState {
+pub struct SessionInfo {
     /// Its row.
     pub row: SessionRow,
     /// Why this program cannot read its journal; `None` if it can.
@@ -324,9 +327,9 @@ pub struct SessionState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionDetail {
     /// The session.
-    pub session: SessionState,
+    pub session: SessionInfo,
     /// Its youngest runs.
-    pub runs: Vec<RunStatus>,
+    pub runs: Vec<RunRowStatus>,
     /// What its model means to do, an item a line; `None` if that is nothing, or cannot be read.
     #[serde(default)]
     pub todo: Option<String>,
@@ -334,38 +337,38 @@ pub struct SessionDetail {
 
 /// A run and its subagents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
+pub struct RunNode {
     /// The run.
-    pub run: RunStatus,
+    pub run: RunRowStatus,
     /// The beginning of its input, at most 200 characters; empty if its journal cannot be read.
     #[serde(default)]
     pub input: String,
     /// What it may spend and has spent; `None` if it has no account.
     #[serde(default)]
-    pub account: Option<Account>,
+    pub account: Option<BudgetAccount>,
     /// What it waits for; nothing if it has ended.
     #[serde(default)]
-    pub waits: Vec<Wait>,
+    pub waits: Vec<RunWait>,
     /// Its subagents, ended ones too, in the order in which they were begun.
-    pub children: Vec<Node>,
+    pub children: Vec<RunNode>,
 }
 
-impl Request {
+impl ControlRequest {
     /// Reads a line.
-    pub fn parse(line: &[u8]) -> Result<Self, Fault> {
+    pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         serde_json::from_slice(line).map_err(|error| {
             let text = String::from_utf8_lossy(line);
             let shown: String = text.chars().take(80).collect();
-            Fault::usage(format!("`{shown}` is no request: {error}; see docs/control.md"))
+            RequestError::usage(format!("`{shown}` is no request: {error}; see docs/control.md"))
         })
     }
 }
 
-impl Answer {
+impl ControlResponse {
     /// Whether nothing follows it.
     pub const fn is_last(&self) -> bool {
         match self {
-            Self::Record(_) | Self::BackingUp { .. } | Self::Underway {} => false,
+            Self::Record(_) | Self::BackingUp { .. } | Self::Heartbeat {} => false,
             Self::Pong { .. }
             | Self::Runs(_)
             | Self::Run(_)
@@ -383,7 +386,7 @@ impl Answer {
             | Self::BackedUp(_)
             | Self::Providers(_)
             | Self::Reset { .. }
-            | Self::Swept(_)
+            | Self::Gc(_)
             | Self::Footprint(_)
             | Self::Refused(_) => true,
         }
@@ -391,22 +394,26 @@ impl Answer {
 }
 
 /// `value` as a line.
-pub(super) fn line(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
-    let mut line = serde_json::to_vec(value)
-        .map_err(|error| Fault::new(FaultKind::Internal, format!("an answer is no JSON: {error}")))?;
+pub(super) fn encode_line(value: &impl Serialize) -> Result<Vec<u8>, RequestError> {
+    let mut line = serde_json::to_vec(value).map_err(|error| {
+        RequestError::new(RequestErrorKind::Internal, format!("an answer is no JSON: {error}"))
+    })?;
     line.push(b'\n');
     Ok(line)
 }
 
 /// A record for people and programs: `{seq, at, active_ms, kind, …fields of the body}`.
-pub fn shown(seq: Seq, record: &Record) -> Result<Value, Fault> {
+pub fn record_json(seq: Seq, record: &Record) -> Result<Value, RequestError> {
     let mut object = Map::new();
     object.insert("seq".into(), seq.into());
     object.insert("at".into(), rfc3339(record.at).into());
     object.insert("active_ms".into(), record.active_ms.into());
     object.insert("kind".into(), record.body.kind().name().into());
     let body = record.body.to_json().map_err(|error| {
-        Fault::new(FaultKind::Internal, format!("record {seq} cannot be shown as JSON: {error}"))
+        RequestError::new(
+            RequestErrorKind::Internal,
+            format!("record {seq} cannot be shown as JSON: {error}"),
+        )
     })?;
     if let Value::Object(fields) = body {
         object.extend(fields);
@@ -422,12 +429,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, expect: Result<Request, &str>) {
-        match (Request::parse(line.as_bytes()), expect) {
+    fn check(line: &str, expect: Result<ControlRequest, &str>) {
+        match (ControlRequest::parse(line.as_bytes()), expect) {
             (Ok(request), Ok(expect)) => assert_eq!(request, expect),
             (Err(fault), Err(part)) => {
                 assert!(fault.text.contains(part), "{fault}");
-                assert_eq!(fault.kind, FaultKind::Usage);
+                assert_eq!(fault.kind, RequestErrorKind::Usage);
             }
             (got, expect) => panic!("{line}: expected {expect:?}, got {got:?}"),
         }
@@ -435,20 +442,26 @@ mod tests {
 
     #[test]
     fn a_request_is_read_strictly() {
-        check(r#"{"verb":"ping"}"#, Ok(Request::Ping {}));
-        check(r#"{"verb":"runs.list"}"#, Ok(Request::RunsList { max: 100 }));
-        let journal = Request::Journal { session: "k".into(), from: 7 };
+        check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
+        check(r#"{"verb":"runs.list"}"#, Ok(ControlRequest::RunsList { max: 100 }));
+        let journal = ControlRequest::Journal { session: "k".into(), from: 7 };
         check(r#"{"verb":"journal","session":"k","from":7}"#, Ok(journal));
-        check(r#"{"verb":"providers.status"}"#, Ok(Request::ProvidersStatus {}));
-        check(r#"{"verb":"providers.reset","name":"a"}"#, Ok(Request::ProvidersReset { name: "a".into() }));
-        check(r#"{"verb":"tree"}"#, Ok(Request::Tree { run: None }));
+        check(r#"{"verb":"providers.status"}"#, Ok(ControlRequest::ProvidersStatus {}));
+        check(
+            r#"{"verb":"providers.reset","name":"a"}"#,
+            Ok(ControlRequest::ProvidersReset { name: "a".into() }),
+        );
+        check(r#"{"verb":"tree"}"#, Ok(ControlRequest::Tree { run: None }));
         check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
         check(
             r#"{"verb":"stop","run":"last","now":true}"#,
             Err("unknown field `now`, expected `run` or `tree`"),
         );
-        check(r#"{"verb":"stop","run":"last"}"#, Ok(Request::Stop { run: "last".into(), tree: false }));
-        let tree = Request::Stop { run: "last".into(), tree: true };
+        check(
+            r#"{"verb":"stop","run":"last"}"#,
+            Ok(ControlRequest::Stop { run: "last".into(), tree: false }),
+        );
+        let tree = ControlRequest::Stop { run: "last".into(), tree: true };
         check(r#"{"verb":"stop","run":"last","tree":true}"#, Ok(tree));
         check(r#"{"verb":"stop"}"#, Err("missing field `run`"));
         check(r#"{"verb":"dance"}"#, Err("unknown variant `dance`, expected one of `ping`, `runs.list`"));
@@ -459,20 +472,20 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let steer = Request::Steer { run: "last".into(), text: "two\nlines".into() };
-        let written = line(&steer).unwrap();
+        let steer = ControlRequest::Steer { run: "last".into(), text: "two\nlines".into() };
+        let written = encode_line(&steer).unwrap();
         assert_eq!(written.split(|byte| *byte == b'\n').count(), 2, "one line and its end");
-        assert_eq!(Request::parse(&written), Ok(steer));
-        let refused = Answer::Refused(Fault::usage("no"));
+        assert_eq!(ControlRequest::parse(&written), Ok(steer));
+        let refused = ControlResponse::Refused(RequestError::usage("no"));
         let written = serde_json::to_value(&refused).unwrap();
         assert_eq!(written, json!({ "refused": { "kind": "usage", "text": "no" } }));
-        assert_eq!(serde_json::from_value::<Answer>(written).unwrap(), refused);
+        assert_eq!(serde_json::from_value::<ControlResponse>(written).unwrap(), refused);
     }
 
     #[test]
     fn a_record_shows_all_that_it_holds() {
         let body = Body::RunStopping(RunStopping::stop(RunId::from_bits(1), StopReason::Signal));
-        let shown = shown(7, &Record { at: Timestamp(0), active_ms: 4, body }).unwrap();
+        let shown = record_json(7, &Record { at: Timestamp(0), active_ms: 4, body }).unwrap();
         assert_eq!(
             shown,
             json!({

@@ -5,32 +5,32 @@ use std::{collections::BTreeSet, sync::Arc};
 use hermod_actors::{
     Bill, RunError, WaitTracker,
     model::{
-        Account, AccountId, Body, ModelRow, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId,
-        SessionRow,
+        AccountId, Body, BudgetAccount, ModelRow, Record, RunAccepted, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow,
     },
-    port::{Journal, Read, ReadError, Rows, StoredRecord},
+    port::{Journal, Query, QueryRows, ReadError, StoredRecord},
 };
 
-use super::{fault::Fault, told::Told};
+use super::{error::RequestError, run_projection::RunProjection};
 
 /// Records read at once.
-pub const PAGE: usize = 512;
+pub const PAGE_RECORDS: usize = 512;
 /// The name of the last run that a person or a client began.
 const LAST: &str = "last";
 /// Rows that are read at first to find it.
 const LAST_ROWS: usize = 16;
 /// Characters of the end of a run's id that name it.
-const ENDING: std::ops::Range<usize> = 6..26;
+const SUFFIX_CHARS: std::ops::Range<usize> = 6..26;
 /// The youngest runs among which such an end is looked for, besides the unfinished ones.
-const YOUNGEST: usize = 1_000;
+const MAX_SUFFIX_CANDIDATES: usize = 1_000;
 
 /// A store that is only read.
 #[derive(Debug, Clone)]
-pub struct Reader(Arc<dyn Journal>);
+pub struct StoreReader(Arc<dyn Journal>);
 
 /// What an id stands for.
 #[derive(Debug, Clone)]
-pub enum Named {
+pub enum ResolvedId {
     /// A session: by its id or its key.
     Session(SessionRow),
     /// A run: by its id, or as the last one.
@@ -38,9 +38,9 @@ pub enum Named {
 }
 
 /// A stored record with its sequence.
-type Stored = (Seq, Record);
+type NumberedRecord = (Seq, Record);
 
-impl Reader {
+impl StoreReader {
     /// Reads this store.
     pub fn new(journal: Arc<dyn Journal>) -> Self {
         Self(journal)
@@ -48,47 +48,47 @@ impl Reader {
 
     /// What `id` names: a run, a session, the key of a session, `last`, a session by a lineage of its conversation, or a run
     /// by the end of its id.
-    pub async fn find(&self, id: &str) -> Result<Named, Fault> {
+    pub async fn find(&self, id: &str) -> Result<ResolvedId, RequestError> {
         if id == LAST {
-            return self.last().await.map(|last| Named::Run(Box::new(last)));
+            return self.last().await.map(|last| ResolvedId::Run(Box::new(last)));
         }
         if let Ok(run) = id.parse::<RunId>()
-            && let Some(row) = self.runs(Read::Run(run)).await?.pop()
+            && let Some(row) = self.runs(Query::Run(run)).await?.pop()
         {
-            return Ok(Named::Run(Box::new(row)));
+            return Ok(ResolvedId::Run(Box::new(row)));
         }
         if let Ok(session) = id.parse::<SessionId>()
-            && let Some(row) = self.sessions(Read::Session(session)).await?.pop()
+            && let Some(row) = self.sessions(Query::Session(session)).await?.pop()
         {
-            return Ok(Named::Session(row));
+            return Ok(ResolvedId::Session(row));
         }
-        let of_key = self.sessions(Read::SessionOfKey(id.into())).await?.pop();
+        let of_key = self.sessions(Query::SessionOfKey(id.into())).await?.pop();
         if let Some(row) = of_key {
-            return Ok(Named::Session(row));
+            return Ok(ResolvedId::Session(row));
         }
         if let Ok(lineage) = id.parse::<SessionId>()
             && let Some(row) = self.of_lineage(lineage).await?
         {
-            return Ok(Named::Session(row));
+            return Ok(ResolvedId::Session(row));
         }
-        self.ending(id).await?.map(|row| Named::Run(Box::new(row))).ok_or_else(|| {
-            Fault::usage(format!(
+        self.run_by_suffix(id).await?.map(|row| ResolvedId::Run(Box::new(row))).ok_or_else(|| {
+            RequestError::usage(format!(
                 "there is no run or session `{id}`; see `hermod runs list` for what there is"
             ))
         })
     }
 
     /// The youngest run that is no subagent's.
-    async fn last(&self) -> Result<RunRow, Fault> {
+    async fn last(&self) -> Result<RunRow, RequestError> {
         let mut max = LAST_ROWS;
         loop {
-            let rows = self.runs(Read::Runs { session: None, max }).await?;
+            let rows = self.runs(Query::Runs { session: None, max }).await?;
             let is_all = rows.len() < max;
             match rows.into_iter().rfind(|row| row.parent.is_none()) {
                 Some(last) => return Ok(last),
                 None if is_all => {
                     let text = "there is no last run: no run in this store was begun by a person or a client";
-                    return Err(Fault::usage(text));
+                    return Err(RequestError::usage(text));
                 }
                 // A run may have had any number of subagents, one after the other.
                 None => max = max.saturating_mul(4),
@@ -97,30 +97,30 @@ impl Reader {
     }
 
     /// The run whose id ends so, as a tree of runs shows it.
-    async fn ending(&self, end: &str) -> Result<Option<RunRow>, Fault> {
-        if !ENDING.contains(&end.len()) || !end.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    async fn run_by_suffix(&self, end: &str) -> Result<Option<RunRow>, RequestError> {
+        if !SUFFIX_CHARS.contains(&end.len()) || !end.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
         }
-        let mut rows = self.runs(Read::Runs { session: None, max: YOUNGEST }).await?;
-        rows.extend(self.runs(Read::OpenRuns).await?);
+        let mut rows = self.runs(Query::Runs { session: None, max: MAX_SUFFIX_CANDIDATES }).await?;
+        rows.extend(self.runs(Query::OpenRuns).await?);
         let upper = end.to_ascii_uppercase();
         rows.retain(|row| row.id.to_string().ends_with(&upper));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
         match rows.len() {
             0 | 1 => Ok(rows.pop()),
-            many => {
-                Err(Fault::usage(format!("the ids of {many} runs end with `{end}`; name one by more of it")))
-            }
+            many => Err(RequestError::usage(format!(
+                "the ids of {many} runs end with `{end}`; name one by more of it"
+            ))),
         }
     }
 
     /// The runs above a subagent, its parent first: as many as there are still.
-    pub(super) async fn above(&self, row: &RunRow) -> Result<Vec<RunRow>, Fault> {
+    pub(super) async fn ancestors(&self, row: &RunRow) -> Result<Vec<RunRow>, RequestError> {
         let (mut above, mut met, mut parent) = (Vec::new(), BTreeSet::from([row.id]), row.parent);
         while let Some(of) = parent
             && met.insert(of.call.run)
-            && let Some(row) = self.runs(Read::Run(of.call.run)).await?.pop()
+            && let Some(row) = self.runs(Query::Run(of.call.run)).await?.pop()
         {
             parent = row.parent;
             above.push(row);
@@ -129,101 +129,123 @@ impl Reader {
     }
 
     /// The run at the root of the tree to which the run that `id` names belongs.
-    pub async fn root(&self, id: &str) -> Result<RunRow, Fault> {
+    pub async fn root(&self, id: &str) -> Result<RunRow, RequestError> {
         let row = self.run(id).await?;
-        Ok(self.above(&row).await?.pop().unwrap_or(row))
+        Ok(self.ancestors(&row).await?.pop().unwrap_or(row))
     }
 
     /// The session that `id` names, directly or by one of its runs.
-    pub async fn session(&self, id: &str) -> Result<SessionRow, Fault> {
+    pub async fn session(&self, id: &str) -> Result<SessionRow, RequestError> {
         let session = match self.find(id).await? {
-            Named::Session(row) => return Ok(row),
-            Named::Run(row) => row.session,
+            ResolvedId::Session(row) => return Ok(row),
+            ResolvedId::Run(row) => row.session,
         };
-        let row = self.sessions(Read::Session(session)).await?.pop();
+        let row = self.sessions(Query::Session(session)).await?.pop();
         row.ok_or_else(|| RunError::NoSession(session).into())
     }
 
     /// The rows that answer a question about runs.
-    pub async fn runs(&self, what: Read) -> Result<Vec<RunRow>, Fault> {
+    pub async fn runs(&self, what: Query) -> Result<Vec<RunRow>, RequestError> {
         match self.read(what).await? {
-            Rows::Runs(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
-                Err(other_question())
-            }
+            QueryRows::Runs(rows) => Ok(rows),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Account(_)
+            | QueryRows::Models(_) => Err(unexpected_rows()),
         }
     }
 
     /// The rows that answer a question about sessions.
-    pub async fn sessions(&self, what: Read) -> Result<Vec<SessionRow>, Fault> {
+    pub async fn sessions(&self, what: Query) -> Result<Vec<SessionRow>, RequestError> {
         match self.read(what).await? {
-            Rows::Sessions(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Runs(_) | Rows::Account(_) | Rows::Models(_) => {
-                Err(other_question())
-            }
+            QueryRows::Sessions(rows) => Ok(rows),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Account(_)
+            | QueryRows::Models(_) => Err(unexpected_rows()),
         }
     }
 
     /// What runs have found out about models, in the order of their names.
-    pub async fn models(&self) -> Result<Vec<ModelRow>, Fault> {
-        match self.read(Read::AllModels).await? {
-            Rows::Models(rows) => Ok(rows),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Account(_) => {
-                Err(other_question())
-            }
+    pub async fn models(&self) -> Result<Vec<ModelRow>, RequestError> {
+        match self.read(Query::AllModels).await? {
+            QueryRows::Models(rows) => Ok(rows),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Account(_) => Err(unexpected_rows()),
         }
     }
 
     /// An account, if there is one with this id.
-    pub async fn account(&self, id: AccountId) -> Result<Option<Account>, Fault> {
-        match self.read(Read::Account(id)).await? {
-            Rows::Account(account) => Ok(account.map(|account| *account)),
-            Rows::Records(_) | Rows::Inbox(_) | Rows::Sessions(_) | Rows::Runs(_) | Rows::Models(_) => {
-                Err(other_question())
-            }
+    pub async fn account(&self, id: AccountId) -> Result<Option<BudgetAccount>, RequestError> {
+        match self.read(Query::Account(id)).await? {
+            QueryRows::Account(account) => Ok(account.map(|account| *account)),
+            QueryRows::Records(_)
+            | QueryRows::Inbox(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Models(_) => Err(unexpected_rows()),
         }
     }
 
     /// The run that `id` names.
-    pub async fn run(&self, id: &str) -> Result<RunRow, Fault> {
+    pub async fn run(&self, id: &str) -> Result<RunRow, RequestError> {
         match self.find(id).await? {
-            Named::Run(row) => Ok(*row),
-            Named::Session(_) => Err(Fault::usage(format!(
+            ResolvedId::Run(row) => Ok(*row),
+            ResolvedId::Session(_) => Err(RequestError::usage(format!(
                 "`{id}` is a session; see `hermod sessions show {id}` for its runs"
             ))),
         }
     }
 
     /// At most `max` records of a session, from `from` on.
-    pub async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, Fault> {
-        self.stored(session, from, max).await.map_err(|error| RunError::Read(error).into())
+    pub async fn page(
+        &self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<Vec<NumberedRecord>, RequestError> {
+        self.read_records(session, from, max).await.map_err(|error| RunError::Read(error).into())
     }
 
-    async fn stored(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<Stored>, ReadError> {
+    async fn read_records(
+        &self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<Vec<NumberedRecord>, ReadError> {
         // Short reads are ready at once: many in a row would keep other tasks from running.
         tokio::task::coop::consume_budget().await;
-        match self.0.read(Read::Records { session, from, max }).await? {
-            Rows::Records(page) => {
+        match self.0.read(Query::Records { session, from, max }).await? {
+            QueryRows::Records(page) => {
                 let own = |stored: StoredRecord| (stored.seq, Arc::unwrap_or_clone(stored.record));
                 Ok(page.into_iter().map(own).collect())
             }
-            Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_) => {
+            QueryRows::Inbox(_)
+            | QueryRows::Runs(_)
+            | QueryRows::Sessions(_)
+            | QueryRows::Account(_)
+            | QueryRows::Models(_) => {
                 Err(ReadError::Unavailable("the journal answered another question".into()))
             }
         }
     }
 
     /// The records of a session from `from` on, handed to `each` in order.
-    pub async fn records<E: From<Fault>>(
+    pub async fn records<E: From<RequestError>>(
         &self,
         session: SessionId,
         from: Seq,
-        mut each: impl FnMut(Stored) -> Result<(), E>,
+        mut each: impl FnMut(NumberedRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut next = from;
         loop {
-            let page = self.page(session, next, PAGE).await?;
-            let more = page.len() == PAGE;
+            let page = self.page(session, next, PAGE_RECORDS).await?;
+            let more = page.len() == PAGE_RECORDS;
             for stored in page {
                 next = stored.0 + 1;
                 each(stored)?;
@@ -235,18 +257,22 @@ impl Reader {
     }
 
     /// Why this program cannot read a session's journal; `None` if it can.
-    pub async fn quarantined(&self, session: SessionId) -> Result<Option<String>, Fault> {
+    pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
         let mut from = 1;
         loop {
-            match self.0.read(Read::Records { session, from, max: PAGE }).await {
-                Ok(Rows::Records(page)) => match page.last() {
-                    Some(last) if page.len() == PAGE => from = last.seq + 1,
+            match self.0.read(Query::Records { session, from, max: PAGE_RECORDS }).await {
+                Ok(QueryRows::Records(page)) => match page.last() {
+                    Some(last) if page.len() == PAGE_RECORDS => from = last.seq + 1,
                     Some(_) | None => return Ok(None),
                 },
                 Ok(
-                    Rows::Inbox(_) | Rows::Runs(_) | Rows::Sessions(_) | Rows::Account(_) | Rows::Models(_),
+                    QueryRows::Inbox(_)
+                    | QueryRows::Runs(_)
+                    | QueryRows::Sessions(_)
+                    | QueryRows::Account(_)
+                    | QueryRows::Models(_),
                 ) => {
-                    return Err(other_question());
+                    return Err(unexpected_rows());
                 }
                 Err(error @ ReadError::Record { .. }) => return Ok(Some(error.to_string())),
                 Err(error) => return Err(RunError::Read(error).into()),
@@ -255,7 +281,7 @@ impl Reader {
     }
 
     /// The record that accepted a run.
-    pub async fn accepted(&self, row: &RunRow) -> Result<RunAccepted, Fault> {
+    pub async fn acceptance(&self, row: &RunRow) -> Result<RunAccepted, RequestError> {
         if let Some((_, Record { body: Body::RunAccepted(accepted), .. })) =
             self.page(row.session, row.first, 1).await?.pop()
             && accepted.run == row.id
@@ -270,7 +296,7 @@ impl Reader {
             {
                 found = Some(*accepted);
             }
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
         found
@@ -283,8 +309,8 @@ impl Reader {
         session: SessionId,
         from: Seq,
         max: usize,
-    ) -> Result<(Vec<Stored>, Option<Fault>), Fault> {
-        let error = match self.stored(session, from, max).await {
+    ) -> Result<(Vec<NumberedRecord>, Option<RequestError>), RequestError> {
+        let error = match self.read_records(session, from, max).await {
             Ok(page) => return Ok((page, None)),
             Err(error) => error,
         };
@@ -299,17 +325,17 @@ impl Reader {
     }
 
     /// A run's row with the counts as they are now: the row of an unfinished run is as old as its last change of state.
-    pub async fn counted(&self, mut row: RunRow) -> Result<RunRow, Fault> {
+    pub async fn with_current_counts(&self, mut row: RunRow) -> Result<RunRow, RequestError> {
         // What cannot be read cannot be counted; it must not hide the other runs.
-        if row.state == RunState::Ended || self.quarantined(row.session).await?.is_some() {
+        if row.state == RunState::Ended || self.quarantine_reason(row.session).await?.is_some() {
             return Ok(row);
         }
-        let (run, mut told) = (Some(row.id), Told::default());
+        let (run, mut told) = (Some(row.id), RunProjection::default());
         self.records(row.session, row.first, |(_, record)| {
             if record.body.run() == run {
                 told.take(&record.body);
             }
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
         (row.iterations, row.usage) = (told.iterations, told.usage);
@@ -317,7 +343,7 @@ impl Reader {
     }
 
     /// What the model said last in a run; of a text in parts, all of them.
-    pub async fn said(&self, row: &RunRow) -> Result<Option<String>, Fault> {
+    pub async fn last_text(&self, row: &RunRow) -> Result<Option<String>, RequestError> {
         let (run, mut said, mut goes_on) = (row.id, None::<String>, false);
         self.records(row.session, row.first, |(_, record)| {
             if let Body::ModelAnswered(answered) = record.body
@@ -327,49 +353,49 @@ impl Reader {
             {
                 let before = said.take().filter(|_| goes_on).unwrap_or_default();
                 said = Some(before + &answered.message.text);
-                goes_on = answered.is_part();
+                goes_on = answered.is_partial();
             }
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
         Ok(said)
     }
 
     /// What the runs of a session wait for.
-    pub async fn waits(&self, session: SessionId) -> Result<WaitTracker, Fault> {
+    pub async fn waits(&self, session: SessionId) -> Result<WaitTracker, RequestError> {
         let mut waits = WaitTracker::new(session);
         self.records(session, 1, |(_, record)| {
             waits.take(&record);
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
         Ok(waits)
     }
 
     /// What a run's model calls have cost.
-    pub async fn bill(&self, row: &RunRow) -> Result<Bill, Fault> {
+    pub async fn bill(&self, row: &RunRow) -> Result<Bill, RequestError> {
         let (run, mut bill) = (Some(row.id), Bill::default());
         self.records(row.session, row.first, |(_, record)| {
             if record.body.run() == run {
                 bill.take(&record);
             }
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         })
         .await?;
         Ok(bill)
     }
 
-    async fn read(&self, what: Read) -> Result<Rows, Fault> {
+    async fn read(&self, what: Query) -> Result<QueryRows, RequestError> {
         // Short reads are ready at once: many in a row would keep other tasks from running.
         tokio::task::coop::consume_budget().await;
         self.0.read(what).await.map_err(|error| RunError::Read(error).into())
     }
 }
 
-fn other_question() -> Fault {
+fn unexpected_rows() -> RequestError {
     unreadable("the journal answered another question".into())
 }
 
-fn unreadable(reason: String) -> Fault {
+fn unreadable(reason: String) -> RequestError {
     RunError::Read(ReadError::Unavailable(reason)).into()
 }

@@ -14,24 +14,24 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     connection,
-    desk::Desk,
-    fault::{Fault, FaultKind},
-    place::{Place, SOCKET},
-    protocol::{Answer, line},
-    token::{Token, remove},
+    error::{RequestError, RequestErrorKind},
+    handler::RequestHandler,
+    protocol::{ControlResponse, encode_line},
+    socket_path::{SOCKET, SocketPath},
+    token::{ControlToken, remove},
 };
 
 /// Connections at once.
-const CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// How long answers may take when the holder ends.
-const CLOSING: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long to wait when the system has no descriptor left for a client.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Why the socket cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}; other processes can neither ask nor stop this one", path.display())]
-pub struct ControlError {
+pub struct ListenError {
     /// The file.
     pub path: PathBuf,
     /// What the system says.
@@ -40,19 +40,19 @@ pub struct ControlError {
 
 /// Serves the socket until it is stopped or dropped; then the socket is gone.
 #[derive(Debug)]
-pub struct Server {
+pub struct ControlServer {
     serving: JoinHandle<()>,
     closing: DropGuard,
-    files: Files,
+    files: SocketFiles,
 }
 
 /// What is removed at the end: while the store is still held, so that no other process can have made it anew.
 #[derive(Debug)]
-struct Files(PathBuf);
+struct SocketFiles(PathBuf);
 
-impl Drop for Files {
+impl Drop for SocketFiles {
     fn drop(&mut self) {
-        for path in [self.0.join(SOCKET), Token::path(&self.0)] {
+        for path in [self.0.join(SOCKET), ControlToken::path(&self.0)] {
             if let Err(error) = remove(&path) {
                 tracing::warn!(path = %path.display(), %error, "cannot be removed");
             }
@@ -60,16 +60,16 @@ impl Drop for Files {
     }
 }
 
-impl Server {
+impl ControlServer {
     /// Listens in the state directory, whose store this process must hold: whatever socket is there is of a dead one.
-    pub fn start(state: &Path, desk: Desk) -> Result<Self, ControlError> {
+    pub fn start(state: &Path, desk: RequestHandler) -> Result<Self, ListenError> {
         let socket = state.join(SOCKET);
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| ControlError { path, source }
+            move |source| ListenError { path, source }
         };
-        let token = Token::create(state).map_err(failed(&Token::path(state)))?;
-        let files = Files(state.to_owned());
+        let token = ControlToken::create(state).map_err(failed(&ControlToken::path(state)))?;
+        let files = SocketFiles(state.to_owned());
         let listener = listen(state).map_err(failed(&socket))?;
         let closing = CancellationToken::new();
         let serving = tokio::spawn(accept(listener, desk, token, closing.clone()));
@@ -92,13 +92,18 @@ fn listen(state: &Path) -> io::Result<UnixListener> {
     const PART: &str = "control.sock.part";
     let part = state.join(PART);
     remove(&part)?;
-    let listener = UnixListener::bind(Place::new(state, PART)?.path())?;
+    let listener = UnixListener::bind(SocketPath::new(state, PART)?.path())?;
     fs::set_permissions(&part, fs::Permissions::from_mode(0o600))?;
     fs::rename(&part, state.join(SOCKET))?;
     Ok(listener)
 }
 
-async fn accept(listener: UnixListener, desk: Desk, token: Token, closing: CancellationToken) {
+async fn accept(
+    listener: UnixListener,
+    desk: RequestHandler,
+    token: ControlToken,
+    closing: CancellationToken,
+) {
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
@@ -112,13 +117,13 @@ async fn accept(listener: UnixListener, desk: Desk, token: Token, closing: Cance
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "no connection could be accepted");
-                    sleep(PAUSE).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 }
             },
         };
-        if connections.len() == CONNECTIONS {
-            turn_away(&stream);
+        if connections.len() == MAX_CONNECTIONS {
+            reject(&stream);
             continue;
         }
         let served = connection::serve(stream, desk.clone(), token.clone(), closing.clone());
@@ -130,15 +135,15 @@ async fn accept(listener: UnixListener, desk: Desk, token: Token, closing: Cance
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(CLOSING, all).await.is_err() {
+    if timeout(CLOSE_TIMEOUT, all).await.is_err() {
         tracing::warn!("a control connection is left without its answer");
     }
 }
 
 /// Says that there is no room, if that can be said without waiting.
-fn turn_away(stream: &UnixStream) {
-    let text = format!("{CONNECTIONS} connections are open already; try again in a moment");
-    let said = line(&Answer::Refused(Fault::new(FaultKind::Busy, text)));
+fn reject(stream: &UnixStream) {
+    let text = format!("{MAX_CONNECTIONS} connections are open already; try again in a moment");
+    let said = encode_line(&ControlResponse::Refused(RequestError::new(RequestErrorKind::Busy, text)));
     if let Ok(line) = said
         && let Err(error) = stream.try_write(&line)
     {

@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 
-use hermod_actors::model::{Account, ModelRef, RunAccepted, RunRow, RunState};
+use hermod_actors::model::{BudgetAccount, ModelRef, RunAccepted, RunRow, RunState};
 use serde::{Deserialize, Serialize};
 
 /// The row of a run, and whether a process runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunStatus {
+pub struct RunRowStatus {
     /// The row.
     #[serde(flatten)]
     pub row: RunRow,
@@ -16,9 +16,9 @@ pub struct RunStatus {
     pub suspended: bool,
 }
 
-impl RunStatus {
+impl RunRowStatus {
     /// A run that no process runs. One that waits for a person needs none.
-    pub const fn at_rest(row: RunRow) -> Self {
+    pub const fn without_process(row: RunRow) -> Self {
         let suspended = matches!(row.state, RunState::Queued | RunState::Running);
         Self { row, suspended }
     }
@@ -36,13 +36,13 @@ impl RunStatus {
 }
 
 /// A run that this process runs, or one that has ended.
-impl From<RunRow> for RunStatus {
+impl From<RunRow> for RunRowStatus {
     fn from(row: RunRow) -> Self {
         Self { row, suspended: false }
     }
 }
 
-impl Deref for RunStatus {
+impl Deref for RunRowStatus {
     type Target = RunRow;
 
     fn deref(&self) -> &RunRow {
@@ -58,7 +58,7 @@ const MAX_INPUT_CHARS: usize = 200;
 pub struct RunSummary {
     /// Its status.
     #[serde(flatten)]
-    pub status: RunStatus,
+    pub status: RunRowStatus,
     /// The beginning of its input, at most 200 characters; empty if its session cannot be read.
     #[serde(default)]
     pub input: String,
@@ -75,7 +75,11 @@ pub struct RunSummary {
 
 impl RunSummary {
     /// Of a run with its account and the record that accepted it, as far as they can be read.
-    pub(super) fn new(status: RunStatus, accepted: Option<&RunAccepted>, account: Option<&Account>) -> Self {
+    pub(super) fn new(
+        status: RunRowStatus,
+        accepted: Option<&RunAccepted>,
+        account: Option<&BudgetAccount>,
+    ) -> Self {
         Self {
             status,
             spent_usd: account.and_then(|account| account.spent.usd),

@@ -15,18 +15,18 @@ const MAX_BYTES: u64 = 1_024;
 
 /// What a client has to know: a sandboxed command may be able to connect to a socket, and cannot read this file.
 #[derive(Clone)]
-pub(super) struct Token(String);
+pub(super) struct ControlToken(String);
 
-impl fmt::Debug for Token {
+impl fmt::Debug for ControlToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-impl Token {
+impl ControlToken {
     /// Makes a new one and keeps it where only this user can read it.
     pub(super) fn create(state: &Path) -> io::Result<Self> {
-        let token = Self(half() + &half());
+        let token = Self(random_half() + &random_half());
         let (path, part) = (Self::path(state), state.join("control.token.part"));
         // A left-over could have other rights than a new file.
         remove(&part)?;
@@ -60,8 +60,8 @@ impl Token {
 }
 
 /// 128 bits of chance.
-fn half() -> String {
-    format!("{:032x}", u128::from_le_bytes(clock::chance()))
+fn random_half() -> String {
+    format!("{:032x}", u128::from_le_bytes(clock::random_bytes()))
 }
 
 /// Removes a file if there is one.
@@ -81,18 +81,18 @@ mod tests {
     #[test]
     fn a_token_is_new_each_time_and_for_its_user_alone() {
         let state = tempfile::tempdir().unwrap();
-        let old = Token::create(state.path()).unwrap();
-        let new = Token::create(state.path()).unwrap();
-        assert!(new.is(Token::read(state.path()).unwrap().reveal()));
+        let old = ControlToken::create(state.path()).unwrap();
+        let new = ControlToken::create(state.path()).unwrap();
+        assert!(new.is(ControlToken::read(state.path()).unwrap().reveal()));
         assert!(!new.is(old.reveal()));
-        let mode = fs::metadata(Token::path(state.path())).unwrap().permissions().mode();
+        let mode = fs::metadata(ControlToken::path(state.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(format!("{new:?}"), "***");
     }
 
     #[test]
     fn only_the_whole_token_is_the_token() {
-        let token = Token("0123".into());
+        let token = ControlToken("0123".into());
         for (other, same) in [("0123", true), ("", false), ("012", false), ("01234", false), ("0124", false)]
         {
             assert_eq!(token.is(other), same, "{other}");

@@ -3,40 +3,43 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hermod_actors::{
-    Vitals, WaitTracker,
-    model::{Record, RunId, RunRow, RunState, Seq, SessionId, Wait},
-    port::{Clock, Read},
+    HealthProbe, WaitTracker,
+    model::{Record, RunId, RunRow, RunState, RunWait, Seq, SessionId},
+    port::{Clock, Query},
 };
 
-use super::{fault::Fault, protocol::Node, reader::Reader, status::RunStatus, told::Told};
+use super::{
+    error::RequestError, protocol::RunNode, reader::StoreReader, run_projection::RunProjection,
+    status::RunRowStatus,
+};
 use crate::clock::SystemClock;
 
 /// What was read of sessions. Who asks again pays for what is new.
 #[derive(Debug, Default)]
-pub struct Forest(BTreeMap<SessionId, Seen>);
+pub struct RunTreeCache(BTreeMap<SessionId, CachedSession>);
 
 /// A session up to a record.
 #[derive(Debug)]
-struct Seen {
+struct CachedSession {
     next: Seq,
     waits: WaitTracker,
-    runs: BTreeMap<RunId, Told>,
+    runs: BTreeMap<RunId, RunProjection>,
     /// Whether this program can read it.
     is_readable: bool,
 }
 
 /// A node without those below it, and the place of the one above it, which is before its own.
-type Placed = (Node, Option<usize>);
+type NodeWithParent = (RunNode, Option<usize>);
 
-impl Forest {
+impl RunTreeCache {
     /// The trees of these runs, each of which stands in one of them, once. What they wait for is told by `vitals`, if
     /// something runs here.
-    pub async fn grow(
+    pub async fn build(
         &mut self,
-        (reader, vitals): (&Reader, Option<&Vitals>),
+        (reader, vitals): (&StoreReader, Option<&HealthProbe>),
         runs: Vec<RunRow>,
-    ) -> Result<Vec<Node>, Fault> {
-        let mut placed = Vec::<Placed>::new();
+    ) -> Result<Vec<RunNode>, RequestError> {
+        let mut placed = Vec::<NodeWithParent>::new();
         let mut met = BTreeSet::new();
         // Taken from the end.
         let roots = roots_first(reader, runs).await?;
@@ -47,29 +50,29 @@ impl Forest {
             }
             let (node, children) = self.node((reader, vitals), row).await?;
             for child in children.into_iter().rev() {
-                let rows = reader.runs(Read::Run(child)).await?;
+                let rows = reader.runs(Query::Run(child)).await?;
                 left.extend(rows.into_iter().map(|row| (row, Some(placed.len()))));
             }
             placed.push((node, above));
         }
-        Ok(assembled(placed))
+        Ok(assemble(placed))
     }
 
     async fn node(
         &mut self,
-        (reader, vitals): (&Reader, Option<&Vitals>),
+        (reader, vitals): (&StoreReader, Option<&HealthProbe>),
         mut run: RunRow,
-    ) -> Result<(Node, Vec<RunId>), Fault> {
+    ) -> Result<(RunNode, Vec<RunId>), RequestError> {
         // An account that cannot be read must not hide the runs.
         let account = reader.account(run.account).await.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id, %fault, "its account cannot be read");
             None
         });
-        let seen = self.0.entry(run.session).or_insert_with(|| Seen::new(run.session));
+        let seen = self.0.entry(run.session).or_insert_with(|| CachedSession::new(run.session));
         let is_open = run.state != RunState::Ended;
         // Of a run that has ended there is nothing new.
         if is_open || seen.next <= run.last {
-            seen.read_on(reader, run.session).await?;
+            seen.update(reader, run.session).await?;
         }
         let told = seen.runs.get(&run.id).cloned().unwrap_or_default();
         let mut waits = Vec::new();
@@ -77,18 +80,18 @@ impl Forest {
             (run.iterations, run.usage) = (told.iterations, told.usage);
             waits = seen.waits(&run, vitals).await;
         }
-        let run = status(run, vitals).await;
-        let node = Node { run, input: told.input, account, waits, children: Vec::new() };
+        let run = run_status(run, vitals).await;
+        let node = RunNode { run, input: told.input, account, waits, children: Vec::new() };
         Ok((node, told.children))
     }
 }
 
-impl Seen {
+impl CachedSession {
     fn new(session: SessionId) -> Self {
         Self { next: 1, waits: WaitTracker::new(session), runs: BTreeMap::new(), is_readable: true }
     }
 
-    async fn read_on(&mut self, reader: &Reader, session: SessionId) -> Result<(), Fault> {
+    async fn update(&mut self, reader: &StoreReader, session: SessionId) -> Result<(), RequestError> {
         if !self.is_readable {
             return Ok(());
         }
@@ -99,17 +102,17 @@ impl Seen {
             if let Some(run) = record.body.run() {
                 self.runs.entry(run).or_default().take(&record.body);
             }
-            Ok::<(), Fault>(())
+            Ok::<(), RequestError>(())
         };
         if let Err(fault) = reader.records(session, from, each).await {
             // What cannot be read cannot be told; it must not hide the other runs.
-            self.is_readable = reader.quarantined(session).await?.is_none();
+            self.is_readable = reader.quarantine_reason(session).await?.is_none();
             return if self.is_readable { Err(fault) } else { Ok(()) };
         }
         Ok(())
     }
 
-    async fn waits(&self, run: &RunRow, vitals: Option<&Vitals>) -> Vec<Wait> {
+    async fn waits(&self, run: &RunRow, vitals: Option<&HealthProbe>) -> Vec<RunWait> {
         match vitals {
             Some(vitals) => vitals.waits(run.session, run.id, &self.waits).await,
             None => self.waits.waits_unowned(run.id, SystemClock::default().at()),
@@ -118,20 +121,20 @@ impl Seen {
 }
 
 /// A run as clients see it, by the runtime of this process, if there is one.
-pub(super) async fn status(row: RunRow, vitals: Option<&Vitals>) -> RunStatus {
+pub(super) async fn run_status(row: RunRow, vitals: Option<&HealthProbe>) -> RunRowStatus {
     let has_process = match vitals {
         Some(vitals) if row.state != RunState::Ended => vitals.runs(row.session).await,
         Some(_) | None => false,
     };
-    if has_process { row.into() } else { RunStatus::at_rest(row) }
+    if has_process { row.into() } else { RunRowStatus::without_process(row) }
 }
 
 /// Those first that stand below none of the others: the others are met below them.
-async fn roots_first(reader: &Reader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, Fault> {
+async fn roots_first(reader: &StoreReader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, RequestError> {
     let given: BTreeSet<RunId> = runs.iter().map(|row| row.id).collect();
     let mut placed = Vec::with_capacity(runs.len());
     for row in runs {
-        let stands_below = reader.above(&row).await?.iter().any(|above| given.contains(&above.id));
+        let stands_below = reader.ancestors(&row).await?.iter().any(|above| given.contains(&above.id));
         placed.push((stands_below, row));
     }
     placed.sort_by_key(|(stands_below, row)| (*stands_below, row.id));
@@ -139,7 +142,7 @@ async fn roots_first(reader: &Reader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, 
 }
 
 /// The trees of nodes in the order in which they were met.
-fn assembled(mut placed: Vec<Placed>) -> Vec<Node> {
+fn assemble(mut placed: Vec<NodeWithParent>) -> Vec<RunNode> {
     let mut roots = Vec::new();
     while let Some((mut node, above)) = placed.pop() {
         // Those below it came from the last to the first.

@@ -6,14 +6,15 @@ use std::{
 use futures::{executor::block_on, future::BoxFuture};
 use hermod_actors::{
     model::{
-        Amounts, Body, CallId, CallStarted, Child, Ended, Incarnation, Limits, NewAccount, Outcome, Parent,
-        Past, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId, Timestamp, Usage,
+        Amounts, Body, CallId, CallStarted, ImportedHistory, Incarnation, Limits, NewAccount, Outcome,
+        OutcomeDetail, ParentRef, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId,
+        SubagentRef, Timestamp, Usage,
     },
-    port::{Append, Index, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    port::{Append, IndexRow, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
     testkit::MemoryJournal,
 };
 
-use super::{protocol::Node, reader::Reader, tree::Forest};
+use super::{protocol::RunNode, reader::StoreReader, tree::RunTreeCache};
 
 /// A journal that notes which records it is asked for.
 #[derive(Debug)]
@@ -23,12 +24,12 @@ struct Noted {
 }
 
 impl Journal for Noted {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         self.inner.commit(batch)
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
-        if let Read::Records { session, from, .. } = what {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
+        if let Query::Records { session, from, .. } = what {
             self.asked.lock().unwrap().push((session.bits(), from));
         }
         self.inner.read(what)
@@ -39,22 +40,22 @@ impl Journal for Noted {
 struct Bench {
     journal: Arc<Noted>,
     fences: BTreeMap<u128, (Incarnation, Seq)>,
-    forest: Forest,
+    forest: RunTreeCache,
 }
 
 fn accepted(n: u128) -> Body {
     let spec = RunSpec {
         chain: Vec::new(),
-        traits: Vec::new(),
+        profiles: Vec::new(),
         thinking: None,
         workspace: "/w".into(),
-        task: "t".into(),
+        isolation_key: "t".into(),
         tools: Vec::new(),
         schema_bytes: 0,
         limits: Limits::default(),
         system: None,
-        in_doubt: hermod_actors::model::Doubt::default(),
-        compression: None,
+        in_doubt: hermod_actors::model::InDoubtPolicy::default(),
+        compaction: None,
         delegation: None,
         script: None,
     };
@@ -62,7 +63,7 @@ fn accepted(n: u128) -> Body {
         run: RunId::from_bits(n),
         input: format!("task {n}").as_str().into(),
         images: Arc::from([]),
-        history: Arc::new(Past::default()),
+        history: Arc::new(ImportedHistory::default()),
         spec: spec.into(),
         parent: None,
     }))
@@ -70,7 +71,7 @@ fn accepted(n: u128) -> Body {
 
 /// A call of run `n` has begun these.
 fn delegated(n: u128, children: &[u128]) -> Body {
-    let child = |n: &u128| Child { session: SessionId::from_bits(*n), run: RunId::from_bits(*n) };
+    let child = |n: &u128| SubagentRef { session: SessionId::from_bits(*n), run: RunId::from_bits(*n) };
     Body::CallStarted(CallStarted {
         call: CallId { run: RunId::from_bits(n), iteration: 1, n: 1 },
         attempt: 1,
@@ -90,10 +91,11 @@ fn row(n: u128, state: RunState, parent: u128) -> RunRow {
         accepted_at: Timestamp(0),
         started_at: None,
         ended_at: None,
-        ended: (state == RunState::Ended).then_some(Ended { outcome: Outcome::Completed, cause: None }),
+        ended: (state == RunState::Ended)
+            .then_some(OutcomeDetail { outcome: Outcome::Completed, cause: None }),
         iterations: 0,
         usage: Usage::default(),
-        parent: (parent > 0).then_some(Parent { session: SessionId::from_bits(parent), call, n: 0 }),
+        parent: (parent > 0).then_some(ParentRef { session: SessionId::from_bits(parent), call, n: 0 }),
         leg: 1,
         first: 1,
         last: 1,
@@ -103,17 +105,19 @@ fn row(n: u128, state: RunState, parent: u128) -> RunRow {
 impl Bench {
     fn new() -> Self {
         let journal = Noted { inner: MemoryJournal::new(), asked: Mutex::default() };
-        Self { journal: Arc::new(journal), fences: BTreeMap::new(), forest: Forest::default() }
+        Self { journal: Arc::new(journal), fences: BTreeMap::new(), forest: RunTreeCache::default() }
     }
 
-    fn commit(&self, write: Write) -> Written {
+    fn commit(&self, write: WriteOp) -> WriteOutcome {
         block_on(self.journal.commit(vec![write])).unwrap().pop().unwrap()
     }
 
     fn append(&mut self, n: u128, bodies: Vec<Body>, change: impl FnOnce(&mut Append)) {
         let session = SessionId::from_bits(n);
         if !self.fences.contains_key(&n) {
-            let Written::Opened(opened) = self.commit(Write::Open(session)) else { panic!("not opened") };
+            let WriteOutcome::Opened(opened) = self.commit(WriteOp::Open(session)) else {
+                panic!("not opened")
+            };
             self.fences.insert(n, (opened.incarnation, opened.last));
         }
         let (fence, last) = self.fences[&n];
@@ -121,8 +125,8 @@ impl Bench {
         let mut append = Append::new(session, fence, last + 1, bodies.into_iter().map(record).collect());
         change(&mut append);
         let last = last + append.records.len() as u64;
-        let written = self.commit(Write::Append(Box::new(append)));
-        assert!(matches!(written, Written::Appended(_)), "{written:?}");
+        let written = self.commit(WriteOp::Append(Box::new(append)));
+        assert!(matches!(written, WriteOutcome::Appended(_)), "{written:?}");
         self.fences.insert(n, (fence, last));
     }
 
@@ -133,22 +137,26 @@ impl Bench {
             bodies.push(delegated(n, children));
         }
         self.append(n, bodies, |append| {
-            append.index = vec![Index::Run(Box::new(row(n, state, parent)))];
+            append.index = vec![IndexRow::Run(Box::new(row(n, state, parent)))];
             let limits = Amounts { tokens: Some(100), ..Amounts::default() };
-            append.ledger.open =
-                vec![NewAccount { id: RunId::from_bits(n).into(), parent: None, limits, apart: false }];
+            append.ledger.new_accounts = vec![NewAccount {
+                id: RunId::from_bits(n).into(),
+                parent: None,
+                limits,
+                owns_iterations: false,
+            }];
         });
     }
 
-    fn reader(&self) -> Reader {
-        Reader::new(Arc::clone(&self.journal) as Arc<dyn Journal>)
+    fn reader(&self) -> StoreReader {
+        StoreReader::new(Arc::clone(&self.journal) as Arc<dyn Journal>)
     }
 
-    fn grow(&mut self, root: Option<u128>) -> Vec<Node> {
-        let what = root.map_or(Read::OpenRuns, |root| Read::Run(RunId::from_bits(root)));
+    fn grow(&mut self, root: Option<u128>) -> Vec<RunNode> {
+        let what = root.map_or(Query::OpenRuns, |root| Query::Run(RunId::from_bits(root)));
         let reader = self.reader();
         let rows = block_on(reader.runs(what)).unwrap();
-        block_on(self.forest.grow((&reader, None), rows)).unwrap()
+        block_on(self.forest.build((&reader, None), rows)).unwrap()
     }
 
     #[track_caller]
@@ -158,8 +166,8 @@ impl Bench {
 }
 
 /// `1(2 3(4))`: a run, and in brackets what is below it.
-fn drawn(nodes: &[Node]) -> String {
-    let one = |node: &Node| {
+fn drawn(nodes: &[RunNode]) -> String {
+    let one = |node: &RunNode| {
         let below = drawn(&node.children);
         let id = node.run.id.bits().to_string();
         if below.is_empty() { id } else { format!("{id}({below})") }

@@ -4,46 +4,46 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    process::{self, Cause, Environment, Ran},
-    provider::{Fetch, Fetched, NoKey},
+    process::{self, CommandResult, Environment, ExitCause},
+    provider::{FetchedKey, KeyError, KeySource},
     secret::{Reference, Secret},
 };
 
 /// How long the command may run.
-const LIMIT: Duration = Duration::from_secs(20);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of its output that may be a key.
-const LONGEST: usize = 16 * 1024;
+const MAX_KEY_BYTES: usize = 16 * 1024;
 /// Characters of what it says of its failure.
-const SHOWN: usize = 120;
+const MAX_ERROR_CHARS: usize = 120;
 
 /// A key that a command prints. The command is the user's: it sees this process's variables, and no shell is between.
-pub struct Command {
+pub struct KeyCommand {
     words: Vec<String>,
     limit: Duration,
 }
 
-impl Command {
+impl KeyCommand {
     /// The program and its arguments.
     pub const fn new(words: Vec<String>) -> Self {
-        Self { words, limit: LIMIT }
+        Self { words, limit: COMMAND_TIMEOUT }
     }
 
     /// The same, with less time.
     #[must_use]
-    pub fn within(mut self, limit: Duration) -> Self {
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    fn shown(&self) -> Reference {
+    fn redacted(&self) -> Reference {
         Reference::Command(self.words.clone())
     }
 
-    fn denied(&self, what: impl fmt::Display) -> NoKey {
-        NoKey::Denied(format!("{}: {what}", self.shown()))
+    fn denied(&self, what: impl fmt::Display) -> KeyError {
+        KeyError::Denied(format!("{}: {what}", self.redacted()))
     }
 
-    async fn run(&self) -> Result<Fetched, NoKey> {
+    async fn run(&self) -> Result<FetchedKey, KeyError> {
         let Some((program, arguments)) = self.words.split_first() else {
             return Err(self.denied("there is no program"));
         };
@@ -56,32 +56,32 @@ impl Command {
         };
         let ran = process::run(command, None, &CancellationToken::new()).await;
         let ran = ran.map_err(|error| self.denied(format!("it cannot be started: {error}")))?;
-        self.judge(ran)
+        self.parse_result(ran)
     }
 
-    fn judge(&self, mut ran: Ran) -> Result<Fetched, NoKey> {
-        let output = ran.stdout.shown(LONGEST);
+    fn parse_result(&self, mut ran: CommandResult) -> Result<FetchedKey, KeyError> {
+        let output = ran.stdout.truncated(MAX_KEY_BYTES);
         if output.left_out > 0 {
             return Err(self.denied("its output is too long for a key; it must print the key alone"));
         }
         let key = std::str::from_utf8(output.head).map(str::trim);
         let key = key.map_err(|_| self.denied("its output is no text; it must print the key alone"))?;
-        let said = ran.stderr.shown(LONGEST);
+        let said = ran.stderr.truncated(MAX_KEY_BYTES);
         let said = last_line(if said.tail.is_empty() { said.head } else { said.tail }, key);
         match (ran.cause, ran.exit_code) {
-            (Cause::Exit, Some(0)) if key.is_empty() => {
+            (ExitCause::Exit, Some(0)) if key.is_empty() => {
                 Err(self
                     .denied(format!("it printed nothing; it must print the key to standard output{said}")))
             }
-            (Cause::Exit, Some(0)) => Ok(Fetched { key: Secret::new(key), expires_in: None }),
-            (Cause::Exit, Some(code)) => Err(self.denied(format!("it ended with code {code}{said}"))),
-            (Cause::Exit, None) => {
+            (ExitCause::Exit, Some(0)) => Ok(FetchedKey { key: Secret::new(key), expires_in: None }),
+            (ExitCause::Exit, Some(code)) => Err(self.denied(format!("it ended with code {code}{said}"))),
+            (ExitCause::Exit, None) => {
                 let signal = ran.signal.map_or_else(String::new, |signal| format!(" {signal}"));
                 Err(self.denied(format!("it was ended by signal{signal}{said}")))
             }
-            (Cause::Timeout | Cause::Cancel, _) => Err(NoKey::Unreachable(format!(
+            (ExitCause::Timeout | ExitCause::Cancel, _) => Err(KeyError::Unreachable(format!(
                 "{}: it did not end within {} s{said}",
-                self.shown(),
+                self.redacted(),
                 self.limit.as_secs_f64()
             ))),
         }
@@ -92,22 +92,22 @@ impl Command {
 fn last_line(text: &[u8], key: &str) -> String {
     let text = String::from_utf8_lossy(text);
     let Some(line) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else { return String::new() };
-    let line = Secret::new(key).hidden_in(line.to_owned());
+    let line = Secret::new(key).redact_in(line.to_owned());
     let visible = line.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let shown: String = visible.clone().take(SHOWN).collect();
-    let more = if visible.count() > SHOWN { "…" } else { "" };
+    let shown: String = visible.clone().take(MAX_ERROR_CHARS).collect();
+    let more = if visible.count() > MAX_ERROR_CHARS { "…" } else { "" };
     format!(": {shown}{more}")
 }
 
-impl Fetch for Command {
-    fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+impl KeySource for KeyCommand {
+    fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>> {
         self.run().boxed()
     }
 }
 
-impl fmt::Debug for Command {
+impl fmt::Debug for KeyCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.shown(), f)
+        fmt::Display::fmt(&self.redacted(), f)
     }
 }
 
@@ -116,12 +116,12 @@ mod tests {
     use super::*;
 
     /// What `/bin/sh` makes of this line: the key, or a part of the message.
-    async fn check(line: &str, expect: Result<&str, NoKey>) {
+    async fn check(line: &str, expect: Result<&str, KeyError>) {
         let words = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
-        match (Command::new(words).within(Duration::from_millis(300)).fetch().await, expect) {
+        match (KeyCommand::new(words).with_timeout(Duration::from_millis(300)).fetch().await, expect) {
             (Ok(fetched), Ok(key)) => assert_eq!(fetched.key.reveal(), key, "{line}"),
-            (Err(NoKey::Denied(text)), Err(NoKey::Denied(part)))
-            | (Err(NoKey::Unreachable(text)), Err(NoKey::Unreachable(part))) => {
+            (Err(KeyError::Denied(text)), Err(KeyError::Denied(part)))
+            | (Err(KeyError::Unreachable(text)), Err(KeyError::Unreachable(part))) => {
                 assert!(text.contains(&part), "{line}: {text}");
                 assert!(
                     text.starts_with("command:/bin/sh …: ") && !text.contains("sk-secret"),
@@ -135,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_prints_a_key_or_says_why_not() {
-        let denied = |part: &str| Err(NoKey::Denied(part.to_owned()));
+        let denied = |part: &str| Err(KeyError::Denied(part.to_owned()));
         check("echo '  sk-secret '; echo noise >&2", Ok("sk-secret")).await;
         check(
             "echo sk-secret; echo >&2; echo the vault is sealed >&2; exit 3",
@@ -148,8 +148,8 @@ mod tests {
         check("kill -9 $$", denied("signal 9")).await;
         check("yes | head -c 99999", denied("too long for a key")).await;
         check("printf '\\377'", denied("no text")).await;
-        check("sleep 60", Err(NoKey::Unreachable("within 0.3 s".into()))).await;
-        let nowhere = Command::new(vec!["/nowhere/program".into()]).fetch().await.unwrap_err();
+        check("sleep 60", Err(KeyError::Unreachable("within 0.3 s".into()))).await;
+        let nowhere = KeyCommand::new(vec!["/nowhere/program".into()]).fetch().await.unwrap_err();
         assert!(
             nowhere.to_string().starts_with("command:/nowhere/program: it cannot be started: "),
             "{nowhere}"

@@ -4,7 +4,7 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    provider::{Fetch, Fetched, NoKey},
+    provider::{FetchedKey, KeyError, KeySource},
     secret::Reference,
 };
 
@@ -19,16 +19,16 @@ impl KeyFile {
     }
 }
 
-impl Fetch for KeyFile {
-    fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+impl KeySource for KeyFile {
+    fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>> {
         let file = self.0.clone();
         async {
             let read = spawn_blocking(move || file.resolve(&BTreeMap::new())).await;
             match read {
-                Ok(Ok(Some(key))) => Ok(Fetched { key, expires_in: None }),
-                Ok(Ok(None)) => Err(NoKey::Denied(format!("{}: it is no file", self.0))),
-                Ok(Err(missing)) => Err(NoKey::Denied(missing.to_string())),
-                Err(_) => Err(NoKey::Denied(format!("{}: reading it broke off", self.0))),
+                Ok(Ok(Some(key))) => Ok(FetchedKey { key, expires_in: None }),
+                Ok(Ok(None)) => Err(KeyError::Denied(format!("{}: it is no file", self.0))),
+                Ok(Err(missing)) => Err(KeyError::Denied(missing.to_string())),
+                Err(_) => Err(KeyError::Denied(format!("{}: reading it broke off", self.0))),
             }
         }
         .boxed()

@@ -5,18 +5,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::kept::{Kept, Locked};
+use super::token_file::{TokenFile, TokenLock};
 use crate::{
-    provider::{Fetch, Fetched, Forms, NoKey, Reply},
-    secret::{Secret, hidden},
+    provider::{FetchedKey, FormClient, FormResponse, KeyError, KeySource},
+    secret::{Secret, redact},
 };
 
 /// Characters of what a token endpoint says of its refusal.
-const SHOWN: usize = 200;
+const MAX_ERROR_CHARS: usize = 200;
 
 /// With what access tokens are asked for.
 #[derive(Debug, Clone)]
-pub struct Grant {
+pub struct OauthGrant {
     /// Who asks.
     pub client_id: String,
     /// What proves it, if anything does.
@@ -30,16 +30,16 @@ pub struct Grant {
 /// Access tokens for a refresh token (RFC 6749, section 6).
 #[derive(Debug)]
 pub struct Oauth {
-    forms: Forms,
-    grant: Grant,
-    kept: Kept,
+    forms: FormClient,
+    grant: OauthGrant,
+    token_file: TokenFile,
     /// A newer refresh token than the one on disk, if it could not be kept there.
     unsaved: Mutex<Option<Secret>>,
 }
 
 /// A granted request.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     access_token: String,
     #[serde(default)]
     expires_in: Option<Value>,
@@ -49,7 +49,7 @@ struct Granted {
 
 /// A refused one.
 #[derive(Deserialize)]
-struct Refused {
+struct TokenErrorResponse {
     error: String,
     #[serde(default)]
     error_description: Option<String>,
@@ -57,26 +57,26 @@ struct Refused {
 
 impl Oauth {
     /// Touches neither network nor disk.
-    pub const fn new(forms: Forms, grant: Grant, kept: Kept) -> Self {
-        Self { forms, grant, kept, unsaved: Mutex::new(None) }
+    pub const fn new(forms: FormClient, grant: OauthGrant, token_file: TokenFile) -> Self {
+        Self { forms, grant, token_file, unsaved: Mutex::new(None) }
     }
 
-    async fn refresh(&self) -> Result<Fetched, NoKey> {
+    async fn refresh(&self) -> Result<FetchedKey, KeyError> {
         // Another process may have a newer token by now, and must not use the same one meanwhile.
-        let locked = self.on_disk(Kept::lock, "the lock of the refresh token").await?;
+        let locked = self.on_disk(TokenFile::lock, "the lock of the refresh token").await?;
         let configured = self.grant.refresh_token.clone();
         let loaded = self.on_disk(move |kept| kept.load(&configured), "the kept refresh token").await?;
         let token = self.unsaved().or(loaded).unwrap_or_else(|| self.grant.refresh_token.clone());
-        let granted = self.ask(&token).await?;
+        let granted = self.request_token(&token).await?;
         if let Some(next) = granted.refresh_token.filter(|next| !next.is_empty() && *next != token.reveal()) {
-            self.keep(Secret::new(next), locked).await;
+            self.save_token(Secret::new(next), locked).await;
         }
         let expires_in = granted.expires_in.as_ref().and_then(seconds);
-        Ok(Fetched { key: Secret::new(granted.access_token), expires_in })
+        Ok(FetchedKey { key: Secret::new(granted.access_token), expires_in })
     }
 
-    async fn ask(&self, token: &Secret) -> Result<Granted, NoKey> {
-        let Grant { client_id, client_secret, scope, .. } = &self.grant;
+    async fn request_token(&self, token: &Secret) -> Result<TokenResponse, KeyError> {
+        let OauthGrant { client_id, client_secret, scope, .. } = &self.grant;
         let mut form = vec![
             ("grant_type", "refresh_token"),
             ("refresh_token", token.reveal()),
@@ -85,22 +85,22 @@ impl Oauth {
         form.extend(client_secret.as_ref().map(|secret| ("client_secret", secret.reveal())));
         form.extend(scope.as_ref().map(|scope| ("scope", scope.as_str())));
         let reply = self.forms.post(&form).await;
-        let reply = reply.map_err(|error| NoKey::Unreachable(error.to_string()))?;
-        understand(&reply, self.forms.shown()).map_err(|error| {
+        let reply = reply.map_err(|error| KeyError::Unreachable(error.to_string()))?;
+        parse_reply(&reply, self.forms.redacted_url()).map_err(|error| {
             let mut secrets = self.secrets();
             secrets.push(token.clone());
             match error {
-                NoKey::Denied(text) => NoKey::Denied(hidden(&secrets, text)),
-                NoKey::Unreachable(text) => NoKey::Unreachable(hidden(&secrets, text)),
+                KeyError::Denied(text) => KeyError::Denied(redact(&secrets, text)),
+                KeyError::Unreachable(text) => KeyError::Unreachable(redact(&secrets, text)),
             }
         })
     }
 
     /// Keeps the token that came in place of the one that was sent, which may be of no use from now on.
-    async fn keep(&self, next: Secret, locked: Locked) {
+    async fn save_token(&self, next: Secret, locked: TokenLock) {
         let (configured, token) = (self.grant.refresh_token.clone(), next.clone());
-        let save = move |kept: &Kept| {
-            let saved = kept.save(&configured, &token);
+        let save = move |token_file: &TokenFile| {
+            let saved = token_file.save(&configured, &token);
             drop(locked);
             saved
         };
@@ -115,14 +115,14 @@ impl Oauth {
     /// Does something with the files.
     async fn on_disk<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Kept) -> io::Result<T> + Send + 'static,
+        act: impl FnOnce(&TokenFile) -> io::Result<T> + Send + 'static,
         what: &str,
-    ) -> Result<T, NoKey> {
-        let kept = self.kept.clone();
+    ) -> Result<T, KeyError> {
+        let kept = self.token_file.clone();
         match spawn_blocking(move || act(&kept)).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => Err(NoKey::Denied(format!("{what} in the state directory: {error}"))),
-            Err(_) => Err(NoKey::Denied(format!("{what} in the state directory: it broke off"))),
+            Ok(Err(error)) => Err(KeyError::Denied(format!("{what} in the state directory: {error}"))),
+            Err(_) => Err(KeyError::Denied(format!("{what} in the state directory: it broke off"))),
         }
     }
 
@@ -131,41 +131,41 @@ impl Oauth {
     }
 }
 
-impl Fetch for Oauth {
-    fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+impl KeySource for Oauth {
+    fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>> {
         self.refresh().boxed()
     }
 
     fn secrets(&self) -> Vec<Secret> {
-        let Grant { refresh_token, client_secret, .. } = &self.grant;
+        let OauthGrant { refresh_token, client_secret, .. } = &self.grant;
         [Some(refresh_token.clone()), client_secret.clone(), self.unsaved()].into_iter().flatten().collect()
     }
 }
 
 /// What a token endpoint has answered. What it says of itself is told by its code and its description alone.
-fn understand(reply: &Reply, endpoint: &str) -> Result<Granted, NoKey> {
-    let Reply { status, body } = reply;
+fn parse_reply(reply: &FormResponse, endpoint: &str) -> Result<TokenResponse, KeyError> {
+    let FormResponse { status, body } = reply;
     if *status == 200 {
-        let granted = match serde_json::from_slice::<Granted>(body) {
+        let granted = match serde_json::from_slice::<TokenResponse>(body) {
             Err(error) if error.is_eof() => {
-                return Err(NoKey::Unreachable(format!("the answer of {endpoint} broke off")));
+                return Err(KeyError::Unreachable(format!("the answer of {endpoint} broke off")));
             }
             granted => granted.ok(),
         };
         return granted.filter(|granted| !granted.access_token.is_empty()).ok_or_else(|| {
-            NoKey::Denied(format!("{endpoint} answered without an access_token; check token_url"))
+            KeyError::Denied(format!("{endpoint} answered without an access_token; check token_url"))
         });
     }
-    let said = match serde_json::from_slice::<Refused>(body) {
-        Ok(Refused { error, error_description: Some(more) }) => format!(": {error}: {more}"),
-        Ok(Refused { error, error_description: None }) => format!(": {error}"),
+    let said = match serde_json::from_slice::<TokenErrorResponse>(body) {
+        Ok(TokenErrorResponse { error, error_description: Some(more) }) => format!(": {error}: {more}"),
+        Ok(TokenErrorResponse { error, error_description: None }) => format!(": {error}"),
         Err(_) => String::new(),
     };
-    let said: String = said.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
     let text = format!("{endpoint} answered HTTP {status}{said}");
     Err(match status {
-        408 | 429 | 500.. => NoKey::Unreachable(text),
-        _ => NoKey::Denied(text),
+        408 | 429 | 500.. => KeyError::Unreachable(text),
+        _ => KeyError::Denied(text),
     })
 }
 
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_token_or_says_what_can_be_done() {
-        let check = |status: u16, body: &str, expect: Result<(&str, Option<u64>), NoKey>| {
-            let found = understand(&Reply { status, body: body.into() }, "https://host/token");
+        let check = |status: u16, body: &str, expect: Result<(&str, Option<u64>), KeyError>| {
+            let found = parse_reply(&FormResponse { status, body: body.into() }, "https://host/token");
             let found = found.map(|granted| {
                 let life = granted.expires_in.as_ref().and_then(seconds).map(|life| life.as_secs());
                 (granted.access_token, life)
@@ -192,8 +192,9 @@ mod tests {
             let expect = expect.map(|(token, life)| (token.to_owned(), life));
             assert_eq!(found, expect, "{status} {body}");
         };
-        let denied = |text: &str| Err(NoKey::Denied(format!("https://host/token answered {text}")));
-        let unreachable = |text: &str| Err(NoKey::Unreachable(format!("https://host/token answered {text}")));
+        let denied = |text: &str| Err(KeyError::Denied(format!("https://host/token answered {text}")));
+        let unreachable =
+            |text: &str| Err(KeyError::Unreachable(format!("https://host/token answered {text}")));
         check(200, r#"{"access_token":"t","expires_in":3600,"token_type":"bearer"}"#, Ok(("t", Some(3_600))));
         check(200, r#"{"access_token":"t","expires_in":"60"}"#, Ok(("t", Some(60))));
         check(200, r#"{"access_token":"t","expires_in":-5}"#, Ok(("t", None)));
@@ -206,7 +207,7 @@ mod tests {
             check(
                 200,
                 &whole[..at],
-                Err(NoKey::Unreachable("the answer of https://host/token broke off".into())),
+                Err(KeyError::Unreachable("the answer of https://host/token broke off".into())),
             );
         }
         let grant = json!({ "error": "invalid_grant", "error_description": "ex\u{1b}pired" }).to_string();

@@ -30,9 +30,9 @@ impl Target {
 
 /// The entries of a file, in its order: none is empty, none is there twice, and none has a line of the mark alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Entries(Vec<String>);
+pub struct MemoryEntries(Vec<String>);
 
-impl Entries {
+impl MemoryEntries {
     /// Those of a file, which a person may have edited.
     pub fn parse(text: &str) -> Self {
         let mut entries = Self::default();
@@ -58,7 +58,7 @@ impl Entries {
     }
 
     /// The characters of the whole file.
-    pub fn used(&self) -> usize {
+    pub fn chars(&self) -> usize {
         let between = SEPARATOR.chars().count() * self.0.len().saturating_sub(1);
         self.0.iter().map(|entry| entry.chars().count()).sum::<usize>() + between
     }
@@ -69,20 +69,20 @@ impl Entries {
     }
 
     /// Whether there is this very entry.
-    pub fn has(&self, entry: &str) -> bool {
+    pub fn contains(&self, entry: &str) -> bool {
         self.0.iter().any(|known| known == entry)
     }
 
     /// Adds an entry that is fit to be one, unless it is there.
     pub(super) fn push(&mut self, entry: &str) {
-        if !entry.is_empty() && !self.has(entry) {
+        if !entry.is_empty() && !self.contains(entry) {
             self.0.push(entry.to_owned());
         }
     }
 
     /// Puts an entry in the place of another one; if it is there already, the other one goes.
     pub(super) fn replace(&mut self, old: &str, new: &str) {
-        if old != new && self.has(new) {
+        if old != new && self.contains(new) {
             return self.remove(old);
         }
         for entry in self.0.iter_mut().filter(|entry| *entry == old) {
@@ -102,7 +102,7 @@ pub(super) fn has_mark(text: &str) -> bool {
 
 /// The first character of a text that is not to be seen, or that turns the direction of what is, and its place from 1.
 /// Newline and tab are none.
-pub(super) fn hidden(text: &str) -> Option<(usize, char)> {
+pub(super) fn first_hidden(text: &str) -> Option<(usize, char)> {
     (1..).zip(text.chars()).find(|(_, c)| {
         let is_layout = matches!(c, '\n' | '\t');
         (c.is_control() && !is_layout)
@@ -120,10 +120,10 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: &[&str]) {
-        let entries = Entries::parse(text);
+        let entries = MemoryEntries::parse(text);
         assert_eq!(entries.all(), expect);
-        assert_eq!(Entries::parse(&entries.text()), entries);
-        assert_eq!(entries.used(), entries.text().chars().count());
+        assert_eq!(MemoryEntries::parse(&entries.text()), entries);
+        assert_eq!(entries.chars(), entries.text().chars().count());
     }
 
     #[test]
@@ -139,13 +139,13 @@ mod tests {
     #[test]
     fn what_hides_is_found() {
         for fine in ["", "Größe 漢 🦀 ❤\u{fe0f}\n\ttwo", "§ 5"] {
-            assert_eq!(hidden(fine), None, "{fine}");
+            assert_eq!(first_hidden(fine), None, "{fine}");
         }
         for c in [
             '\0', '\r', '\u{1b}', '\u{7f}', '\u{9b}', '\u{200b}', '\u{200d}', '\u{202e}', '\u{2066}',
             '\u{feff}',
         ] {
-            assert_eq!(hidden(&format!("ab{c}")), Some((3, c)));
+            assert_eq!(first_hidden(&format!("ab{c}")), Some((3, c)));
         }
         assert!(has_mark("a\n § \nb") && !has_mark("a § b\n§§"));
     }

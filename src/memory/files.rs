@@ -9,21 +9,21 @@ use std::{
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::{Entries, Target};
+use super::{MemoryEntries, Target};
 use crate::files;
 
 /// The folder's name in the state.
 pub const FOLDER: &str = "memories";
 const LOCK: &str = ".lock";
 /// A lock that somebody else holds is asked for so often, after such a pause each.
-const TRIES: u32 = 500;
-const PAUSE: Duration = Duration::from_millis(10);
+const MAX_TRIES: u32 = 500;
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Bytes of a file that are read; no person's hand makes more.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The files, and how long they may become.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryFiles {
     folder: PathBuf,
     memory: usize,
     user: usize,
@@ -31,10 +31,10 @@ pub struct Memory {
 
 /// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum MemoryError {
     /// Somebody else has the lock.
     #[error("the lock {} has been held by somebody else for 5 s", .0.display())]
-    Held(PathBuf),
+    LockHeld(PathBuf),
     /// Nobody waits any more.
     #[error("it was stopped")]
     Stopped,
@@ -58,12 +58,12 @@ pub enum Fault {
 
 /// The files in the hands of one who changes them: nobody else does while this lives.
 #[derive(Debug)]
-pub struct Locked {
+pub struct LockedMemory {
     folder: PathBuf,
     _lock: File,
 }
 
-impl Memory {
+impl MemoryFiles {
     /// In the folder of a state, with these limits in characters.
     pub fn new(state: &Path, memory: usize, user: usize) -> Self {
         Self { folder: state.join(FOLDER), memory, user }
@@ -84,77 +84,77 @@ impl Memory {
 
     /// Waits until nobody else changes the files, as long as `goes_on` says; makes the folder, if it is not there, and removes
     /// what somebody who was killed has left in it.
-    pub fn lock(&self, goes_on: impl Fn() -> bool) -> Result<Locked, Fault> {
+    pub fn lock(&self, goes_on: impl Fn() -> bool) -> Result<LockedMemory, MemoryError> {
         let folder = self.folder.clone();
-        make_folder(&folder).map_err(fault(&folder))?;
+        make_folder(&folder).map_err(io_error(&folder))?;
         let path = folder.join(LOCK);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(&path).map_err(fault(&path))?;
-        for _ in 0..TRIES {
+        let lock = options.open(&path).map_err(io_error(&path))?;
+        for _ in 0..MAX_TRIES {
             if !goes_on() {
-                return Err(Fault::Stopped);
+                return Err(MemoryError::Stopped);
             }
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
-                    let locked = Locked { folder, _lock: lock };
-                    locked.clear()?;
+                    let locked = LockedMemory { folder, _lock: lock };
+                    locked.remove_partials()?;
                     return Ok(locked);
                 }
-                Err(rustix::io::Errno::WOULDBLOCK) => sleep(PAUSE),
-                Err(error) => return Err(fault(&path)(error.into())),
+                Err(rustix::io::Errno::WOULDBLOCK) => sleep(RETRY_DELAY),
+                Err(error) => return Err(io_error(&path)(error.into())),
             }
         }
-        Err(Fault::Held(path))
+        Err(MemoryError::LockHeld(path))
     }
 }
 
-impl Locked {
+impl LockedMemory {
     /// The entries of a file; none if it is not there.
-    pub fn read(&self, target: Target) -> Result<Entries, Fault> {
+    pub fn read(&self, target: Target) -> Result<MemoryEntries, MemoryError> {
         let path = self.folder.join(target.file());
-        let unreadable = |what| Fault::Unreadable { path: path.clone(), what };
+        let unreadable = |what| MemoryError::Unreadable { path: path.clone(), what };
         let mut options = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         options.read(true).custom_flags(flags.bits().cast_signed());
         let file = match options.open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Entries::default()),
-            Err(error) => return Err(fault(&path)(error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(MemoryEntries::default()),
+            Err(error) => return Err(io_error(&path)(error)),
         };
-        if !file.metadata().map_err(fault(&path))?.is_file() {
+        if !file.metadata().map_err(io_error(&path))?.is_file() {
             return Err(unreadable("is no regular file"));
         }
         let mut bytes = Vec::new();
-        file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(fault(&path))?;
-        if bytes.len() as u64 > LONGEST {
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io_error(&path))?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(unreadable("has more than 1 MiB"));
         }
         let text = String::from_utf8(bytes).map_err(|_| unreadable("is not text in UTF-8"))?;
-        Ok(Entries::parse(&text))
+        Ok(MemoryEntries::parse(&text))
     }
 
     /// Makes these the entries of a file, at once and durably: a reader has the old ones or the new.
-    pub fn write(&self, target: Target, entries: &Entries) -> Result<(), Fault> {
-        let (path, part) = (self.folder.join(target.file()), self.part(target));
+    pub fn write(&self, target: Target, entries: &MemoryEntries) -> Result<(), MemoryError> {
+        let (path, part) = (self.folder.join(target.file()), self.partial_path(target));
         let written = files::write(&part, entries.text().as_bytes())
             .and_then(|()| fs::rename(&part, &path))
             .and_then(|()| files::sync_folder(&self.folder));
         written.map_err(|error| match files::remove(&part) {
             // The first failure says why; what is left now is removed by the next who locks.
-            Ok(()) | Err(_) => fault(&path)(error),
+            Ok(()) | Err(_) => io_error(&path)(error),
         })
     }
 
     /// Where the new content of a file is until it is whole.
-    fn part(&self, target: Target) -> PathBuf {
+    fn partial_path(&self, target: Target) -> PathBuf {
         self.folder.join(format!(".{}.part", target.file()))
     }
 
-    fn clear(&self) -> Result<(), Fault> {
+    fn remove_partials(&self) -> Result<(), MemoryError> {
         Target::ALL.into_iter().try_for_each(|target| {
-            let part = self.part(target);
-            files::remove(&part).map_err(fault(&part))
+            let part = self.partial_path(target);
+            files::remove(&part).map_err(io_error(&part))
         })
     }
 }
@@ -172,7 +172,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn fault(path: &Path) -> impl Fn(io::Error) -> Fault {
+fn io_error(path: &Path) -> impl Fn(io::Error) -> MemoryError {
     let path = path.to_owned();
-    move |error| Fault::Io { path: path.clone(), error }
+    move |error| MemoryError::Io { path: path.clone(), error }
 }

@@ -21,22 +21,22 @@ fn remove(old_text: &str) -> Order {
     order(Action::Remove, old_text, "")
 }
 
-fn carried_out(order: &Order, text: &str, noted: Option<Note>) -> Result<Made, Unfit> {
+fn carried_out(order: &Order, text: &str, noted: Option<EditIntent>) -> Result<EditResult, EditError> {
     order.check()?;
-    decide(order, &Entries::parse(text), (noted, LIMIT))
+    decide(order, &MemoryEntries::parse(text), (noted, LIMIT))
 }
 
 /// What the file has then; also if it is done again, with a note of it and without.
 #[track_caller]
 fn check(before: &str, order: &Order, expect: &str) {
     match carried_out(order, before, None).unwrap() {
-        Made::Unchanged => assert_eq!(Entries::parse(before).text(), expect),
-        Made::Changed(entries, note) => {
+        EditResult::Unchanged => assert_eq!(MemoryEntries::parse(before).text(), expect),
+        EditResult::Changed(entries, note) => {
             assert_eq!(entries.text(), expect);
             assert_ne!(before, expect);
-            assert_eq!(carried_out(order, expect, Some(note)), Ok(Made::Unchanged), "again");
+            assert_eq!(carried_out(order, expect, Some(note)), Ok(EditResult::Unchanged), "again");
             // The note was kept, and nothing was done.
-            assert_eq!(carried_out(order, before, Some(note)), Ok(Made::Changed(entries, note)));
+            assert_eq!(carried_out(order, before, Some(note)), Ok(EditResult::Changed(entries, note)));
         }
     }
 }
@@ -95,14 +95,14 @@ fn what_is_too_long_by_hand_may_become_shorter() {
 #[test]
 fn a_note_tells_what_an_earlier_attempt_did() {
     let note = |order: &Order, before: &str| match carried_out(order, before, None) {
-        Ok(Made::Changed(_, note)) => Some(note),
+        Ok(EditResult::Changed(_, note)) => Some(note),
         other => panic!("{other:?}"),
     };
     let (gone, other) = (remove("tea"), replace("tea", "coffee"));
     // It was removed; what somebody else has added since is another one.
-    assert_eq!(carried_out(&gone, "tea time", note(&gone, "tea")), Ok(Made::Unchanged));
-    assert_eq!(carried_out(&gone, "milk", note(&gone, "tea")), Ok(Made::Unchanged));
-    assert_eq!(carried_out(&other, "tea time\n§\ncoffee", note(&other, "tea")), Ok(Made::Unchanged));
+    assert_eq!(carried_out(&gone, "tea time", note(&gone, "tea")), Ok(EditResult::Unchanged));
+    assert_eq!(carried_out(&gone, "milk", note(&gone, "tea")), Ok(EditResult::Unchanged));
+    assert_eq!(carried_out(&other, "tea time\n§\ncoffee", note(&other, "tea")), Ok(EditResult::Unchanged));
     let unknown = carried_out(&other, "tea time", note(&other, "tea")).unwrap_err();
     assert!(unknown.error.contains("somebody else"), "{unknown}");
 }
@@ -121,17 +121,17 @@ fn orders() -> impl Strategy<Value = Order> {
 proptest! {
     #[test]
     fn any_orders_keep_the_limit_and_lose_nothing(orders in proptest::collection::vec(orders(), 0..40)) {
-        let mut entries = Entries::default();
+        let mut entries = MemoryEntries::default();
         for order in &orders {
             prop_assert_eq!(order.check(), Ok(()));
             let before = entries.clone();
-            if let Ok(Made::Changed(then, note)) = decide(order, &before, (None, LIMIT)) {
-                prop_assert!(then.used() <= LIMIT);
-                prop_assert_eq!(&Entries::parse(&then.text()), &then);
-                let lost = before.all().iter().filter(|entry| !then.has(entry)).count();
+            if let Ok(EditResult::Changed(then, note)) = decide(order, &before, (None, LIMIT)) {
+                prop_assert!(then.chars() <= LIMIT);
+                prop_assert_eq!(&MemoryEntries::parse(&then.text()), &then);
+                let lost = before.all().iter().filter(|entry| !then.contains(entry)).count();
                 prop_assert_eq!(lost, usize::from(order.action != Action::Add));
-                prop_assert!(order.content.as_deref().is_none_or(|content| then.has(content)));
-                prop_assert_eq!(decide(order, &then, (Some(note), LIMIT)), Ok(Made::Unchanged));
+                prop_assert!(order.content.as_deref().is_none_or(|content| then.contains(content)));
+                prop_assert_eq!(decide(order, &then, (Some(note), LIMIT)), Ok(EditResult::Unchanged));
                 entries = then;
             }
         }

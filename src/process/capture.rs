@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
 
 /// Bytes that are kept from the beginning of a stream.
-pub const HEAD: usize = 32 * 1024;
+pub const HEAD_BYTES: usize = 32 * 1024;
 /// Bytes that are kept from its end.
-pub const TAIL: usize = 16 * 1024;
+pub const TAIL_BYTES: usize = 16 * 1024;
 
-/// What is kept of a stream of any length: its first `HEAD` bytes, its last `TAIL` bytes and its length.
+/// What is kept of a stream of any length: its first `HEAD_BYTES` bytes, its last `TAIL_BYTES` bytes and its length.
 #[derive(Debug, Default)]
 pub struct Capture {
     head: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Capture {
 
 /// A captured stream in the form in which it is shown.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shown<'a> {
+pub struct TruncatedOutput<'a> {
     /// The beginning; the whole if nothing was left out.
     pub head: &'a [u8],
     /// Bytes between the two that were left out.
@@ -28,10 +28,10 @@ impl Capture {
     /// Takes the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+        let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
-        let rest = &rest[rest.len().saturating_sub(TAIL)..];
-        let surplus = (self.tail.len() + rest.len()).saturating_sub(TAIL);
+        let rest = &rest[rest.len().saturating_sub(TAIL_BYTES)..];
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(TAIL_BYTES);
         self.tail.drain(..surplus);
         self.tail.extend(rest);
     }
@@ -45,7 +45,7 @@ impl Capture {
     /// A capture of what was kept; `None` if no stream of this length can have left that.
     pub(super) fn of_parts(head: &[u8], tail: &[u8], total: u64) -> Option<Self> {
         let kept = (head.len() + tail.len()) as u64;
-        let fits = head.len() <= HEAD && tail.len() <= TAIL && kept <= total;
+        let fits = head.len() <= HEAD_BYTES && tail.len() <= TAIL_BYTES && kept <= total;
         fits.then(|| Self { head: head.to_owned(), tail: tail.to_owned().into(), total })
     }
 
@@ -56,17 +56,17 @@ impl Capture {
 
     /// At most `room` bytes of what was kept, two thirds of them from the beginning; where bytes are left out, no UTF-8
     /// character is cut in two.
-    pub fn shown(&mut self, room: usize) -> Shown<'_> {
+    pub fn truncated(&mut self, room: usize) -> TruncatedOutput<'_> {
         if self.total == (self.head.len() + self.tail.len()) as u64 {
             self.head.extend(self.tail.drain(..));
             if self.head.len() <= room {
-                return Shown { head: &self.head, left_out: 0, tail: &[] };
+                return TruncatedOutput { head: &self.head, left_out: 0, tail: &[] };
             }
         }
         let last = if self.tail.is_empty() { &self.head[..] } else { &*self.tail.make_contiguous() };
         let head = without_cut_end(&self.head[..self.head.len().min(room - room / 3)]);
         let tail = without_cut_start(&last[last.len().saturating_sub(room / 3)..]);
-        Shown { head, left_out: self.total - (head.len() + tail.len()) as u64, tail }
+        TruncatedOutput { head, left_out: self.total - (head.len() + tail.len()) as u64, tail }
     }
 }
 
@@ -104,19 +104,20 @@ mod tests {
         assert_eq!(capture.total(), chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>());
         // What was shown once is there to be shown again.
         for _ in 0..2 {
-            let shown = capture.shown(HEAD + TAIL);
-            assert!(shown == Shown { head, left_out, tail }, "left out {}", shown.left_out);
+            let shown = capture.truncated(HEAD_BYTES + TAIL_BYTES);
+            assert!(shown == TruncatedOutput { head, left_out, tail }, "left out {}", shown.left_out);
         }
     }
 
     #[test]
     fn less_is_shown_when_there_is_less_room() {
-        let long: Vec<u8> = (0..2 * (HEAD + TAIL)).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
-        for length in [4_000, HEAD, HEAD + TAIL, long.len()] {
+        let long: Vec<u8> =
+            (0..2 * (HEAD_BYTES + TAIL_BYTES)).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
+        for length in [4_000, HEAD_BYTES, HEAD_BYTES + TAIL_BYTES, long.len()] {
             let mut capture = Capture::default();
             capture.push(&long[..length]);
             for room in [0, 1, 9, 3_000] {
-                let shown = capture.shown(room);
+                let shown = capture.truncated(room);
                 assert_eq!(shown.head, &long[..room - room / 3]);
                 assert_eq!(shown.tail, &long[length - room / 3..length]);
                 assert_eq!(shown.left_out, (length - room) as u64);
@@ -128,33 +129,34 @@ mod tests {
     fn what_fits_is_whole() {
         check(&[], b"", 0, b"");
         check(&[b"one ", b"two"], b"one two", 0, b"");
-        let full = vec![b'a'; HEAD + TAIL];
-        check(&[&full[..HEAD + 5], &full[HEAD + 5..]], &full, 0, b"");
+        let full = vec![b'a'; HEAD_BYTES + TAIL_BYTES];
+        check(&[&full[..HEAD_BYTES + 5], &full[HEAD_BYTES + 5..]], &full, 0, b"");
     }
 
     #[test]
     fn the_middle_is_left_out() {
-        let long: Vec<u8> = (0..(HEAD + TAIL + 1000)).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
-        let (head, tail) = (&long[..HEAD], &long[long.len() - TAIL..]);
+        let long: Vec<u8> =
+            (0..(HEAD_BYTES + TAIL_BYTES + 1000)).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
+        let (head, tail) = (&long[..HEAD_BYTES], &long[long.len() - TAIL_BYTES..]);
         check(&[&long], head, 1000, tail);
-        for size in [1, 7, 4096, HEAD + 1] {
+        for size in [1, 7, 4096, HEAD_BYTES + 1] {
             check(&long.chunks(size).collect::<Vec<_>>(), head, 1000, tail);
         }
     }
 
     #[test]
     fn no_character_is_cut_where_bytes_are_left_out() {
-        let text = format!("a{}", "é".repeat(HEAD));
+        let text = format!("a{}", "é".repeat(HEAD_BYTES));
         let bytes = text.as_bytes();
         check(
             &[bytes],
-            &bytes[..HEAD - 1],
-            (bytes.len() - HEAD + 1 - TAIL) as u64,
-            &bytes[bytes.len() - TAIL..],
+            &bytes[..HEAD_BYTES - 1],
+            (bytes.len() - HEAD_BYTES + 1 - TAIL_BYTES) as u64,
+            &bytes[bytes.len() - TAIL_BYTES..],
         );
-        let text = format!("{}a", "é".repeat(HEAD));
+        let text = format!("{}a", "é".repeat(HEAD_BYTES));
         let bytes = text.as_bytes();
-        let tail = &bytes[bytes.len() - TAIL + 1..];
-        check(&[bytes], &bytes[..HEAD], (bytes.len() - HEAD - tail.len()) as u64, tail);
+        let tail = &bytes[bytes.len() - TAIL_BYTES + 1..];
+        check(&[bytes], &bytes[..HEAD_BYTES], (bytes.len() - HEAD_BYTES - tail.len()) as u64, tail);
     }
 }

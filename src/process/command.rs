@@ -11,16 +11,16 @@ use hermod_actors::ActiveDeadline;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::{Capture, Tee, environment::inherited, group::Group, pipes::Pipes};
+use super::{Capture, Tee, environment::inherited, group::ProcessGroup, pipes::OutputPipes};
 
 /// Time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_secs(2);
 /// After the command's exit its output is read until nothing comes for this long ...
-const QUIET: Duration = Duration::from_millis(50);
+const QUIET_PERIOD: Duration = Duration::from_millis(50);
 /// ... and no longer than this: a process left behind may write for ever.
-const DRAIN: Duration = Duration::from_millis(200);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// After SIGKILL the pipes close by themselves, unless a process that left the group holds them.
-const LAST: Duration = Duration::from_millis(40);
+const DRAIN_TIMEOUT_AFTER_KILL: Duration = Duration::from_millis(40);
 
 /// A command to run.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub enum Environment {
 /// Why a command is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum ExitCause {
     /// It exited or died by itself.
     Exit,
     /// Its time was up.
@@ -60,9 +60,9 @@ pub enum Cause {
 
 /// A command that ran.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandResult {
     /// Why it is over.
-    pub cause: Cause,
+    pub cause: ExitCause,
     /// Its exit code; `None` if a signal ended it.
     pub exit_code: Option<i32>,
     /// The number of the signal that ended it.
@@ -78,20 +78,24 @@ pub struct Ran {
 /// It ends with the exit of the command itself, whoever else still holds its pipes. After a timeout or a cancel it is
 /// done within 2.1 s. Dropping the future kills the group. All output goes to `tee` too. Errors: the command cannot be
 /// started or watched.
-pub async fn run(command: Command, tee: Option<Tee>, cancel: &CancellationToken) -> io::Result<Ran> {
+pub async fn run(
+    command: Command,
+    tee: Option<Tee>,
+    cancel: &CancellationToken,
+) -> io::Result<CommandResult> {
     let timeout = command.timeout;
     let mut child = spawn(command)?;
-    let mut pipes = Pipes::of(&mut child, tee);
-    let group = Group::led_by(child)?;
+    let mut pipes = OutputPipes::of(&mut child, tee);
+    let group = ProcessGroup::led_by(child)?;
     let cause = watch(&group, &mut pipes, timeout, cancel).await?;
     match cause {
-        Cause::Exit => pipes.drain(QUIET, DRAIN).await?,
-        Cause::Timeout | Cause::Cancel => stop(&group, &mut pipes).await?,
+        ExitCause::Exit => pipes.drain(QUIET_PERIOD, DRAIN_TIMEOUT).await?,
+        ExitCause::Timeout | ExitCause::Cancel => stop(&group, &mut pipes).await?,
     }
-    let status = group.finish(LAST).await?;
+    let status = group.finish(DRAIN_TIMEOUT_AFTER_KILL).await?;
     let (stdout, stderr) = pipes.into_captures();
     let (exit_code, signal) = (status.and_then(|s| s.code()), status.and_then(|s: ExitStatus| s.signal()));
-    Ok(Ran { cause, exit_code, signal, stdout, stderr })
+    Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
 }
 
 fn spawn(command: Command) -> io::Result<tokio::process::Child> {
@@ -110,25 +114,25 @@ fn spawn(command: Command) -> io::Result<tokio::process::Child> {
 }
 
 async fn watch(
-    group: &Group,
-    pipes: &mut Pipes,
+    group: &ProcessGroup,
+    pipes: &mut OutputPipes,
     timeout: Duration,
     cancel: &CancellationToken,
-) -> io::Result<Cause> {
+) -> io::Result<ExitCause> {
     let mut deadline = ActiveDeadline::after(timeout);
     loop {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => return Ok(Cause::Cancel),
-            exited = group.exited() => return exited.map(|()| Cause::Exit),
-            () = deadline.over() => return Ok(Cause::Timeout),
+            () = cancel.cancelled() => return Ok(ExitCause::Cancel),
+            exited = group.exited() => return exited.map(|()| ExitCause::Exit),
+            () = deadline.over() => return Ok(ExitCause::Timeout),
             read = pipes.read(), if pipes.are_open() => read?,
         }
     }
 }
 
 /// Asks the whole group to end and kills it after `TERM_GRACE`; sooner if the leader is gone and nobody holds a pipe.
-async fn stop(group: &Group, pipes: &mut Pipes) -> io::Result<()> {
+async fn stop(group: &ProcessGroup, pipes: &mut OutputPipes) -> io::Result<()> {
     group.terminate();
     let mut grace = ActiveDeadline::after(TERM_GRACE);
     let mut leader_is_gone = false;
@@ -144,5 +148,5 @@ async fn stop(group: &Group, pipes: &mut Pipes) -> io::Result<()> {
         }
     }
     group.kill();
-    pipes.drain(LAST, LAST).await
+    pipes.drain(DRAIN_TIMEOUT_AFTER_KILL, DRAIN_TIMEOUT_AFTER_KILL).await
 }

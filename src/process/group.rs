@@ -8,7 +8,7 @@ use super::pidfd;
 
 /// A command's process group. Dropping it kills every member.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     /// The group's id, while the unreaped leader keeps it from being given to others.
     id: Option<Pid>,
     /// Readable once the leader has exited. Waiting on it does not reap.
@@ -16,7 +16,7 @@ pub(super) struct Group {
     leader: Child,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Takes charge of a child that leads a group of its own.
     pub(super) fn led_by(mut leader: Child) -> io::Result<Self> {
         let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

@@ -9,32 +9,36 @@ use tokio::{
 
 use super::{Capture, Tee};
 
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Bytes that are still read after a command's exit: more than the pipes of a command hold, so what comes beyond is not
 /// the command's own.
-const LEFT: usize = 4 << 20;
+const MAX_DRAINED_BYTES: usize = 4 << 20;
 
 /// Both output pipes of a command and what was captured from them.
 #[derive(Debug)]
-pub(super) struct Pipes {
+pub(super) struct OutputPipes {
     tee: Option<Tee>,
-    stdout: Pipe<ChildStdout>,
-    stderr: Pipe<ChildStderr>,
+    stdout: OutputPipe<ChildStdout>,
+    stderr: OutputPipe<ChildStderr>,
 }
 
 #[derive(Debug)]
-struct Pipe<R> {
+struct OutputPipe<R> {
     /// `None` after the end of the stream.
     reader: Option<R>,
     buffer: Vec<u8>,
     capture: Capture,
 }
 
-impl Pipes {
+impl OutputPipes {
     /// Takes the pipes from the child; all that comes goes to `tee` too.
     pub(super) fn of(child: &mut Child, tee: Option<Tee>) -> Self {
-        Self { tee, stdout: Pipe::new(child.stdout.take()), stderr: Pipe::new(child.stderr.take()) }
+        Self {
+            tee,
+            stdout: OutputPipe::new(child.stdout.take()),
+            stderr: OutputPipe::new(child.stderr.take()),
+        }
     }
 
     /// Whether a stream can still bring something.
@@ -45,7 +49,7 @@ impl Pipes {
     /// Waits for the next bytes, or the end, of either stream; at once if both have ended. May be dropped at any time.
     pub(super) async fn read(&mut self) -> io::Result<()> {
         let room = match &self.tee {
-            Some(tee) => tee.room().await,
+            Some(tee) => tee.reserve().await,
             None => None,
         };
         self.read_with(room).await.map(|_| ())
@@ -56,7 +60,7 @@ impl Pipes {
     pub(super) async fn drain(&mut self, quiet: Duration, most: Duration) -> io::Result<()> {
         let mut end = ActiveDeadline::after(most);
         let mut drained = 0;
-        while self.are_open() && drained < LEFT {
+        while self.are_open() && drained < MAX_DRAINED_BYTES {
             let mut quiet = ActiveDeadline::after(quiet);
             tokio::select! {
                 biased;
@@ -91,9 +95,9 @@ impl Pipes {
     }
 }
 
-impl<R: AsyncRead + Unpin> Pipe<R> {
+impl<R: AsyncRead + Unpin> OutputPipe<R> {
     fn new(reader: Option<R>) -> Self {
-        Self { reader, buffer: vec![0; CHUNK], capture: Capture::default() }
+        Self { reader, buffer: vec![0; CHUNK_BYTES], capture: Capture::default() }
     }
 
     async fn read(&mut self) -> io::Result<&[u8]> {

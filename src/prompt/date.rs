@@ -1,6 +1,6 @@
-use super::{Ground, cut::Cut};
+use super::{PromptInputs, bounded_text::BoundedText};
 
 /// The day on which the session began.
-pub(super) fn build(ground: &Ground<'_>) -> Cut {
-    format!("Date: {}", ground.occasion.day).into()
+pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
+    format!("Date: {}", ground.request.day).into()
 }

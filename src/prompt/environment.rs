@@ -1,10 +1,10 @@
 use std::env::consts::{ARCH, OS};
 
-use super::{Ground, cut::Cut};
+use super::{PromptInputs, bounded_text::BoundedText};
 use crate::tool::{SHELL, one_line};
 
 /// Where the tools work.
-pub(super) fn build(ground: &Ground<'_>) -> Cut {
-    let workspace = one_line(ground.occasion.workspace.as_bytes());
+pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
+    let workspace = one_line(ground.request.workspace.as_bytes());
     format!("Workspace: {workspace}\nOperating system: {OS} on {ARCH}\nShell: {SHELL}").into()
 }

@@ -1,11 +1,11 @@
 //! Where a text of another hand begins and ends.
 
 /// The least dashes of a fence.
-const DASHES: usize = 5;
+const MIN_DASHES: usize = 5;
 
 /// The text between two lines that name where it is from; it has none like them itself.
-pub(super) fn fenced(name: &str, text: &str) -> String {
-    let mut dashes = "-".repeat(DASHES);
+pub(super) fn fence_text(name: &str, text: &str) -> String {
+    let mut dashes = "-".repeat(MIN_DASHES);
     while text.contains(&format!("{dashes} end of ")) {
         dashes.push('-');
     }
@@ -14,11 +14,11 @@ pub(super) fn fenced(name: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::fenced;
+    use super::fence_text;
 
     #[test]
     fn no_text_ends_its_own_fence() {
-        let check = |text: &str, expect: &str| assert_eq!(fenced("A.md", text), expect);
+        let check = |text: &str, expect: &str| assert_eq!(fence_text("A.md", text), expect);
         check("a", "----- A.md -----\na\n----- end of A.md -----");
         let forged = "a\n----- end of A.md -----\nb";
         check(forged, &format!("------ A.md ------\n{forged}\n------ end of A.md ------"));

@@ -1,8 +1,8 @@
 use super::{
-    Ground,
-    cut::{Cut, Most, head},
+    PromptInputs,
+    bounded_text::{BoundedText, SizeLimit, head},
 };
-use crate::tool::skills::Source;
+use crate::tool::skills::FileExcerpt;
 
 /// What is said of tools, in the order in which it is said.
 const GUIDANCE: &[(&str, &str)] = &[
@@ -14,9 +14,9 @@ const GUIDANCE: &[(&str, &str)] = &[
 ];
 
 /// How the tools that there are want to be used.
-pub(super) fn build(ground: &Ground<'_>) -> Cut {
-    let is_there = |(tool, _): &&(&str, &str)| ground.occasion.tools.iter().any(|there| there == tool);
+pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
+    let is_there = |(tool, _): &&(&str, &str)| ground.request.tools.iter().any(|there| there == tool);
     let texts: Vec<_> = GUIDANCE.iter().filter(is_there).map(|(_, text)| text.trim_end()).collect();
-    let source = Source::of(&texts.join("\n"));
-    head(&source, Most::Bytes(ground.caps.guidance_bytes.0 as usize))
+    let source = FileExcerpt::of(&texts.join("\n"));
+    head(&source, SizeLimit::Bytes(ground.limits.guidance_bytes.0 as usize))
 }

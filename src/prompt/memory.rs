@@ -1,31 +1,39 @@
 use super::{
-    Ground,
-    context::{left_out, own},
-    cut::{Cut, Most, head},
-    fence::fenced,
+    PromptInputs,
+    bounded_text::{BoundedText, SizeLimit, head},
+    fence::fence_text,
+    project_files::{omission_note, read_own_file},
 };
 use crate::memory::FOLDER;
 
 /// Bytes that a character has at most.
-const BYTES: usize = 4;
+const MAX_CHAR_BYTES: usize = 4;
 
 /// What the agent has noted.
-pub(super) fn build(ground: &Ground<'_>) -> Cut {
+pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let most = ground.memory.memory_chars.0 as usize;
-    noted(ground, ("MEMORY.md", most), "What you have noted in earlier sessions; it may be out of date.")
+    build_from_file(
+        ground,
+        ("MEMORY.md", most),
+        "What you have noted in earlier sessions; it may be out of date.",
+    )
 }
 
 /// A file of notes under a heading.
-pub(super) fn noted(ground: &Ground<'_>, (file, most): (&str, usize), heading: &str) -> Cut {
-    match own(&ground.state.join(FOLDER).join(file), most.saturating_mul(BYTES)) {
-        Ok(None) => Cut::default(),
+pub(super) fn build_from_file(
+    ground: &PromptInputs<'_>,
+    (file, most): (&str, usize),
+    heading: &str,
+) -> BoundedText {
+    match read_own_file(&ground.state.join(FOLDER).join(file), most.saturating_mul(MAX_CHAR_BYTES)) {
+        Ok(None) => BoundedText::default(),
         Ok(Some(source)) => {
-            let Cut { text, of } = head(&source, Most::Characters(most));
+            let BoundedText { text, total_bytes: of } = head(&source, SizeLimit::Characters(most));
             if text.is_empty() {
-                return Cut::default();
+                return BoundedText::default();
             }
-            Cut { text: format!("{heading}\n{}", fenced(file, &text)), of }
+            BoundedText { text: format!("{heading}\n{}", fence_text(file, &text)), total_bytes: of }
         }
-        Err(error) => left_out(file, &error).into(),
+        Err(error) => omission_note(file, &error).into(),
     }
 }

@@ -1,8 +1,7 @@
 //! The system prompt in layers: what changes least comes first, so that vendors' caches keep it; what is noted from session
 //! to session comes last. Nothing else is in it. A new layer is a file here and a line in `LAYERS`.
 
-mod context;
-mod cut;
+mod bounded_text;
 mod date;
 mod environment;
 mod fence;
@@ -10,6 +9,7 @@ mod guidance;
 mod identity;
 mod memory;
 mod model;
+mod project_files;
 mod skills;
 #[cfg(test)]
 mod tests;
@@ -21,87 +21,89 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use hermod_actors::port::{ContextEngine, ContextError, Layer, Occasion, Prompt};
+use hermod_actors::port::{PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    config::{Config, Memory, PromptSection},
-    spec,
+    config::{Config, MemorySection, PromptSection},
+    run_defaults,
     tool::skills::SkillFolders,
 };
-use cut::Cut;
+use bounded_text::BoundedText;
 
 /// What makes a layer.
-enum Build {
+enum LayerBuilder {
     /// Whatever is wrong stands in it.
-    Always(fn(&Ground<'_>) -> Cut),
+    Always(fn(&PromptInputs<'_>) -> BoundedText),
     /// Without it there is no prompt.
-    Fallible(fn(&Ground<'_>) -> Result<Cut, ContextError>),
+    Fallible(fn(&PromptInputs<'_>) -> Result<BoundedText, SystemPromptError>),
 }
 
 /// Every layer by its name, in order.
-const LAYERS: &[(&str, Build)] = &[
-    ("identity", Build::Fallible(identity::build)),
-    ("guidance", Build::Always(guidance::build)),
-    ("skills", Build::Always(skills::build)),
-    ("environment", Build::Always(environment::build)),
-    ("context", Build::Always(context::build)),
-    ("memory", Build::Always(memory::build)),
-    ("user", Build::Always(user::build)),
-    ("date", Build::Always(date::build)),
-    ("model", Build::Always(model::build)),
+const LAYERS: &[(&str, LayerBuilder)] = &[
+    ("identity", LayerBuilder::Fallible(identity::build)),
+    ("guidance", LayerBuilder::Always(guidance::build)),
+    ("skills", LayerBuilder::Always(skills::build)),
+    ("environment", LayerBuilder::Always(environment::build)),
+    ("context", LayerBuilder::Always(project_files::build)),
+    ("memory", LayerBuilder::Always(memory::build)),
+    ("user", LayerBuilder::Always(user::build)),
+    ("date", LayerBuilder::Always(date::build)),
+    ("model", LayerBuilder::Always(model::build)),
 ];
 
 /// What layers are made of.
 #[derive(Debug)]
-struct Ground<'a> {
+struct PromptInputs<'a> {
     state: &'a Path,
-    caps: &'a PromptSection,
-    memory: Memory,
+    limits: &'a PromptSection,
+    memory: MemorySection,
     skills: &'a SkillFolders,
-    occasion: &'a Occasion,
+    request: &'a PromptRequest,
 }
 
 /// The prompt of Hermod, for sessions that keep their state in one folder.
 #[derive(Debug, Clone)]
-pub struct LayeredPrompt(Arc<Sources>);
+pub struct LayeredPrompt(Arc<PromptSources>);
 
 #[derive(Debug)]
-struct Sources {
+struct PromptSources {
     state: PathBuf,
-    caps: PromptSection,
-    memory: Memory,
+    limits: PromptSection,
+    memory: MemorySection,
     skills: SkillFolders,
 }
 
 impl LayeredPrompt {
     /// By this configuration, with what is in this state directory.
     pub fn new(config: &Config, state: &Path) -> Self {
-        let (state, skills) = (state.to_owned(), spec::skills(config, state));
-        Self(Arc::new(Sources { state, caps: config.prompt, memory: config.memory, skills }))
+        let (state, skills) = (state.to_owned(), run_defaults::skills(config, state));
+        Self(Arc::new(PromptSources { state, limits: config.prompt, memory: config.memory, skills }))
     }
 
     /// Builds it, and reads files for that. It fails only if an identity of the user's own cannot be read.
-    pub fn build(&self, occasion: &Occasion) -> Result<Prompt, ContextError> {
-        let Sources { state, caps, memory, skills } = &*self.0;
-        let ground = Ground { state, caps, memory: *memory, skills, occasion };
-        let layer = |(name, build): &(&str, Build)| {
-            let Cut { text, of } = match build {
-                Build::Always(build) => build(&ground),
-                Build::Fallible(build) => build(&ground)?,
+    pub fn build(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
+        let PromptSources { state, limits: caps, memory, skills } = &*self.0;
+        let ground = PromptInputs { state, limits: caps, memory: *memory, skills, request };
+        let layer = |(name, build): &(&str, LayerBuilder)| {
+            let BoundedText { text, total_bytes: of } = match build {
+                LayerBuilder::Always(build) => build(&ground),
+                LayerBuilder::Fallible(build) => build(&ground)?,
             };
-            Ok(Layer { name: (*name).into(), text, of })
+            Ok(PromptLayer { name: (*name).into(), text, original_bytes: of })
         };
-        Ok(Prompt { layers: LAYERS.iter().map(layer).collect::<Result<_, _>>()? })
+        Ok(SystemPrompt { layers: LAYERS.iter().map(layer).collect::<Result<_, _>>()? })
     }
 }
 
-impl ContextEngine for LayeredPrompt {
-    fn prompt(&self, occasion: Occasion) -> BoxFuture<'static, Result<Prompt, ContextError>> {
+impl SystemPromptBuilder for LayeredPrompt {
+    fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
         let built = self.clone();
         Box::pin(async move {
             let joined = spawn_blocking(move || built.build(&occasion)).await;
-            joined.unwrap_or_else(|error| Err(ContextError(format!("what builds it failed inside: {error}"))))
+            joined.unwrap_or_else(|error| {
+                Err(SystemPromptError(format!("what builds it failed inside: {error}")))
+            })
         })
     }
 }

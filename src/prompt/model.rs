@@ -1,9 +1,9 @@
-use super::{Ground, cut::Cut};
+use super::{PromptInputs, bounded_text::BoundedText};
 use crate::tool::one_line;
 
 /// The model that the session begins with.
-pub(super) fn build(ground: &Ground<'_>) -> Cut {
-    let model = ground.occasion.model.as_ref();
+pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
+    let model = ground.request.model.as_ref();
     let text = model.map(|model| format!("Model: {}", one_line(model.to_string().as_bytes())));
     text.unwrap_or_default().into()
 }

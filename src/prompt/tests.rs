@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hermod_actors::port::{ContextEngine, Occasion, Prompt};
+use hermod_actors::port::{PromptRequest, SystemPrompt, SystemPromptBuilder};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
 use super::{LAYERS, LayeredPrompt};
-use crate::config::{Config, File};
+use crate::config::{Config, ConfigFile};
 
 /// A state directory, a workspace, and what is set.
 struct World {
@@ -55,13 +55,13 @@ impl World {
 
     fn engine(&self) -> LayeredPrompt {
         let set = self.set.replace("DIR", self.at("").to_str().unwrap());
-        let file = File { path: "hermod.toml".into(), text: set };
+        let file = ConfigFile { path: "hermod.toml".into(), text: set };
         let config = Config::load(&[file], &BTreeMap::new()).unwrap();
         LayeredPrompt::new(&config, &self.at("state"))
     }
 
-    fn occasion(&self) -> Occasion {
-        Occasion {
+    fn occasion(&self) -> PromptRequest {
+        PromptRequest {
             workspace: self.at("work").to_str().unwrap().to_owned(),
             tools: self.tools.clone(),
             model: Some("acme/large".parse().unwrap()),
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    fn prompt(&self) -> Prompt {
+    fn prompt(&self) -> SystemPrompt {
         self.engine().build(&self.occasion()).unwrap()
     }
 
@@ -78,7 +78,7 @@ impl World {
     fn check(&self, layer: &str, expect: &str, of: Option<u64>) {
         let prompt = self.prompt();
         let found = prompt.layers.iter().find(|found| &*found.name == layer).unwrap();
-        assert_eq!((found.text.as_str(), found.of), (expect, of));
+        assert_eq!((found.text.as_str(), found.original_bytes), (expect, of));
     }
 
     /// Likewise, but only parts of the text.
@@ -131,8 +131,8 @@ async fn sessions_of_one_day_begin_with_the_same_bytes() {
         world.with(&format!("state/skills/s{n}/SKILL.md"), skill(&format!("s{n}"), "x"))
     });
     let (first, second) = (world.engine(), world.engine());
-    let first = first.prompt(world.occasion()).await.unwrap();
-    assert_eq!(first, second.prompt(world.occasion()).await.unwrap());
+    let first = first.build(world.occasion()).await.unwrap();
+    assert_eq!(first, second.build(world.occasion()).await.unwrap());
     assert!(first.text().contains("- s1: x\n- s10: x\n- s11: x\n"));
 }
 

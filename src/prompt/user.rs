@@ -1,7 +1,7 @@
-use super::{Ground, cut::Cut, memory::noted};
+use super::{PromptInputs, bounded_text::BoundedText, memory::build_from_file};
 
 /// What the agent knows of its user.
-pub(super) fn build(ground: &Ground<'_>) -> Cut {
+pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let most = ground.memory.user_chars.0 as usize;
-    noted(ground, ("USER.md", most), "What you know of the person you work for.")
+    build_from_file(ground, ("USER.md", most), "What you know of the person you work for.")
 }

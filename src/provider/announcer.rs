@@ -1,7 +1,7 @@
 //! Announces the tool calls of an answer to watchers, each as soon as the stream has brought it whole. The answer itself
 //! stays the only source of what runs.
 
-use hermod_actors::port::Deltas;
+use hermod_actors::port::DeltaSink;
 
 use super::loose::is_object;
 
@@ -25,7 +25,11 @@ pub(super) struct Announcer {
 
 impl Announcer {
     /// Announces what is closed of `calls`, the calls of the answer in their order.
-    pub(super) fn announce<'a>(&mut self, calls: impl Iterator<Item = PartialCall<'a>>, deltas: &dyn Deltas) {
+    pub(super) fn announce<'a>(
+        &mut self,
+        calls: impl Iterator<Item = PartialCall<'a>>,
+        deltas: &dyn DeltaSink,
+    ) {
         if self.has_given_up {
             return;
         }

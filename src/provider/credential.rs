@@ -16,17 +16,17 @@ use tokio::time::Instant;
 use crate::secret::Secret;
 
 /// So long before its end a key is renewed.
-const AHEAD: Duration = Duration::from_mins(1);
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_mins(1);
 /// A key that is near its end and could not be renewed is used for so long until that is tried again.
-const PAUSE: Duration = Duration::from_secs(10);
+const RENEWAL_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// A call waits so long for a key that is being got: longer than any way of getting one takes by its own limits.
-const PATIENCE: Duration = Duration::from_mins(2);
+const FETCH_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// How a key is got that does not stay the same.
-pub trait Fetch: Debug + Send + Sync + 'static {
+pub trait KeySource: Debug + Send + Sync + 'static {
     /// Gets it from where it is. There is never more than one of these at a time, and it is always carried to its end.
-    fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>>;
+    fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>>;
 
     /// The secrets that getting it needs.
     fn secrets(&self) -> Vec<Secret> {
@@ -36,7 +36,7 @@ pub trait Fetch: Debug + Send + Sync + 'static {
 
 /// A key that was got.
 #[derive(Debug, Clone)]
-pub struct Fetched {
+pub struct FetchedKey {
     /// The key.
     pub key: Secret,
     /// How long it is good for, if that is known.
@@ -45,7 +45,7 @@ pub struct Fetched {
 
 /// Why there is no key. Never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoKey {
+pub enum KeyError {
     /// It is not given: somebody has to do something about it.
     #[error("{0}")]
     Denied(String),
@@ -56,7 +56,7 @@ pub enum NoKey {
 
 /// How a key is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Carried {
+pub enum KeyPlacement {
     /// As the wire format sends keys.
     #[default]
     ByWire,
@@ -66,37 +66,37 @@ pub enum Carried {
 
 /// See the module. Copies are the same credential.
 #[derive(Clone)]
-pub struct Credential(Arc<Inner>);
+pub struct Credential(Arc<CredentialInner>);
 
-struct Inner {
+struct CredentialInner {
     /// `None` if it stays the same.
-    fetch: Option<Box<dyn Fetch>>,
-    carried: Carried,
-    state: Mutex<State>,
+    fetch: Option<Box<dyn KeySource>>,
+    placement: KeyPlacement,
+    state: Mutex<CredentialState>,
 }
 
 #[derive(Default)]
-struct State {
-    held: Option<Held>,
+struct CredentialState {
+    held: Option<HeldKey>,
     /// The last key that a provider has refused.
     refused: Option<u64>,
     /// The fetch that is under way.
-    flight: Option<Flight>,
+    shared_fetch: Option<SharedFetch>,
     /// Until then a key near its end is used without a try to renew it.
-    rest_until: Option<Instant>,
+    renewal_paused_until: Option<Instant>,
 }
 
-type Flight = Shared<BoxFuture<'static, Result<Key, NoKey>>>;
+type SharedFetch = Shared<BoxFuture<'static, Result<NumberedKey, KeyError>>>;
 
-struct Held {
-    key: Key,
+struct HeldKey {
+    key: NumberedKey,
     /// When it is to be renewed, and when it is of no use any more.
     ends: Option<(Instant, Instant)>,
 }
 
 /// A key, and which one of this credential it is, from 1.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
+pub(super) struct NumberedKey {
     pub(super) secret: Secret,
     number: u64,
 }
@@ -104,52 +104,56 @@ pub(super) struct Key {
 impl Credential {
     /// One that stays the same.
     pub fn fixed(key: Secret) -> Self {
-        Self::new(None, Some(key), Carried::ByWire)
+        Self::new(None, Some(key), KeyPlacement::ByWire)
     }
 
     /// One that is got when it is first needed, unless it is known, and again when it is refused or near its end.
-    pub fn fetched(fetch: impl Fetch, known: Option<Secret>, carried: Carried) -> Self {
+    pub fn from_source(fetch: impl KeySource, known: Option<Secret>, carried: KeyPlacement) -> Self {
         Self::new(Some(Box::new(fetch)), known, carried)
     }
 
-    fn new(fetch: Option<Box<dyn Fetch>>, known: Option<Secret>, carried: Carried) -> Self {
-        let held = known.map(|secret| Held { key: Key { secret, number: 1 }, ends: None });
-        Self(Arc::new(Inner { fetch, carried, state: Mutex::new(State { held, ..State::default() }) }))
+    fn new(fetch: Option<Box<dyn KeySource>>, known: Option<Secret>, carried: KeyPlacement) -> Self {
+        let held = known.map(|secret| HeldKey { key: NumberedKey { secret, number: 1 }, ends: None });
+        Self(Arc::new(CredentialInner {
+            fetch,
+            placement: carried,
+            state: Mutex::new(CredentialState { held, ..CredentialState::default() }),
+        }))
     }
 
     /// How its keys are sent.
-    pub(super) fn carried(&self) -> Carried {
-        self.0.carried
+    pub(super) fn placement(&self) -> KeyPlacement {
+        self.0.placement
     }
 
     /// The key, if one is known.
-    pub(super) fn known(&self) -> Option<Secret> {
+    pub(super) fn known_key(&self) -> Option<Secret> {
         self.0.state().held.as_ref().map(|held| held.key.secret.clone())
     }
 
     /// The key to send now.
-    pub(super) async fn key(&self) -> Result<Key, NoKey> {
+    pub(super) async fn key(&self) -> Result<NumberedKey, KeyError> {
         let flight = {
             let mut state = self.0.state();
-            match state.usable(Instant::now()) {
+            match state.usable_key(Instant::now()) {
                 Some(key) => return Ok(key),
-                None => self.flight(&mut state),
+                None => self.shared_fetch(&mut state),
             }
         };
-        let fetched = ActiveDeadline::after(PATIENCE).bound(flight).await;
+        let fetched = ActiveDeadline::after(FETCH_TIMEOUT).bound(flight).await;
         let fetched = fetched.unwrap_or_else(|| {
-            let seconds = PATIENCE.as_secs();
-            Err(NoKey::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
+            let seconds = FETCH_TIMEOUT.as_secs();
+            Err(KeyError::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
         });
         fetched.or_else(|error| {
             let state = self.0.state();
-            let held = state.held.as_ref().filter(|held| !held.is_over(Instant::now()));
+            let held = state.held.as_ref().filter(|held| !held.is_expired(Instant::now()));
             held.map(|held| held.key.clone()).ok_or(error)
         })
     }
 
     /// A provider has refused this key.
-    pub(super) fn refused(&self, key: &Key) {
+    pub(super) fn on_refused(&self, key: &NumberedKey) {
         let mut state = self.0.state();
         state.refused = state.refused.max(Some(key.number));
     }
@@ -163,7 +167,7 @@ impl Credential {
             if before.is_some() && state.refused.is_some() && before > state.refused {
                 return true;
             }
-            (self.flight(&mut state), before)
+            (self.shared_fetch(&mut state), before)
         };
         match flight.await {
             Ok(key) => Some(key.number) != before,
@@ -177,79 +181,83 @@ impl Credential {
     /// All that nobody may see of it.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let fetching = self.0.fetch.iter().flat_map(|fetch| fetch.secrets());
-        self.known().into_iter().chain(fetching).collect()
+        self.known_key().into_iter().chain(fetching).collect()
     }
 
     /// The fetch that is under way, or one that begins. It goes on without those who wait for it: what it brings may be
     /// there only once.
-    fn flight(&self, state: &mut State) -> Flight {
-        if let Some(flight) = &state.flight {
+    fn shared_fetch(&self, state: &mut CredentialState) -> SharedFetch {
+        if let Some(flight) = &state.shared_fetch {
             return flight.clone();
         }
         let (flying, landing) = (Arc::clone(&self.0), Arc::clone(&self.0));
         let task = tokio::spawn(async move {
             let fetched = match &flying.fetch {
                 Some(fetch) => fetch.fetch().await,
-                None => Err(NoKey::Denied("it is fixed: there is no other one".to_owned())),
+                None => Err(KeyError::Denied("it is fixed: there is no other one".to_owned())),
             };
-            flying.state().land(fetched, Instant::now())
+            flying.state().on_fetched(fetched, Instant::now())
         });
         let flight = async move {
             task.await.unwrap_or_else(|_| {
-                landing.state().flight = None;
-                Err(NoKey::Denied("getting it broke off".to_owned()))
+                landing.state().shared_fetch = None;
+                Err(KeyError::Denied("getting it broke off".to_owned()))
             })
         };
         let flight = flight.boxed().shared();
-        state.flight = Some(flight.clone());
+        state.shared_fetch = Some(flight.clone());
         flight
     }
 }
 
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl CredentialInner {
+    fn state(&self) -> MutexGuard<'_, CredentialState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl CredentialState {
     /// The key that can be sent without looking for another one.
-    fn usable(&self, now: Instant) -> Option<Key> {
+    fn usable_key(&self, now: Instant) -> Option<NumberedKey> {
         let held = self.held.as_ref()?;
-        let rests = self.rest_until.is_some_and(|until| now < until) && !held.is_over(now);
-        (rests || !held.is_due(now)).then(|| held.key.clone())
+        let rests = self.renewal_paused_until.is_some_and(|until| now < until) && !held.is_expired(now);
+        (rests || !held.is_renewal_due(now)).then(|| held.key.clone())
     }
 
     /// A fetch has ended. The same text is the same key; a failure leaves what there is.
-    fn land(&mut self, fetched: Result<Fetched, NoKey>, now: Instant) -> Result<Key, NoKey> {
-        self.flight = None;
-        let Fetched { key: secret, expires_in } = fetched.inspect_err(|_| {
-            self.rest_until = Some(now + PAUSE);
+    fn on_fetched(
+        &mut self,
+        fetched: Result<FetchedKey, KeyError>,
+        now: Instant,
+    ) -> Result<NumberedKey, KeyError> {
+        self.shared_fetch = None;
+        let FetchedKey { key: secret, expires_in } = fetched.inspect_err(|_| {
+            self.renewal_paused_until = Some(now + RENEWAL_RETRY_DELAY);
         })?;
-        self.rest_until = None;
+        self.renewal_paused_until = None;
         let before = self.held.as_ref().map(|held| &held.key);
         let number = match before {
             Some(key) if key.secret.reveal() == secret.reveal() => key.number,
             Some(key) => key.number + 1,
             None => 1,
         };
-        let key = Key { secret, number };
+        let key = NumberedKey { secret, number };
         // One that lives shorter than that is renewed in the middle of its life.
         let ends = expires_in.and_then(|life| {
             let over = now.checked_add(life)?;
-            Some((over.checked_sub(AHEAD.min(life / 2))?, over))
+            Some((over.checked_sub(RENEW_BEFORE_EXPIRY.min(life / 2))?, over))
         });
-        self.held = Some(Held { key: key.clone(), ends });
+        self.held = Some(HeldKey { key: key.clone(), ends });
         Ok(key)
     }
 }
 
-impl Held {
-    fn is_due(&self, now: Instant) -> bool {
+impl HeldKey {
+    fn is_renewal_due(&self, now: Instant) -> bool {
         self.ends.is_some_and(|(due, _)| due <= now)
     }
 
-    fn is_over(&self, now: Instant) -> bool {
+    fn is_expired(&self, now: Instant) -> bool {
         self.ends.is_some_and(|(_, over)| over <= now)
     }
 }
@@ -292,53 +300,53 @@ mod tests {
         }
 
         fn credential(&self, known: Option<&str>) -> Credential {
-            Credential::fetched(self.clone(), known.map(Secret::new), Carried::ByWire)
+            Credential::from_source(self.clone(), known.map(Secret::new), KeyPlacement::ByWire)
         }
     }
 
-    impl Fetch for Script {
-        fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+    impl KeySource for Script {
+        fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>> {
             async {
                 self.fetches.fetch_add(1, Ordering::Relaxed);
                 sleep(Duration::from_secs(1)).await;
                 let next = self.keys.lock().unwrap().pop_front().expect("it is not asked for more");
-                let (key, life) = next.ok_or_else(|| NoKey::Denied("not today".into()))?;
-                Ok(Fetched { key: Secret::new(key), expires_in: life.map(Duration::from_secs) })
+                let (key, life) = next.ok_or_else(|| KeyError::Denied("not today".into()))?;
+                Ok(FetchedKey { key: Secret::new(key), expires_in: life.map(Duration::from_secs) })
             }
             .boxed()
         }
     }
 
-    async fn sent(credential: &Credential) -> Result<String, NoKey> {
+    async fn sent(credential: &Credential) -> Result<String, KeyError> {
         Ok(credential.key().await?.secret.reveal().to_owned())
     }
 
     /// Sends the key, which is refused.
     async fn send_in_vain(credential: &Credential) {
         let key = credential.key().await.unwrap();
-        credential.refused(&key);
+        credential.on_refused(&key);
     }
 
     /// A file system that does not answer.
     #[derive(Debug)]
     struct Never;
 
-    impl Fetch for Never {
-        fn fetch(&self) -> BoxFuture<'_, Result<Fetched, NoKey>> {
+    impl KeySource for Never {
+        fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>> {
             std::future::pending().boxed()
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_ever_for_a_key() {
-        let credential = Credential::fetched(Never, None, Carried::ByWire);
+        let credential = Credential::from_source(Never, None, KeyPlacement::ByWire);
         let began = Instant::now();
         let (one, two) = tokio::join!(sent(&credential), sent(&credential));
         for denied in [one, two] {
-            let Err(NoKey::Unreachable(why)) = denied else { panic!("{denied:?}") };
+            let Err(KeyError::Unreachable(why)) = denied else { panic!("{denied:?}") };
             assert!(why.contains("has not ended within 120 s"), "{why}");
         }
-        assert_eq!(began.elapsed(), PATIENCE);
+        assert_eq!(began.elapsed(), FETCH_TIMEOUT);
     }
 
     #[tokio::test]
@@ -364,10 +372,10 @@ mod tests {
         let script = Script::new(&[Some(("k2", None)), Some(("k3", None))]);
         let credential = script.credential(Some("k1"));
         let old = credential.key().await.unwrap();
-        credential.refused(&old);
+        credential.on_refused(&old);
         assert_eq!(join_all((0..50).map(|_| credential.renew())).await, [true; 50]);
         // A call that was under way with the old key hears of it only now.
-        credential.refused(&old);
+        credential.on_refused(&old);
         assert!(credential.renew().await);
         assert_eq!((sent(&credential).await.unwrap().as_str(), script.fetches()), ("k2", 1));
         send_in_vain(&credential).await;
@@ -422,7 +430,7 @@ mod tests {
         assert_eq!(sent(&credential).await.unwrap(), "k1");
         advance(Duration::from_secs(601)).await;
         for _ in 0..2 {
-            assert_eq!(sent(&credential).await, Err(NoKey::Denied("not today".into())));
+            assert_eq!(sent(&credential).await, Err(KeyError::Denied("not today".into())));
         }
         assert_eq!(sent(&credential).await.unwrap(), "k2");
     }
@@ -433,7 +441,7 @@ mod tests {
         let credential = script.credential(None);
         tokio::time::pause();
         for _ in 0..2 {
-            assert_eq!(sent(&credential).await, Err(NoKey::Denied("getting it broke off".into())));
+            assert_eq!(sent(&credential).await, Err(KeyError::Denied("getting it broke off".into())));
         }
         assert_eq!(script.fetches(), 2);
     }

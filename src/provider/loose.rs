@@ -9,33 +9,33 @@ use serde::{
 use serde_json::{Map, Value};
 
 /// Whole numbers are exact in JSON up to here: 2^53.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// A field whose type vendors do not agree on. Texts are borrowed where the JSON allows; nothing is refused.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) enum Loose<'a> {
+pub(super) enum LooseValue<'a> {
     /// Absent or null.
     #[default]
-    Nothing,
+    Absent,
     /// A text.
     Text(Cow<'a, str>),
     /// Anything else.
     Other(Value),
 }
 
-impl Loose<'_> {
+impl LooseValue<'_> {
     /// The text; empty if it is none.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
-            Self::Nothing | Self::Other(_) => "",
+            Self::Absent | Self::Other(_) => "",
         }
     }
 
     /// As text: the text itself, or what else it is as JSON.
     pub(super) fn into_text(self) -> String {
         match self {
-            Self::Nothing => String::new(),
+            Self::Absent => String::new(),
             Self::Text(text) => text.into_owned(),
             Self::Other(value) => value.to_string(),
         }
@@ -44,7 +44,7 @@ impl Loose<'_> {
     /// As JSON.
     pub(super) fn into_value(self) -> Value {
         match self {
-            Self::Nothing => Value::Null,
+            Self::Absent => Value::Null,
             Self::Text(text) => Value::String(text.into_owned()),
             Self::Other(value) => value,
         }
@@ -53,7 +53,7 @@ impl Loose<'_> {
     /// A count: a number that is not negative, also if it is written as text.
     pub(super) fn count(&self) -> Option<u64> {
         match self {
-            Self::Nothing => None,
+            Self::Absent => None,
             Self::Text(text) => text.trim().parse().ok(),
             Self::Other(value) => count(value),
         }
@@ -69,11 +69,11 @@ pub(super) struct CountReader {
 
 impl CountReader {
     /// The count; `None` if the field is absent or no count.
-    pub(super) fn read(&mut self, field: &Loose<'_>) -> Option<u64> {
+    pub(super) fn read(&mut self, field: &LooseValue<'_>) -> Option<u64> {
         let count = match field {
-            Loose::Nothing => return None,
-            Loose::Text(text) => text.trim().parse().ok(),
-            Loose::Other(value) => exact(value),
+            LooseValue::Absent => return None,
+            LooseValue::Text(text) => text.trim().parse().ok(),
+            LooseValue::Other(value) => exact_count(value),
         };
         self.is_invalid |= count.is_none();
         count
@@ -81,10 +81,10 @@ impl CountReader {
 }
 
 /// A whole number; some vendors write it with a decimal point.
-fn exact(value: &Value) -> Option<u64> {
+fn exact_count(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // checked: whole, and exact in both types
-    let whole = |n: f64| ((0.0..=MAX_EXACT).contains(&n) && n.fract() == 0.0).then_some(n as u64);
+    let whole = |n: f64| ((0.0..=MAX_EXACT_INTEGER).contains(&n) && n.fract() == 0.0).then_some(n as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
@@ -94,144 +94,144 @@ pub(super) fn count(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LooseValue<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(LooseVisitor)
+        from.deserialize_any(LooseValueVisitor)
     }
 }
 
-struct LooseVisitor;
+struct LooseValueVisitor;
 
-impl<'de> Visitor<'de> for LooseVisitor {
-    type Value = Loose<'de>;
+impl<'de> Visitor<'de> for LooseValueVisitor {
+    type Value = LooseValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("anything")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Loose<'de>, E> {
-        Ok(Loose::Nothing)
+    fn visit_unit<E: de::Error>(self) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Absent)
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Loose<'de>, E> {
-        Ok(Loose::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Loose<'de>, E> {
-        Ok(Loose::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Other(value.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Other(value.into()))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Other(value.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Loose<'de>, E> {
-        Ok(Loose::Other(value.into()))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<LooseValue<'de>, E> {
+        Ok(LooseValue::Other(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Loose<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LooseValue<'de>, A::Error> {
         let mut list = Vec::new();
         while let Some(value) = seq.next_element::<Value>()? {
             list.push(value);
         }
-        Ok(Loose::Other(Value::Array(list)))
+        Ok(LooseValue::Other(Value::Array(list)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Loose<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LooseValue<'de>, A::Error> {
         let mut object = Map::new();
         while let Some((key, value)) = map.next_entry::<String, Value>()? {
             object.insert(key, value);
         }
-        Ok(Loose::Other(Value::Object(object)))
+        Ok(LooseValue::Other(Value::Object(object)))
     }
 }
 
 /// An object that vendors send as null, or not at all; and some as something else, which counts as absent.
 #[derive(Debug, Clone)]
-pub(super) struct Maybe<T>(pub(super) Option<T>);
+pub(super) struct LooseOption<T>(pub(super) Option<T>);
 
-impl<T> Default for Maybe<T> {
+impl<T> Default for LooseOption<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct MaybeVisitor<T>(std::marker::PhantomData<T>);
+        struct LooseOptionVisitor<T>(std::marker::PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for MaybeVisitor<T> {
-            type Value = Maybe<T>;
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for LooseOptionVisitor<T> {
+            type Value = LooseOption<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object, a list or null")
             }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Maybe<T>, E> {
-                Ok(Maybe(None))
+            fn visit_unit<E: de::Error>(self) -> Result<LooseOption<T>, E> {
+                Ok(LooseOption(None))
             }
 
-            fn visit_str<E: de::Error>(self, _: &str) -> Result<Maybe<T>, E> {
-                Ok(Maybe(None))
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<LooseOption<T>, E> {
+                Ok(LooseOption(None))
             }
 
-            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Maybe<T>, E> {
-                Ok(Maybe(None))
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<LooseOption<T>, E> {
+                Ok(LooseOption(None))
             }
 
-            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Maybe<T>, E> {
-                Ok(Maybe(None))
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<LooseOption<T>, E> {
+                Ok(LooseOption(None))
             }
 
-            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Maybe<T>, E> {
-                Ok(Maybe(None))
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<LooseOption<T>, E> {
+                Ok(LooseOption(None))
             }
 
-            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Maybe<T>, E> {
-                Ok(Maybe(None))
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<LooseOption<T>, E> {
+                Ok(LooseOption(None))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Maybe<T>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LooseOption<T>, A::Error> {
                 let value = T::deserialize(de::value::SeqAccessDeserializer::new(&mut seq))?;
                 // An object takes as many as it has fields.
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Maybe(Some(value)))
+                Ok(LooseOption(Some(value)))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Maybe<T>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LooseOption<T>, A::Error> {
                 let mut begun = false;
-                let watched = Watched { map: &mut map, begun: &mut begun };
+                let watched = TrackedMap { map: &mut map, begun: &mut begun };
                 match T::deserialize(de::value::MapAccessDeserializer::new(watched)) {
-                    Ok(value) => Ok(Maybe(Some(value))),
+                    Ok(value) => Ok(LooseOption(Some(value))),
                     Err(error) if begun => Err(error),
                     // No object was wanted.
                     Err(_) => {
                         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                        Ok(Maybe(None))
+                        Ok(LooseOption(None))
                     }
                 }
             }
         }
 
-        from.deserialize_any(MaybeVisitor(std::marker::PhantomData))
+        from.deserialize_any(LooseOptionVisitor(std::marker::PhantomData))
     }
 }
 
 /// An object, and whether something has been read of it.
-struct Watched<'a, A> {
+struct TrackedMap<'a, A> {
     map: &'a mut A,
     begun: &'a mut bool,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Watched<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedMap<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
@@ -257,7 +257,7 @@ mod tests {
     #[track_caller]
     fn check(json: &str, count: Option<u64>, is_invalid: bool) {
         let mut counts = CountReader::default();
-        let field: Loose<'_> = serde_json::from_str(json).unwrap();
+        let field: LooseValue<'_> = serde_json::from_str(json).unwrap();
         assert_eq!((counts.read(&field), counts.is_invalid), (count, is_invalid), "{json}");
     }
 

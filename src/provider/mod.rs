@@ -3,6 +3,7 @@
 mod announcer;
 pub mod anthropic_messages;
 pub mod chat_completions;
+mod chunked_body;
 pub mod codex_responses;
 mod credential;
 mod excerpt;
@@ -12,21 +13,21 @@ mod ids;
 mod loose;
 mod model_list;
 mod names;
-mod pieces;
 mod rates;
 mod reader;
 mod schema;
 pub mod sse;
-mod think;
+mod think_tags;
 mod wire;
 
 pub use self::http::{
-    ConfigError, Deadlines, Forms, HttpProvider, NotPosted, ProviderConfig, Reply, check_base_url,
+    Deadlines, FormClient, FormError, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError,
+    check_base_url,
 };
-pub use credential::{Carried, Credential, Fetch, Fetched, NoKey};
+pub use credential::{Credential, FetchedKey, KeyError, KeyPlacement, KeySource};
 pub use rates::rate_info;
-pub(crate) use reader::with_json;
-pub use wire::{Decoder, Progress, WireFormat, Writing, encode_pictures};
+pub(crate) use reader::parse_json_lossy;
+pub use wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images};
 
 /// A wire format, as configuration names it.
 #[derive(Debug, Clone, Copy)]
@@ -43,12 +44,12 @@ pub struct Dialect {
     /// The host, as in the base URL.
     pub host: String,
     /// For how long the vendor is to cache how requests begin, where it must be asked to.
-    pub cache: Cache,
+    pub cache: CacheTtl,
 }
 
 /// For how long a vendor caches how requests begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Cache {
+pub enum CacheTtl {
     /// Not at all.
     Off,
     /// Five minutes.

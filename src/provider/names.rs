@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use hermod_actors::model::{Hash, ToolSpec};
 
 /// Characters of a hash that make a changed name one of its own.
-const HASH: usize = 8;
+const HASH_CHARS: usize = 8;
 
 /// The name by which a vendor knows a tool: letters, digits, `_` and `-`, `max` at most. A name that had to be changed
 /// ends in a hash, so that two tools keep two names; the same name gives the same one in every request.
@@ -15,14 +15,14 @@ pub(super) fn wire_name(name: &str, max: usize) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let mut plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-    plain.truncate(max - HASH - 1);
+    plain.truncate(max - HASH_CHARS - 1);
     let mut hash = Hash::of(name.as_bytes()).to_string();
-    hash.truncate(HASH);
+    hash.truncate(HASH_CHARS);
     Cow::Owned(format!("{plain}_{hash}"))
 }
 
 /// The tools whose names had to be changed, by the name that the vendor knows.
-pub(super) fn changed(tools: &[ToolSpec], max: usize) -> BTreeMap<String, String> {
+pub(super) fn changed_names(tools: &[ToolSpec], max: usize) -> BTreeMap<String, String> {
     let renamed = tools.iter().filter_map(|tool| match wire_name(&tool.name, max) {
         Cow::Borrowed(_) => None,
         Cow::Owned(wire) => Some((wire, tool.name.clone())),
@@ -44,14 +44,14 @@ mod tests {
         for name in ["read_file", "a-b", "9", longest.as_str()] {
             assert_eq!(wire_name(name, 64), name);
         }
-        assert!(changed(&[tool("read_file")], 64).is_empty());
+        assert!(changed_names(&[tool("read_file")], 64).is_empty());
     }
 
     #[test]
     fn any_other_is_changed_and_found_again() {
         let names = ["math.sin", "math_sin", "math/sin", "größe", "", &"x".repeat(65), &"x".repeat(66)];
         let tools: Vec<ToolSpec> = names.iter().map(|name| tool(name)).collect();
-        let back = changed(&tools, 64);
+        let back = changed_names(&tools, 64);
         assert_eq!(back.len(), names.len() - 1);
         for name in names {
             let wire = wire_name(name, 64);

@@ -1,18 +1,18 @@
 //! What response headers say is left of an account's limits; the same for every wire format.
 
-use hermod_actors::model::{RateInfo, RateLeft, Timestamp};
+use hermod_actors::model::{RateInfo, RateQuota, Timestamp};
 use http::{HeaderMap, header};
 
 use super::failure::{
     headers::{date_ms, text},
-    times::{ComeBack, moment},
+    retry_after::{RetryAfter, parse_retry_after},
 };
 
 /// The names of what is left of one limit, of when it is all there again, and of how much that is.
 type Names = [&'static str; 3];
 
 /// Of requests, the most telling first.
-const REQUESTS: &[Names] = &[
+const REQUEST_HEADERS: &[Names] = &[
     ["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", "x-ratelimit-limit-requests"],
     [
         "anthropic-ratelimit-requests-remaining",
@@ -24,7 +24,7 @@ const REQUESTS: &[Names] = &[
 ];
 
 /// Of tokens: those of all kinds together, else of those that are read.
-const TOKENS: &[Names] = &[
+const TOKEN_HEADERS: &[Names] = &[
     ["x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens", "x-ratelimit-limit-tokens"],
     [
         "anthropic-ratelimit-tokens-remaining",
@@ -46,28 +46,29 @@ const TOKENS: &[Names] = &[
 
 /// What is left of the limits by a response that came at `now`; `None` if it says nothing of that.
 pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
-    let left = |names: &Names| left(headers, names, now);
-    let used_up = TOKENS.iter().filter_map(left).filter(|left| left.remaining == 0);
-    let tokens =
-        used_up.max_by_key(|left| left.reset_at).or_else(|| TOKENS[..TOKENS.len() - 1].iter().find_map(left));
-    let requests = REQUESTS.iter().find_map(left);
+    let left = |names: &Names| rate_left(headers, names, now);
+    let used_up = TOKEN_HEADERS.iter().filter_map(left).filter(|left| left.remaining == 0);
+    let tokens = used_up
+        .max_by_key(|left| left.reset_at)
+        .or_else(|| TOKEN_HEADERS[..TOKEN_HEADERS.len() - 1].iter().find_map(left));
+    let requests = REQUEST_HEADERS.iter().find_map(left);
     (requests.is_some() || tokens.is_some()).then_some(RateInfo { requests, tokens })
 }
 
-fn left(headers: &HeaderMap, [remaining, reset, limit]: &Names, now: Timestamp) -> Option<RateLeft> {
+fn rate_left(headers: &HeaderMap, [remaining, reset, limit]: &Names, now: Timestamp) -> Option<RateQuota> {
     let count = |name: &str| text(headers, name)?.parse::<u64>().ok();
-    let come_back = moment(text(headers, reset)?)?;
+    let come_back = parse_retry_after(text(headers, reset)?)?;
     // Without a unit and below an epoch, vendors mean all sorts of things by this one.
     let come_back = Some(come_back).filter(|found| *reset != "x-ratelimit-reset" || found.at.is_some())?;
-    Some(RateLeft {
+    Some(RateQuota {
         remaining: count(remaining)?,
-        reset_at: by_own_clock(come_back, headers, now)?,
+        reset_at: to_local_clock(come_back, headers, now)?,
         limit: count(limit),
     })
 }
 
 /// A time is measured against the response's own `date`, so that the vendor's clock does not matter.
-fn by_own_clock(found: ComeBack, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+fn to_local_clock(found: RetryAfter, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     if let Some(ms) = found.after_ms {
         return Some(now.plus_ms(ms));
     }
@@ -96,7 +97,7 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let map: HeaderMap = headers.iter().map(pair).collect();
-        let left = |left: RateLeft| (left.remaining, left.reset_at.0 - NOW.0, left.limit);
+        let left = |left: RateQuota| (left.remaining, left.reset_at.0 - NOW.0, left.limit);
         let found = rate_info(&map, NOW);
         assert_eq!(found.is_some(), requests.is_some() || tokens.is_some(), "{headers:?}");
         let found = found.unwrap_or_default();

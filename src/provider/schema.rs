@@ -5,32 +5,33 @@ use std::{borrow::Cow, iter};
 use serde_json::{Map, Value};
 
 /// Words that vendors do not take at the top of a schema, and of which the branches have properties.
-const CHOICES: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const CHOICE_KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Other words that vendors do not take there.
-const REFUSED: [&str; 2] = ["enum", "not"];
+const REMOVED_KEYWORDS: [&str; 2] = ["enum", "not"];
 /// References that are followed from one branch; they may go in a circle.
-const LINKS: usize = 8;
+const MAX_REFERENCES: usize = 8;
 
 /// A schema as every vendor takes it: at its top of an object with properties, without a choice. What it no longer says
 /// is still judged when a call comes. What is below its top stays as it is.
-pub(super) fn schema(parameters: &Value) -> Cow<'_, Value> {
+pub(super) fn object_schema(parameters: &Value) -> Cow<'_, Value> {
     let no_fields = Map::new();
     let fields = parameters.as_object().unwrap_or(&no_fields);
     let is_object = fields.get("type").and_then(Value::as_str) == Some("object")
         && fields.get("properties").is_some_and(Value::is_object);
-    if is_object && !CHOICES.iter().chain(&REFUSED).any(|word| fields.contains_key(*word)) {
+    if is_object && !CHOICE_KEYWORDS.iter().chain(&REMOVED_KEYWORDS).any(|word| fields.contains_key(*word)) {
         return Cow::Borrowed(parameters);
     }
     let mut fields = fields.clone();
     fields.insert("type".into(), "object".into());
-    for word in REFUSED {
+    for word in REMOVED_KEYWORDS {
         fields.shift_remove(word);
     }
-    let choices: Vec<Value> = CHOICES.iter().filter_map(|choice| fields.shift_remove(*choice)).collect();
+    let choices: Vec<Value> =
+        CHOICE_KEYWORDS.iter().filter_map(|choice| fields.shift_remove(*choice)).collect();
     let all = fields.entry("properties").or_insert(Value::Null);
     let mut properties = all.as_object_mut().map(std::mem::take).unwrap_or_default();
     for branch in choices.iter().filter_map(Value::as_array).flatten() {
-        for (name, property) in said(parameters, branch) {
+        for (name, property) in branch_properties(parameters, branch) {
             properties.entry(name).or_insert_with(|| property.clone());
         }
     }
@@ -39,12 +40,15 @@ pub(super) fn schema(parameters: &Value) -> Cow<'_, Value> {
 }
 
 /// The properties of a branch, and of what it refers to within the same schema.
-fn said<'a>(whole: &'a Value, branch: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> {
+fn branch_properties<'a>(
+    whole: &'a Value,
+    branch: &'a Value,
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
     let referred = move |branch: &&'a Value| {
         let place = branch.get("$ref")?.as_str()?.strip_prefix('#')?;
         whole.pointer(place)
     };
-    let branches = iter::successors(Some(branch), referred).take(LINKS);
+    let branches = iter::successors(Some(branch), referred).take(MAX_REFERENCES);
     branches.filter_map(|branch| branch.get("properties")?.as_object()).flatten()
 }
 
@@ -58,7 +62,7 @@ mod tests {
     #[allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
     fn a_schema_is_made_fit_at_its_top_only() {
         let check = |parameters: Value, expected: Value| {
-            let found = schema(&parameters);
+            let found = object_schema(&parameters);
             assert_eq!(*found, expected, "{parameters}");
             assert_eq!(matches!(found, Cow::Borrowed(_)), parameters == expected, "{parameters}");
         };
@@ -93,7 +97,7 @@ mod tests {
             {"$ref": "https://acme.example/schema"},
         ]);
         let properties = json!({"z": {}, "x": {"const": 1}, "y": {"$ref": "#/$defs/C"}});
-        for choice in CHOICES {
+        for choice in CHOICE_KEYWORDS {
             check(
                 json!({"$defs": defs, choice: branches}),
                 json!({"$defs": defs, "type": "object", "properties": properties}),

@@ -9,7 +9,7 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct SseEvent<'a> {
     /// The `event` field; empty if there was none.
     pub name: &'a [u8],
     /// The `data` lines, joined by `\n`. Bytes, because the sender may have got its UTF-8 wrong.
@@ -19,11 +19,11 @@ pub struct Event<'a> {
 /// An event that is larger than [`MAX_EVENT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the stream is larger than {MAX_EVENT} bytes")]
-pub struct TooLarge;
+pub struct EventTooLarge;
 
 /// An incremental parser: however the bytes are cut, the events are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Parser {
+pub struct SseParser {
     /// The line that has no end yet.
     line: Vec<u8>,
     name: Vec<u8>,
@@ -56,14 +56,18 @@ fn is_known(field: &[u8]) -> bool {
     field.is_empty() || FIELDS.contains(&field)
 }
 
-impl Parser {
+impl SseParser {
     /// A parser at the begin of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Takes the next bytes, and gives each event that they complete to `each`.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(SseEvent<'_>),
+    ) -> Result<(), EventTooLarge> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -82,7 +86,7 @@ impl Parser {
             }
         }
         if self.line.len() + bytes.len() > MAX_EVENT {
-            return Err(TooLarge);
+            return Err(EventTooLarge);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -104,14 +108,14 @@ impl Parser {
     }
 
     /// The end of the stream: what has no blank line behind it counts as an event, too, because many servers omit it.
-    pub fn finish(mut self, mut each: impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+    pub fn finish(mut self, mut each: impl FnMut(SseEvent<'_>)) -> Result<(), EventTooLarge> {
         self.end_line(b"", &mut each)?;
         self.dispatch(&mut each);
         Ok(())
     }
 
     /// Ends the line that `rest` completes.
-    fn end_line(&mut self, rest: &[u8], each: &mut impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+    fn end_line(&mut self, rest: &[u8], each: &mut impl FnMut(SseEvent<'_>)) -> Result<(), EventTooLarge> {
         if self.line.is_empty() {
             return self.take_line(rest, each);
         }
@@ -123,7 +127,11 @@ impl Parser {
         result
     }
 
-    fn take_line(&mut self, mut line: &[u8], each: &mut impl FnMut(Event<'_>)) -> Result<(), TooLarge> {
+    fn take_line(
+        &mut self,
+        mut line: &[u8],
+        each: &mut impl FnMut(SseEvent<'_>),
+    ) -> Result<(), EventTooLarge> {
         if !self.begun {
             self.begun = true;
             line = line.strip_prefix(BOM).unwrap_or(line);
@@ -144,7 +152,7 @@ impl Parser {
         }
         match field {
             b"data" => self.take_data(value),
-            b"event" if value.len() > MAX_EVENT => Err(TooLarge),
+            b"event" if value.len() > MAX_EVENT => Err(EventTooLarge),
             b"event" => {
                 self.name.clear();
                 self.name.extend_from_slice(value);
@@ -155,10 +163,10 @@ impl Parser {
         }
     }
 
-    fn take_data(&mut self, value: &[u8]) -> Result<(), TooLarge> {
+    fn take_data(&mut self, value: &[u8]) -> Result<(), EventTooLarge> {
         let have = self.data.as_ref().map_or(0, |data| data.len() + 1);
         if have + value.len() > MAX_EVENT {
-            return Err(TooLarge);
+            return Err(EventTooLarge);
         }
         let data = self.data.get_or_insert_default();
         if have > 0 {
@@ -168,9 +176,9 @@ impl Parser {
         Ok(())
     }
 
-    fn dispatch(&mut self, each: &mut impl FnMut(Event<'_>)) {
+    fn dispatch(&mut self, each: &mut impl FnMut(SseEvent<'_>)) {
         if let Some(data) = self.data.take() {
-            each(Event { name: &self.name, data: &data });
+            each(SseEvent { name: &self.name, data: &data });
         }
         self.name.clear();
     }
@@ -185,7 +193,7 @@ mod tests {
     fn parse<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut events = Vec::new();
-        let mut parser = Parser::new();
+        let mut parser = SseParser::new();
         for part in parts {
             parser.push(part, |event| events.push((text(event.name), text(event.data)))).unwrap();
         }
@@ -245,7 +253,7 @@ mod tests {
     #[test]
     fn every_begin_of_a_stream_can_be_one_and_other_texts_cannot() {
         let is_stream = |text: &[u8]| {
-            let mut parser = Parser::new();
+            let mut parser = SseParser::new();
             parser.push(text, |_| ()).unwrap();
             parser.is_event_stream()
         };
@@ -266,16 +274,16 @@ mod tests {
 
     #[test]
     fn an_event_has_a_limit() {
-        let mut parser = Parser::new();
+        let mut parser = SseParser::new();
         let part = vec![b'x'; MAX_EVENT / 4];
         parser.push(b"data: ", |_| ()).unwrap();
         let results: Vec<_> = (0..5).map(|_| parser.push(&part, |_| ())).collect();
         assert_eq!(results.first(), Some(&Ok(())));
-        assert_eq!(results.last(), Some(&Err(TooLarge)));
-        let mut parser = Parser::new();
+        assert_eq!(results.last(), Some(&Err(EventTooLarge)));
+        let mut parser = SseParser::new();
         let line = [b"data: ", &part[..], b"\n"].concat();
         let results: Vec<_> = (0..5).map(|_| parser.push(&line, |_| ())).collect();
-        assert_eq!(results.last(), Some(&Err(TooLarge)));
+        assert_eq!(results.last(), Some(&Err(EventTooLarge)));
     }
 
     proptest! {

@@ -3,8 +3,8 @@ use std::{fmt::Debug, sync::Arc};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Answer, Failure, Image, Origin},
-    port::{Deltas, Encoder, ModelRequest},
+    model::{AnswerOrigin, Failure, Image, ModelAnswer},
+    port::{DeltaSink, Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName};
 use serde::Serialize;
@@ -26,13 +26,13 @@ pub trait WireFormat: Debug + Send + Sync + 'static {
     }
 
     /// How the lasting parts of a request are written.
-    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder>;
+    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder>;
 
     /// A request's body, as the pieces whose concatenation it is. The request's pictures are in Base64 already.
     fn body(&self, request: ModelRequest) -> Vec<Bytes>;
 
     /// Reads one response that has status 200. What is opaque in it gets `origin` as its maker.
-    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder>;
+    fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder>;
 
     /// What a response with another status means. `body` may be cut off.
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure;
@@ -40,15 +40,15 @@ pub trait WireFormat: Debug + Send + Sync + 'static {
 
 /// For whom an encoder writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Writing {
+pub struct EncodeTarget {
     /// Who is asked: what it made that is opaque is sent back to it.
-    pub origin: Arc<Origin>,
+    pub origin: Arc<AnswerOrigin>,
     /// Whether it sees pictures.
-    pub sees: bool,
+    pub has_vision: bool,
 }
 
 /// What a model reads in place of a picture that it does not see.
-pub(super) fn unseen(image: &Image) -> String {
+pub(super) fn image_placeholder(image: &Image) -> String {
     let format = image.format.media_type();
     format!("[A picture is here ({format}, {} bytes); you cannot see it.]", image.artifact.bytes)
 }
@@ -60,8 +60,8 @@ pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
 }
 
 /// Puts the pictures of a request into Base64.
-pub fn encode_pictures(request: &mut ModelRequest) {
-    for picture in request.pictures.values_mut() {
+pub fn encode_images(request: &mut ModelRequest) {
+    for picture in request.images.values_mut() {
         *picture = STANDARD.encode(&*picture).into();
     }
 }
@@ -69,7 +69,7 @@ pub fn encode_pictures(request: &mut ModelRequest) {
 /// Reads one response: however its bytes are cut, the answer is the same.
 pub trait Decoder: Debug + Send {
     /// Takes the next bytes; what of the answer they show goes to `deltas`. After an error nothing more may be pushed.
-    fn push(&mut self, bytes: &[u8], deltas: &dyn Deltas) -> Result<Progress, Failure>;
+    fn push(&mut self, bytes: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure>;
 
     /// Whether the answer is whole, though the stream may go on.
     fn is_whole(&self) -> bool;
@@ -78,12 +78,12 @@ pub trait Decoder: Debug + Send {
     fn fork(&self) -> Box<dyn Decoder>;
 
     /// The end of the stream: the answer, or why there is none.
-    fn finish(self: Box<Self>, deltas: &dyn Deltas) -> Result<Answer, Failure>;
+    fn finish(self: Box<Self>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure>;
 }
 
 /// What some bytes of a response brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum DecodeProgress {
     /// Nothing of the answer: a comment, a role, half an event.
     Quiet,
     /// A piece of the answer.

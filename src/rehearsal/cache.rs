@@ -3,66 +3,69 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::wire::{Caching, Prefix, Stop};
+use super::wire::{CacheBreakpoint, CachePolicy, CachePrefix};
 
 /// The beginnings that are remembered; the oldest is forgotten first.
-const BEGINNINGS: usize = 16_384;
+const MAX_PREFIXES: usize = 16_384;
 /// So many stops before a mark are looked up too.
-const LOOK_BACK: usize = 20;
+const MAX_LOOK_BACK: usize = 20;
 /// A shorter beginning is not cached of itself.
-const SHORTEST: u64 = 1024;
+const MIN_CACHED_TOKENS: u64 = 1024;
 /// What is cached of itself is counted in such steps.
-const STEP: u64 = 128;
+const CACHE_STEP_TOKENS: u64 = 128;
 
 /// The beginnings of requests that were answered: changes the usage that is reported, and nothing else.
 #[derive(Debug, Default)]
-pub struct Cache(Mutex<Beginnings>);
+pub struct PromptCache(Mutex<KnownPrefixes>);
 
 #[derive(Debug, Default)]
-struct Beginnings {
+struct KnownPrefixes {
     known: HashSet<u64>,
     oldest_first: VecDeque<u64>,
 }
 
 /// What a request has of the cache, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cached {
+pub struct CacheUsage {
     /// Read from it.
     pub read: u64,
     /// Written to it.
     pub written: u64,
 }
 
-impl Cache {
+impl PromptCache {
     /// What is known of a request; remembers the rest.
-    pub fn meet(&self, prefix: &Prefix) -> Cached {
+    pub fn look_up(&self, prefix: &CachePrefix) -> CacheUsage {
         let mut beginnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match prefix.caching() {
-            Caching::Marks => beginnings.marks(prefix.stops()),
-            Caching::Itself => beginnings.itself(prefix.stops()),
+        match prefix.policy() {
+            CachePolicy::Explicit => beginnings.usage_by_marks(prefix.breakpoints()),
+            CachePolicy::Automatic => beginnings.usage_by_prefix(prefix.breakpoints()),
         }
     }
 }
 
-impl Beginnings {
-    fn marks(&mut self, stops: &[Stop]) -> Cached {
-        let Some(last) = stops.iter().rposition(|stop| stop.marked) else { return Cached::default() };
-        let near = |at: usize| stops[at..].iter().take(LOOK_BACK).any(|stop| stop.marked);
+impl KnownPrefixes {
+    fn usage_by_marks(&mut self, stops: &[CacheBreakpoint]) -> CacheUsage {
+        let Some(last) = stops.iter().rposition(|stop| stop.is_marked) else { return CacheUsage::default() };
+        let near = |at: usize| stops[at..].iter().take(MAX_LOOK_BACK).any(|stop| stop.is_marked);
         let known = (0..=last).rev().find(|at| near(*at) && self.known.contains(&stops[*at].hash));
         let read = known.map_or(0, |at| stops[at].tokens);
-        for stop in stops.iter().filter(|stop| stop.marked) {
+        for stop in stops.iter().filter(|stop| stop.is_marked) {
             self.remember(stop.hash);
         }
-        Cached { read, written: stops[last].tokens - read }
+        CacheUsage { read, written: stops[last].tokens - read }
     }
 
-    fn itself(&mut self, stops: &[Stop]) -> Cached {
+    fn usage_by_prefix(&mut self, stops: &[CacheBreakpoint]) -> CacheUsage {
         let known = stops.iter().rposition(|stop| self.known.contains(&stop.hash));
         let read = known.map_or(0, |at| stops[at].tokens);
         for stop in &stops[known.map_or(0, |at| at + 1)..] {
             self.remember(stop.hash);
         }
-        Cached { read: if read < SHORTEST { 0 } else { read - read % STEP }, written: 0 }
+        CacheUsage {
+            read: if read < MIN_CACHED_TOKENS { 0 } else { read - read % CACHE_STEP_TOKENS },
+            written: 0,
+        }
     }
 
     fn remember(&mut self, hash: u64) {
@@ -70,7 +73,7 @@ impl Beginnings {
             return;
         }
         self.oldest_first.push_back(hash);
-        if self.oldest_first.len() > BEGINNINGS {
+        if self.oldest_first.len() > MAX_PREFIXES {
             let oldest = self.oldest_first.pop_front();
             oldest.map(|oldest| self.known.remove(&oldest));
         }

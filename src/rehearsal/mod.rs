@@ -6,19 +6,21 @@
 
 mod cache;
 mod conversation;
-mod faults;
-mod next;
+mod fault_counter;
 mod script;
+mod scripted_answer;
 mod server;
 mod stream;
 pub mod wire;
 
-pub use cache::{Cache, Cached};
-pub use conversation::{Content, Conversation, Id, Message, Run, Thinking, Violation};
-pub use faults::Faults;
-pub use next::{Scripted, call_id, next};
-pub use script::{Cut, Fault, FaultRule, Pace, Script, ScriptError};
-pub use server::{Rehearsal, Running};
+pub use cache::{CacheUsage, PromptCache};
+pub use conversation::{
+    BorrowedText, Conversation, ConversationError, RawContent, RequestMessage, ScriptTurn, ThinkingMode,
+};
+pub use fault_counter::FaultCounter;
+pub use script::{AnswerPace, Cut, FaultRule, Script, ScriptError, ScriptFault};
+pub use scripted_answer::{ScriptedAnswer, call_id, next_answer};
+pub use server::{Rehearsal, RehearsalHandle};
 
 /// Bytes of a script's file.
 pub(crate) const MAX_SCRIPT_BYTES: u64 = 16 << 20;

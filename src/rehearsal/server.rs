@@ -16,13 +16,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Cache, Fault, Faults, Pace, Script, next, stream,
-    wire::{Events, Exchange, FORMATS, Format, Refusal, Reply},
+    AnswerPace, FaultCounter, PromptCache, Script, ScriptFault, scripted_answer, stream,
+    wire::{EventBuffer, FORMATS, Format, ParsedRequest, ReplyMode, RequestRefusal},
 };
 
 /// A longer request is refused with 413.
-const BODY_LIMIT: usize = 64 * 1024 * 1024;
-const HEADER: &str = "x-hermod-rehearsal";
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+const REHEARSAL_HEADER: &str = "x-hermod-rehearsal";
 
 /// The endpoint of the rehearsal model.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Rehearsal;
 
 /// A model that plays until this is dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RehearsalHandle {
     /// What a client takes as its base URL: `http://127.0.0.1:<port>/v1`.
     pub base_url: String,
     stop: CancellationToken,
@@ -38,22 +38,22 @@ pub struct Running {
 }
 
 #[derive(Debug)]
-struct Stage {
+struct ServerState {
     script: Arc<Script>,
     model: String,
-    faults: Faults,
-    cache: Cache,
+    faults: FaultCounter,
+    cache: PromptCache,
     stop: CancellationToken,
 }
 
 impl Rehearsal {
     /// Binds `addr` (port 0: any free one) and plays in a task of its own.
-    pub async fn start(addr: impl ToSocketAddrs, script: Arc<Script>) -> io::Result<Running> {
+    pub async fn start(addr: impl ToSocketAddrs, script: Arc<Script>) -> io::Result<RehearsalHandle> {
         let listener = TcpListener::bind(addr).await?;
         let base_url = base_url(listener.local_addr()?);
         let stop = CancellationToken::new();
         let server = tokio::spawn(Self::serve(listener, script, stop.clone().cancelled_owned()));
-        Ok(Running { base_url, stop, server: Some(server) })
+        Ok(RehearsalHandle { base_url, stop, server: Some(server) })
     }
 
     /// Plays on `listener` until `shutdown` resolves. Then pauses of open streams end with a broken connection, what
@@ -64,8 +64,8 @@ impl Rehearsal {
     {
         let stop = CancellationToken::new();
         let model = script.model();
-        let (faults, cache) = (Faults::default(), Cache::default());
-        let stage = Arc::new(Stage { script, model, faults, cache, stop: stop.clone() });
+        let (faults, cache) = (FaultCounter::default(), PromptCache::default());
+        let stage = Arc::new(ServerState { script, model, faults, cache, stop: stop.clone() });
         let mut router = Router::new().route("/v1/models", get(models));
         for format in &FORMATS {
             let answer = move |State(stage), request| answer(format, stage, request);
@@ -90,7 +90,7 @@ fn base_url(addr: SocketAddr) -> String {
     format!("http://{addr}/v1")
 }
 
-impl Running {
+impl RehearsalHandle {
     /// Stops the model and waits until its port is free and its connections are closed.
     pub async fn stop(mut self) -> io::Result<()> {
         self.stop.cancel();
@@ -101,62 +101,67 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RehearsalHandle {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-async fn answer(format: &'static Format, stage: Arc<Stage>, request: Request) -> Response {
+async fn answer(format: &'static Format, stage: Arc<ServerState>, request: Request) -> Response {
     if let Some(header) = format.header.filter(|header| !request.headers().contains_key(*header)) {
-        return refuse(format, &Refusal::bad_request(None, format!("{header}: header is required")));
+        return refuse(format, &RequestRefusal::bad_request(None, format!("{header}: header is required")));
     }
-    let body = match to_bytes(request.into_body(), BODY_LIMIT).await {
+    let body = match to_bytes(request.into_body(), MAX_BODY_BYTES).await {
         Ok(body) => body,
         Err(error) => {
-            let message = format!("the request body could not be read (limit {BODY_LIMIT} bytes): {error}");
-            return refuse(format, &Refusal::new(413, message));
+            let message =
+                format!("the request body could not be read (limit {MAX_BODY_BYTES} bytes): {error}");
+            return refuse(format, &RequestRefusal::new(413, message));
         }
     };
-    let Played { events, pace, fault, reply } = match play(format, &stage, &body) {
+    let PreparedReply { events, pace, fault, reply } = match prepare_reply(format, &stage, &body) {
         Ok(played) => played,
         Err(refusal) => return refuse(format, &refusal),
     };
     drop(body);
     if !stream::wait(pace.delay, &stage.stop).await {
-        return refuse(format, &Refusal::new(503, "the rehearsal is over"));
+        return refuse(format, &RequestRefusal::new(503, "the rehearsal is over"));
     }
-    if let Some(Fault::Status { status, headers, body }) = fault {
+    if let Some(ScriptFault::Status { status, headers, body }) = fault {
         return scripted_error(format, *status, headers, body.as_deref());
     }
     let content_type = match reply {
-        Reply::Whole => "application/json",
-        Reply::Stream => "text/event-stream",
+        ReplyMode::Whole => "application/json",
+        ReplyMode::Stream => "text/event-stream",
     };
     respond(StatusCode::OK, content_type, stream::body(events, pace, fault, stage.stop.clone()))
 }
 
 /// An answer before it is sent.
-struct Played<'s> {
-    events: Events,
-    pace: Pace,
-    fault: Option<&'s Fault>,
-    reply: Reply,
+struct PreparedReply<'s> {
+    events: EventBuffer,
+    pace: AnswerPace,
+    fault: Option<&'s ScriptFault>,
+    reply: ReplyMode,
 }
 
-fn play<'s>(format: &Format, stage: &'s Stage, body: &[u8]) -> Result<Played<'s>, Refusal> {
+fn prepare_reply<'s>(
+    format: &Format,
+    stage: &'s ServerState,
+    body: &[u8],
+) -> Result<PreparedReply<'s>, RequestRefusal> {
     let exchange = (format.read)(body)?;
-    let Exchange { conversation, prefix, reply, .. } = &exchange;
+    let ParsedRequest { conversation, prefix, reply, .. } = &exchange;
     let mut scripted = next(&stage.script, conversation);
-    let fault = stage.faults.strike(&scripted, conversation);
-    if !scripted.says_cached && !matches!(fault, Some(Fault::Status { .. })) {
-        scripted.count(stage.cache.meet(prefix));
+    let fault = stage.faults.next_fault(&scripted, conversation);
+    if !scripted.has_cache_usage && !matches!(fault, Some(ScriptFault::Status { .. })) {
+        scripted.set_cache_usage(stage.cache.look_up(prefix));
     }
     let events = (format.write)(&scripted, &exchange, &stage.model);
-    Ok(Played { events, pace: scripted.pace, fault, reply: *reply })
+    Ok(PreparedReply { events, pace: scripted.pace, fault, reply: *reply })
 }
 
-async fn models(State(stage): State<Arc<Stage>>, request: Request) -> Response {
+async fn models(State(stage): State<Arc<ServerState>>, request: Request) -> Response {
     let body = (format_of(&request).models)(&stage.model);
     respond(StatusCode::OK, "application/json", body.into())
 }
@@ -166,7 +171,7 @@ async fn unknown(request: Request) -> Response {
     let doors: Vec<_> = FORMATS.iter().map(|format| format!("POST {}", format.path)).collect();
     let doors = doors.join(", ");
     let message = format!("there is no {method} {path} here: use {doors} or GET /v1/models");
-    refuse(format_of(&request), &Refusal::new(404, message))
+    refuse(format_of(&request), &RequestRefusal::new(404, message))
 }
 
 /// The format whose path or header this request has; the first one if none.
@@ -181,7 +186,7 @@ fn scripted_error(format: &Format, status: StatusCode, headers: &HeaderMap, body
     let message = format!("(rehearsal) the script answers {} here", status.as_u16());
     let mut response = match body {
         Some(body) => respond(status, "application/json", body.to_owned().into()),
-        None => refuse(format, &Refusal::new(status.as_u16(), message)),
+        None => refuse(format, &RequestRefusal::new(status.as_u16(), message)),
     };
     for (name, value) in headers {
         response.headers_mut().insert(name, value.clone());
@@ -189,7 +194,7 @@ fn scripted_error(format: &Format, status: StatusCode, headers: &HeaderMap, body
     response
 }
 
-fn refuse(format: &Format, refusal: &Refusal) -> Response {
+fn refuse(format: &Format, refusal: &RequestRefusal) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     respond(status, "application/json", (format.error)(refusal).into())
 }
@@ -199,6 +204,6 @@ fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Respon
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(HEADER, HeaderValue::from_static("1"));
+    headers.insert(REHEARSAL_HEADER, HeaderValue::from_static("1"));
     response
 }

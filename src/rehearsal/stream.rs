@@ -6,14 +6,14 @@ use futures::stream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Pace,
-    script::{Cut, Fault},
-    wire::Events,
+    AnswerPace,
+    script::{Cut, ScriptFault},
+    wire::EventBuffer,
 };
 
 /// One thing that happens in a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Beat {
+enum BodyAction {
     Send(Bytes),
     Wait(Duration),
     /// What was sent before reaches the client before what comes next.
@@ -22,22 +22,27 @@ enum Beat {
 }
 
 /// The body of an answer. Breaks when `stop` is cancelled, so that no pause outlives the server.
-pub(super) fn body(events: Events, pace: Pace, fault: Option<&Fault>, stop: CancellationToken) -> Body {
+pub(super) fn body(
+    events: EventBuffer,
+    pace: AnswerPace,
+    fault: Option<&ScriptFault>,
+    stop: CancellationToken,
+) -> Body {
     if fault.is_none() && pace.between.is_zero() {
         return events.joined().into();
     }
-    let beats = beats(events, pace.between, fault).into_iter();
+    let beats = body_actions(events, pace.between, fault).into_iter();
     Body::from_stream(stream::unfold((beats, stop), |(mut beats, stop)| async move {
         loop {
             let item = match beats.next()? {
-                Beat::Send(bytes) => Ok(bytes),
-                Beat::Break => Err(io::Error::other("the script cuts the stream here")),
-                Beat::Flush => {
+                BodyAction::Send(bytes) => Ok(bytes),
+                BodyAction::Break => Err(io::Error::other("the script cuts the stream here")),
+                BodyAction::Flush => {
                     tokio::task::yield_now().await;
                     continue;
                 }
-                Beat::Wait(time) if wait(time, &stop).await => continue,
-                Beat::Wait(_) => Err(io::Error::other("the rehearsal is over")),
+                BodyAction::Wait(time) if wait(time, &stop).await => continue,
+                BodyAction::Wait(_) => Err(io::Error::other("the rehearsal is over")),
             };
             return Some((item, (beats, stop)));
         }
@@ -56,33 +61,33 @@ pub(super) async fn wait(time: Duration, stop: &CancellationToken) -> bool {
     }
 }
 
-fn beats(events: Events, between: Duration, fault: Option<&Fault>) -> Vec<Beat> {
+fn body_actions(events: EventBuffer, between: Duration, fault: Option<&ScriptFault>) -> Vec<BodyAction> {
     let mut beats = Vec::with_capacity(events.len() * 2 + 2);
     for (index, event) in events.split().into_iter().enumerate() {
         if index > 0 && !between.is_zero() {
-            beats.push(Beat::Wait(between));
+            beats.push(BodyAction::Wait(between));
         }
-        beats.push(Beat::Send(event));
+        beats.push(BodyAction::Send(event));
     }
     let after = |count: usize| {
         let mut sent = 0;
         let found = beats.iter().position(|beat| {
-            sent += usize::from(matches!(beat, Beat::Send(_)));
+            sent += usize::from(matches!(beat, BodyAction::Send(_)));
             sent > count
         });
         found.unwrap_or(beats.len())
     };
     match fault {
-        None | Some(Fault::Status { .. }) => {}
-        Some(Fault::Stall { after: count, time }) => {
+        None | Some(ScriptFault::Status { .. }) => {}
+        Some(ScriptFault::Stall { after: count, time }) => {
             let at = after(*count);
-            beats.insert(at, Beat::Wait(*time));
+            beats.insert(at, BodyAction::Wait(*time));
         }
-        Some(Fault::Cut { after: count, how }) => {
+        Some(ScriptFault::Cut { after: count, how }) => {
             let at = after(*count);
             beats.truncate(at);
             if *how == Cut::Reset {
-                beats.extend([Beat::Flush, Beat::Break]);
+                beats.extend([BodyAction::Flush, BodyAction::Break]);
             }
         }
     }

@@ -11,23 +11,23 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Values longer than this are cut in messages.
-const SHOWN: usize = 80;
+const MAX_VALUE_CHARS: usize = 80;
 /// Bytes of an unknown name up to which a known one is sought for it: likeness takes memory for the product of both.
 const MAX_COMPARED_BYTES: usize = 64;
 /// Mistakes among which the first to tell is sought.
 const MAX_ERRORS: usize = 1_000;
 /// Below this likeness (0 to 1) a known name is no suggestion.
-const ALIKE: f64 = 0.5;
+const MIN_SIMILARITY: f64 = 0.5;
 
 /// Judges the arguments of one tool by the very schema that the model is told.
 #[derive(Debug)]
-pub struct Shape {
+pub struct ArgumentSchema {
     schema: Value,
     /// Compiled at the first call: most tools are never called in most processes.
     validator: OnceLock<Validator>,
 }
 
-impl Shape {
+impl ArgumentSchema {
     /// The shape of `T`: a struct with doc comments, which become the descriptions, and `deny_unknown_fields`.
     pub fn of<T: JsonSchema>() -> Self {
         Self { schema: schema_of::<T>(), validator: OnceLock::new() }
@@ -56,7 +56,7 @@ impl Shape {
     fn first_error<'a>(&'a self, arguments: &'a Value) -> Option<ValidationError<'a>> {
         let compile = || jsonschema::validator_for(&self.schema).expect("schemars makes valid schemas");
         let validator = self.validator.get_or_init(compile);
-        validator.iter_errors(arguments).take(MAX_ERRORS).min_by_key(|error| match unknown(error) {
+        validator.iter_errors(arguments).take(MAX_ERRORS).min_by_key(|error| match unknown_field(error) {
             Some(_) => 0,
             None => 1,
         })
@@ -66,33 +66,33 @@ impl Shape {
         let path = error.instance_path();
         let at = |field: Option<String>, error: String, hint: String| BadArguments { field, error, hint };
         let value = shorten(&error.instance().to_string());
-        if let Some(name) = unknown(error) {
-            let known = self.known(path);
+        if let Some(name) = unknown_field(error) {
+            let known = self.known_fields(path);
             let hint = match nearest(name, &known) {
                 _ if known.is_empty() => "leave it out; there are no fields".into(),
                 Some(nearest) => format!("use `{nearest}`; the fields are {}", known.join(", ")),
                 None => format!("leave it out; the fields are {}", known.join(", ")),
             };
             let name = shorten(name);
-            return at(Some(below(path, &name)), format!("unknown field `{name}`"), hint);
+            return at(Some(join_path(path, &name)), format!("unknown field `{name}`"), hint);
         }
         if let ValidationErrorKind::Required { property } = error.kind() {
             let name = property.as_str().unwrap_or_default();
             let told = self.description(path, name);
             return at(
-                Some(below(path, name)),
+                Some(join_path(path, name)),
                 format!("missing field `{name}`"),
                 format!("give it: {told}"),
             );
         }
-        let field = dotted(path);
+        let field = format_path(path);
         let named = field.as_deref().map_or("the arguments are".into(), |field| format!("`{field}` is"));
         if let ValidationErrorKind::Type { kind } = error.kind() {
-            let expected = expected(kind);
+            let expected = expected_type(kind);
             let hint = format!("give {} as {expected}", if field.is_some() { "it" } else { "them" });
             return at(field, format!("{named} {value}, expected {expected}"), hint);
         }
-        let choices = self.part(path).map(choices).unwrap_or_default();
+        let choices = self.subschema(path).map(choices).unwrap_or_default();
         if !choices.is_empty() {
             let hint = format!("give one of {}", choices.join(", "));
             return at(field, format!("{named} {value}, which is none of what it can be"), hint);
@@ -102,20 +102,20 @@ impl Shape {
     }
 
     /// The part of the schema that judges the value at `path`.
-    fn part(&self, path: &Location) -> Option<&Value> {
+    fn subschema(&self, path: &Location) -> Option<&Value> {
         path.iter().try_fold(&self.schema, |schema, segment| match segment {
             LocationSegment::Property(name) => schema.get("properties")?.get(&*name),
             LocationSegment::Index(_) => schema.get("items"),
         })
     }
 
-    fn known(&self, path: &Location) -> Vec<&str> {
-        let properties = self.part(path).and_then(|schema| schema.get("properties")?.as_object());
+    fn known_fields(&self, path: &Location) -> Vec<&str> {
+        let properties = self.subschema(path).and_then(|schema| schema.get("properties")?.as_object());
         properties.into_iter().flat_map(|fields| fields.keys().map(String::as_str)).collect()
     }
 
     fn description(&self, path: &Location, name: &str) -> &str {
-        let field = self.part(path).and_then(|schema| schema.get("properties")?.get(name));
+        let field = self.subschema(path).and_then(|schema| schema.get("properties")?.get(name));
         field.and_then(|field| field.get("description")?.as_str()).unwrap_or("the schema tells what it is")
     }
 }
@@ -134,14 +134,14 @@ fn schema_of<T: JsonSchema>() -> Value {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     });
-    let plain = RecursiveTransform(without_noise as fn(&mut Schema));
+    let plain = RecursiveTransform(simplify as fn(&mut Schema));
     let mut schema = settings.with_transform(plain).into_generator().into_root_schema_for::<T>();
     schema.remove("description");
     schema.to_value()
 }
 
 /// Takes away what Rust knows and a model does not need; `null` is not offered, though understood.
-fn without_noise(schema: &mut Schema) {
+fn simplify(schema: &mut Schema) {
     for noise in ["title", "format"] {
         schema.remove(noise);
     }
@@ -178,7 +178,7 @@ fn repair(schema: &Value, value: &mut Value) {
     }
 }
 
-fn unknown<'a>(error: &'a ValidationError<'_>) -> Option<&'a str> {
+fn unknown_field<'a>(error: &'a ValidationError<'_>) -> Option<&'a str> {
     if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
         return unexpected.first().map(String::as_str);
     }
@@ -196,10 +196,10 @@ fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
         strsim::normalized_damerau_levenshtein(name, other)
     };
     let best = known.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(best) >= ALIKE).then_some(best)
+    (likeness(best) >= MIN_SIMILARITY).then_some(best)
 }
 
-fn expected(kind: &TypeKind) -> String {
+fn expected_type(kind: &TypeKind) -> String {
     let name = |kind: &str| match kind {
         "integer" => "a whole number".to_owned(),
         "array" => "a list".to_owned(),
@@ -215,7 +215,7 @@ fn expected(kind: &TypeKind) -> String {
 }
 
 /// `edits[2].old`; `None` for the whole.
-fn dotted(path: &Location) -> Option<String> {
+fn format_path(path: &Location) -> Option<String> {
     let text = path.iter().fold(String::new(), |text, segment| match segment {
         LocationSegment::Property(name) if text.is_empty() => name.into_owned(),
         LocationSegment::Property(name) => format!("{text}.{name}"),
@@ -224,12 +224,12 @@ fn dotted(path: &Location) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn below(path: &Location, name: &str) -> String {
-    dotted(path).map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"))
+fn join_path(path: &Location, name: &str) -> String {
+    format_path(path).map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"))
 }
 
 fn shorten(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn check(arguments: &Value, field: Option<&str>, error: &str, hint: &str) {
-        let bad = Shape::of::<Arguments>().parse::<Arguments>(arguments).unwrap_err();
+        let bad = ArgumentSchema::of::<Arguments>().parse::<Arguments>(arguments).unwrap_err();
         assert_eq!((bad.field.as_deref(), &*bad.error, &*bad.hint), (field, error, hint));
     }
 
@@ -291,14 +291,15 @@ mod tests {
             "additionalProperties": false,
             "required": ["path"],
         });
-        assert_eq!(Shape::of::<Arguments>().schema(), &schema);
+        assert_eq!(ArgumentSchema::of::<Arguments>().schema(), &schema);
     }
 
     #[test]
     fn good_arguments_are_read() {
         let good = json!({"path": "a", "limit": null, "edits": [{"old": "x", "new": null}]});
-        let parsed: Arguments = Shape::of::<Arguments>().parse(&good).unwrap();
-        let float: Arguments = Shape::of::<Arguments>().parse(&json!({"path": "a", "limit": 2.0})).unwrap();
+        let parsed: Arguments = ArgumentSchema::of::<Arguments>().parse(&good).unwrap();
+        let float: Arguments =
+            ArgumentSchema::of::<Arguments>().parse(&json!({"path": "a", "limit": 2.0})).unwrap();
         assert_eq!(float.limit, Some(2));
         let edits = vec![Edit { old: "x".into(), new: None }];
         assert_eq!(parsed, Arguments { path: "a".into(), limit: None, edits });
@@ -357,7 +358,7 @@ mod tests {
         }
 
         let check = |arguments: Value, error: &str, hint: &str| {
-            let bad = Shape::of::<Change>().parse::<Change>(&arguments).unwrap_err();
+            let bad = ArgumentSchema::of::<Change>().parse::<Change>(&arguments).unwrap_err();
             assert_eq!((&*bad.error, &*bad.hint), (error, hint));
         };
         let told = "which is none of what it can be";

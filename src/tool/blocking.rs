@@ -8,21 +8,21 @@ use hermod_actors::{
 use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-use super::typed::refused;
+use super::typed_tool::refused_end;
 
 /// How long a stopped call waits for the system to return from a file operation.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why file work gave no result.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum FileWorkError {
     /// The arguments do not fit the world.
     Refused(BadArguments),
     /// It was stopped before it changed a file.
     Stopped,
 }
 
-impl From<BadArguments> for Failed {
+impl From<BadArguments> for FileWorkError {
     fn from(bad: BadArguments) -> Self {
         Self::Refused(bad)
     }
@@ -30,48 +30,48 @@ impl From<BadArguments> for Failed {
 
 /// Tells blocking work, between two of its steps, whether anyone still waits for it.
 #[derive(Debug)]
-pub(super) struct Asker(CancellationToken);
+pub(super) struct CancelCheck(CancellationToken);
 
-impl Asker {
+impl CancelCheck {
     /// An error once the call was stopped or its future dropped.
-    pub(super) fn still_waits(&self) -> Result<(), Failed> {
-        if self.0.is_cancelled() { Err(Failed::Stopped) } else { Ok(()) }
+    pub(super) fn check(&self) -> Result<(), FileWorkError> {
+        if self.0.is_cancelled() { Err(FileWorkError::Stopped) } else { Ok(()) }
     }
 }
 
 /// Runs file work that says all there is to say.
-pub(super) async fn blocking<F>(cancel: &CancellationToken, work: F) -> CallEnd
+pub(super) async fn run_blocking<F>(cancel: &CancellationToken, work: F) -> CallEnd
 where
-    F: FnOnce(&Asker) -> Result<String, Failed> + Send + 'static,
+    F: FnOnce(&CancelCheck) -> Result<String, FileWorkError> + Send + 'static,
 {
-    blocking_for(cancel, work).await.map_or_else(|end| end, CallEnd::ok)
+    try_blocking(cancel, work).await.map_or_else(|end| end, CallEnd::ok)
 }
 
 /// Runs file work off the async threads. The work gives up at its next step once `cancel` fires or the future is dropped;
 /// whatever keeps it from its result is the end of the call.
-pub(super) async fn blocking_for<T, F>(cancel: &CancellationToken, work: F) -> Result<T, CallEnd>
+pub(super) async fn try_blocking<T, F>(cancel: &CancellationToken, work: F) -> Result<T, CallEnd>
 where
-    F: FnOnce(&Asker) -> Result<T, Failed> + Send + 'static,
+    F: FnOnce(&CancelCheck) -> Result<T, FileWorkError> + Send + 'static,
     T: Send + 'static,
 {
     let dropped = cancel.child_token();
-    let asker = Asker(dropped.clone());
+    let asker = CancelCheck(dropped.clone());
     let _gives_up = dropped.drop_guard();
     let mut work = spawn_blocking(move || work(&asker));
     let joined = tokio::select! {
         biased;
         joined = &mut work => Ok(joined),
-        () = cancel.cancelled() => ActiveDeadline::after(PATIENCE).bound(work).await.ok_or(()),
+        () = cancel.cancelled() => ActiveDeadline::after(RETURN_TIMEOUT).bound(work).await.ok_or(()),
     };
     Err(match joined {
         Ok(Ok(Ok(result))) => return Ok(result),
-        Ok(Ok(Err(Failed::Refused(bad)))) => refused(&bad),
-        Ok(Ok(Err(Failed::Stopped))) => stopped(
+        Ok(Ok(Err(FileWorkError::Refused(bad)))) => refused_end(&bad),
+        Ok(Ok(Err(FileWorkError::Stopped))) => stopped_end(
             "the call was stopped before it was done; no file was changed",
             "call again if it is still wanted",
         ),
-        Ok(Err(error)) => failed_inside(&error),
-        Err(()) => stopped(
+        Ok(Err(error)) => panic_end(&error),
+        Err(()) => stopped_end(
             "the call was stopped while the system was in a file operation that did not return",
             "check what the file system holds before calling again",
         ),
@@ -79,7 +79,7 @@ where
 }
 
 /// The end of a call whose work panicked.
-pub(super) fn failed_inside(error: &JoinError) -> CallEnd {
+pub(super) fn panic_end(error: &JoinError) -> CallEnd {
     CallEnd::error(
         CallStatus::Error,
         &format!("the tool failed inside: {error}"),
@@ -88,6 +88,6 @@ pub(super) fn failed_inside(error: &JoinError) -> CallEnd {
     )
 }
 
-fn stopped(error: &str, hint: &str) -> CallEnd {
+fn stopped_end(error: &str, hint: &str) -> CallEnd {
     CallEnd::error(CallStatus::Stopped, error, None, hint)
 }

@@ -4,7 +4,7 @@ use hermod_actors::model::{CallEnd, EffectClass, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::typed::{Site, Typed};
+use super::typed_tool::{ToolContext, TypedTool};
 
 const DAY_MS: u64 = 86_400_000;
 /// The epoch began on a Thursday.
@@ -19,18 +19,18 @@ pub(super) struct CurrentTime;
 #[serde(deny_unknown_fields)]
 pub(super) struct Arguments {}
 
-impl Typed for CurrentTime {
+impl TypedTool for CurrentTime {
     const NAME: &'static str = "current_time";
     const DESCRIPTION: &'static str = "Says the time: {utc, weekday}, as RFC 3339 in UTC.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    async fn run(_: Arguments, site: Site) -> CallEnd {
-        CallEnd::ok(told(site.now))
+    async fn run(_: Arguments, site: ToolContext) -> CallEnd {
+        CallEnd::ok(format_time(site.now))
     }
 }
 
-fn told(now: Timestamp) -> String {
+fn format_time(now: Timestamp) -> String {
     let ms = now.ms_since(Timestamp::default());
     let utc = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string();
     let weekday = WEEKDAYS[usize::try_from(ms / DAY_MS % 7).unwrap_or_default()];
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_weekday_is_that_of_the_day() {
         let check = |ms: i64, utc: &str, weekday: &str| {
-            assert_eq!(told(Timestamp(ms)), format!(r#"{{"utc":"{utc}","weekday":"{weekday}"}}"#));
+            assert_eq!(format_time(Timestamp(ms)), format!(r#"{{"utc":"{utc}","weekday":"{weekday}"}}"#));
         };
         check(0, "1970-01-01T00:00:00Z", "Thursday");
         check(86_399_999, "1970-01-01T23:59:59Z", "Thursday");

@@ -4,82 +4,86 @@ use std::time::Duration;
 
 use hermod_actors::{
     model::{CallEnd, CallStatus},
-    port::{Boot, Found},
+    port::{AttachOutcome, Boot},
 };
 
 use super::{
-    shell::{ENDING, never_started, not_run},
-    spool::{Spooled, spooled},
-    told::told,
-    typed::Site,
+    command_reply::command_end,
+    shell::{END_SLACK, never_started_end, not_run_end},
+    spool::{SpooledOutput, collect_output},
+    typed_tool::ToolContext,
 };
 use crate::process::{
     Command, Tee,
-    runner::{Attached, Exit, Left, Name, Runner, follow},
+    runner::{AttachedRunner, ExitRecord, Runner, RunnerOutcome, SpoolName, follow},
 };
 
-const LOOK: &str = "look at what is there before you repeat anything";
+const CHECK_FIRST_HINT: &str = "look at what is there before you repeat anything";
 
 /// Runs a command. When the future is dropped, the command goes on.
-pub(super) async fn run(runner: &Runner, command: Command, site: &Site) -> CallEnd {
-    let name = name(site);
+pub(super) async fn run(runner: &Runner, command: Command, site: &ToolContext) -> CallEnd {
+    let name = spool_name(site);
     let watched = match runner.start(name, command).await {
         Ok(watched) => watched,
-        Err(error) => return not_begun(&error.to_string()),
+        Err(error) => return not_started_end(&error.to_string()),
     };
-    match followed(watched.end(&site.cancel), runner, site).await {
-        (Left::Ended(exit), spooled) => ended(*exit, spooled, site).await,
-        (Left::NeverBegun(_), _) if site.cancel.is_cancelled() => never_started(),
-        (Left::NeverBegun(Some(reason)), _) => not_begun(&reason.to_string()),
-        (Left::NeverBegun(None), _) => not_begun("its runner ended at once"),
-        (Left::Unknown, _) => lost(),
-        (Left::Killed, _) => killed(),
+    match follow_output(watched.wait(&site.cancel), runner, site).await {
+        (RunnerOutcome::Ended(exit), spooled) => exit_end(*exit, spooled, site).await,
+        (RunnerOutcome::NeverBegun(_), _) if site.cancel.is_cancelled() => never_started_end(),
+        (RunnerOutcome::NeverBegun(Some(reason)), _) => not_started_end(&reason.to_string()),
+        (RunnerOutcome::NeverBegun(None), _) => not_started_end("its runner ended at once"),
+        (RunnerOutcome::Unknown, _) => in_doubt_end(),
+        (RunnerOutcome::Killed, _) => killed_end(),
     }
 }
 
 /// What became of a command that an earlier process has started.
-pub(super) async fn attach(runner: &Runner, site: &Site, boot: Boot) -> Found {
-    let attached = runner.attach(name(site), boot).await;
+pub(super) async fn attach(runner: &Runner, site: &ToolContext, boot: Boot) -> AttachOutcome {
+    let attached = runner.attach(spool_name(site), boot).await;
     let over = async {
         match attached {
-            Attached::Alive(watched) => {
+            AttachedRunner::Alive(watched) => {
                 // As the command was started: what is set now may be less.
-                let limit = watched.timeout().await.map_or(Duration::MAX, |timeout| timeout + ENDING);
-                watched.end_within(limit, &site.cancel).await
+                let limit = watched.timeout().await.map_or(Duration::MAX, |timeout| timeout + END_SLACK);
+                watched.wait_within(limit, &site.cancel).await
             }
-            Attached::Over(left) => left,
+            AttachedRunner::Over(left) => left,
         }
     };
-    match followed(over, runner, site).await {
-        (Left::Ended(exit), spooled) => Found::Ended(ended(*exit, spooled, site).await),
-        (Left::NeverBegun(_), _) => Found::NeverBegun,
-        (Left::Unknown, _) => Found::Unknown,
-        (Left::Killed, _) => Found::Ended(killed()),
+    match follow_output(over, runner, site).await {
+        (RunnerOutcome::Ended(exit), spooled) => AttachOutcome::Ended(exit_end(*exit, spooled, site).await),
+        (RunnerOutcome::NeverBegun(_), _) => AttachOutcome::NeverStarted,
+        (RunnerOutcome::Unknown, _) => AttachOutcome::Unknown,
+        (RunnerOutcome::Killed, _) => AttachOutcome::Ended(killed_end()),
     }
 }
 
-fn name(site: &Site) -> Name {
-    Name { call: site.call, attempt: site.attempt }
+fn spool_name(site: &ToolContext) -> SpoolName {
+    SpoolName { call: site.call, attempt: site.attempt }
 }
 
-async fn followed(over: impl Future<Output = Left>, runner: &Runner, site: &Site) -> (Left, Spooled) {
+async fn follow_output(
+    over: impl Future<Output = RunnerOutcome>,
+    runner: &Runner,
+    site: &ToolContext,
+) -> (RunnerOutcome, SpooledOutput) {
     let (tee, pieces) = Tee::new();
-    let output = runner.output(name(site));
-    tokio::join!(follow(over, &output, tee), spooled(pieces, site))
+    let output = runner.output(spool_name(site));
+    tokio::join!(follow(over, &output, tee), collect_output(pieces, site))
 }
 
-async fn ended(exit: Exit, spooled: Spooled, site: &Site) -> CallEnd {
+async fn exit_end(exit: ExitRecord, spooled: SpooledOutput, site: &ToolContext) -> CallEnd {
     match exit.end {
         Ok(ran) => {
             // A command may have written into what is kept of it.
-            let lost = exit.output.bytes.saturating_sub(spooled.seen());
-            told(ran, spooled.without(exit.output.left_out + lost), &site.shelf).await
+            let lost = exit.output.bytes.saturating_sub(spooled.total_bytes());
+            command_end(ran, spooled.with_left_out(exit.output.left_out + lost), &site.artifacts).await
         }
-        Err(error) => not_run(&error),
+        Err(error) => not_run_end(&error),
     }
 }
 
-fn not_begun(reason: &str) -> CallEnd {
+fn not_started_end(reason: &str) -> CallEnd {
     CallEnd::error(
         CallStatus::Error,
         &format!("the command was not run: {reason}"),
@@ -89,13 +93,13 @@ fn not_begun(reason: &str) -> CallEnd {
 }
 
 /// The end of a call whose runner was killed.
-fn lost() -> CallEnd {
+fn in_doubt_end() -> CallEnd {
     let error = "what became of the command is not known: it was killed together with what watched over it, or what was \
         kept of it was removed";
-    CallEnd::error(CallStatus::InDoubt, error, None, LOOK)
+    CallEnd::error(CallStatus::InDoubt, error, None, CHECK_FIRST_HINT)
 }
 
 /// The end of a call that did not end when it was told to.
-fn killed() -> CallEnd {
-    CallEnd::error(CallStatus::Stopped, "the command was stopped and killed", None, LOOK)
+fn killed_end() -> CallEnd {
+    CallEnd::error(CallStatus::Stopped, "the command was stopped and killed", None, CHECK_FIRST_HINT)
 }

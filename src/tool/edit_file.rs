@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Settings,
-    blocking::{Asker, Failed, blocking_for},
-    notes,
-    paths::{Area, Place, declared},
+    blocking::{CancelCheck, FileWorkError, try_blocking},
+    intent_log,
+    paths::{ToolWorkspace, WorkspacePath, declared_path},
     replace::replace,
-    typed::{Site, Typed},
+    typed_tool::{ToolContext, TypedTool},
 };
 
 /// Bytes of a file that is edited here.
-const MOST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The work that the edits of one call may make.
 struct EditLimits {
@@ -60,12 +60,12 @@ pub(super) struct Edit {
 
 /// The hashes of a file's content before and after an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
+struct EditIntent {
     before: Hash,
     after: Hash,
 }
 
-impl Typed for EditFile {
+impl TypedTool for EditFile {
     const NAME: &'static str = "edit_file";
     const DESCRIPTION: &'static str = "Replaces texts in a file of the workspace. Each `old` must occur exactly once; \
         if one does not, nothing is changed.";
@@ -75,66 +75,66 @@ impl Typed for EditFile {
     fn check(arguments: &Arguments) -> Result<(), BadArguments> {
         let empty = arguments.edits.iter().position(|edit| edit.old.is_empty());
         empty.map_or(Ok(()), |n| {
-            Err(bad(n, "is empty", "give the text to replace; `write_file` writes a whole file"))
+            Err(edit_error(n, "is empty", "give the text to replace; `write_file` writes a whole file"))
         })
     }
 
     fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
-        Access::writes(declared(workspace, &arguments.path))
+        Access::writes(declared_path(workspace, &arguments.path))
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let note = match notes::earlier(&site.shelf).await {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
+        let note = match intent_log::read_earlier_intent(&site.artifacts).await {
             Ok(note) => note,
-            Err(error) => return notes::unkept("edit", &error),
+            Err(error) => return intent_log::intent_not_written("edit", &error),
         };
         let area = site.area();
-        let first = blocking_for(&site.cancel, move |asker| prepare(&area, &arguments, (note, asker)));
+        let first = try_blocking(&site.cancel, move |asker| prepare(&area, &arguments, (note, asker)));
         let prepared = match first.await {
-            Ok(Prepared::Made(told)) => return CallEnd::ok(told),
-            Ok(Prepared::ToMake(change)) => change,
+            Ok(EditPlan::AlreadyMade(told)) => return CallEnd::ok(told),
+            Ok(EditPlan::Pending(change)) => change,
             Err(end) => return end,
         };
-        if let Err(error) = notes::keep(&site.shelf, &prepared.note).await {
-            return notes::unkept("edit", &error);
+        if let Err(error) = intent_log::write_intent(&site.artifacts, &prepared.intent).await {
+            return intent_log::intent_not_written("edit", &error);
         }
-        let own = site.shelf.own();
-        let made = blocking_for(&site.cancel, move |asker| prepared.make(own, asker));
+        let own = site.artifacts.name();
+        let made = try_blocking(&site.cancel, move |asker| prepared.write(own, asker));
         made.await.map_or_else(|end| end, CallEnd::ok)
     }
 }
 
 /// What an edit comes to before anything is changed.
-enum Prepared {
+enum EditPlan {
     /// It is there: an earlier attempt made it, or there is nothing to change.
-    Made(String),
-    ToMake(Change),
+    AlreadyMade(String),
+    Pending(FileChange),
 }
 
 /// A change of a file that was found to be possible.
-struct Change {
-    place: Place,
+struct FileChange {
+    place: WorkspacePath,
     content: Vec<u8>,
-    note: Note,
-    told: String,
+    intent: EditIntent,
+    reply: String,
 }
 
 fn prepare(
-    area: &Area,
+    area: &ToolWorkspace,
     arguments: &Arguments,
-    (noted, asker): (Option<Note>, &Asker),
-) -> Result<Prepared, Failed> {
+    (noted, asker): (Option<EditIntent>, &CancelCheck),
+) -> Result<EditPlan, FileWorkError> {
     let place = area.resolve("path", &arguments.path)?;
-    asker.still_waits()?;
+    asker.check()?;
     let before = read(&place)?;
     let hash = Hash::of(&before);
-    let (shown, count) = (place.shown(), arguments.edits.len());
+    let (shown, count) = (place.display(), arguments.edits.len());
     let told = |length: usize| {
         let what = if count == 1 { "1 text".into() } else { format!("{count} texts") };
         format!("replaced {what} in {shown}, which has {length} bytes now")
     };
     match noted {
-        Some(note) if note.after == hash => return Ok(Prepared::Made(told(before.len()))),
+        Some(note) if note.after == hash => return Ok(EditPlan::AlreadyMade(told(before.len()))),
         Some(note) if note.before != hash => {
             let what = "was changed by somebody else after an interrupted attempt of this edit, which may have been \
                         made";
@@ -144,47 +144,47 @@ fn prepare(
     }
     let mut content = before;
     for (n, edit) in arguments.edits.iter().enumerate() {
-        asker.still_waits()?;
+        asker.check()?;
         EDIT_LIMITS.check(n, content.len())?;
         apply(n, edit, &mut content)?;
     }
-    let (note, told) = (Note { before: hash, after: Hash::of(&content) }, told(content.len()));
+    let (note, told) = (EditIntent { before: hash, after: Hash::of(&content) }, told(content.len()));
     if note.after == note.before {
-        return Ok(Prepared::Made(format!("nothing to change: {shown} stays as it is")));
+        return Ok(EditPlan::AlreadyMade(format!("nothing to change: {shown} stays as it is")));
     }
-    Ok(Prepared::ToMake(Change { place, content, note, told }))
+    Ok(EditPlan::Pending(FileChange { place, content, intent: note, reply: told }))
 }
 
-impl Change {
-    fn make(self, own: ArtifactName, asker: &Asker) -> Result<String, Failed> {
-        if Hash::of(&read(&self.place)?) != self.note.before {
+impl FileChange {
+    fn write(self, own: ArtifactName, asker: &CancelCheck) -> Result<String, FileWorkError> {
+        if Hash::of(&read(&self.place)?) != self.intent.before {
             let what = "was changed by somebody else in the meantime; nothing was edited";
             return Err(self.place.refuse(what, "read it again").into());
         }
         replace(&self.place, &self.content, (own, asker))?;
-        Ok(self.told)
+        Ok(self.reply)
     }
 }
 
-fn read(place: &Place) -> Result<Vec<u8>, Failed> {
+fn read(place: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
     let (file, _) = place.open_file()?;
     let mut content = Vec::new();
-    file.take(MOST + 1).read_to_end(&mut content).map_err(|error| place.failed(error))?;
-    if content.len() as u64 > MOST {
-        let what = format!("has more than {MOST} bytes, too many to be edited here");
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| place.io_error(error))?;
+    if content.len() as u64 > MAX_FILE_BYTES {
+        let what = format!("has more than {MAX_FILE_BYTES} bytes, too many to be edited here");
         return Err(place.refuse(&what, "use `shell`").into());
     }
     Ok(content)
 }
 
-const EDIT_LESS: &str = "nothing was changed: make fewer edits in one call";
+const FEWER_EDITS_HINT: &str = "nothing was changed: make fewer edits in one call";
 
 impl EditLimits {
     /// Refuses the edit with this index if it comes after more work than is allowed. All edits search files of about the same size.
     fn check(&self, index: usize, content_bytes: usize) -> Result<(), BadArguments> {
         let searched_bytes = content_bytes.saturating_mul(index + 1);
         if searched_bytes > self.searched_bytes || content_bytes > self.content_bytes {
-            return Err(bad(index, "comes after more work than one call may take", EDIT_LESS));
+            return Err(edit_error(index, "comes after more work than one call may take", FEWER_EDITS_HINT));
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ fn apply(index: usize, Edit { old, new }: &Edit, content: &mut Vec<u8>) -> Resul
     if memmem::find(&content[start + 1..], old.as_bytes()).is_some() {
         let count = memmem::find_iter(content, old.as_bytes()).count().max(2);
         let what = format!("occurs {count} times in the file");
-        return Err(bad(index, &what, "take more of the text around it, so that it occurs once"));
+        return Err(edit_error(index, &what, "take more of the text around it, so that it occurs once"));
     }
     content.splice(start..start + old.len(), new.bytes());
     Ok(())
@@ -212,10 +212,10 @@ fn not_found(n: usize, content: &[u8], old: &str) -> BadArguments {
     } else {
         "read the file and copy the text exactly, with its spaces and line ends"
     };
-    bad(n, what, hint)
+    edit_error(n, what, hint)
 }
 
-fn bad(n: usize, what: &str, hint: &str) -> BadArguments {
+fn edit_error(n: usize, what: &str, hint: &str) -> BadArguments {
     let field = format!("edits[{n}].old");
     BadArguments { error: format!("`{field}` {what}"), field: Some(field), hint: hint.into() }
 }

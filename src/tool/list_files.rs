@@ -16,16 +16,16 @@ use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::{Asker, Failed, blocking},
-    paths::{Area, declared, one_line, open_folder},
-    typed::{Site, Typed},
+    blocking::{CancelCheck, FileWorkError, run_blocking},
+    paths::{ToolWorkspace, declared_path, one_line, open_folder},
+    typed_tool::{ToolContext, TypedTool},
 };
 
-const LIMIT: usize = 500;
+const DEFAULT_ENTRIES: usize = 500;
 /// Most bytes of a listing, remark aside.
-const ROOM: usize = 49_000;
+const MAX_LISTING_BYTES: usize = 49_000;
 /// Most entries of one folder that are read; sorting needs them in memory.
-const READ: usize = 100_000;
+const MAX_READ_ENTRIES: usize = 100_000;
 
 /// Lists a folder.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
     limit: Option<usize>,
 }
 
-impl Typed for ListFiles {
+impl TypedTool for ListFiles {
     const NAME: &'static str = "list_files";
     const DESCRIPTION: &'static str = "Lists a folder of the workspace, sorted by name, one entry a line: `name/` is \
         a folder, `name` and its bytes a file, `name@ -> target` a symlink, `name|` something special.";
@@ -53,26 +53,26 @@ impl Typed for ListFiles {
     type Arguments = Arguments;
 
     fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
-        Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
+        Access::reads(declared_path(workspace, arguments.path.as_deref().unwrap_or(".")))
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let area = site.area();
-        blocking(&site.cancel, move |asker| list(&area, &arguments, asker)).await
+        run_blocking(&site.cancel, move |asker| list(&area, &arguments, asker)).await
     }
 }
 
-fn list(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Result<String, FileWorkError> {
     let place = area.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
-    asker.still_waits()?;
+    asker.check()?;
     let folder = place.open_folder()?;
-    let limit = arguments.limit.unwrap_or(LIMIT);
+    let limit = arguments.limit.unwrap_or(DEFAULT_ENTRIES);
     // By its identity: the names on the way to it are not followed.
-    let closed = area.closed.as_deref().and_then(|closed| rustix::fs::stat(closed).ok());
+    let closed = area.state_dir.as_deref().and_then(|closed| rustix::fs::stat(closed).ok());
     let closed = closed.map(|stat| (stat.st_dev, stat.st_ino));
     let depth = arguments.depth.unwrap_or(1);
-    let mut listing = Listing { asker, limit, depth, closed, lines: Lines::default() };
-    let names = names(&folder).map_err(|error| place.failed(error))?;
+    let mut listing = Listing { cancel: asker, limit, depth, closed, lines: Lines::default() };
+    let names = names(&folder).map_err(|error| place.io_error(error))?;
     listing.folder(&folder, "", (names, 1))?;
     Ok(listing.lines.finish(limit))
 }
@@ -80,7 +80,7 @@ fn list(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Fai
 /// Names in a folder, sorted, and whether there are more.
 struct Names {
     sorted: Vec<CString>,
-    more: bool,
+    has_more: bool,
 }
 
 fn names(folder: &OwnedFd) -> rustix::io::Result<Names> {
@@ -90,13 +90,13 @@ fn names(folder: &OwnedFd) -> rustix::io::Result<Names> {
         if matches!(entry.file_name().to_bytes(), b"." | b"..") {
             continue;
         }
-        if sorted.len() == READ {
-            return Ok(Names { sorted, more: true });
+        if sorted.len() == MAX_READ_ENTRIES {
+            return Ok(Names { sorted, has_more: true });
         }
         sorted.push(entry.file_name().to_owned());
     }
     sorted.sort_unstable();
-    Ok(Names { sorted, more: false })
+    Ok(Names { sorted, has_more: false })
 }
 
 /// The lines of a listing, bounded in number and bytes.
@@ -122,7 +122,7 @@ impl Lines {
 }
 
 struct Listing<'a> {
-    asker: &'a Asker,
+    cancel: &'a CancelCheck,
     limit: usize,
     depth: usize,
     /// The device and the number of the state directory.
@@ -136,10 +136,10 @@ impl Listing<'_> {
         folder: &OwnedFd,
         above: &str,
         (names, level): (Names, usize),
-    ) -> Result<(), Failed> {
-        let Names { sorted, more } = names;
+    ) -> Result<(), FileWorkError> {
+        let Names { sorted, has_more: more } = names;
         for name in &sorted {
-            self.asker.still_waits()?;
+            self.cancel.check()?;
             if self.lines.truncated {
                 return Ok(());
             }
@@ -147,13 +147,18 @@ impl Listing<'_> {
         }
         if more {
             self.line(&format!(
-                "{above}[more than {READ} entries, of which the first that were found are listed]"
+                "{above}[more than {MAX_READ_ENTRIES} entries, of which the first that were found are listed]"
             ));
         }
         Ok(())
     }
 
-    fn entry(&mut self, folder: &OwnedFd, above: &str, (name, level): (&OsStr, usize)) -> Result<(), Failed> {
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        above: &str,
+        (name, level): (&OsStr, usize),
+    ) -> Result<(), FileWorkError> {
         let shown = format!("{above}{}", one_line(name.as_bytes()));
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -167,9 +172,9 @@ impl Listing<'_> {
             return Ok(());
         }
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => return self.below(folder, &shown, (name, level)),
+            FileType::Directory => return self.subfolder(folder, &shown, (name, level)),
             FileType::RegularFile => self.line(&format!("{shown} {}", stat.st_size)),
-            FileType::Symlink => self.line(&format!("{shown}@ -> {}", target(folder.as_fd(), name))),
+            FileType::Symlink => self.line(&format!("{shown}@ -> {}", link_target(folder.as_fd(), name))),
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
@@ -179,7 +184,12 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn below(&mut self, folder: &OwnedFd, shown: &str, (name, level): (&OsStr, usize)) -> Result<(), Failed> {
+    fn subfolder(
+        &mut self,
+        folder: &OwnedFd,
+        shown: &str,
+        (name, level): (&OsStr, usize),
+    ) -> Result<(), FileWorkError> {
         if level == self.depth {
             self.line(&format!("{shown}/"));
             return Ok(());
@@ -202,7 +212,7 @@ impl Listing<'_> {
     }
 
     fn line(&mut self, line: &str) {
-        if self.lines.count == self.limit || self.lines.text.len() + line.len() >= ROOM {
+        if self.lines.count == self.limit || self.lines.text.len() + line.len() >= MAX_LISTING_BYTES {
             self.lines.truncated = true;
             return;
         }
@@ -212,7 +222,7 @@ impl Listing<'_> {
     }
 }
 
-fn target(folder: BorrowedFd<'_>, name: &OsStr) -> String {
+fn link_target(folder: BorrowedFd<'_>, name: &OsStr) -> String {
     match rustix::fs::readlinkat(folder, name, Vec::new()) {
         Ok(target) => one_line(target.to_bytes()),
         Err(Errno::NOENT) => "[gone meanwhile]".into(),

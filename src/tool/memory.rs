@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 
 use super::{
     Settings,
-    blocking::{Asker, blocking_for},
-    notes,
-    typed::{Site, Typed},
+    blocking::{CancelCheck, try_blocking},
+    intent_log,
+    typed_tool::{ToolContext, TypedTool},
 };
-use crate::memory::{Entries, Fault, Locked, Made, Memory, Note, Order, Unfit, decide};
+use crate::memory::{
+    EditError, EditIntent, EditResult, LockedMemory, MemoryEntries, MemoryError, MemoryFiles, Order, decide,
+};
 
 /// Changes what agents remember from one conversation to the next.
 ///
@@ -19,7 +21,7 @@ use crate::memory::{Entries, Fault, Locked, Made, Memory, Note, Order, Unfit, de
 #[derive(Debug)]
 pub(super) struct MemoryTool;
 
-impl Typed for MemoryTool {
+impl TypedTool for MemoryTool {
     const NAME: &'static str = super::MEMORY;
     const DESCRIPTION: &'static str = "Changes what you remember from one conversation to the next: entries of `memory` (facts \
         about the work) and `user` (who the user is and wants). Later conversations begin with them; this one goes on with \
@@ -28,7 +30,7 @@ impl Typed for MemoryTool {
     type Arguments = Order;
 
     fn check(order: &Order) -> Result<(), BadArguments> {
-        order.check().map_err(|Unfit { field, error, hint }| BadArguments {
+        order.check().map_err(|EditError { field, error, hint }| BadArguments {
             field: Some(field.into()),
             error,
             hint,
@@ -40,80 +42,90 @@ impl Typed for MemoryTool {
         path.map_or_else(Access::default, |path| Access::writes(path.to_string_lossy()))
     }
 
-    async fn run(order: Order, site: Site) -> CallEnd {
+    async fn run(order: Order, site: ToolContext) -> CallEnd {
         let Some(memory) = site.settings.memory else {
             let hint = "the operator has to set `memory.enabled`";
             return CallEnd::error(CallStatus::Error, "nothing is remembered here", None, hint);
         };
-        let noted = match notes::earlier(&site.shelf).await {
+        let noted = match intent_log::read_earlier_intent(&site.artifacts).await {
             Ok(noted) => noted,
-            Err(error) => return notes::unkept("change", &error),
+            Err(error) => return intent_log::intent_not_written("change", &error),
         };
-        let looked = blocking_for(&site.cancel, move |asker| {
-            asker.still_waits()?;
-            Ok(look(memory, order, (noted, asker)))
+        let looked = try_blocking(&site.cancel, move |asker| {
+            asker.check()?;
+            Ok(prepare(memory, order, (noted, asker)))
         });
         let change = match looked.await {
             Ok(Ok(change)) => change,
             Ok(Err(end)) | Err(end) => return end,
         };
-        if let Err(error) = notes::keep(&site.shelf, &change.note).await {
-            return notes::unkept("change", &error);
+        if let Err(error) = intent_log::write_intent(&site.artifacts, &change.intent).await {
+            return intent_log::intent_not_written("change", &error);
         }
-        let made = blocking_for(&site.cancel, move |asker| {
-            asker.still_waits()?;
-            Ok(change.make())
+        let made = try_blocking(&site.cancel, move |asker| {
+            asker.check()?;
+            Ok(change.write())
         });
         made.await.unwrap_or_else(|end| end)
     }
 }
 
 /// A change that was found to be possible. Nobody else changes the files meanwhile.
-struct Change {
-    memory: Memory,
+struct MemoryChange {
+    memory: MemoryFiles,
     order: Order,
-    locked: Locked,
-    then: Entries,
-    note: Note,
+    locked: LockedMemory,
+    new_entries: MemoryEntries,
+    intent: EditIntent,
 }
 
 /// The change; else the end of the call.
-fn look(memory: Memory, order: Order, (noted, asker): (Option<Note>, &Asker)) -> Result<Change, CallEnd> {
-    let locked = memory.lock(|| asker.still_waits().is_ok()).map_err(|fault| faulty(&fault))?;
-    let entries = locked.read(order.target).map_err(|fault| faulty(&fault))?;
+fn prepare(
+    memory: MemoryFiles,
+    order: Order,
+    (noted, asker): (Option<EditIntent>, &CancelCheck),
+) -> Result<MemoryChange, CallEnd> {
+    let locked = memory.lock(|| asker.check().is_ok()).map_err(|fault| failed_end(&fault))?;
+    let entries = locked.read(order.target).map_err(|fault| failed_end(&fault))?;
     match decide(&order, &entries, (noted, memory.limit(order.target))) {
-        Ok(Made::Changed(then, note)) => Ok(Change { memory, order, locked, then, note }),
-        Ok(Made::Unchanged) => {
-            let mut told = told(&memory, &order, &entries);
+        Ok(EditResult::Changed(then, note)) => {
+            Ok(MemoryChange { memory, order, locked, new_entries: then, intent: note })
+        }
+        Ok(EditResult::Unchanged) => {
+            let mut told = reply_json(&memory, &order, &entries);
             told["unchanged"] = true.into();
             Err(CallEnd::ok(told.to_string()))
         }
-        Err(unfit) => Err(unfit_for(&memory, &order, (&entries, &unfit))),
+        Err(unfit) => Err(rejected_end(&memory, &order, (&entries, &unfit))),
     }
 }
 
-impl Change {
-    fn make(self) -> CallEnd {
-        match self.locked.write(self.order.target, &self.then) {
-            Ok(()) => CallEnd::ok(told(&self.memory, &self.order, &self.then).to_string()),
-            Err(fault) => faulty(&fault),
+impl MemoryChange {
+    fn write(self) -> CallEnd {
+        match self.locked.write(self.order.target, &self.new_entries) {
+            Ok(()) => CallEnd::ok(reply_json(&self.memory, &self.order, &self.new_entries).to_string()),
+            Err(fault) => failed_end(&fault),
         }
     }
 }
 
-fn told(memory: &Memory, order: &Order, entries: &Entries) -> Value {
+fn reply_json(memory: &MemoryFiles, order: &Order, entries: &MemoryEntries) -> Value {
     json!({
         "ok": true,
         "action": order.action,
         "target": order.target,
         "entries": entries.all(),
-        "used": entries.used(),
+        "used": entries.chars(),
         "limit": memory.limit(order.target),
     })
 }
 
 /// `{error, field, hint, entries: [{characters, text}], used, limit}`.
-fn unfit_for(memory: &Memory, order: &Order, (entries, unfit): (&Entries, &Unfit)) -> CallEnd {
+fn rejected_end(
+    memory: &MemoryFiles,
+    order: &Order,
+    (entries, unfit): (&MemoryEntries, &EditError),
+) -> CallEnd {
     let all = entries.all().iter();
     let all: Vec<_> = all.map(|entry| json!({"characters": entry.chars().count(), "text": entry})).collect();
     let content = json!({
@@ -121,17 +133,17 @@ fn unfit_for(memory: &Memory, order: &Order, (entries, unfit): (&Entries, &Unfit
         "field": unfit.field,
         "hint": unfit.hint,
         "entries": all,
-        "used": entries.used(),
+        "used": entries.chars(),
         "limit": memory.limit(order.target),
     });
     CallEnd::new(CallStatus::Error, content.to_string())
 }
 
-fn faulty(fault: &Fault) -> CallEnd {
+fn failed_end(fault: &MemoryError) -> CallEnd {
     let (status, hint) = match fault {
-        Fault::Stopped => (CallStatus::Stopped, "call again if it is still wanted"),
-        Fault::Held(_) => (CallStatus::Error, "call again; the operator has to look who holds it"),
-        Fault::Unreadable { .. } | Fault::Io { .. } => {
+        MemoryError::Stopped => (CallStatus::Stopped, "call again if it is still wanted"),
+        MemoryError::LockHeld(_) => (CallStatus::Error, "call again; the operator has to look who holds it"),
+        MemoryError::Unreadable { .. } | MemoryError::Io { .. } => {
             (CallStatus::Error, "call again; the operator has to look at the file and the disk")
         }
     };

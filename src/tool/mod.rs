@@ -2,14 +2,15 @@
 
 mod arguments;
 mod blocking;
+pub mod command_denylist;
+mod command_reply;
 mod current_time;
 mod detached;
 mod edit_file;
 mod excerpt;
-pub mod hardline;
+mod intent_log;
 mod list_files;
 mod memory;
-mod notes;
 mod page;
 mod paths;
 mod patterns;
@@ -21,22 +22,21 @@ mod shell;
 mod skill_view;
 pub mod skills;
 mod spool;
-mod told;
-mod typed;
+mod typed_tool;
 mod write_file;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
-use crate::{memory::Memory, process::runner::Runner};
+use crate::{memory::MemoryFiles, process::runner::Runner};
 use skills::SkillFolders;
 
-pub use arguments::Shape;
+pub use arguments::ArgumentSchema;
 pub(crate) use paths::one_line;
-pub use paths::{Place, resolve};
+pub use paths::{WorkspacePath, resolve};
 pub use shell::SHELL;
-pub use typed::{Site, Typed, make};
+pub use typed_tool::{ToolContext, TypedTool, make};
 
 /// What the operator decides of the tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Settings {
     /// The real path of the state directory, which no file tool shows or touches, wherever the workspace is.
     pub state: Option<PathBuf>,
     /// What `memory` changes; without it there is no such tool.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryFiles>,
 }
 
 impl Default for Settings {
@@ -67,7 +67,7 @@ impl Default for Settings {
 }
 
 /// Makes a tool.
-pub type Make = fn(Settings) -> Arc<dyn Tool>;
+pub type ToolFactory = fn(Settings) -> Arc<dyn Tool>;
 
 /// The tool that reads skills: a run has it only if there are any.
 pub const SKILL_VIEW: &str = "skill_view";
@@ -75,7 +75,7 @@ pub const SKILL_VIEW: &str = "skill_view";
 pub const MEMORY: &str = "memory";
 
 /// Every built-in tool by its name.
-pub const TOOLS: &[(&str, Make)] = &[
+pub const TOOLS: &[(&str, ToolFactory)] = &[
     ("current_time", make::<current_time::CurrentTime>),
     ("edit_file", make::<edit_file::EditFile>),
     ("list_files", make::<list_files::ListFiles>),

@@ -1,17 +1,17 @@
-use hermod_actors::Visible;
+use hermod_actors::SanitizedText;
 
 use crate::process::without_cut_end;
 
 /// Lines of a page if nothing else is asked for.
-pub(super) const LINES: u64 = 2000;
+pub(super) const DEFAULT_LINES: u64 = 2000;
 /// Most bytes of text that a page holds, remark aside.
-pub(super) const ROOM: usize = 50_000;
+pub(super) const MAX_PAGE_BYTES: usize = 50_000;
 /// Room that is kept for remarks.
-const REMARKS: usize = 400;
+const REMARKS_BYTES: usize = 400;
 
 /// Cuts one page of whole lines out of a stream of bytes.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct TextPage {
     offset: u64,
     limit: u64,
     /// The line that the next byte belongs to, from 1.
@@ -20,17 +20,17 @@ pub(super) struct Page {
     length: u64,
     /// The kept beginning of that line, if it is on the page.
     current: Vec<u8>,
-    shown: Visible,
+    text: SanitizedText,
     /// Lines on the page.
     count: u64,
-    full: bool,
+    is_full: bool,
     /// Length of the last line on the page, if only its beginning is shown.
-    cut: Option<u64>,
+    cut_line_bytes: Option<u64>,
 }
 
 /// How much of a stream a page has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum StreamExtent {
     /// All of it.
     Whole,
     /// A beginning.
@@ -39,7 +39,7 @@ pub(super) enum Extent {
 
 /// A page, or why there is none.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Paged {
+pub(super) enum PageResult {
     /// The text, with remarks in brackets at its end.
     Text(String),
     /// The stream has fewer lines than the offset.
@@ -49,21 +49,21 @@ pub(super) enum Paged {
     },
 }
 
-impl Page {
+impl TextPage {
     /// A page of at most `limit` lines that begins with line `offset`, counted from 1.
     pub(super) fn new(offset: u64, limit: u64) -> Self {
         let (line, length, count) = (1, 0, 0);
-        let (current, shown) = (Vec::new(), Visible::default());
-        Self { offset, limit, line, length, current, shown, count, full: false, cut: None }
+        let (current, text) = (Vec::new(), SanitizedText::default());
+        Self { offset, limit, line, length, current, text, count, is_full: false, cut_line_bytes: None }
     }
 
     /// Takes the next bytes of the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.length += piece.len() as u64;
-            if !self.full && self.line >= self.offset {
+            if !self.is_full && self.line >= self.offset {
                 // One byte more than fits tells that the line does not.
-                let room = (ROOM - REMARKS + 1).saturating_sub(self.current.len());
+                let room = (MAX_PAGE_BYTES - REMARKS_BYTES + 1).saturating_sub(self.current.len());
                 self.current.extend_from_slice(&piece[..piece.len().min(room)]);
             }
             if piece.ends_with(b"\n") {
@@ -74,31 +74,31 @@ impl Page {
 
     /// Whether nothing more will be shown.
     pub(super) fn is_full(&self) -> bool {
-        self.full
+        self.is_full
     }
 
     /// The page of a stream of which `extent` was pushed.
-    pub(super) fn finish(mut self, extent: Extent) -> Paged {
+    pub(super) fn finish(mut self, extent: StreamExtent) -> PageResult {
         if self.length > 0 {
             self.end_line();
         }
         let lines = self.line - 1;
         if lines == 0 {
-            return Paged::Text("[empty file]".into());
+            return PageResult::Text("[empty file]".into());
         }
         if self.offset > lines {
-            return Paged::PastEnd { lines };
+            return PageResult::PastEnd { lines };
         }
         let remarks = self.remarks(lines, extent);
-        let mut text = self.shown.text;
+        let mut text = self.text.text;
         if !remarks.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        Paged::Text(text + &remarks.join("\n"))
+        PageResult::Text(text + &remarks.join("\n"))
     }
 
     fn end_line(&mut self) {
-        if !self.full && self.line >= self.offset {
+        if !self.is_full && self.line >= self.offset {
             self.show_line();
         }
         self.line += 1;
@@ -108,39 +108,40 @@ impl Page {
 
     fn show_line(&mut self) {
         let is_whole = self.length == self.current.len() as u64;
-        let mut line = Visible::of(if is_whole { &self.current } else { without_cut_end(&self.current) });
-        let room = ROOM - REMARKS - self.shown.text.len();
+        let mut line =
+            SanitizedText::of(if is_whole { &self.current } else { without_cut_end(&self.current) });
+        let room = MAX_PAGE_BYTES - REMARKS_BYTES - self.text.text.len();
         let fits = is_whole && line.text.len() <= room;
         if !fits && self.count > 0 {
-            self.full = true;
+            self.is_full = true;
             return;
         }
         if !fits {
             line.text.truncate(line.text.floor_char_boundary(room));
-            self.cut = Some(self.length);
+            self.cut_line_bytes = Some(self.length);
         }
-        self.shown.text.push_str(&line.text);
-        self.shown.controls += line.controls;
-        self.shown.invalid += line.invalid;
+        self.text.text.push_str(&line.text);
+        self.text.controls += line.controls;
+        self.text.invalid += line.invalid;
         self.count += 1;
-        self.full = !fits || self.count == self.limit;
+        self.is_full = !fits || self.count == self.limit;
     }
 
-    fn remarks(&self, lines: u64, extent: Extent) -> Vec<String> {
+    fn remarks(&self, lines: u64, extent: StreamExtent) -> Vec<String> {
         let last = self.offset + self.count - 1;
-        let cut = self.cut.map(|length| {
+        let cut = self.cut_line_bytes.map(|length| {
             format!(
                 "[line {last} has {length} bytes, only its beginning is shown; `shell` can cut out the rest]"
             )
         });
         let of = match extent {
-            Extent::Whole => lines.to_string(),
-            Extent::Part => format!("more than {lines}"),
+            StreamExtent::Whole => lines.to_string(),
+            StreamExtent::Part => format!("more than {lines}"),
         };
-        let more = (last < lines || extent == Extent::Part).then(|| {
+        let more = (last < lines || extent == StreamExtent::Part).then(|| {
             format!("[truncated: lines {}-{last} of {of}; call again with offset {}]", self.offset, last + 1)
         });
-        let replaced = self.shown.remark().map(|remark| format!("[{remark}]"));
+        let replaced = self.text.remark().map(|remark| format!("[{remark}]"));
         [cut, replaced, more].into_iter().flatten().collect()
     }
 }
@@ -149,15 +150,19 @@ impl Page {
 mod tests {
     use super::*;
 
-    fn paged(stream: &[u8], chunk: usize, (offset, limit): (u64, u64)) -> Paged {
-        let mut page = Page::new(offset, limit);
+    fn paged(stream: &[u8], chunk: usize, (offset, limit): (u64, u64)) -> PageResult {
+        let mut page = TextPage::new(offset, limit);
         stream.chunks(chunk).for_each(|bytes| page.push(bytes));
-        page.finish(Extent::Whole)
+        page.finish(StreamExtent::Whole)
     }
 
     fn check(stream: &[u8], window: (u64, u64), expected: &str) {
         for chunk in [1, 3, 1 << 20] {
-            assert_eq!(paged(stream, chunk, window), Paged::Text(expected.into()), "in chunks of {chunk}");
+            assert_eq!(
+                paged(stream, chunk, window),
+                PageResult::Text(expected.into()),
+                "in chunks of {chunk}"
+            );
         }
     }
 
@@ -169,7 +174,7 @@ mod tests {
         check(b"a\nb\nc\n", (1, 2), "a\nb\n[truncated: lines 1-2 of 3; call again with offset 3]");
         check(b"a\nb\nc\nd\n", (2, 1), "b\n[truncated: lines 2-2 of 4; call again with offset 3]");
         check(b"\n\n", (1, 9), "\n\n");
-        assert_eq!(paged(b"a\nb", 1, (3, 1)), Paged::PastEnd { lines: 2 });
+        assert_eq!(paged(b"a\nb", 1, (3, 1)), PageResult::PastEnd { lines: 2 });
     }
 
     #[test]
@@ -181,7 +186,7 @@ mod tests {
     #[test]
     fn a_page_holds_whole_lines_within_its_room() {
         let line = [vec![b'x'; 999], vec![b'\n']].concat();
-        let fits = (ROOM - REMARKS) / line.len();
+        let fits = (MAX_PAGE_BYTES - REMARKS_BYTES) / line.len();
         let remark = format!("[truncated: lines 1-{fits} of 80; call again with offset {}]", fits + 1);
         let text = String::from_utf8(line.repeat(fits)).unwrap();
         check(&line.repeat(80), (1, 2000), &(text + &remark));
@@ -189,9 +194,9 @@ mod tests {
 
     #[test]
     fn a_line_that_is_longer_than_a_page_is_cut() {
-        let stream = format!("{}\nb\n", "é".repeat(ROOM));
-        let Paged::Text(text) = paged(stream.as_bytes(), 4096, (1, 9)) else { panic!("expected text") };
-        assert!(text.len() <= ROOM && text.starts_with("éé"), "{} bytes", text.len());
+        let stream = format!("{}\nb\n", "é".repeat(MAX_PAGE_BYTES));
+        let PageResult::Text(text) = paged(stream.as_bytes(), 4096, (1, 9)) else { panic!("expected text") };
+        assert!(text.len() <= MAX_PAGE_BYTES && text.starts_with("éé"), "{} bytes", text.len());
         let cut = "[line 1 has 100001 bytes, only its beginning is shown; `shell` can cut out the rest]";
         assert!(text.ends_with(&format!("é\n{cut}\n[truncated: lines 1-1 of 2; call again with offset 2]")));
     }
@@ -202,11 +207,11 @@ mod tests {
             .flat_map(|n| ["line ", "\u{1b}".repeat(n % 50).as_str(), "\n"].map(str::to_owned))
             .collect();
         let (mut offset, mut lines) = (1, Vec::new());
-        while let Paged::Text(text) = paged(stream.as_bytes(), 1000, (offset, 500)) {
-            assert!(text.len() <= ROOM);
+        while let PageResult::Text(text) = paged(stream.as_bytes(), 1000, (offset, 500)) {
+            assert!(text.len() <= MAX_PAGE_BYTES);
             lines.extend(text.lines().filter(|line| !line.starts_with('[')).map(str::to_owned));
             offset = lines.len() as u64 + 1;
         }
-        assert_eq!(lines.concat(), Visible::of(stream.replace('\n', "").as_bytes()).text);
+        assert_eq!(lines.concat(), SanitizedText::of(stream.replace('\n', "").as_bytes()).text);
     }
 }

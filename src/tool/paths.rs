@@ -7,14 +7,15 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::{Visible, port::BadArguments};
+use hermod_actors::{SanitizedText, port::BadArguments};
 use rustix::{
     fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat},
     io::Errno,
 };
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const FILE: OFlags = OFlags::RDONLY
+const FOLDER_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FILE_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -28,7 +29,7 @@ const MAX_PATH_BYTES: usize = 4_096;
 const MAX_EXCERPT_CHARS: usize = 500;
 
 /// What the system often has against a path, and what to do then.
-const KNOWN: &[(io::ErrorKind, &str, &str)] = &[
+const KNOWN_ERRORS: &[(io::ErrorKind, &str, &str)] = &[
     (io::ErrorKind::NotFound, "does not exist", "see what there is with `list_files`"),
     (
         io::ErrorKind::NotADirectory,
@@ -46,22 +47,22 @@ const KNOWN: &[(io::ErrorKind, &str, &str)] = &[
 ///
 /// It is opened step by step below the workspace and never through a symlink: what was swapped in since is refused.
 #[derive(Debug)]
-pub struct Place {
+pub struct WorkspacePath {
     field: &'static str,
-    asked: String,
+    argument: String,
     root: PathBuf,
     relative: PathBuf,
 }
 
 /// Finds the place that `path`, the argument `field`, names in `workspace`: relative to it, or absolute and inside it.
 /// Nothing needs to exist there. Errors name the field, the path and the remedy.
-pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place, BadArguments> {
+pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
     let root = Path::new(workspace).canonicalize().map_err(|error| BadArguments {
         field: None,
         error: format!("the workspace {workspace:?} cannot be used: {error}"),
         hint: "the operator has to create it or name another".into(),
     })?;
-    let mut place = Place { field, asked: path.into(), root, relative: PathBuf::new() };
+    let mut place = WorkspacePath { field, argument: path.into(), root, relative: PathBuf::new() };
     if path.is_empty() {
         return Err(place.refuse("is empty", "use `.` for the workspace itself"));
     }
@@ -69,7 +70,7 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
         return Err(place.refuse("contains a NUL byte", "leave it out"));
     }
     if path == "~" || path.starts_with("~/") {
-        return Err(place.refuse("starts with `~`, which is not expanded", &place.inside()));
+        return Err(place.refuse("starts with `~`, which is not expanded", &place.inside_hint()));
     }
     let joined = place.root.join(path);
     place.expect_short(&joined)?;
@@ -77,25 +78,25 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Place
     place.expect_short(&real)?;
     match real.strip_prefix(&place.root) {
         Ok(relative) => relative.clone_into(&mut place.relative),
-        Err(_) => return Err(place.refuse("leads out of the workspace", &place.inside())),
+        Err(_) => return Err(place.refuse("leads out of the workspace", &place.inside_hint())),
     }
     Ok(place)
 }
 
 /// The workspace of a call, and what of it is no tool's business.
 #[derive(Debug, Clone)]
-pub(super) struct Area {
+pub(super) struct ToolWorkspace {
     /// The workspace.
     pub(super) workspace: Arc<str>,
     /// The real path of the state directory, which may lie in the workspace.
-    pub(super) closed: Option<PathBuf>,
+    pub(super) state_dir: Option<PathBuf>,
 }
 
-impl Area {
+impl ToolWorkspace {
     /// As [`resolve`]; a place in the state directory is refused.
-    pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<Place, BadArguments> {
+    pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
         let place = resolve(&self.workspace, field, path)?;
-        if self.closed.as_ref().is_some_and(|closed| place.absolute().starts_with(closed)) {
+        if self.state_dir.as_ref().is_some_and(|closed| place.absolute().starts_with(closed)) {
             let hint = "leave that folder alone; the operator sees what is in it with `hermod` itself";
             return Err(place.refuse("lies in Hermod's state directory", hint));
         }
@@ -103,27 +104,27 @@ impl Area {
     }
 
     /// Whether this is the state directory.
-    pub(super) fn is_closed(&self, real: &Path) -> bool {
-        self.closed.as_deref() == Some(real)
+    pub(super) fn is_state_dir(&self, real: &Path) -> bool {
+        self.state_dir.as_deref() == Some(real)
     }
 }
 
 /// The place that a call declares to touch: the real path, so that two names of one file are one. Where `path` leads
 /// nowhere yet, its name; the call itself will say what is wrong with it.
-pub(super) fn declared(workspace: &str, path: &str) -> String {
+pub(super) fn declared_path(workspace: &str, path: &str) -> String {
     let named = || Path::new(workspace).join(path).components().collect::<PathBuf>();
     let place = resolve(workspace, "path", path).map_or_else(|_| named(), |place| place.absolute());
     place.to_string_lossy().into_owned()
 }
 
-impl Place {
+impl WorkspacePath {
     /// Its real path, absolute.
     pub fn absolute(&self) -> PathBuf {
         self.root.join(&self.relative)
     }
 
     /// Its path from the workspace, `.` for the workspace itself.
-    pub fn shown(&self) -> String {
+    pub fn display(&self) -> String {
         if self.relative.as_os_str().is_empty() { ".".into() } else { self.relative.display().to_string() }
     }
 
@@ -137,23 +138,23 @@ impl Place {
     #[must_use]
     pub fn at(&self, relative: &Path) -> Self {
         let (asked, root) = (relative.display().to_string(), self.root.clone());
-        Self { field: self.field, asked, root, relative: relative.to_owned() }
+        Self { field: self.field, argument: asked, root, relative: relative.to_owned() }
     }
 
     /// Says what is wrong with it.
     pub fn refuse(&self, what: &str, hint: &str) -> BadArguments {
-        let excerpt = match self.asked.char_indices().nth(MAX_EXCERPT_CHARS) {
-            Some((end, _)) => format!("{:?}…", &self.asked[..end]),
-            None => format!("{:?}", self.asked),
+        let excerpt = match self.argument.char_indices().nth(MAX_EXCERPT_CHARS) {
+            Some((end, _)) => format!("{:?}…", &self.argument[..end]),
+            None => format!("{:?}", self.argument),
         };
         let error = format!("`{}` {excerpt} {what}", self.field);
         BadArguments { field: Some(self.field.into()), error, hint: hint.into() }
     }
 
     /// Says what the system had against it.
-    pub fn failed(&self, error: impl Into<io::Error>) -> BadArguments {
+    pub fn io_error(&self, error: impl Into<io::Error>) -> BadArguments {
         let error = error.into();
-        let known = KNOWN.iter().find(|(kind, ..)| *kind == error.kind());
+        let known = KNOWN_ERRORS.iter().find(|(kind, ..)| *kind == error.kind());
         known.map_or_else(
             || self.refuse(&format!("failed: {error}"), "mend the cause or use another path"),
             |(_, what, hint)| self.refuse(what, hint),
@@ -162,17 +163,18 @@ impl Place {
 
     /// Opens it as a folder.
     pub fn open_folder(&self) -> Result<OwnedFd, BadArguments> {
-        self.walk(&self.relative, open_folder).map_err(|error| self.failed(error))
+        self.walk(&self.relative, open_folder).map_err(|error| self.io_error(error))
     }
 
     /// Opens it as a regular file for reading.
     pub fn open_file(&self) -> Result<(File, Stat), BadArguments> {
         let (parent, name) = self.parent(open_folder)?;
         let told =
-            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.failed(e))?;
+            rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.io_error(e))?;
         self.expect_file(&told)?;
-        let file = rustix::fs::openat(&parent, name, FILE, Mode::empty()).map_err(|e| self.failed(e))?;
-        let opened = rustix::fs::fstat(&file).map_err(|e| self.failed(e))?;
+        let file =
+            rustix::fs::openat(&parent, name, FILE_FLAGS, Mode::empty()).map_err(|e| self.io_error(e))?;
+        let opened = rustix::fs::fstat(&file).map_err(|e| self.io_error(e))?;
         self.expect_file(&opened)?;
         Ok((file.into(), opened))
     }
@@ -200,7 +202,7 @@ impl Place {
         }
     }
 
-    fn inside(&self) -> String {
+    fn inside_hint(&self) -> String {
         format!("give a path inside the workspace {}, such as `src/main.rs`", self.root.display())
     }
 
@@ -234,10 +236,10 @@ impl Place {
                         );
                     }
                 }
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => return Err(self.io_error(error)),
             }
         }
-        Err(self.failed(Errno::NOENT))
+        Err(self.io_error(Errno::NOENT))
     }
 
     fn parent(
@@ -247,7 +249,7 @@ impl Place {
         let (Some(parent), Some(name)) = (self.relative.parent(), self.relative.file_name()) else {
             return Err(self.refuse("is a folder", "name a file, or use `list_files`"));
         };
-        let folder = self.walk(parent, step).map_err(|error| self.failed(error))?;
+        let folder = self.walk(parent, step).map_err(|error| self.io_error(error))?;
         Ok((folder, name))
     }
 
@@ -256,17 +258,17 @@ impl Place {
         relative: &Path,
         step: impl Fn(OwnedFd, &OsStr) -> rustix::io::Result<OwnedFd>,
     ) -> rustix::io::Result<OwnedFd> {
-        let root = rustix::fs::openat(CWD, &self.root, FOLDER, Mode::empty())?;
+        let root = rustix::fs::openat(CWD, &self.root, FOLDER_FLAGS, Mode::empty())?;
         relative.iter().try_fold(root, step)
     }
 }
 
 /// A name in which nothing hides, on one line.
 pub(crate) fn one_line(name: &[u8]) -> String {
-    Visible::name(name)
+    SanitizedText::name(name)
 }
 
 /// Opens the folder `name` of `folder`; a symlink is refused.
 pub(super) fn open_folder(folder: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(folder, name, FOLDER, Mode::empty())
+    rustix::fs::openat(folder, name, FOLDER_FLAGS, Mode::empty())
 }

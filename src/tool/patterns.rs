@@ -80,7 +80,7 @@ fn check_glob(glob: &[u8]) -> Result<(), String> {
 }
 
 /// Kinds of errors after which there are no rules to read.
-const NOT_READ: &[io::ErrorKind] =
+const IGNORED_ERRORS: &[io::ErrorKind] =
     &[io::ErrorKind::NotFound, io::ErrorKind::NotADirectory, io::ErrorKind::PermissionDenied];
 
 /// Refuses rules in `folder` that cannot be read at once or would be too much to compile. Errors name the file, as the
@@ -94,7 +94,7 @@ pub(super) fn check_rules(folder: &Path) -> Result<(), String> {
         match read_regular(&path, MAX_RULES_BYTES) {
             Ok(rules) => check_lines(&rules).map_err(|error| format!("`{name}` {error}")),
             // What this user may not read is not read by the walk either, and there is nothing below a file.
-            Err(error) if NOT_READ.contains(&error.kind()) => Ok(()),
+            Err(error) if IGNORED_ERRORS.contains(&error.kind()) => Ok(()),
             Err(error) => Err(format!("`{name}` cannot be used: {error}")),
         }
     })

@@ -1,18 +1,18 @@
 use hermod_actors::{
-    Visible,
-    model::{CallEnd, CallStatus, EffectClass, MAX_OUTPUT},
+    SanitizedText,
+    model::{CallEnd, CallStatus, EffectClass, MAX_RESULT_BYTES},
     port::{ArtifactError, BadArguments, Excerpt},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::typed::{Site, Typed, refused};
+use super::typed_tool::{ToolContext, TypedTool, refused_end};
 use crate::process::without_cut_end;
 
 /// Bytes of a page, if nothing else is asked for.
-const LIMIT: usize = 40_000;
+const DEFAULT_PAGE_BYTES: usize = 40_000;
 /// Most bytes of a page's text, remark aside.
-const ROOM: usize = MAX_OUTPUT - 500;
+const MAX_PAGE_BYTES: usize = MAX_RESULT_BYTES - 500;
 
 /// Pages through an output that was too long to be shown.
 #[derive(Debug)]
@@ -32,24 +32,24 @@ pub(super) struct Arguments {
     limit: Option<usize>,
 }
 
-impl Typed for ReadArtifact {
+impl TypedTool for ReadArtifact {
     const NAME: &'static str = "read_artifact";
     const DESCRIPTION: &'static str = "Reads from an output of this conversation that was too long to be shown whole; \
         a remark in brackets at the end says how to read on.";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let Arguments { handle, offset, limit } = arguments;
-        let (offset, limit) = (offset.unwrap_or(0), limit.unwrap_or(LIMIT));
-        match site.shelf.read(&handle, offset, limit).await {
-            Ok(excerpt) if offset > excerpt.total => refused(&BadArguments {
+        let (offset, limit) = (offset.unwrap_or(0), limit.unwrap_or(DEFAULT_PAGE_BYTES));
+        match site.artifacts.read(&handle, offset, limit).await {
+            Ok(excerpt) if offset > excerpt.total => refused_end(&BadArguments {
                 field: Some("offset".into()),
                 error: format!("`offset` {offset} is past the end: {handle} has {} bytes", excerpt.total),
                 hint: "use a smaller `offset`".into(),
             }),
             Ok(excerpt) => CallEnd::ok(page(&excerpt, offset)),
-            Err(error @ ArtifactError::NotFound(_)) => refused(&BadArguments {
+            Err(error @ ArtifactError::NotFound(_)) => refused_end(&BadArguments {
                 field: Some("handle".into()),
                 error: error.to_string(),
                 hint: "give a handle exactly as an earlier result of this conversation says it".into(),
@@ -85,8 +85,8 @@ fn page(excerpt: &Excerpt, offset: u64) -> String {
             // The next page begins with a whole character, unless this one would be empty.
             shown = Some(without_cut_end(shown)).filter(|whole| !whole.is_empty()).unwrap_or(shown);
         }
-        let visible = Visible::of(shown);
-        if visible.text.len() <= ROOM {
+        let visible = SanitizedText::of(shown);
+        if visible.text.len() <= MAX_PAGE_BYTES {
             break visible;
         }
         shown = &shown[..shown.len() / 2];
@@ -113,7 +113,7 @@ mod tests {
             let bytes = &whole.as_bytes()[offset..whole.len().min(offset + limit)];
             let excerpt = Excerpt { bytes: bytes.to_vec().into(), total: whole.len() as u64 };
             let page = page(&excerpt, offset as u64);
-            assert!(page.len() <= MAX_OUTPUT);
+            assert!(page.len() <= MAX_RESULT_BYTES);
             let (content, remark) = page.rsplit_once("\n[bytes ").expect("it says where it is");
             text.push_str(content);
             pages += 1;
@@ -129,14 +129,14 @@ mod tests {
         check("", 10);
         check("one two three", 5);
         check(&"é漢🦀x".repeat(1_000), 7);
-        check(&"é漢🦀x".repeat(30_000), LIMIT);
+        check(&"é漢🦀x".repeat(30_000), DEFAULT_PAGE_BYTES);
     }
 
     #[test]
     fn what_takes_more_room_when_visible_makes_shorter_pages() {
-        let bytes = vec![0x1b; LIMIT];
-        let page = page(&Excerpt { bytes: bytes.into(), total: LIMIT as u64 }, 0);
-        assert!(page.len() <= MAX_OUTPUT && page.starts_with("␛␛"));
+        let bytes = vec![0x1b; DEFAULT_PAGE_BYTES];
+        let page = page(&Excerpt { bytes: bytes.into(), total: DEFAULT_PAGE_BYTES as u64 }, 0);
+        assert!(page.len() <= MAX_RESULT_BYTES && page.starts_with("␛␛"));
         assert!(
             page.ends_with("[bytes 0-10000 of 40000; call again with offset 10000]"),
             "{}",

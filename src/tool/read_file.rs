@@ -6,19 +6,19 @@ use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::{Asker, Failed, blocking},
-    page::{Extent, LINES, Page, Paged},
-    paths::{Area, Place, declared},
-    typed::{Site, Typed},
+    blocking::{CancelCheck, FileWorkError, run_blocking},
+    page::{DEFAULT_LINES, PageResult, StreamExtent, TextPage},
+    paths::{ToolWorkspace, WorkspacePath, declared_path},
+    typed_tool::{ToolContext, TypedTool},
 };
 
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 /// A NUL byte within this many bytes makes a file binary.
-const SNIFFED: usize = 8 * 1024;
+const SNIFFED_BYTES: usize = 8 * 1024;
 /// Bytes of a binary file that are shown.
-const FIRST: usize = 64;
+const BINARY_HEAD_BYTES: usize = 64;
 /// Beyond this the lines of a file are no longer counted.
-const COUNTED: u64 = 256 * 1024 * 1024;
+const MAX_COUNTED_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Reads a text file.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     limit: Option<u64>,
 }
 
-impl Typed for ReadFile {
+impl TypedTool for ReadFile {
     const NAME: &'static str = "read_file";
     const DESCRIPTION: &'static str = "Reads a text file of the workspace, at most 50 kB of whole lines at a time; \
         a remark in brackets at the end says how to read on.";
@@ -46,44 +46,48 @@ impl Typed for ReadFile {
     type Arguments = Arguments;
 
     fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
-        Access::reads(declared(workspace, &arguments.path))
+        Access::reads(declared_path(workspace, &arguments.path))
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let area = site.area();
-        blocking(&site.cancel, move |asker| read(&area, &arguments, asker)).await
+        run_blocking(&site.cancel, move |asker| read(&area, &arguments, asker)).await
     }
 }
 
-fn read(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+fn read(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Result<String, FileWorkError> {
     let place = area.resolve("path", &arguments.path)?;
-    asker.still_waits()?;
+    asker.check()?;
     let (mut file, stat) = place.open_file()?;
-    let mut page = Page::new(arguments.offset.unwrap_or(1), arguments.limit.unwrap_or(LINES));
-    let mut chunk = vec![0; CHUNK];
+    let mut page = TextPage::new(arguments.offset.unwrap_or(1), arguments.limit.unwrap_or(DEFAULT_LINES));
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut seen = 0;
     loop {
-        asker.still_waits()?;
-        let count = file.read(&mut chunk).map_err(|error| place.failed(error))?;
+        asker.check()?;
+        let count = file.read(&mut chunk).map_err(|error| place.io_error(error))?;
         let bytes = &chunk[..count];
-        if seen == 0 && bytes[..count.min(SNIFFED)].contains(&0) {
-            return Ok(binary(u64::try_from(stat.st_size).unwrap_or_default(), bytes));
+        if seen == 0 && bytes[..count.min(SNIFFED_BYTES)].contains(&0) {
+            return Ok(describe_binary(u64::try_from(stat.st_size).unwrap_or_default(), bytes));
         }
         seen += count as u64;
         page.push(bytes);
         if count == 0 {
-            return shown(page.finish(Extent::Whole), &place, arguments);
+            return format_page(page.finish(StreamExtent::Whole), &place, arguments);
         }
-        if page.is_full() && seen > COUNTED {
-            return shown(page.finish(Extent::Part), &place, arguments);
+        if page.is_full() && seen > MAX_COUNTED_BYTES {
+            return format_page(page.finish(StreamExtent::Part), &place, arguments);
         }
     }
 }
 
-fn shown(paged: Paged, place: &Place, arguments: &Arguments) -> Result<String, Failed> {
+fn format_page(
+    paged: PageResult,
+    place: &WorkspacePath,
+    arguments: &Arguments,
+) -> Result<String, FileWorkError> {
     match paged {
-        Paged::Text(text) => Ok(text),
-        Paged::PastEnd { lines } => {
+        PageResult::Text(text) => Ok(text),
+        PageResult::PastEnd { lines } => {
             let offset = arguments.offset.unwrap_or(1);
             let mut refusal = place.refuse(
                 &format!("has {lines} lines, `offset` {offset} is past its end"),
@@ -95,8 +99,8 @@ fn shown(paged: Paged, place: &Place, arguments: &Arguments) -> Result<String, F
     }
 }
 
-fn binary(size: u64, bytes: &[u8]) -> String {
-    let first = &bytes[..bytes.len().min(FIRST)];
+fn describe_binary(size: u64, bytes: &[u8]) -> String {
+    let first = &bytes[..bytes.len().min(BINARY_HEAD_BYTES)];
     let hex = first.iter().fold(String::new(), |mut hex, byte| {
         write!(hex, " {byte:02x}").expect("writing to a string does not fail");
         hex

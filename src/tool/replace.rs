@@ -9,41 +9,41 @@ use rustix::{
 };
 
 use super::{
-    blocking::{Asker, Failed},
-    paths::Place,
+    blocking::{CancelCheck, FileWorkError},
+    paths::WorkspacePath,
 };
 
 /// Permission bits, without the kind of the file.
-const PERMISSIONS: u32 = 0o7777;
+const PERMISSION_BITS: u32 = 0o7777;
 
 /// Makes `content` the content of the regular file at `place`, which need not exist; durable when it returns. Its
 /// permissions stay.
 pub(super) fn replace(
-    place: &Place,
+    place: &WorkspacePath,
     content: &[u8],
-    (attempt, asker): (ArtifactName, &Asker),
-) -> Result<(), Failed> {
+    (attempt, asker): (ArtifactName, &CancelCheck),
+) -> Result<(), FileWorkError> {
     let (folder, target) = place.create_parent()?;
-    let earlier = earlier(place, &folder, target)?;
-    let failed = |error: std::io::Error| place.failed(error);
-    remove_leftovers(&folder, attempt).map_err(|error| place.failed(error))?;
-    let name = temporary(attempt);
+    let earlier = existing_file(place, &folder, target)?;
+    let failed = |error: std::io::Error| place.io_error(error);
+    remove_leftovers(&folder, attempt).map_err(|error| place.io_error(error))?;
+    let name = temporary_name(attempt);
     let mut temporary =
-        Temporary::create(&folder, &name, earlier.as_ref()).map_err(|error| place.failed(error))?;
+        TemporaryFile::create(&folder, &name, earlier.as_ref()).map_err(|error| place.io_error(error))?;
     temporary.fill(content, earlier.as_ref()).map_err(failed)?;
-    asker.still_waits()?;
-    temporary.become_file(target).map_err(|error| place.failed(error))?;
+    asker.check()?;
+    temporary.become_file(target).map_err(|error| place.io_error(error))?;
     Ok(())
 }
 
-fn temporary(attempt: ArtifactName) -> String {
+fn temporary_name(attempt: ArtifactName) -> String {
     format!(".hermod-{}.tmp", attempt.handle())
 }
 
 /// Removes what this attempt and earlier ones of the same call left when their process died.
 fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<()> {
     (1..=own.attempt).try_for_each(|attempt| {
-        let name = temporary(ArtifactName { attempt, ..own });
+        let name = temporary_name(ArtifactName { attempt, ..own });
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
@@ -52,52 +52,56 @@ fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<(
 }
 
 /// What is in the target's place already; refused unless it is a regular file.
-fn earlier(place: &Place, folder: &OwnedFd, target: &OsStr) -> Result<Option<Stat>, Failed> {
+fn existing_file(
+    place: &WorkspacePath,
+    folder: &OwnedFd,
+    target: &OsStr,
+) -> Result<Option<Stat>, FileWorkError> {
     match rustix::fs::statat(folder, target, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => {
             place.expect_file(&stat)?;
             Ok(Some(stat))
         }
         Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(place.failed(error).into()),
+        Err(error) => Err(place.io_error(error).into()),
     }
 }
 
 /// A file that is removed again unless it becomes the target.
-struct Temporary<'a> {
+struct TemporaryFile<'a> {
     folder: &'a OwnedFd,
     name: &'a str,
     file: File,
-    is_left: bool,
+    is_temporary: bool,
 }
 
-impl<'a> Temporary<'a> {
+impl<'a> TemporaryFile<'a> {
     /// Nobody may read it who may not read the target.
     fn create(folder: &'a OwnedFd, name: &'a str, earlier: Option<&Stat>) -> rustix::io::Result<Self> {
         let mode = Mode::from_raw_mode(if earlier.is_some() { 0o600 } else { 0o666 });
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(folder, name, flags, mode)?;
-        Ok(Self { folder, name, file: file.into(), is_left: true })
+        Ok(Self { folder, name, file: file.into(), is_temporary: true })
     }
 
     fn fill(&mut self, content: &[u8], earlier: Option<&Stat>) -> std::io::Result<()> {
         self.file.write_all(content)?;
         if let Some(earlier) = earlier {
-            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(earlier.st_mode & PERMISSIONS))?;
+            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(earlier.st_mode & PERMISSION_BITS))?;
         }
         self.file.sync_all()
     }
 
-    fn become_file(mut self, target: &OsStr) -> rustix::io::Result<()> {
+    fn rename_to(mut self, target: &OsStr) -> rustix::io::Result<()> {
         rustix::fs::renameat(self.folder, self.name, self.folder, target)?;
-        self.is_left = false;
+        self.is_temporary = false;
         rustix::fs::fsync(self.folder)
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
-        if self.is_left {
+        if self.is_temporary {
             // Whoever failed before this reports why; a leftover is removed by the next attempt.
             let (Ok(()) | Err(_)) = rustix::fs::unlinkat(self.folder, self.name, AtFlags::empty());
         }

@@ -9,7 +9,7 @@ use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use hermod_actors::{
-    Visible,
+    SanitizedText,
     model::{Access, CallEnd, EffectClass},
     port::BadArguments,
 };
@@ -20,24 +20,24 @@ use tokio::time::Instant;
 
 use super::{
     Settings,
-    blocking::{Asker, Failed, blocking},
-    paths::{Area, Place, declared, one_line},
+    blocking::{CancelCheck, FileWorkError, run_blocking},
+    paths::{ToolWorkspace, WorkspacePath, declared_path, one_line},
     patterns::{check_rules, globs, matcher},
-    typed::{Site, Typed},
+    typed_tool::{ToolContext, TypedTool},
 };
 use crate::process::without_cut_end;
 
-const LIMIT: usize = 100;
+const DEFAULT_MATCHES: usize = 100;
 /// Bytes of a line that are shown.
-const LINE: usize = 300;
+const MAX_LINE_BYTES: usize = 300;
 /// Of those, bytes that stand before the match in a line that is cut.
-const BEFORE: usize = 100;
+const BYTES_BEFORE_MATCH: usize = 100;
 /// Most bytes of all matches, remarks aside.
-const ROOM: usize = 48_000;
+const MAX_RESULT_BYTES: usize = 48_000;
 /// Files with longer lines are skipped from there on.
-const LONGEST_LINE: usize = 4 << 20;
+const MAX_SEARCHED_LINE_BYTES: usize = 4 << 20;
 /// A search that takes longer says what it has found.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Searches the texts of files.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Arguments {
     limit: Option<usize>,
 }
 
-impl Typed for SearchFiles {
+impl TypedTool for SearchFiles {
     const NAME: &'static str = "search_files";
     const DESCRIPTION: &'static str = "Searches text files of the workspace for a regular expression; answers \
         `path:line: text` for each line that matches. What .gitignore names, `.git` and binary files are left out.";
@@ -71,39 +71,42 @@ impl Typed for SearchFiles {
     }
 
     fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
-        Access::reads(declared(workspace, arguments.path.as_deref().unwrap_or(".")))
+        Access::reads(declared_path(workspace, arguments.path.as_deref().unwrap_or(".")))
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let area = site.area();
-        blocking(&site.cancel, move |asker| search(&area, &arguments, asker)).await
+        run_blocking(&site.cancel, move |asker| search(&area, &arguments, asker)).await
     }
 }
 
-fn search(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, Failed> {
+fn search(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Result<String, FileWorkError> {
     let place = area.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
     let matcher = matcher(&arguments.pattern)?;
     let globs = globs(&place.root().absolute(), arguments.glob.as_deref())?;
-    asker.still_waits()?;
+    asker.check()?;
     if !place.absolute().exists() {
-        return Err(place.failed(io::Error::from(io::ErrorKind::NotFound)).into());
+        return Err(place.io_error(io::Error::from(io::ErrorKind::NotFound)).into());
     }
     let mut search = Search {
-        asker,
-        deadline: Instant::now() + PATIENCE,
+        cancel: asker,
+        deadline: Instant::now() + SEARCH_TIMEOUT,
         matcher,
         searcher: SearcherBuilder::new()
             .line_number(true)
             .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(LONGEST_LINE))
+            .heap_limit(Some(MAX_SEARCHED_LINE_BYTES))
             .build(),
-        found: Found { limit: arguments.limit.unwrap_or(LIMIT), ..Found::default() },
+        matches: SearchMatches {
+            limit: arguments.limit.unwrap_or(DEFAULT_MATCHES),
+            ..SearchMatches::default()
+        },
     };
     // The rules of all folders from the workspace down hold, so the walk begins there and keeps to the way.
     let target = place.absolute();
     let entered = {
         let area = area.clone();
-        move |entry: &DirEntry| !area.is_closed(entry.path()) && is_entered(entry)
+        move |entry: &DirEntry| !area.is_state_dir(entry.path()) && is_entered(entry)
     };
     let towards = {
         let (target, entered) = (target.clone(), entered.clone());
@@ -124,7 +127,7 @@ fn search(area: &Area, arguments: &Arguments, asker: &Asker) -> Result<String, F
         // A place that the rules leave out is searched all the same if it is named.
         search.walk(walk(&target, &globs).filter_entry(entered), (&root, &target))?;
     }
-    Ok(search.found.finish())
+    Ok(search.matches.finish())
 }
 
 /// A folder whose rules cannot be used is left out: the walk opens them whatever they are, a pipe too.
@@ -146,20 +149,24 @@ fn walk(from: &Path, globs: &Override) -> WalkBuilder {
 }
 
 struct Search<'a> {
-    asker: &'a Asker,
+    cancel: &'a CancelCheck,
     deadline: Instant,
     matcher: RegexMatcher,
     searcher: Searcher,
-    found: Found,
+    matches: SearchMatches,
 }
 
 impl Search<'_> {
     /// Searches what the walk comes to; says whether it came to the target.
-    fn walk(&mut self, walk: &WalkBuilder, (root, target): (&Place, &Path)) -> Result<bool, Failed> {
+    fn walk(
+        &mut self,
+        walk: &WalkBuilder,
+        (root, target): (&WorkspacePath, &Path),
+    ) -> Result<bool, FileWorkError> {
         let mut reached = false;
         for entry in walk.build() {
-            self.asker.still_waits()?;
-            if self.found.is_full() || self.is_late() {
+            self.cancel.check()?;
+            if self.matches.is_full() || self.is_timed_out() {
                 break;
             }
             // What cannot be looked into is as if it were not there; `list_files` shows it.
@@ -175,38 +182,38 @@ impl Search<'_> {
         Ok(reached)
     }
 
-    fn file(&mut self, root: &Place, path: &Path) -> Result<(), Failed> {
+    fn file(&mut self, root: &WorkspacePath, path: &Path) -> Result<(), FileWorkError> {
         let Ok(relative) = path.strip_prefix(root.absolute()) else { return Ok(()) };
         // It may have become something else since the walk saw it.
         let Ok((file, _)) = root.at(relative).open_file() else { return Ok(()) };
-        self.found.path = one_line(relative.as_os_str().as_encoded_bytes());
-        self.found.files += 1;
-        let watched = Watched { file, asker: self.asker, deadline: self.deadline };
-        let mut sink = Lines { found: &mut self.found, matcher: &self.matcher };
+        self.matches.path = one_line(relative.as_os_str().as_encoded_bytes());
+        self.matches.files += 1;
+        let watched = CancellableFile { file, cancel: self.cancel, deadline: self.deadline };
+        let mut sink = Lines { matches: &mut self.matches, matcher: &self.matcher };
         let searched = self.searcher.search_reader(&self.matcher, watched, &mut sink);
-        self.asker.still_waits()?;
-        if searched.is_err() && !self.is_late() {
-            self.found.skipped += 1;
+        self.cancel.check()?;
+        if searched.is_err() && !self.is_timed_out() {
+            self.matches.skipped += 1;
         }
         Ok(())
     }
 
-    fn is_late(&mut self) -> bool {
-        self.found.late |= Instant::now() >= self.deadline;
-        self.found.late
+    fn is_timed_out(&mut self) -> bool {
+        self.matches.is_timed_out |= Instant::now() >= self.deadline;
+        self.matches.is_timed_out
     }
 }
 
 /// A file that ends when nobody waits any more.
-struct Watched<'a> {
+struct CancellableFile<'a> {
     file: File,
-    asker: &'a Asker,
+    cancel: &'a CancelCheck,
     deadline: Instant,
 }
 
-impl Read for Watched<'_> {
+impl Read for CancellableFile<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if self.asker.still_waits().is_err() || Instant::now() >= self.deadline {
+        if self.cancel.check().is_err() || Instant::now() >= self.deadline {
             return Err(io::Error::from(io::ErrorKind::TimedOut));
         }
         self.file.read(to)
@@ -215,7 +222,7 @@ impl Read for Watched<'_> {
 
 /// The lines that matched.
 #[derive(Default)]
-struct Found {
+struct SearchMatches {
     text: String,
     count: usize,
     limit: usize,
@@ -226,21 +233,21 @@ struct Found {
     /// Files that could not be read to their end.
     skipped: usize,
     /// Whether there was no time for all of it.
-    late: bool,
+    is_timed_out: bool,
     /// Whether there was no room for all of it.
-    more: bool,
+    has_more: bool,
 }
 
-impl Found {
+impl SearchMatches {
     fn is_full(&self) -> bool {
-        self.more
+        self.has_more
     }
 
     /// Takes a line; whether there may be more.
     fn line(&mut self, number: u64, line: &str) -> bool {
         let line = format!("{}:{number}: {line}\n", self.path);
-        if self.count == self.limit || self.text.len() + line.len() > ROOM {
-            self.more = true;
+        if self.count == self.limit || self.text.len() + line.len() > MAX_RESULT_BYTES {
+            self.has_more = true;
             return false;
         }
         self.count += 1;
@@ -251,13 +258,13 @@ impl Found {
     fn finish(self) -> String {
         let Self { mut text, count, files, skipped, .. } = self;
         let mut remarks = Vec::new();
-        if self.more {
+        if self.has_more {
             let bound = if count == self.limit { "`limit`" } else { "50 kB" };
             remarks.push(format!(
                 "[truncated by {bound}: the first {count} matches; narrow `pattern`, `path` or `glob`]"
             ));
-        } else if self.late {
-            let seconds = PATIENCE.as_secs();
+        } else if self.is_timed_out {
+            let seconds = SEARCH_TIMEOUT.as_secs();
             remarks.push(format!(
                 "[stopped after {seconds} s in file {files}: name a `path` or `glob` that is less]"
             ));
@@ -276,7 +283,7 @@ impl Found {
 
 /// Puts the lines of one file where they belong.
 struct Lines<'a> {
-    found: &'a mut Found,
+    matches: &'a mut SearchMatches,
     matcher: &'a RegexMatcher,
 }
 
@@ -285,20 +292,20 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
         let line = matched.bytes().trim_ascii_end();
-        Ok(self.found.line(matched.line_number().unwrap_or(0), &around(line, self.matcher)))
+        Ok(self.matches.line(matched.line_number().unwrap_or(0), &line_excerpt(line, self.matcher)))
     }
 }
 
 /// A line as it is shown: of a long one, what is around its first match.
-fn around(line: &[u8], matcher: &RegexMatcher) -> String {
-    if line.len() <= LINE {
+fn line_excerpt(line: &[u8], matcher: &RegexMatcher) -> String {
+    if line.len() <= MAX_LINE_BYTES {
         return visible(line);
     }
     // The matcher's error type has no values.
     let at = matcher.find(line).ok().flatten().map_or(0, |found| found.start());
-    let start = at.saturating_sub(BEFORE).min(line.len() - LINE);
+    let start = at.saturating_sub(BYTES_BEFORE_MATCH).min(line.len() - MAX_LINE_BYTES);
     let start = start + line[start..].iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-    let end = (start + LINE).min(line.len());
+    let end = (start + MAX_LINE_BYTES).min(line.len());
     let shown = visible(without_cut_end(&line[start..end]));
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     format!("{before}{shown}{after}")
@@ -306,7 +313,7 @@ fn around(line: &[u8], matcher: &RegexMatcher) -> String {
 
 /// The text of bytes, of which a line of nothing but hidden characters has less.
 fn visible(bytes: &[u8]) -> String {
-    let mut text = Visible::of(bytes).text;
-    text.truncate(text.floor_char_boundary(2 * LINE));
+    let mut text = SanitizedText::of(bytes).text;
+    text.truncate(text.floor_char_boundary(2 * MAX_LINE_BYTES));
     text
 }

@@ -2,7 +2,7 @@ use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
     model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, RunId},
-    port::{BadArguments, Boot, Found},
+    port::{AttachOutcome, BadArguments, Boot},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,16 +11,16 @@ use tokio::task::spawn_blocking;
 
 use super::{
     Settings,
-    blocking::failed_inside,
+    blocking::panic_end,
+    command_denylist::{self, denial_reason},
+    command_reply::command_end,
     detached,
     excerpt::excerpt,
-    hardline::{self, refused},
-    paths::Area,
-    spool::spooled,
-    told::told,
-    typed::{self, Site, Typed},
+    paths::ToolWorkspace,
+    spool::collect_output,
+    typed_tool::{self, ToolContext, TypedTool},
 };
-use crate::process::{self, Command, Environment, Tee, runner::Name};
+use crate::process::{self, Command, Environment, Tee, runner::SpoolName};
 
 /// POSIX promises this one on every machine, so a command means the same wherever it runs.
 pub const SHELL: &str = "/bin/sh";
@@ -31,7 +31,7 @@ const WRITE_A_SCRIPT: &str =
 /// The schema allows no longer one.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 /// What ending a command and reading the rest of its output may take, with room.
-pub(super) const ENDING: Duration = Duration::from_secs(30);
+pub(super) const END_SLACK: Duration = Duration::from_secs(30);
 
 /// Runs a shell command: by a detached runner, if the settings have one.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(super) struct Arguments {
     workdir: Option<String>,
 }
 
-impl Typed for Shell {
+impl TypedTool for Shell {
     const NAME: &'static str = "shell";
     const DESCRIPTION: &'static str = "Runs a shell command in the workspace, without a terminal and without input. \
         Answers {exit_code, signal, timed_out, stdout, stderr, artifact?}; if the output is too long to be shown, \
@@ -77,9 +77,9 @@ impl Typed for Shell {
             );
             return bad(error, WRITE_A_SCRIPT);
         }
-        let Some(reason) = refused(command) else { return Ok(()) };
+        let Some(reason) = denial_reason(command) else { return Ok(()) };
         let hint = match reason {
-            hardline::UNJUDGED => WRITE_A_SCRIPT,
+            command_denylist::TOO_COMPLEX => WRITE_A_SCRIPT,
             _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
         };
         bad(format!("`command` {} is never run: it {reason}", excerpt(command)), hint)
@@ -89,20 +89,20 @@ impl Typed for Shell {
         Access::Anything
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
         let area = site.area();
         let folder = match spawn_blocking(move || folder(&area, workdir.as_deref())).await {
             Ok(Ok(folder)) => folder,
-            Ok(Err(bad)) => return typed::refused(&bad),
-            Err(error) => return failed_inside(&error),
+            Ok(Err(bad)) => return typed_tool::refused_end(&bad),
+            Err(error) => return panic_end(&error),
         };
         let timeout = timeout_of(timeout, &site.settings);
         let arguments = vec!["-c".into(), command.into()];
         let environment = Environment::Clean;
         let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
         if site.cancel.is_cancelled() {
-            return never_started();
+            return never_started_end();
         }
         match site.settings.runner.clone() {
             Some(runner) => detached::run(&runner, command, &site).await,
@@ -113,13 +113,13 @@ impl Typed for Shell {
     fn limit(arguments: &Value, settings: &Settings) -> Option<Duration> {
         let seconds = arguments.get("timeout").and_then(Value::as_f64);
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Some(timeout.map_or(settings.shell_timeout, |timeout| timeout.min(MAX_TIMEOUT)) + ENDING)
+        Some(timeout.map_or(settings.shell_timeout, |timeout| timeout.min(MAX_TIMEOUT)) + END_SLACK)
     }
 
-    async fn attach(_: Arguments, site: Site, boot: Boot) -> Found {
+    async fn attach(_: Arguments, site: ToolContext, boot: Boot) -> AttachOutcome {
         match site.settings.runner.clone() {
             Some(runner) => detached::attach(&runner, &site, boot).await,
-            None => Found::Unknown,
+            None => AttachOutcome::Unknown,
         }
     }
 
@@ -135,7 +135,7 @@ impl Typed for Shell {
 
     fn forget(call: CallId, attempt: Attempt, settings: &Settings) {
         if let Some(runner) = &settings.runner {
-            runner.forget(Name { call, attempt });
+            runner.forget(SpoolName { call, attempt });
         }
     }
 }
@@ -144,23 +144,23 @@ fn timeout_of(seconds: Option<u64>, settings: &Settings) -> Duration {
     seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
 
-fn folder(area: &Area, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
+fn folder(area: &ToolWorkspace, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
     let place = area.resolve("workdir", workdir.unwrap_or("."))?;
     place.open_folder()?;
     Ok(place.absolute())
 }
 
 /// Runs it as a command of this process.
-async fn execute(command: Command, site: &Site) -> CallEnd {
+async fn execute(command: Command, site: &ToolContext) -> CallEnd {
     let (tee, pieces) = Tee::new();
-    match tokio::join!(process::run(command, Some(tee), &site.cancel), spooled(pieces, site)) {
-        (Ok(ran), spooled) => told(ran, spooled, &site.shelf).await,
-        (Err(error), _) => not_run(&error.to_string()),
+    match tokio::join!(process::run(command, Some(tee), &site.cancel), collect_output(pieces, site)) {
+        (Ok(ran), spooled) => command_end(ran, spooled, &site.artifacts).await,
+        (Err(error), _) => not_run_end(&error.to_string()),
     }
 }
 
 /// The end of a call whose command the system does not run.
-pub(super) fn not_run(error: &str) -> CallEnd {
+pub(super) fn not_run_end(error: &str) -> CallEnd {
     CallEnd::error(
         CallStatus::Error,
         &format!("{SHELL} cannot be run: {error}"),
@@ -170,7 +170,7 @@ pub(super) fn not_run(error: &str) -> CallEnd {
 }
 
 /// The end of a call that was stopped early.
-pub(super) fn never_started() -> CallEnd {
+pub(super) fn never_started_end() -> CallEnd {
     let error = "the call was stopped before the command started";
     CallEnd::error(CallStatus::Stopped, error, None, "call again if it is still wanted")
 }

@@ -1,5 +1,5 @@
 use hermod_actors::{
-    Visible,
+    SanitizedText,
     model::{Access, CallEnd, EffectClass},
     port::BadArguments,
 };
@@ -8,15 +8,15 @@ use serde::Deserialize;
 
 use super::{
     SKILL_VIEW,
-    blocking::{Asker, Failed, blocking},
-    paths::declared,
-    skills::{Source, split},
-    typed::{Site, Typed},
+    blocking::{CancelCheck, FileWorkError, run_blocking},
+    paths::declared_path,
+    skills::{FileExcerpt, split},
+    typed_tool::{ToolContext, TypedTool},
 };
 use crate::process::without_cut_end;
 
 /// Most bytes of a file that are read.
-const MOST: usize = 512 * 1024;
+const MAX_READ_BYTES: usize = 512 * 1024;
 
 /// Reads a skill.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     path: Option<String>,
 }
 
-impl Typed for SkillView {
+impl TypedTool for SkillView {
     const NAME: &'static str = SKILL_VIEW;
     const DESCRIPTION: &'static str = "Reads a skill of the list in the system prompt: its instructions, or with `path` a \
         file that they name.";
@@ -40,14 +40,14 @@ impl Typed for SkillView {
     type Arguments = Arguments;
 
     fn access(_: &Arguments, workspace: &str, _: &super::Settings) -> Access {
-        Access::reads(declared(workspace, ".hermod/skills"))
+        Access::reads(declared_path(workspace, ".hermod/skills"))
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let (workspace, folders) = (site.workspace, site.settings.skills);
-        blocking(&site.cancel, move |asker| {
+        run_blocking(&site.cancel, move |asker| {
             let catalogue = folders.read(&workspace);
-            asker.still_waits()?;
+            asker.check()?;
             let Some(skill) = catalogue.get(&arguments.name) else {
                 let hint = match catalogue.skills.is_empty() {
                     true => "there are no skills now: do without".into(),
@@ -57,16 +57,21 @@ impl Typed for SkillView {
                 return Err(BadArguments { field: Some("name".into()), error, hint }.into());
             };
             let path = arguments.path.as_deref();
-            let place = skill.file(path).ok_or_else(|| outside(&skill.name, path))?;
-            let source = Source::read(&place, MOST).map_err(|error| unreadable(&skill.name, error))?;
-            shown(&source, path, asker)
+            let place = skill.file(path).ok_or_else(|| outside_error(&skill.name, path))?;
+            let source = FileExcerpt::read(&place, MAX_READ_BYTES)
+                .map_err(|error| unreadable_error(&skill.name, error))?;
+            format_excerpt(&source, path, asker)
         })
         .await
     }
 }
 
-fn shown(source: &Source, path: Option<&str>, asker: &Asker) -> Result<String, Failed> {
-    asker.still_waits()?;
+fn format_excerpt(
+    source: &FileExcerpt,
+    path: Option<&str>,
+    asker: &CancelCheck,
+) -> Result<String, FileWorkError> {
+    asker.check()?;
     let is_cut = !source.tail.is_empty();
     let bytes = if is_cut { without_cut_end(&source.head) } else { &source.head[..] };
     let text = String::from_utf8_lossy(bytes);
@@ -74,20 +79,20 @@ fn shown(source: &Source, path: Option<&str>, asker: &Asker) -> Result<String, F
         Some(_) => bytes,
         None => split(&text).map_or(bytes, |(_, body)| body.trim_start_matches('\n').as_bytes()),
     };
-    let visible = Visible::of(body);
+    let visible = SanitizedText::of(body);
     let remark = visible.remark().map(|remark| format!("\n[{remark}]")).unwrap_or_default();
     let cut = is_cut.then(|| format!("\n[cut: {} of {} bytes shown]", bytes.len(), source.total));
     Ok(visible.text + &remark + &cut.unwrap_or_default())
 }
 
-fn outside(name: &str, path: Option<&str>) -> Failed {
+fn outside_error(name: &str, path: Option<&str>) -> FileWorkError {
     let error =
         format!("`path` {:?} leads out of the folder of skill `{name}`, or nowhere", path.unwrap_or("."));
     let hint = "give the path of a file relative to the skill's folder, as its text names it".into();
     BadArguments { field: Some("path".into()), error, hint }.into()
 }
 
-fn unreadable(name: &str, error: String) -> Failed {
+fn unreadable_error(name: &str, error: String) -> FileWorkError {
     let hint = "give the path of a text file relative to the skill's folder, as its text names it".into();
     BadArguments { field: Some("path".into()), error: format!("skill `{name}`: {error}"), hint }.into()
 }

@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::{Asker, Failed, blocking},
-    paths::{Area, declared},
+    blocking::{CancelCheck, FileWorkError, run_blocking},
+    paths::{ToolWorkspace, declared_path},
     replace::replace,
-    typed::{Site, Typed},
+    typed_tool::{ToolContext, TypedTool},
 };
 
 /// Writes a whole file, atomically: a reader sees the old content or the new, also after a crash.
@@ -27,29 +27,33 @@ pub(super) struct Arguments {
     content: String,
 }
 
-impl Typed for WriteFile {
+impl TypedTool for WriteFile {
     const NAME: &'static str = "write_file";
     const DESCRIPTION: &'static str = "Writes a whole text file of the workspace, replacing what it held; says how many bytes were written.";
     const EFFECT: EffectClass = EffectClass::Idempotent;
     type Arguments = Arguments;
 
     fn access(arguments: &Arguments, workspace: &str, _: &Settings) -> Access {
-        Access::writes(declared(workspace, &arguments.path))
+        Access::writes(declared_path(workspace, &arguments.path))
     }
 
-    async fn run(arguments: Arguments, site: Site) -> CallEnd {
-        let (own, area) = (site.shelf.own(), site.area());
-        blocking(&site.cancel, move |asker| write(&area, &arguments, (own, asker))).await
+    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
+        let (own, area) = (site.artifacts.name(), site.area());
+        run_blocking(&site.cancel, move |asker| write(&area, &arguments, (own, asker))).await
     }
 }
 
-fn write(area: &Area, arguments: &Arguments, (own, asker): (ArtifactName, &Asker)) -> Result<String, Failed> {
+fn write(
+    area: &ToolWorkspace,
+    arguments: &Arguments,
+    (own, asker): (ArtifactName, &CancelCheck),
+) -> Result<String, FileWorkError> {
     let Arguments { path, content } = arguments;
     let place = area.resolve("path", path)?;
     if path.ends_with('/') {
         return Err(place.refuse("ends with `/`, so it names a folder", "name a file").into());
     }
-    asker.still_waits()?;
+    asker.check()?;
     replace(&place, content.as_bytes(), (own, asker))?;
-    Ok(format!("wrote {} bytes to {}", content.len(), place.shown()))
+    Ok(format!("wrote {} bytes to {}", content.len(), place.display()))
 }

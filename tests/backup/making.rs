@@ -110,7 +110,7 @@ fn a_process_that_goes_in_the_middle_of_a_restore_leaves_the_old_store_or_the_ne
     running.signal(Signal::KILL);
     running.end();
     assert_eq!(world.ok(&["runs", "list", "--json"]), old);
-    let lineage = |state: &Path| RedbJournal::open(state, Durability::Strict).unwrap().lineage();
+    let lineage = |state: &Path| RedbJournal::open(state, Durability::Strict).unwrap().restore_generation();
     assert_eq!(lineage(&world.state()), 0, "the old store");
     world.ok(&["backup", "restore", &backup, "--replace"]);
     assert!(!world.state().join("restore.part").exists());

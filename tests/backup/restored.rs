@@ -9,8 +9,8 @@ use std::{
 
 use hermod::{
     config::Config,
-    daemon::{self, Endpoints},
-    environment::Variables,
+    discovery::Variables,
+    host::{self, Endpoints},
     rehearsal::Script,
     store::redb::Durability,
 };
@@ -30,16 +30,16 @@ fn crowd(world: &World, mut steps: Value, texts: &[String]) {
     steps[0]["delay"] = json!("2s");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let state = daemon::make_state(&world.state()).unwrap();
+        let state = host::create_state_dir(&world.state()).unwrap();
         let json = json!({ "name": "t", "scripts": [{ "steps": steps }] }).to_string();
         let script = Script::parse(json.as_bytes()).unwrap();
-        let (hash, model) = daemon::keep_script(&state, json.as_bytes(), &script).unwrap();
+        let (hash, model) = host::store_script(&state, json.as_bytes(), &script).unwrap();
         let config = Config::load(&[], &Variables::new()).unwrap();
-        let spec = hermod::spec::spec(&config, vec![model], Some(hash), &world.work());
-        let journal = daemon::open(&state, Durability::Strict).unwrap();
+        let spec = hermod::run_defaults::spec(&config, vec![model], Some(hash), &world.work());
+        let journal = host::open(&state, Durability::Strict).unwrap();
         let mut endpoints = Endpoints::new(Vec::new(), state, config.provider_defaults);
-        endpoints.offer(&spec, &Variables::new()).await.unwrap();
-        let daemon = daemon::start(journal, endpoints, (&config, Defaults::fixed(spec, ""))).await.unwrap();
+        endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
+        let daemon = host::start(journal, endpoints, (&config, Defaults::fixed(spec, ""))).await.unwrap();
         for text in texts {
             daemon.runtime.submit(RunRequest::new(text.as_str())).await.unwrap();
         }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use hermod::rehearsal::{Rehearsal, Running, Script};
+use hermod::rehearsal::{Rehearsal, RehearsalHandle, Script};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -79,18 +79,18 @@ fn dechunk(mut rest: &str) -> (String, bool) {
     (body, false)
 }
 
-pub async fn start(steps: Value) -> Running {
+pub async fn start(steps: Value) -> RehearsalHandle {
     let script = json!({ "name": "t", "scripts": [{ "steps": steps }] });
     let script = Script::parse(script.to_string().as_bytes()).unwrap();
     Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.unwrap()
 }
 
-pub async fn send(running: &Running, head: &str, body: &str) -> Response {
+pub async fn send(running: &RehearsalHandle, head: &str, body: &str) -> Response {
     send_with(running, head, "", body).await
 }
 
 /// `headers`: lines, each with its end.
-pub async fn send_with(running: &Running, head: &str, headers: &str, body: &str) -> Response {
+pub async fn send_with(running: &RehearsalHandle, head: &str, headers: &str, body: &str) -> Response {
     let address = running.base_url.strip_prefix("http://").unwrap().strip_suffix("/v1").unwrap();
     let mut socket = TcpStream::connect(address).await.unwrap();
     let length = body.len();
@@ -104,7 +104,7 @@ pub async fn send_with(running: &Running, head: &str, headers: &str, body: &str)
     Response::parse(&bytes)
 }
 
-pub async fn post(running: &Running, path: &str, body: &Value) -> Response {
+pub async fn post(running: &RehearsalHandle, path: &str, body: &Value) -> Response {
     let headers = if path == ANTHROPIC { "anthropic-version: 2023-06-01\r\n" } else { "" };
     send_with(running, &format!("POST {path}"), headers, &body.to_string()).await
 }

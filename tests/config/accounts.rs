@@ -1,6 +1,6 @@
 //! Keys, accounts, and chains of models.
 
-use hermod::config::{Work, auxiliary_chain};
+use hermod::config::{AuxiliaryJob, auxiliary_chain};
 use hermod_actors::model::{ModelRef, PoolStrategy};
 
 use super::{EMBEDDED, SECRET, check, check_wrong, load};
@@ -128,11 +128,11 @@ fn the_examples_of_the_embedded_file_can_be_used() {
 #[test]
 fn work_beside_a_run_has_a_chain_of_its_own() {
     let main: Vec<ModelRef> = ["a/m", "b/n"].iter().map(|link| link.parse().unwrap()).collect();
-    let check = |text: &str, set: &[(&str, &str)], work: Work, expect: &[&str]| {
+    let check = |text: &str, set: &[(&str, &str)], work: AuxiliaryJob, expect: &[&str]| {
         let chain = auxiliary_chain(&load(text, set).unwrap(), work, &main);
         assert_eq!(chain.iter().map(ToString::to_string).collect::<Vec<_>>(), expect, "{text}");
     };
-    for work in Work::ALL {
+    for work in AuxiliaryJob::ALL {
         check("", &[], work, &["a/m", "b/n"]);
         let own = format!("[auxiliary.{}]\nchain = [\"c/x/y\", \"b/n\", \"c/x/y\"]", work.name());
         check(&own, &[], work, &["c/x/y", "b/n", "a/m"]);
@@ -140,7 +140,7 @@ fn work_beside_a_run_has_a_chain_of_its_own() {
         let variable = format!("HERMOD_AUXILIARY__{}__CHAIN", work.name().to_uppercase());
         check("", &[(&variable, "c/x")], work, &["c/x", "a/m", "b/n"]);
     }
-    check("[auxiliary.title]\nchain = [\"c/x\"]", &[], Work::Vision, &["a/m", "b/n"]);
+    check("[auxiliary.title]\nchain = [\"c/x\"]", &[], AuxiliaryJob::Vision, &["a/m", "b/n"]);
     check_wrong(
         "[auxiliary.title]\nmain = false",
         &[],

@@ -6,7 +6,7 @@ mod accounts;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use hermod::{
-    config::{Config, ConfigErrors, Durability, EMBEDDED, File, Origin},
+    config::{Config, ConfigErrors, ConfigFile, EMBEDDED, SettingOrigin, StoreDurability},
     provider::WIRES,
 };
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn variables(set: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 /// Loads `text` as the file `hermod.toml`.
 fn load(text: &str, set: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
-    Config::load(&[File { path: "hermod.toml".into(), text: text.to_owned() }], &variables(set))
+    Config::load(&[ConfigFile { path: "hermod.toml".into(), text: text.to_owned() }], &variables(set))
 }
 
 /// The values of some keys, each with where it comes from.
@@ -88,7 +88,7 @@ fn without_a_word_the_defaults_hold() {
     let config = load("", &[]).unwrap();
     assert_eq!((config.agent.max_turns.0, config.model.0), (90, None));
     assert_eq!(config.agents.defaults.timeout.0, Some(Duration::from_mins(10)));
-    assert_eq!(config.store.durability, Durability::Strict);
+    assert_eq!(config.store.durability, StoreDurability::Strict);
     assert_eq!(config.store.reserve.0, 64 << 20);
     assert!(config.fallback_providers.0.is_empty() && config.providers.is_empty());
 }
@@ -96,7 +96,7 @@ fn without_a_word_the_defaults_hold() {
 #[test]
 fn the_embedded_file_has_the_keys_of_the_struct_each_with_a_comment() {
     let config = load("", &[]).unwrap();
-    assert!(config.settings.values().all(|setting| setting.origin == Origin::Default));
+    assert!(config.settings.values().all(|setting| setting.origin == SettingOrigin::Default));
     // A value that no key takes: whoever does not complain does not read it. An unread key does not load at all.
     for key in config.settings.keys() {
         check_wrong(&format!("{key} = 0.5"), &[], &[&["hermod.toml:1: ", key, " = 0.5: must be"]]);
@@ -215,7 +215,7 @@ fn files_stand_over_defaults_and_variables_over_files() {
             ("tools.calls", "64", "default"),
         ],
     );
-    let file = |path: &str, text: &str| File { path: path.into(), text: text.to_owned() };
+    let file = |path: &str, text: &str| ConfigFile { path: path.into(), text: text.to_owned() };
     let both = [file("a", text), file("b", "agent.max_turns = 21")];
     let config = Config::load(&both, &variables(&[])).unwrap();
     assert_eq!((config.agent.max_turns.0, config.agent.max_tokens.0), (21, 100));

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hermod_actors::model::{Answer, Failure, FailureClass, ToolCall};
+use hermod_actors::model::{Failure, FailureClass, ModelAnswer, ToolCall};
 use serde_json::{Value, json};
 
 /// Facts by their names.
 pub type Facts = BTreeMap<String, Value>;
 
 /// The facts of a result; `arguments` says how those of a call are compared.
-pub fn of(result: &Result<Answer, Failure>, arguments: fn(&str) -> Value) -> Facts {
+pub fn of(result: &Result<ModelAnswer, Failure>, arguments: fn(&str) -> Value) -> Facts {
     match result {
         Ok(answer) => of_answer(answer, arguments),
         Err(failure) => of_failure(&failure.class),
@@ -35,7 +35,7 @@ pub fn as_json(arguments: &str) -> Value {
     serde_json::from_str(arguments).unwrap_or_else(|_| arguments.into())
 }
 
-fn of_answer(answer: &Answer, arguments: fn(&str) -> Value) -> Facts {
+fn of_answer(answer: &ModelAnswer, arguments: fn(&str) -> Value) -> Facts {
     let usage = answer.usage.map(|usage| {
         json!({
             "input": usage.input_tokens, "output": usage.output_tokens,
@@ -68,9 +68,9 @@ fn helps_to_retry(class: &FailureClass) -> bool {
         | FailureClass::Server
         | FailureClass::Timeout { .. }
         | FailureClass::Network
-        | FailureClass::Cut
+        | FailureClass::IncompleteStream
         | FailureClass::Lost
-        | FailureClass::NotMade
+        | FailureClass::NotSent
         | FailureClass::Interrupted => true,
         FailureClass::NotAnApi
         | FailureClass::Auth

@@ -13,8 +13,8 @@ use std::{
 
 use hermod::provider::{Decoder, Dialect, WIRES, WireFormat};
 use hermod_actors::{
-    model::{Answer, Failure, Origin},
-    port::Deltas,
+    model::{AnswerOrigin, Failure, ModelAnswer},
+    port::DeltaSink,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -78,7 +78,7 @@ pub struct Case {
 /// Takes no notice.
 pub struct Nobody;
 
-impl Deltas for Nobody {
+impl DeltaSink for Nobody {
     fn text(&self, _: &str) {}
     fn reasoning(&self, _: &str) {}
 }
@@ -112,12 +112,12 @@ impl Case {
     }
 
     pub fn decoder(&self) -> Box<dyn Decoder> {
-        let origin = Origin { provider: "p".into(), wire: self.format.name.into(), model: "m".into() };
+        let origin = AnswerOrigin { provider: "p".into(), wire: self.format.name.into(), model: "m".into() };
         wire(self.format.name).decoder(Arc::new(origin))
     }
 
     /// The answer, if the body comes in these parts.
-    pub fn decode<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Answer, Failure> {
+    pub fn decode<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<ModelAnswer, Failure> {
         let mut decoder = self.decoder();
         for part in parts {
             decoder.push(part, &Nobody)?;
@@ -126,7 +126,7 @@ impl Case {
     }
 
     /// What became of the exchange.
-    pub fn outcome(&self) -> Result<Answer, Failure> {
+    pub fn outcome(&self) -> Result<ModelAnswer, Failure> {
         if self.status == 200 {
             return self.decode([&*self.body]);
         }

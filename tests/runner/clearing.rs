@@ -23,10 +23,10 @@ async fn whoever_waits_sees_the_commands_of_given_up_runs_ended() {
     for clear in clearings {
         let place = Place::new();
         // Nothing is to be cleared yet.
-        timeout(SOON, place.runner.cleared()).await.unwrap();
+        timeout(SOON, place.runner.wait_cleared()).await.unwrap();
         place.left_alone().await;
         clear(&place.runner.clone());
-        timeout(SOON, place.runner.cleared()).await.unwrap();
+        timeout(SOON, place.runner.wait_cleared()).await.unwrap();
         assert!(is_gone(place.pid("ran")) && !place.folder().exists());
     }
 }
@@ -43,7 +43,7 @@ async fn gone(folder: &Path) {
 async fn what_ended_runs_left_is_swept() {
     let place = Place::new();
     place.left_alone().await;
-    let of = |bits: u128| Name { call: CallId { run: RunId::from_bits(bits), ..name().call }, ..name() };
+    let of = |bits: u128| SpoolName { call: CallId { run: RunId::from_bits(bits), ..name().call }, ..name() };
     let (open, dead) = (place.spool().join(of(8).to_string()), place.spool().join(of(9).to_string()));
     // Whoever removed the last one was killed meanwhile; whether the run is open does not matter.
     let removed = place.spool().join(format!("{}.removed-1-0", of(8)));

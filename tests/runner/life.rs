@@ -5,9 +5,9 @@ use super::*;
 #[tokio::test]
 async fn a_command_is_told_as_it_ended() {
     for (command, expected) in [
-        ("echo out; echo err >&2; exit 3", (Cause::Exit, Some(3), None, "out\n", "err\n")),
-        ("kill -KILL $$", (Cause::Exit, None, Some(9), "", "")),
-        ("cat; echo done", (Cause::Exit, Some(0), None, "done\n", "")),
+        ("echo out; echo err >&2; exit 3", (ExitCause::Exit, Some(3), None, "out\n", "err\n")),
+        ("kill -KILL $$", (ExitCause::Exit, None, Some(9), "", "")),
+        ("cat; echo done", (ExitCause::Exit, Some(0), None, "done\n", "")),
     ] {
         let place = Place::new();
         let (cause, code, signal, out, err) = told(ended(end(place.start(command).await).await));
@@ -57,7 +57,7 @@ async fn it_goes_on_alone_and_is_found_again() {
     let watched = place.alive().await;
     place.release();
     let (cause, code, _, out, _) = told(ended(end(watched).await));
-    assert_eq!((cause, code, out.as_str()), (Cause::Exit, Some(0), "begun\nreleased\n"));
+    assert_eq!((cause, code, out.as_str()), (ExitCause::Exit, Some(0), "begun\nreleased\n"));
     assert_eq!(place.times_run(), 1);
 }
 
@@ -72,7 +72,7 @@ async fn it_ends_at_its_deadline_though_nobody_comes_back() {
     until("the runner has ended", || {
         fs::read(place.file("exit")).is_ok_and(|exit| exit.starts_with(b"hermod-exit"))
     });
-    assert_eq!(told(ended(place.found().await)).0, Cause::Timeout);
+    assert_eq!(told(ended(place.found().await)).0, ExitCause::Timeout);
 }
 
 #[tokio::test]
@@ -88,8 +88,8 @@ async fn a_stop_ends_it_whoever_asks() {
         }
         let start = Instant::now();
         let (cause, code, _, out, _) = told(ended(stop(watched).await));
-        assert_eq!((cause, code, out.as_str()), (Cause::Cancel, Some(7), "begun\ncleaned\n"));
-        assert!(start.elapsed() < STOP, "{:?}", start.elapsed());
+        assert_eq!((cause, code, out.as_str()), (ExitCause::Cancel, Some(7), "begun\ncleaned\n"));
+        assert!(start.elapsed() < STOP_TIMEOUT, "{:?}", start.elapsed());
         assert!(is_gone(place.pid("ran")));
     }
 }
@@ -106,7 +106,7 @@ async fn a_stop_kills_a_runner_that_does_not_answer_and_all_that_it_started() {
         }
         kill_process(place.runner_pid(), Signal::STOP).unwrap();
         let left = stop(watched).await;
-        assert!(matches!(left, Left::Killed), "{left:?}");
+        assert!(matches!(left, RunnerOutcome::Killed), "{left:?}");
         for pid in [place.pid("ran"), place.pid("child"), place.runner_pid()] {
             until("it is gone", || is_gone(pid));
         }
@@ -129,7 +129,7 @@ async fn a_killed_runner_leaves_nothing_and_nothing_is_known() {
             until("the runner is gone", || is_gone(runner));
             place.found().await
         };
-        assert!(matches!(left, Left::Unknown), "{left:?}");
+        assert!(matches!(left, RunnerOutcome::Unknown), "{left:?}");
         for pid in [place.pid("ran"), place.pid("child")] {
             until("it is gone", || is_gone(pid));
         }
@@ -149,7 +149,7 @@ async fn who_leaves_the_session_is_a_stranger_and_who_leaves_the_name_is_not() {
     place.begun();
     let runner = place.runner_pid();
     kill_process(runner, Signal::KILL).unwrap();
-    assert!(matches!(place.found().await, Left::Unknown));
+    assert!(matches!(place.found().await, RunnerOutcome::Unknown));
     for path in ["ran", "other"] {
         until("the command is gone", || is_gone(place.pid(path)));
     }
@@ -165,7 +165,7 @@ async fn where_nobody_has_the_name_nobody_is_killed() {
     drop(place.start(&command).await);
     until("it says so", || fs::read(place.file("output")).is_ok_and(|output| output == b"begun\n"));
     kill_process(place.runner_pid(), Signal::KILL).unwrap();
-    assert!(matches!(place.found().await, Left::Unknown));
+    assert!(matches!(place.found().await, RunnerOutcome::Unknown));
     assert!(!is_gone(place.pid("ran")));
     place.release();
     until("it ends by itself", || is_gone(place.pid("ran")));
@@ -182,11 +182,11 @@ async fn a_runner_that_misses_its_deadline_is_ended_with_its_command() {
             kill_process(place.runner_pid(), Signal::STOP).unwrap();
         }
         let limit = Duration::from_millis(50);
-        let left = timeout(SOON, watched.end_within(limit, &CancellationToken::new())).await.unwrap();
+        let left = timeout(SOON, watched.wait_within(limit, &CancellationToken::new())).await.unwrap();
         match left {
-            Left::Ended(exit) => assert_eq!((told(*exit).0, answers), (Cause::Timeout, true)),
-            Left::Unknown => assert!(!answers),
-            Left::NeverBegun(_) | Left::Killed => panic!("{left:?}"),
+            RunnerOutcome::Ended(exit) => assert_eq!((told(*exit).0, answers), (ExitCause::Timeout, true)),
+            RunnerOutcome::Unknown => assert!(!answers),
+            RunnerOutcome::NeverBegun(_) | RunnerOutcome::Killed => panic!("{left:?}"),
         }
         until("it is gone", || is_gone(place.pid("ran")));
     }
@@ -207,5 +207,5 @@ async fn a_command_that_ended_while_its_runner_was_stopped_is_told_as_it_ended()
     tokio::time::sleep(2 * limit).await;
     kill_process(runner, Signal::CONT).unwrap();
     let (cause, code, _, out, _) = told(ended(end(watched).await));
-    assert_eq!((cause, code, out.as_str()), (Cause::Exit, Some(3), "out\nlast\n"));
+    assert_eq!((cause, code, out.as_str()), (ExitCause::Exit, Some(3), "out\nlast\n"));
 }

@@ -12,15 +12,15 @@ async fn where_nothing_can_be_kept_nothing_is_run() {
     // No room for `exit`: a file may have 8 kB.
     let place = Place::wrapped("ulimit -f 16");
     let left = end(place.start("echo once >> ran").await).await;
-    let Left::NeverBegun(Some(reason)) = &left else { panic!("{left:?}") };
+    let RunnerOutcome::NeverBegun(Some(reason)) = &left else { panic!("{left:?}") };
     assert_eq!(reason.kind(), std::io::ErrorKind::FileTooLarge);
     assert_eq!(place.times_run(), 0);
     let again = place.over(Boot::Same).await;
-    assert!(matches!(again, Left::NeverBegun(_)), "{again:?}");
+    assert!(matches!(again, RunnerOutcome::NeverBegun(_)), "{again:?}");
     // No program.
     let place = Place::with(|dir| dir.join("none"));
     place.runner.start(name(), place.command("echo once >> ran")).await.unwrap_err();
-    assert!(matches!(place.over(Boot::Same).await, Left::NeverBegun(_)));
+    assert!(matches!(place.over(Boot::Same).await, RunnerOutcome::NeverBegun(_)));
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_full_disk_ends_no_command_and_is_counted() {
     assert_eq!(kept.bytes + kept.left_out, 3_000_005);
     assert!(kept.bytes > 0 && kept.left_out > 1_000_000, "{kept:?}");
     let (cause, code, _, out, _) = told(exit);
-    assert_eq!((cause, code), (Cause::Exit, Some(5)));
+    assert_eq!((cause, code), (ExitCause::Exit, Some(5)));
     assert!(out.ends_with("y\ndone\n"));
 }
 
@@ -52,7 +52,7 @@ async fn a_hundred_megabytes_take_little_memory_on_both_sides() {
     let (tee, mut pieces) = Tee::new();
     let output = place.runner.output(name());
     let cancel = CancellationToken::new();
-    let over = follow(watched.end(&cancel), &output, tee);
+    let over = follow(watched.wait(&cancel), &output, tee);
     let take = async {
         let (mut total, mut of_runner) = (0, 0);
         while let Some(piece) = pieces.recv().await {

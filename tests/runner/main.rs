@@ -20,8 +20,11 @@ use std::{
 
 use common::{Running, World, until};
 use hermod::process::{
-    Capture, Cause, Command, Environment, Tee,
-    runner::{ARGUMENT, Attached, Exit, Left, Name, Runner, STOP, VARIABLE, Watched, follow},
+    Capture, Command, Environment, ExitCause, Tee,
+    runner::{
+        ARGUMENT, AttachedRunner, ExitRecord, LiveRunner, Runner, RunnerOutcome, STOP_TIMEOUT, SpoolName,
+        VARIABLE, follow,
+    },
 };
 use hermod_actors::{
     model::{CallId, RunId},
@@ -97,7 +100,7 @@ impl Place {
         }
     }
 
-    async fn start(&self, command: &str) -> Watched {
+    async fn start(&self, command: &str) -> LiveRunner {
         self.runner.start(name(), self.command(command)).await.unwrap()
     }
 
@@ -134,30 +137,30 @@ impl Place {
         Pid::from_raw(started["pid"].as_i64().unwrap().try_into().unwrap()).unwrap()
     }
 
-    async fn attach(&self, boot: Boot) -> Attached {
+    async fn attach(&self, boot: Boot) -> AttachedRunner {
         timeout(SOON, self.runner.attach(name(), boot)).await.expect("it is found soon")
     }
 
-    async fn alive(&self) -> Watched {
+    async fn alive(&self) -> LiveRunner {
         match self.attach(Boot::Same).await {
-            Attached::Alive(watched) => *watched,
-            Attached::Over(left) => panic!("it is over: {left:?}"),
+            AttachedRunner::Alive(watched) => *watched,
+            AttachedRunner::Over(left) => panic!("it is over: {left:?}"),
         }
     }
 
     /// What is found in the end.
-    async fn found(&self) -> Left {
+    async fn found(&self) -> RunnerOutcome {
         match self.attach(Boot::Same).await {
-            Attached::Alive(watched) => end(*watched).await,
-            Attached::Over(left) => left,
+            AttachedRunner::Alive(watched) => end(*watched).await,
+            AttachedRunner::Over(left) => left,
         }
     }
 
     /// What is found at once.
-    async fn over(&self, boot: Boot) -> Left {
+    async fn over(&self, boot: Boot) -> RunnerOutcome {
         match self.attach(boot).await {
-            Attached::Over(left) => left,
-            Attached::Alive(watched) => panic!("it is alive: {watched:?}"),
+            AttachedRunner::Over(left) => left,
+            AttachedRunner::Alive(watched) => panic!("it is alive: {watched:?}"),
         }
     }
 
@@ -210,32 +213,32 @@ fn write_program(path: &Path, text: &str) {
 /// Of a run that was accepted long after every ledger was made.
 const RUN: RunId = RunId::from_bits(7 | 1 << 127);
 
-fn name() -> Name {
-    Name { call: CallId { run: RUN, iteration: 1, n: 1 }, attempt: 1 }
+fn name() -> SpoolName {
+    SpoolName { call: CallId { run: RUN, iteration: 1, n: 1 }, attempt: 1 }
 }
 
-async fn end(watched: Watched) -> Left {
-    timeout(SOON, watched.end(&CancellationToken::new())).await.expect("it ends soon")
+async fn end(watched: LiveRunner) -> RunnerOutcome {
+    timeout(SOON, watched.wait(&CancellationToken::new())).await.expect("it ends soon")
 }
 
-async fn stop(watched: Watched) -> Left {
+async fn stop(watched: LiveRunner) -> RunnerOutcome {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    timeout(SOON, watched.end(&cancel)).await.expect("it ends soon")
+    timeout(SOON, watched.wait(&cancel)).await.expect("it ends soon")
 }
 
-fn ended(left: Left) -> Exit {
+fn ended(left: RunnerOutcome) -> ExitRecord {
     match left {
-        Left::Ended(exit) => *exit,
-        Left::NeverBegun(_) | Left::Unknown | Left::Killed => panic!("{left:?}"),
+        RunnerOutcome::Ended(exit) => *exit,
+        RunnerOutcome::NeverBegun(_) | RunnerOutcome::Unknown | RunnerOutcome::Killed => panic!("{left:?}"),
     }
 }
 
 /// Cause, exit code, signal, stdout and stderr.
-fn told(exit: Exit) -> (Cause, Option<i32>, Option<i32>, String, String) {
+fn told(exit: ExitRecord) -> (ExitCause, Option<i32>, Option<i32>, String, String) {
     let ran = exit.end.expect("it ran");
     let text = |mut stream: Capture| {
-        let shown = stream.shown(usize::MAX / 2);
+        let shown = stream.truncated(usize::MAX / 2);
         String::from_utf8_lossy(&[shown.head, shown.tail].concat()).into_owned()
     };
     (ran.cause, ran.exit_code, ran.signal, text(ran.stdout), text(ran.stderr))

@@ -34,9 +34,9 @@ fn command(place: &Place, deed: &str) -> String {
 /// Waits to be released.
 const AFTER: &str = "while [ -e ran ] && [ ! -e release ]; do sleep 0.02; done; echo last; exit 3";
 
-fn check_ended(left: Left, deed: &str) {
+fn check_ended(left: RunnerOutcome, deed: &str) {
     let (cause, code, _, out, _) = told(ended(left));
-    assert_eq!((cause, code, out.as_str()), (Cause::Exit, Some(3), "first\nlast\n"), "{deed}");
+    assert_eq!((cause, code, out.as_str()), (ExitCause::Exit, Some(3), "first\nlast\n"), "{deed}");
 }
 
 #[tokio::test]
@@ -62,13 +62,13 @@ async fn a_later_daemon_finds_it_under_way_or_in_doubt_and_never_not_begun() {
         drop(place.start(&command(&place, deed)).await);
         place.begun();
         let found = place.attach(Boot::Same).await;
-        let runs_on = matches!(&found, Attached::Alive(_));
+        let runs_on = matches!(&found, AttachedRunner::Alive(_));
         // Without lock and ledger nothing tells that it lives.
         assert!(runs_on || deed.contains("$S/spool $S/begun"), "{deed}: {found:?}");
         place.release();
         match found {
-            Attached::Alive(watched) => check_ended(end(*watched).await, deed),
-            Attached::Over(left) => assert!(matches!(left, Left::Unknown), "{deed}: {left:?}"),
+            AttachedRunner::Alive(watched) => check_ended(end(*watched).await, deed),
+            AttachedRunner::Over(left) => assert!(matches!(left, RunnerOutcome::Unknown), "{deed}: {left:?}"),
         }
         assert_eq!(place.times_run(), 1, "{deed}");
     }
@@ -85,10 +85,10 @@ async fn a_killed_one_is_in_doubt_whatever_it_removed_before() {
             if is_watched {
                 kill_process(runner, Signal::KILL).unwrap();
                 let left = end(watched.take().unwrap()).await;
-                assert!(matches!(left, Left::Unknown), "{deed}: {left:?}");
+                assert!(matches!(left, RunnerOutcome::Unknown), "{deed}: {left:?}");
             } else {
                 let left = place.found().await;
-                assert!(matches!(left, Left::Unknown), "{deed}: {left:?}");
+                assert!(matches!(left, RunnerOutcome::Unknown), "{deed}: {left:?}");
             }
         }
         // What was left of the command is gone, where its session is still known.
@@ -106,9 +106,9 @@ async fn a_stop_and_a_sweep_reach_it_all_the_same() {
         let place = Place::new();
         drop(place.start(&command(&place, deed)).await);
         place.begun();
-        assert_eq!(place.runner.under_way().unwrap().len(), 1, "{deed}");
+        assert_eq!(place.runner.running_commands().unwrap().len(), 1, "{deed}");
         let left = stop(place.alive().await).await;
-        assert_eq!(told(ended(left)).0, Cause::Cancel, "{deed}");
+        assert_eq!(told(ended(left)).0, ExitCause::Cancel, "{deed}");
         let place = Place::new();
         drop(place.start(&command(&place, deed)).await);
         place.begun();
@@ -118,7 +118,7 @@ async fn a_stop_and_a_sweep_reach_it_all_the_same() {
         drop(place.start(&command(&place, deed)).await);
         place.begun();
         place.runner.forget(name());
-        timeout(SOON, place.runner.cleared()).await.unwrap();
+        timeout(SOON, place.runner.wait_cleared()).await.unwrap();
         assert!(is_gone(place.pid("ran")), "{deed}");
     }
 }
@@ -127,7 +127,7 @@ async fn a_stop_and_a_sweep_reach_it_all_the_same() {
 async fn what_was_never_laid_out_is_only_known_by_a_ledger_that_is_older() {
     let place = Place::new();
     place.enter(&[]);
-    assert!(matches!(place.over(Boot::Same).await, Left::NeverBegun(None)));
+    assert!(matches!(place.over(Boot::Same).await, RunnerOutcome::NeverBegun(None)));
     for ledger in [None, Some(""), Some("hermod-begun 1 99999999999999999\n"), Some("hermod-begun 2 0\n")] {
         let place = Place::new();
         fs::create_dir(place.dir.path().join("state")).unwrap();
@@ -135,7 +135,7 @@ async fn what_was_never_laid_out_is_only_known_by_a_ledger_that_is_older() {
             fs::write(place.ledger(), ledger).unwrap();
         }
         let left = place.over(Boot::Same).await;
-        assert!(matches!(left, Left::Unknown), "{ledger:?}: {left:?}");
+        assert!(matches!(left, RunnerOutcome::Unknown), "{ledger:?}: {left:?}");
     }
 }
 
@@ -143,7 +143,7 @@ async fn what_was_never_laid_out_is_only_known_by_a_ledger_that_is_older() {
 async fn the_end_of_another_attempt_is_not_taken_for_its_own() {
     let place = Place::new();
     let exit = place.exit_of("echo other").await;
-    let other = Name { attempt: 2, ..name() };
+    let other = SpoolName { attempt: 2, ..name() };
     place.enter(&[]);
     let folder = place.spool().join(other.to_string());
     fs::create_dir_all(&folder).unwrap();
@@ -152,7 +152,7 @@ async fn the_end_of_another_attempt_is_not_taken_for_its_own() {
     let text = format!("hermod-begun 1 0\n{other} {}\n", nobody());
     fs::write(place.ledger(), text).unwrap();
     let found = place.runner.attach(other, Boot::Same).await;
-    assert!(matches!(found, Attached::Over(Left::Unknown)), "{found:?}");
+    assert!(matches!(found, AttachedRunner::Over(RunnerOutcome::Unknown)), "{found:?}");
     // A spool that was moved elsewhere and linked is the same.
     let place = Place::new();
     place.left_alone().await;

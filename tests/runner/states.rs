@@ -24,10 +24,10 @@ async fn check_with(begun: &[u32], boot: Boot, files: &[(&str, &[u8])], expected
     for _ in 0..2 {
         let left = place.over(boot).await;
         let found = match &left {
-            Left::Ended(_) => "ended",
-            Left::NeverBegun(_) => "never begun",
-            Left::Unknown => "unknown",
-            Left::Killed => "killed",
+            RunnerOutcome::Ended(_) => "ended",
+            RunnerOutcome::NeverBegun(_) => "never begun",
+            RunnerOutcome::Unknown => "unknown",
+            RunnerOutcome::Killed => "killed",
         };
         let names: Vec<_> = files.iter().map(|(name, _)| name).collect();
         assert_eq!(found, expected, "{boot:?} {names:?}");
@@ -89,10 +89,10 @@ async fn a_runner_that_comes_late_finds_itself_revoked() {
     let watched = place.start("echo once >> ran").await;
     // The daemon was killed here: its runner has not even the lock.
     let revoked = place.over(Boot::Same).await;
-    assert!(matches!(revoked, Left::NeverBegun(_)), "{revoked:?}");
+    assert!(matches!(revoked, RunnerOutcome::NeverBegun(_)), "{revoked:?}");
     fs::write(place.dir.path().join("go"), "").unwrap();
     let late = end(watched).await;
-    assert!(matches!(late, Left::NeverBegun(None)), "{late:?}");
+    assert!(matches!(late, RunnerOutcome::NeverBegun(None)), "{late:?}");
     assert_eq!(place.times_run(), 0);
 }
 
@@ -103,7 +103,7 @@ async fn a_runner_whose_folder_is_gone_does_nothing() {
     fs::remove_dir_all(place.folder()).unwrap();
     fs::write(place.dir.path().join("go"), "").unwrap();
     let late = end(watched).await;
-    assert!(matches!(late, Left::NeverBegun(Some(_))), "{late:?}");
+    assert!(matches!(late, RunnerOutcome::NeverBegun(Some(_))), "{late:?}");
     assert_eq!(place.times_run(), 0);
 }
 
@@ -118,9 +118,9 @@ async fn a_runner_and_a_reviver_at_once_agree() {
         // Each round a little later.
         tokio::time::sleep(Duration::from_micros(250 * round)).await;
         match place.found().await {
-            Left::Ended(_) => begun += 1,
-            Left::NeverBegun(_) => revoked += 1,
-            Left::Unknown | Left::Killed => panic!("round {round}: nothing was killed"),
+            RunnerOutcome::Ended(_) => begun += 1,
+            RunnerOutcome::NeverBegun(_) => revoked += 1,
+            RunnerOutcome::Unknown | RunnerOutcome::Killed => panic!("round {round}: nothing was killed"),
         }
         // A late one has looked by then.
         until("the runner has ended", || runners(&place).iter().all(|pid| is_gone(*pid)));
@@ -143,14 +143,17 @@ async fn a_runner_that_is_killed_at_any_time_runs_nothing_twice() {
         let left = end(watched).await;
         let times = place.times_run();
         match left {
-            Left::Ended(_) => assert_eq!(times, 1),
-            Left::NeverBegun(_) => assert_eq!(times, 0),
-            Left::Unknown => assert!(times <= 1),
-            Left::Killed => panic!("nobody stopped it"),
+            RunnerOutcome::Ended(_) => assert_eq!(times, 1),
+            RunnerOutcome::NeverBegun(_) => assert_eq!(times, 0),
+            RunnerOutcome::Unknown => assert!(times <= 1),
+            RunnerOutcome::Killed => panic!("nobody stopped it"),
         }
         // What was not begun never will be.
         let again = place.over(Boot::Same).await;
-        assert_eq!(matches!(left, Left::NeverBegun(_)), matches!(again, Left::NeverBegun(_)));
+        assert_eq!(
+            matches!(left, RunnerOutcome::NeverBegun(_)),
+            matches!(again, RunnerOutcome::NeverBegun(_))
+        );
     }
 }
 
@@ -175,7 +178,7 @@ async fn as_long_as_the_lock_is_held_it_lives_whatever_is_written() {
         assert!(waited.is_err(), "{waited:?}");
         let watched = place.alive().await;
         drop(lock);
-        assert_eq!(matches!(end(watched).await, Left::Ended(_)), whole);
+        assert_eq!(matches!(end(watched).await, RunnerOutcome::Ended(_)), whole);
     }
     // Who had the pid of a dead one was not touched.
     assert!(!is_gone(Pid::from_raw(reused.pid().try_into().unwrap()).unwrap()));

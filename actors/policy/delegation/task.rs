@@ -6,20 +6,20 @@ use serde_json::Value;
 use crate::model::{Amounts, Hash, Hasher, ModelRef, RunSpec};
 
 /// Nano-dollars in a dollar.
-const NANO: f64 = 1e9;
+const NANO_PER_USD: f64 = 1e9;
 
 /// What a call gives away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct DelegationRequest {
     /// The tasks, at least one.
-    pub(crate) tasks: Vec<Task>,
+    pub(crate) tasks: Vec<DelegatedTask>,
     /// Whether whoever gives them goes on meanwhile.
     pub(crate) background: bool,
 }
 
 /// What is wrong with the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Misorder {
+pub(crate) struct ArgumentError {
     /// The field, as a path such as `tasks[1].goal`; `None` if it is the whole.
     pub(crate) field: Option<String>,
     /// What is wrong, with the value.
@@ -30,7 +30,7 @@ pub(crate) struct Misorder {
 
 /// A task for a subagent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Task {
+pub(crate) struct DelegatedTask {
     /// What is to be done, not empty.
     pub(crate) goal: String,
     /// What the subagent has to know for it.
@@ -45,7 +45,7 @@ pub(crate) struct Task {
     pub(crate) model: Option<ModelRef>,
 }
 
-impl Task {
+impl DelegatedTask {
     /// The same for tasks that ask for the same.
     pub(crate) fn signature(&self) -> Hash {
         let mut hasher = Hasher::default();
@@ -57,7 +57,7 @@ impl Task {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct DelegationArguments {
     #[serde(default)]
     goal: Option<String>,
     #[serde(default)]
@@ -65,32 +65,32 @@ struct Arguments {
     #[serde(default)]
     tools: Option<Vec<String>>,
     #[serde(default)]
-    budget: Option<Budget>,
+    budget: Option<BudgetArguments>,
     #[serde(default)]
     model: Option<String>,
     #[serde(default)]
-    tasks: Option<Vec<One>>,
+    tasks: Option<Vec<TaskArguments>>,
     #[serde(default)]
     background: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
+struct TaskArguments {
     goal: String,
     #[serde(default)]
     context: Option<String>,
     #[serde(default)]
     tools: Option<Vec<String>>,
     #[serde(default)]
-    budget: Option<Budget>,
+    budget: Option<BudgetArguments>,
     #[serde(default)]
     model: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Budget {
+struct BudgetArguments {
     #[serde(default)]
     iterations: Option<u64>,
     #[serde(default)]
@@ -104,48 +104,61 @@ struct Budget {
 }
 
 /// What a call of a run with this spec gives away, or why that is not acceptable.
-pub(crate) fn order(arguments: &Value, parent: &RunSpec) -> Result<Order, Misorder> {
-    let arguments: Arguments = Arguments::deserialize(arguments).map_err(|error| {
-        bad(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
+pub(crate) fn parse_delegation(
+    arguments: &Value,
+    parent: &RunSpec,
+) -> Result<DelegationRequest, ArgumentError> {
+    let arguments: DelegationArguments = DelegationArguments::deserialize(arguments).map_err(|error| {
+        argument_error(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
     })?;
-    let Arguments { goal, context, tools, budget, model, tasks, background } = arguments;
+    let DelegationArguments { goal, context, tools, budget, model, tasks, background } = arguments;
     let ones = match (goal, tasks) {
-        (Some(goal), None) => vec![One { goal, context, tools, budget, model }],
+        (Some(goal), None) => vec![TaskArguments { goal, context, tools, budget, model }],
         (None, Some(tasks)) if context.or(model).is_none() && tools.is_none() && budget.is_none() => tasks,
         (None, Some(_)) => {
             let hint = "put `context`, `tools`, `budget` and `model` into each of the tasks";
-            return Err(bad(Some("tasks"), "beside `tasks` only `background` can be said".into(), hint));
+            return Err(argument_error(
+                Some("tasks"),
+                "beside `tasks` only `background` can be said".into(),
+                hint,
+            ));
         }
         (Some(_), Some(_)) => {
-            return Err(bad(Some("tasks"), "`goal` and `tasks` are both there".into(), "send one of them"));
+            return Err(argument_error(
+                Some("tasks"),
+                "`goal` and `tasks` are both there".into(),
+                "send one of them",
+            ));
         }
-        (None, None) => return Err(bad(Some("goal"), "there is no task".into(), "say what is to be done")),
+        (None, None) => {
+            return Err(argument_error(Some("goal"), "there is no task".into(), "say what is to be done"));
+        }
     };
     if ones.is_empty() {
-        return Err(bad(Some("tasks"), "there is no task in it".into(), "say what is to be done"));
+        return Err(argument_error(Some("tasks"), "there is no task in it".into(), "say what is to be done"));
     }
     let is_batch = ones.len() > 1;
     let tasks = ones.into_iter().enumerate().map(|(n, one)| {
-        task(one, parent).map_err(|error| match error.field {
-            Some(field) if is_batch => Misorder { field: Some(format!("tasks[{n}].{field}")), ..error },
+        parse_task(one, parent).map_err(|error| match error.field {
+            Some(field) if is_batch => ArgumentError { field: Some(format!("tasks[{n}].{field}")), ..error },
             Some(_) | None => error,
         })
     });
-    Ok(Order { tasks: tasks.collect::<Result<_, _>>()?, background })
+    Ok(DelegationRequest { tasks: tasks.collect::<Result<_, _>>()?, background })
 }
 
-fn task(one: One, parent: &RunSpec) -> Result<Task, Misorder> {
+fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, ArgumentError> {
     if one.goal.trim().is_empty() {
-        return Err(bad(Some("goal"), "it is empty".into(), "say what is to be done"));
+        return Err(argument_error(Some("goal"), "it is empty".into(), "say what is to be done"));
     }
     let unknown = one.tools.iter().flatten().find(|tool| !parent.tools.contains(tool));
     if let Some(unknown) = unknown {
         let hint = format!("a subagent has no more than you: {}", parent.tools.join(", "));
-        return Err(bad(Some("tools"), format!("you have no tool `{unknown}`"), &hint));
+        return Err(argument_error(Some("tools"), format!("you have no tool `{unknown}`"), &hint));
     }
-    let model = one.model.map(|text| model(&text, parent)).transpose()?;
+    let model = one.model.map(|text| find_model(&text, parent)).transpose()?;
     let budget = one.budget.unwrap_or_default();
-    let usd = budget.usd.map(nano).transpose()?;
+    let usd = budget.usd.map(to_nano_usd).transpose()?;
     let amounts = Amounts {
         iterations: budget.iterations,
         tokens: budget.tokens,
@@ -155,9 +168,13 @@ fn task(one: One, parent: &RunSpec) -> Result<Task, Misorder> {
     };
     let said = [amounts.iterations, amounts.tokens, amounts.usd, amounts.tool_calls, budget.wall_s];
     if said.contains(&Some(0)) {
-        return Err(bad(Some("budget"), "a limit of 0 allows nothing".into(), "leave it out, or allow more"));
+        return Err(argument_error(
+            Some("budget"),
+            "a limit of 0 allows nothing".into(),
+            "leave it out, or allow more",
+        ));
     }
-    Ok(Task {
+    Ok(DelegatedTask {
         goal: one.goal,
         context: one.context.unwrap_or_default(),
         tools: one.tools,
@@ -167,29 +184,29 @@ fn task(one: One, parent: &RunSpec) -> Result<Task, Misorder> {
     })
 }
 
-fn model(text: &str, parent: &RunSpec) -> Result<ModelRef, Misorder> {
+fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, ArgumentError> {
     let known = parent.chain.iter().find(|model| model.to_string() == text);
     known.cloned().ok_or_else(|| {
         let names: Vec<String> = parent.chain.iter().map(ToString::to_string).collect();
         let hint = format!("leave it out, or take one of yours: {}", names.join(", "));
-        bad(Some("model"), format!("`{text}` is not in your chain"), &hint)
+        argument_error(Some("model"), format!("`{text}` is not in your chain"), &hint)
     })
 }
 
 /// Dollars as nano-dollars.
-fn nano(usd: f64) -> Result<u64, Misorder> {
-    let nano = (usd * NANO).round();
+fn to_nano_usd(usd: f64) -> Result<u64, ArgumentError> {
+    let nano = (usd * NANO_PER_USD).round();
     // Below 2^53 every whole number is exact.
     if !(1.0..9e15).contains(&nano) {
         let hint = "say dollars between 0.000000001 and 9000000";
-        return Err(bad(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
+        return Err(argument_error(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the range above
     Ok(nano as u64)
 }
 
-fn bad(field: Option<&str>, error: String, hint: &str) -> Misorder {
-    Misorder { field: field.map(Into::into), error, hint: hint.into() }
+fn argument_error(field: Option<&str>, error: String, hint: &str) -> ArgumentError {
+    ArgumentError { field: field.map(Into::into), error, hint: hint.into() }
 }
 
 #[cfg(test)]
@@ -197,11 +214,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::delegation::child::tests::parent;
+    use crate::policy::delegation::subagent::tests::parent;
 
     #[track_caller]
-    fn check(arguments: &Value, expect: Result<&[Task], (&str, &str)>) {
-        match (order(arguments, &parent()), expect) {
+    fn check(arguments: &Value, expect: Result<&[DelegatedTask], (&str, &str)>) {
+        match (parse_delegation(arguments, &parent()), expect) {
             (Ok(order), Ok(tasks)) => assert_eq!(order.tasks, tasks),
             (Err(bad), Err((field, error))) => {
                 assert_eq!(bad.field.unwrap_or_default(), field);
@@ -211,8 +228,8 @@ mod tests {
         }
     }
 
-    fn goal(goal: &str) -> Task {
-        Task { goal: goal.into(), ..Task::default() }
+    fn goal(goal: &str) -> DelegatedTask {
+        DelegatedTask { goal: goal.into(), ..DelegatedTask::default() }
     }
 
     #[test]
@@ -220,7 +237,7 @@ mod tests {
         check(&json!({"goal": "count"}), Ok(&[goal("count")]));
         check(
             &json!({"tasks": [{"goal": "a"}, {"goal": "b", "context": "c"}]}),
-            Ok(&[goal("a"), Task { context: "c".into(), ..goal("b") }]),
+            Ok(&[goal("a"), DelegatedTask { context: "c".into(), ..goal("b") }]),
         );
         let budget = Amounts { iterations: Some(3), usd: Some(250_000_000), ..Amounts::default() };
         let full = json!({
@@ -229,7 +246,7 @@ mod tests {
         });
         check(
             &full,
-            Ok(&[Task {
+            Ok(&[DelegatedTask {
                 tools: Some(vec!["read".into()]),
                 budget,
                 wall_ms: Some(60_000),
@@ -237,7 +254,7 @@ mod tests {
                 ..goal("g")
             }]),
         );
-        assert!(order(&json!({"goal": "g", "background": true}), &parent()).unwrap().background);
+        assert!(parse_delegation(&json!({"goal": "g", "background": true}), &parent()).unwrap().background);
     }
 
     #[test]

@@ -7,10 +7,12 @@ use super::subject::{
 };
 use crate::{
     model::{
-        Amounts, AssistantMessage, Body, CallId, Finish, Incarnation, ModelAnswered, NewAccount, Opaque,
-        Record, RunState, Timestamp,
+        Amounts, AssistantMessage, Body, CallId, FinishReason, Incarnation, ModelAnswered, NewAccount,
+        OpaqueState, Record, RunState, Timestamp,
     },
-    port::{Append, Founded, Index, Read, Refusal, Rows, StoredRecord, Write, Written},
+    port::{
+        Append, IndexRow, Query, QueryRows, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
+    },
 };
 
 pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
@@ -27,16 +29,16 @@ pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
     journal.check_journal(session(2), &[]).await;
     let some = [(3, &records[2]), (4, &records[3])];
     let some = some.map(|(seq, record)| StoredRecord { seq, record: Arc::clone(record) });
-    journal.check(Read::Records { session: id, from: 3, max: 2 }, Rows::Records(some.to_vec())).await;
-    journal.check(Read::Records { session: id, from: 6, max: 2 }, Rows::Records(Vec::new())).await;
-    journal.check(Read::Records { session: id, from: 1, max: 0 }, Rows::Records(Vec::new())).await;
+    journal.check(Query::Records { session: id, from: 3, max: 2 }, QueryRows::Records(some.to_vec())).await;
+    journal.check(Query::Records { session: id, from: 6, max: 2 }, QueryRows::Records(Vec::new())).await;
+    journal.check(Query::Records { session: id, from: 1, max: 0 }, QueryRows::Records(Vec::new())).await;
     assert_eq!(journal.take_over(id).await.last, 5);
 }
 
 pub(super) async fn a_wrong_sequence_is_refused(journal: Subject) {
     let id = session(1);
     let fence = journal.take_over(id).await.incarnation;
-    let wrong = |expected, last| Refusal::WrongSeq { expected, last };
+    let wrong = |expected, last| WriteRefusal::WrongSeq { expected, last };
     journal.check_refused(one(id, fence, 2), wrong(2, 0)).await;
     journal.check_refused(one(id, fence, 0), wrong(0, 0)).await;
     journal.append(one(id, fence, 1)).await;
@@ -51,21 +53,23 @@ pub(super) async fn an_older_incarnation_is_fenced(journal: Subject) {
     journal.append(one(id, first, 1)).await;
     let neighbour = journal.take_over(other).await.incarnation;
     let batch = vec![
-        Write::Append(Box::new(one(id, first, 2))),
-        Write::Open(id),
-        Write::Append(Box::new(one(id, first, 3))),
+        WriteOp::Append(Box::new(one(id, first, 2))),
+        WriteOp::Open(id),
+        WriteOp::Append(Box::new(one(id, first, 3))),
     ];
     let written = journal.batch(batch).await;
-    let [Written::Appended(_), Written::Opened(opened), Written::Refused(refused)] = &written[..] else {
+    let [WriteOutcome::Appended(_), WriteOutcome::Opened(opened), WriteOutcome::Refused(refused)] =
+        &written[..]
+    else {
         panic!("{written:?}")
     };
     let second = opened.incarnation;
     assert!(second > first, "{second} after {first}");
     assert_eq!(opened.last, 2, "what stands before the opening in its batch is in the journal");
-    assert_eq!(*refused, Refusal::Fenced(second));
-    journal.check_refused(one(id, first, 3), Refusal::Fenced(second)).await;
+    assert_eq!(*refused, WriteRefusal::Fenced(second));
+    journal.check_refused(one(id, first, 3), WriteRefusal::Fenced(second)).await;
     let unborn = Incarnation { revival: second.revival + 1, ..second };
-    journal.check_refused(one(id, unborn, 3), Refusal::Fenced(second)).await;
+    journal.check_refused(one(id, unborn, 3), WriteRefusal::Fenced(second)).await;
     journal.append(one(id, second, 3)).await;
     journal.append(one(other, neighbour, 1)).await;
     journal.check_journal(id, &[record(1), record(2), record(3)]).await;
@@ -77,14 +81,14 @@ pub(super) async fn a_session_that_is_let_go_is_fenced_until_it_is_opened(mut jo
     journal.append(one(id, first, 1)).await;
     let neighbour = journal.take_over(other).await.incarnation;
     let second = journal.take_over(id).await.incarnation;
-    let fenced = |by| Written::Refused(Refusal::Fenced(by));
+    let fenced = |by| WriteOutcome::Refused(WriteRefusal::Fenced(by));
     assert_eq!(journal.close(id, first).await, fenced(second), "somebody else has it by now");
     assert_eq!(journal.close(id, neighbour).await, fenced(second));
     journal.append(one(id, second, 2)).await;
-    assert_eq!(journal.close(id, second).await, Written::Closed(true));
+    assert_eq!(journal.close(id, second).await, WriteOutcome::Closed(true));
     let nobody = Incarnation { revival: 0, ..second };
     for fence in [first, second, nobody, Incarnation { revival: second.revival + 1, ..second }] {
-        journal.check_refused(one(id, fence, 3), Refusal::Fenced(nobody)).await;
+        journal.check_refused(one(id, fence, 3), WriteRefusal::Fenced(nobody)).await;
         assert_eq!(journal.close(id, fence).await, fenced(nobody));
     }
     journal.append(one(other, neighbour, 1)).await;
@@ -92,22 +96,24 @@ pub(super) async fn a_session_that_is_let_go_is_fenced_until_it_is_opened(mut jo
     assert!(opened.incarnation > second, "{} after {second}", opened.incarnation);
     assert_eq!(opened.last, 2);
     for old in [first, second] {
-        journal.check_refused(one(id, old, 3), Refusal::Fenced(opened.incarnation)).await;
+        journal.check_refused(one(id, old, 3), WriteRefusal::Fenced(opened.incarnation)).await;
         assert_eq!(journal.close(id, old).await, fenced(opened.incarnation));
     }
     let batch = vec![
-        Write::Append(Box::new(one(id, opened.incarnation, 3))),
-        Write::Close(id, opened.incarnation),
-        Write::Append(Box::new(one(id, opened.incarnation, 4))),
-        Write::Open(id),
+        WriteOp::Append(Box::new(one(id, opened.incarnation, 3))),
+        WriteOp::Close(id, opened.incarnation),
+        WriteOp::Append(Box::new(one(id, opened.incarnation, 4))),
+        WriteOp::Open(id),
     ];
     let written = journal.batch(batch).await;
-    let [Written::Appended(_), Written::Closed(true), refused, Written::Opened(last)] = &written[..] else {
+    let [WriteOutcome::Appended(_), WriteOutcome::Closed(true), refused, WriteOutcome::Opened(last)] =
+        &written[..]
+    else {
         panic!("{written:?}")
     };
     assert_eq!(*refused, fenced(nobody));
     assert_eq!(last.last, 3, "what stands before the close in its batch is in the journal");
-    assert_eq!(journal.close(id, last.incarnation).await, Written::Closed(true));
+    assert_eq!(journal.close(id, last.incarnation).await, WriteOutcome::Closed(true));
     journal.check_journal(id, &[record(1), record(2), record(3)]).await;
     journal.reopen();
     assert_eq!(journal.take_over(id).await.last, 3);
@@ -119,12 +125,12 @@ pub(super) async fn reopening_fences_the_process_before(mut journal: Subject) {
     journal.append(one(id, old, 1)).await;
     journal.reopen();
     let unopened = Incarnation { epoch: old.epoch + 1, revival: 0 };
-    journal.check_refused(one(id, old, 2), Refusal::Fenced(unopened)).await;
-    journal.check_refused(one(id, unopened, 2), Refusal::Fenced(unopened)).await;
+    journal.check_refused(one(id, old, 2), WriteRefusal::Fenced(unopened)).await;
+    journal.check_refused(one(id, unopened, 2), WriteRefusal::Fenced(unopened)).await;
     let opened = journal.take_over(id).await;
     assert!(opened.incarnation.epoch > old.epoch);
     assert_eq!(opened.last, 1);
-    journal.check_refused(one(id, old, 2), Refusal::Fenced(opened.incarnation)).await;
+    journal.check_refused(one(id, old, 2), WriteRefusal::Fenced(opened.incarnation)).await;
     journal.append(one(id, opened.incarnation, 2)).await;
     journal.check_journal(id, &[record(1), record(2)]).await;
 }
@@ -137,27 +143,32 @@ pub(super) async fn a_refusal_leaves_no_trace_and_disturbs_nobody(journal: Subje
     }
     let mut full = one(refused, fences[1], 2);
     let limits = Amounts { tokens: Some(5), ..Amounts::default() };
-    full.ledger.open.push(NewAccount { id: account(1), parent: None, limits, apart: false });
-    full.index = vec![Index::Session(session_row(2, "two")), index_run(2, refused, RunState::Running)];
+    full.ledger.new_accounts.push(NewAccount {
+        id: account(1),
+        parent: None,
+        limits,
+        owns_iterations: false,
+    });
+    full.index = vec![IndexRow::Session(session_row(2, "two")), index_run(2, refused, RunState::Running)];
     full.key = Some(("again".into(), run(2)));
-    full.send = vec![(after, "\"hello\"".into())];
+    full.deliver = vec![(after, "\"hello\"".into())];
     let batch = vec![
-        Write::Append(Box::new(one(before, fences[0], 1))),
-        Write::Append(Box::new(full)),
-        Write::Append(Box::new(one(after, fences[2], 1))),
-        Write::Append(Box::new(one(refused, fences[1], 1))),
+        WriteOp::Append(Box::new(one(before, fences[0], 1))),
+        WriteOp::Append(Box::new(full)),
+        WriteOp::Append(Box::new(one(after, fences[2], 1))),
+        WriteOp::Append(Box::new(one(refused, fences[1], 1))),
     ];
     let mut written = journal.batch(batch).await;
-    assert_eq!(written.remove(1), Written::Refused(Refusal::WrongSeq { expected: 2, last: 0 }));
+    assert_eq!(written.remove(1), WriteOutcome::Refused(WriteRefusal::WrongSeq { expected: 2, last: 0 }));
     assert!(written.into_iter().all(|written| appended(written).last == 1));
     for id in [before, refused, after] {
         journal.check_journal(id, &[record(1)]).await;
     }
     journal.check_account(account(1), None).await;
-    journal.check(Read::SessionOfKey("two".into()), Rows::Sessions(Vec::new())).await;
-    journal.check(Read::Session(refused), Rows::Sessions(Vec::new())).await;
-    journal.check(Read::OpenRuns, Rows::Runs(Vec::new())).await;
-    journal.check(Read::RunOfKey("again".into()), Rows::Runs(Vec::new())).await;
+    journal.check(Query::SessionOfKey("two".into()), QueryRows::Sessions(Vec::new())).await;
+    journal.check(Query::Session(refused), QueryRows::Sessions(Vec::new())).await;
+    journal.check(Query::OpenRuns, QueryRows::Runs(Vec::new())).await;
+    journal.check(Query::RunOfKey("again".into()), QueryRows::Runs(Vec::new())).await;
     journal.check_inbox(after, &[]).await;
 }
 
@@ -165,9 +176,9 @@ pub(super) async fn an_append_of_nothing_is_malformed(journal: Subject) {
     let fence = journal.take_over(session(1)).await.incarnation;
     let nothing = Append::new(session(1), fence, 1, Vec::new());
     journal.check_malformed(nothing.clone()).await;
-    let founded = Founded { session: session(2), records: vec![record(1)] };
+    let founded = SpawnedSession { session: session(2), records: vec![record(1)] };
     let send = vec![(session(2), "\"hello\"".into())];
-    journal.check_malformed(Append { send, found: vec![founded], ..nothing }).await;
+    journal.check_malformed(Append { deliver: send, spawned: vec![founded], ..nothing }).await;
     journal.check_journal(session(1), &[]).await;
     journal.check_journal(session(2), &[]).await;
     journal.check_inbox(session(2), &[]).await;
@@ -183,7 +194,7 @@ pub(super) async fn large_records_come_back(mut journal: Subject) {
     assert_eq!(journal.append(Append::new(id, fence, 1, records.clone())).await.last, 4);
     journal.check_journal(id, &records).await;
     let item = format!("\"{}\"", "x".repeat(100_000));
-    journal.batch(vec![Write::Deliver(id, item.as_str().into())]).await;
+    journal.batch(vec![WriteOp::Deliver(id, item.as_str().into())]).await;
     journal.check_inbox(id, &[&item]).await;
     journal.reopen();
     journal.check_journal(id, &records).await;
@@ -197,12 +208,13 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
     let fence = journal.take_over(id).await.incarnation;
     let mut append = Append::new(id, fence, 1, (1..=RECORDS).map(record).collect());
     append.index = vec![index_run(1, id, RunState::Running)];
-    let records = async || match journal.read(Read::Records { session: id, from: 1, max: usize::MAX }).await {
-        Ok(Rows::Records(records)) => records.len() as u64,
+    let records = async || match journal.read(Query::Records { session: id, from: 1, max: usize::MAX }).await
+    {
+        Ok(QueryRows::Records(records)) => records.len() as u64,
         other => panic!("{other:?}"),
     };
-    let runs = async || match journal.read(Read::Run(run(1))).await {
-        Ok(Rows::Runs(rows)) => rows.len(),
+    let runs = async || match journal.read(Query::Run(run(1))).await {
+        Ok(QueryRows::Runs(rows)) => rows.len(),
         other => panic!("{other:?}"),
     };
     let reading = async {
@@ -230,13 +242,13 @@ pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
     let opaque = json!({ "origin": origin, "parts": [deep] });
-    let opaque: Opaque = serde_json::from_value(opaque).expect("a value has no limit of depth");
+    let opaque: OpaqueState = serde_json::from_value(opaque).expect("a value has no limit of depth");
     let message = AssistantMessage { opaque: Some(Arc::new(opaque)), ..AssistantMessage::default() };
     let answered = ModelAnswered {
         call: CallId { run: run(1), iteration: 1, n: 0 },
         attempt: 1,
         message: Arc::new(message),
-        finish: Finish::Stop,
+        finish: FinishReason::Stop,
         flaw: None,
         fallback: None,
         usage: None,
@@ -247,10 +259,11 @@ pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
     let (id, child) = (session(1), session(2));
     let fence = journal.take_over(id).await.incarnation;
     let own = Append::new(id, fence, 1, vec![record(1), Arc::clone(&bad)]);
-    let founds = Append { found: vec![Founded { session: child, records: vec![bad] }], ..one(id, fence, 1) };
+    let founds =
+        Append { spawned: vec![SpawnedSession { session: child, records: vec![bad] }], ..one(id, fence, 1) };
     for append in [own, founds] {
-        let written = journal.batch(vec![Write::Append(Box::new(append))]).await.remove(0);
-        let Written::Refused(Refusal::Unreadable { kind: "model.answered", .. }) = written else {
+        let written = journal.batch(vec![WriteOp::Append(Box::new(append))]).await.remove(0);
+        let WriteOutcome::Refused(WriteRefusal::Unreadable { kind: "model.answered", .. }) = written else {
             panic!("{written:?}")
         };
     }

@@ -3,9 +3,9 @@
 mod accounts;
 mod appends;
 mod faults;
-mod founded;
 mod inboxes;
 mod rows;
+mod spawned;
 mod subject;
 
 use futures::future::LocalBoxFuture;
@@ -16,10 +16,10 @@ use subject::Subject;
 
 /// Opens one store: the first call finds it empty, each later one finds what the calls before left. What an earlier call
 /// gave is dropped before the next.
-pub type Open = Box<dyn FnMut() -> Box<dyn Journal>>;
+pub type StoreOpener = Box<dyn FnMut() -> Box<dyn Journal>>;
 
 /// A case, run on a store of its own. Panics where the contract is broken.
-pub type Case = fn(Open) -> LocalBoxFuture<'static, ()>;
+pub type ContractCase = fn(StoreOpener) -> LocalBoxFuture<'static, ()>;
 
 macro_rules! cases {
     ($($module:ident::$case:ident,)*) => {
@@ -46,9 +46,9 @@ cases! {
     accounts::a_raise_makes_room_on_one_account,
     accounts::iterations_that_are_apart_go_no_further_up,
     accounts::an_unknown_account_is_malformed,
-    founded::sessions_that_another_one_begins_are_there,
-    founded::a_session_that_is_only_open_can_be_begun,
-    founded::what_cannot_begin_leaves_no_trace,
+    spawned::sessions_that_another_one_begins_are_there,
+    spawned::a_session_that_is_only_open_can_be_begun,
+    spawned::what_cannot_begin_leaves_no_trace,
     inboxes::items_wait_until_they_are_taken,
     inboxes::only_rows_that_wait_can_be_taken,
     inboxes::rows_can_be_taken_without_a_record,
@@ -63,7 +63,7 @@ cases! {
 }
 
 /// Runs all cases, each on a store that `make` makes.
-pub async fn journal_contract(mut make: impl FnMut() -> Open) {
+pub async fn journal_contract(mut make: impl FnMut() -> StoreOpener) {
     for (name, case) in CASES {
         tracing::info!(name, "journal contract");
         case(make()).await;

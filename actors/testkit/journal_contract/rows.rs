@@ -1,10 +1,10 @@
 use super::subject::{Subject, index_run, one, record, run, run_row, session, session_row};
 use crate::{
     model::{
-        Amounts, Density, ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, RunState, SessionId,
-        Timestamp,
+        Amounts, ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, RunState, SessionId, Timestamp,
+        TokenDensity,
     },
-    port::{Append, Index, Read, Refusal, Rows, Write, Written},
+    port::{Append, IndexRow, Query, QueryRows, WriteOp, WriteOutcome, WriteRefusal},
 };
 
 pub(super) async fn a_key_stands_for_one_run(mut journal: Subject) {
@@ -16,18 +16,18 @@ pub(super) async fn a_key_stands_for_one_run(mut journal: Subject) {
         ..one(id, fence, expected)
     };
     let batch = [keyed(1, "k", 1), keyed(2, "k", 2), keyed(2, "l", 3)];
-    let written = journal.batch(batch.map(|append| Write::Append(Box::new(append))).into()).await;
-    assert_eq!(written[1], Written::Refused(Refusal::Duplicate(run(1))), "also inside a batch");
-    assert!(matches!(written[2], Written::Appended(_)));
-    journal.check_refused(keyed(3, "l", 4), Refusal::Duplicate(run(3))).await;
+    let written = journal.batch(batch.map(|append| WriteOp::Append(Box::new(append))).into()).await;
+    assert_eq!(written[1], WriteOutcome::Refused(WriteRefusal::Duplicate(run(1))), "also inside a batch");
+    assert!(matches!(written[2], WriteOutcome::Appended(_)));
+    journal.check_refused(keyed(3, "l", 4), WriteRefusal::Duplicate(run(3))).await;
     journal.reopen();
     let fence = journal.take_over(id).await.incarnation;
-    journal.check_refused(Append { fence, ..keyed(3, "k", 5) }, Refusal::Duplicate(run(1))).await;
-    let of_key = |n| Rows::Runs(vec![run_row(n, id, RunState::Queued)]);
-    journal.check(Read::RunOfKey("k".into()), of_key(1)).await;
-    journal.check(Read::RunOfKey("l".into()), of_key(3)).await;
-    journal.check(Read::RunOfKey("m".into()), Rows::Runs(Vec::new())).await;
-    journal.check(Read::Run(run(2)), Rows::Runs(Vec::new())).await;
+    journal.check_refused(Append { fence, ..keyed(3, "k", 5) }, WriteRefusal::Duplicate(run(1))).await;
+    let of_key = |n| QueryRows::Runs(vec![run_row(n, id, RunState::Queued)]);
+    journal.check(Query::RunOfKey("k".into()), of_key(1)).await;
+    journal.check(Query::RunOfKey("l".into()), of_key(3)).await;
+    journal.check(Query::RunOfKey("m".into()), QueryRows::Runs(Vec::new())).await;
+    journal.check(Query::Run(run(2)), QueryRows::Runs(Vec::new())).await;
     journal.check_journal(id, &[record(1), record(2)]).await;
 }
 
@@ -37,21 +37,21 @@ pub(super) async fn a_session_key_belongs_to_one_session(journal: Subject) {
         fences.push(journal.take_over(session(n)).await.incarnation);
     }
     let naming = |n: u128, expected, keys: &[(u128, &str)]| Append {
-        index: keys.iter().map(|(of, key)| Index::Session(session_row(*of, key))).collect(),
+        index: keys.iter().map(|(of, key)| IndexRow::Session(session_row(*of, key))).collect(),
         ..one(session(n), fences[n as usize], expected)
     };
-    let of_key = |key: &str| Read::SessionOfKey(key.into());
-    let rows = |n, key| Rows::Sessions(vec![session_row(n, key)]);
+    let of_key = |key: &str| Query::SessionOfKey(key.into());
+    let rows = |n, key| QueryRows::Sessions(vec![session_row(n, key)]);
     journal.append(naming(1, 1, &[(1, "cli:default")])).await;
     journal.append(naming(1, 2, &[(1, "cli:default")])).await;
-    journal.check_refused(naming(2, 1, &[(2, "cli:default")]), Refusal::KeyTaken(session(1))).await;
-    journal.check_refused(naming(2, 1, &[(2, "x"), (3, "x")]), Refusal::KeyTaken(session(3))).await;
+    journal.check_refused(naming(2, 1, &[(2, "cli:default")]), WriteRefusal::KeyTaken(session(1))).await;
+    journal.check_refused(naming(2, 1, &[(2, "x"), (3, "x")]), WriteRefusal::KeyTaken(session(3))).await;
     journal.check(of_key("cli:default"), rows(1, "cli:default")).await;
-    journal.check(of_key("x"), Rows::Sessions(Vec::new())).await;
+    journal.check(of_key("x"), QueryRows::Sessions(Vec::new())).await;
     journal.append(naming(1, 3, &[(1, "moved")])).await;
     journal.append(naming(2, 1, &[(2, "cli:default")])).await;
     journal.check(of_key("moved"), rows(1, "moved")).await;
-    journal.check(Read::Session(session(1)), rows(1, "moved")).await;
+    journal.check(Query::Session(session(1)), rows(1, "moved")).await;
     journal.check(of_key("cli:default"), rows(2, "cli:default")).await;
 }
 
@@ -75,33 +75,33 @@ pub(super) async fn open_runs_follow_their_state(mut journal: Subject) {
         open.insert(n, state);
         open.retain(|_, state| *state != RunState::Ended);
         let rows = open.iter().map(|(n, state)| run_row(*n, id, *state)).collect();
-        journal.check(Read::OpenRuns, Rows::Runs(rows)).await;
+        journal.check(Query::OpenRuns, QueryRows::Runs(rows)).await;
     }
     journal.reopen();
-    journal.check(Read::OpenRuns, Rows::Runs(vec![run_row(1, id, RunState::Running)])).await;
-    journal.check(Read::Run(run(3)), Rows::Runs(vec![run_row(3, id, RunState::Ended)])).await;
+    journal.check(Query::OpenRuns, QueryRows::Runs(vec![run_row(1, id, RunState::Running)])).await;
+    journal.check(Query::Run(run(3)), QueryRows::Runs(vec![run_row(3, id, RunState::Ended)])).await;
 }
 
 pub(super) async fn lists_hold_the_youngest_in_order(journal: Subject) {
     let runs: [(u128, SessionId); 4] = [(5, session(1)), (2, session(2)), (9, session(1)), (7, session(2))];
     let fence = journal.take_over(session(4)).await.incarnation;
     let mut index: Vec<_> = runs.iter().map(|(n, of)| index_run(*n, *of, RunState::Queued)).collect();
-    index.extend([3, 1, 2].map(|n| Index::Session(session_row(n, &format!("key {n}")))));
+    index.extend([3, 1, 2].map(|n| IndexRow::Session(session_row(n, &format!("key {n}")))));
     journal.append(Append { index, ..one(session(4), fence, 1) }).await;
     let sessions =
-        |ns: &[u128]| Rows::Sessions(ns.iter().map(|n| session_row(*n, &format!("key {n}"))).collect());
+        |ns: &[u128]| QueryRows::Sessions(ns.iter().map(|n| session_row(*n, &format!("key {n}"))).collect());
     let rows = |ns: &[u128]| {
         let of = |n: &u128| runs.iter().find(|(run, _)| run == n).expect("a run of this case").1;
-        Rows::Runs(ns.iter().map(|n| run_row(*n, of(n), RunState::Queued)).collect())
+        QueryRows::Runs(ns.iter().map(|n| run_row(*n, of(n), RunState::Queued)).collect())
     };
-    journal.check(Read::Sessions { max: 2 }, sessions(&[2, 3])).await;
-    journal.check(Read::Sessions { max: usize::MAX }, sessions(&[1, 2, 3])).await;
-    journal.check(Read::Sessions { max: 0 }, sessions(&[])).await;
-    journal.check(Read::Runs { session: None, max: 3 }, rows(&[5, 7, 9])).await;
-    journal.check(Read::Runs { session: Some(session(2)), max: 1 }, rows(&[7])).await;
-    journal.check(Read::Runs { session: Some(session(2)), max: 5 }, rows(&[2, 7])).await;
-    journal.check(Read::Runs { session: Some(session(3)), max: 5 }, rows(&[])).await;
-    journal.check(Read::OpenRuns, rows(&[2, 5, 7, 9])).await;
+    journal.check(Query::Sessions { max: 2 }, sessions(&[2, 3])).await;
+    journal.check(Query::Sessions { max: usize::MAX }, sessions(&[1, 2, 3])).await;
+    journal.check(Query::Sessions { max: 0 }, sessions(&[])).await;
+    journal.check(Query::Runs { session: None, max: 3 }, rows(&[5, 7, 9])).await;
+    journal.check(Query::Runs { session: Some(session(2)), max: 1 }, rows(&[7])).await;
+    journal.check(Query::Runs { session: Some(session(2)), max: 5 }, rows(&[2, 7])).await;
+    journal.check(Query::Runs { session: Some(session(3)), max: 5 }, rows(&[])).await;
+    journal.check(Query::OpenRuns, rows(&[2, 5, 7, 9])).await;
 }
 
 pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
@@ -110,7 +110,7 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
     let model = |name: &str| ModelRef::new("p", name).expect("a model's name");
     let row = |name, density: Option<u16>, window| ModelRow {
         model: model(name),
-        density: density.map(Density::from),
+        density: density.map(TokenDensity::from),
         window,
         listed: window.map(|window| ListedLimits {
             at: Timestamp(1),
@@ -118,22 +118,22 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
         }),
     };
     let listing = |expected, rows: Vec<ModelRow>| Append {
-        index: rows.into_iter().map(Index::Model).collect(),
+        index: rows.into_iter().map(IndexRow::Model).collect(),
         ..one(id, fence, expected)
     };
-    let all = || Read::Models(["org/b", "nobody", "a"].map(model).into());
-    journal.check(all(), Rows::Models(Vec::new())).await;
+    let all = || Query::Models(["org/b", "nobody", "a"].map(model).into());
+    journal.check(all(), QueryRows::Models(Vec::new())).await;
     journal.append(listing(1, vec![row("a", Some(300), None), row("org/b", Some(200), Some(9))])).await;
     // What a row does not say stays, within one append too; what is refused changes nothing.
     journal.append(listing(2, vec![row("a", None, Some(7)), row("a", Some(400), None)])).await;
-    let wrong = Refusal::WrongSeq { expected: 9, last: 2 };
+    let wrong = WriteRefusal::WrongSeq { expected: 9, last: 2 };
     journal.check_refused(listing(9, vec![row("a", Some(500), Some(1))]), wrong).await;
     for _ in 0..2 {
         let rows = vec![row("org/b", Some(200), Some(9)), row("a", Some(400), Some(7))];
-        journal.check(all(), Rows::Models(rows)).await;
-        journal.check(Read::Models(Vec::new()), Rows::Models(Vec::new())).await;
+        journal.check(all(), QueryRows::Models(rows)).await;
+        journal.check(Query::Models(Vec::new()), QueryRows::Models(Vec::new())).await;
         let rows = vec![row("a", Some(400), Some(7)), row("org/b", Some(200), Some(9))];
-        journal.check(Read::AllModels, Rows::Models(rows)).await;
+        journal.check(Query::AllModels, QueryRows::Models(rows)).await;
         journal.reopen();
     }
 }
@@ -144,25 +144,25 @@ pub(super) async fn everything_is_there_after_reopening(mut journal: Subject) {
     let account = run(1).into();
     let limits = Amounts { iterations: Some(90), usd: Some(u64::MAX), ..Amounts::default() };
     let mut append = Append {
-        index: vec![Index::Session(session_row(1, "k")), index_run(1, id, RunState::Running)],
+        index: vec![IndexRow::Session(session_row(1, "k")), index_run(1, id, RunState::Running)],
         key: Some(("again".into(), run(1))),
-        send: vec![(session(2), "{\"said\":\"äöü\"}".into())],
+        deliver: vec![(session(2), "{\"said\":\"äöü\"}".into())],
         ..one(id, fence, 1)
     };
-    append.ledger.open.push(NewAccount { id: account, parent: None, limits, apart: false });
+    append.ledger.new_accounts.push(NewAccount { id: account, parent: None, limits, owns_iterations: false });
     let accounts = journal.append(append).await.accounts;
     let [(opened, row)] = accounts[..] else { panic!("{accounts:?}") };
     assert_eq!((opened, row.limits), (account, limits));
     for _ in 0..2 {
         journal.reopen();
-        let running = || Rows::Runs(vec![run_row(1, id, RunState::Running)]);
+        let running = || QueryRows::Runs(vec![run_row(1, id, RunState::Running)]);
         journal.check_journal(id, &[record(1)]).await;
         journal.check_account(account, Some(&row)).await;
         journal.check_inbox(session(2), &["{\"said\":\"äöü\"}"]).await;
-        journal.check(Read::SessionOfKey("k".into()), Rows::Sessions(vec![session_row(1, "k")])).await;
-        journal.check(Read::RunOfKey("again".into()), running()).await;
-        journal.check(Read::Runs { session: Some(id), max: 9 }, running()).await;
-        journal.check(Read::OpenRuns, running()).await;
+        journal.check(Query::SessionOfKey("k".into()), QueryRows::Sessions(vec![session_row(1, "k")])).await;
+        journal.check(Query::RunOfKey("again".into()), running()).await;
+        journal.check(Query::Runs { session: Some(id), max: 9 }, running()).await;
+        journal.check(Query::OpenRuns, running()).await;
         assert_eq!(journal.take_over(id).await.last, 1);
     }
 }

@@ -1,25 +1,25 @@
 use std::sync::Arc;
 
-use super::Open;
+use super::StoreOpener;
 use crate::{
     model::{
-        Account, AccountId, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, Record, RunId, RunRow,
-        RunState, Seq, SessionId, SessionRow, Timestamp, Usage,
+        AccountId, Body, BudgetAccount, CallEnd, CallEnded, CallId, CallStatus, Incarnation, Record, RunId,
+        RunRow, RunState, Seq, SessionId, SessionRow, Timestamp, Usage,
     },
     port::{
-        Append, Appended, InboxRow, Index, Journal, Opened, Read, ReadError, Refusal, Rows, StoredRecord,
-        Write, Written,
+        Append, AppendReceipt, InboxRow, IndexRow, Journal, OpenedSession, Query, QueryRows, ReadError,
+        StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
     },
 };
 
 /// The journal under test.
 pub(super) struct Subject {
-    open: Open,
+    open: StoreOpener,
     journal: Option<Box<dyn Journal>>,
 }
 
 impl Subject {
-    pub(super) fn new(mut open: Open) -> Self {
+    pub(super) fn new(mut open: StoreOpener) -> Self {
         let journal = Some(open());
         Self { open, journal }
     }
@@ -30,53 +30,53 @@ impl Subject {
         self.journal = Some((self.open)());
     }
 
-    pub(super) async fn batch(&self, batch: Vec<Write>) -> Vec<Written> {
+    pub(super) async fn batch(&self, batch: Vec<WriteOp>) -> Vec<WriteOutcome> {
         let writes = batch.len();
         let written = self.journal().commit(batch).await.expect("the store takes writes");
         assert_eq!(written.len(), writes, "one answer for each write");
         written
     }
 
-    pub(super) async fn take_over(&self, session: SessionId) -> Opened {
-        match self.batch(vec![Write::Open(session)]).await.remove(0) {
-            Written::Opened(opened) => opened,
-            other @ (Written::Appended(_)
-            | Written::Closed(_)
-            | Written::Delivered(_)
-            | Written::Refused(_)) => {
+    pub(super) async fn take_over(&self, session: SessionId) -> OpenedSession {
+        match self.batch(vec![WriteOp::Open(session)]).await.remove(0) {
+            WriteOutcome::Opened(opened) => opened,
+            other @ (WriteOutcome::Appended(_)
+            | WriteOutcome::Closed(_)
+            | WriteOutcome::Delivered(_)
+            | WriteOutcome::Refused(_)) => {
                 panic!("opening {session}: {other:?}")
             }
         }
     }
 
-    pub(super) async fn close(&self, session: SessionId, incarnation: Incarnation) -> Written {
-        self.batch(vec![Write::Close(session, incarnation)]).await.remove(0)
+    pub(super) async fn close(&self, session: SessionId, incarnation: Incarnation) -> WriteOutcome {
+        self.batch(vec![WriteOp::Close(session, incarnation)]).await.remove(0)
     }
 
-    pub(super) async fn append(&self, append: Append) -> Appended {
-        appended(self.batch(vec![Write::Append(Box::new(append))]).await.remove(0))
+    pub(super) async fn append(&self, append: Append) -> AppendReceipt {
+        appended(self.batch(vec![WriteOp::Append(Box::new(append))]).await.remove(0))
     }
 
-    pub(super) async fn check_refused(&self, append: Append, expect: Refusal) {
-        let written = self.batch(vec![Write::Append(Box::new(append))]).await;
-        assert_eq!(written, [Written::Refused(expect)]);
+    pub(super) async fn check_refused(&self, append: Append, expect: WriteRefusal) {
+        let written = self.batch(vec![WriteOp::Append(Box::new(append))]).await;
+        assert_eq!(written, [WriteOutcome::Refused(expect)]);
     }
 
     pub(super) async fn check_malformed(&self, append: Append) {
-        let written = self.batch(vec![Write::Append(Box::new(append))]).await;
-        assert!(matches!(written[..], [Written::Refused(Refusal::Malformed(_))]), "{written:?}");
+        let written = self.batch(vec![WriteOp::Append(Box::new(append))]).await;
+        assert!(matches!(written[..], [WriteOutcome::Refused(WriteRefusal::Malformed(_))]), "{written:?}");
     }
 
     /// Expects the session's journal to hold these records and no others.
     pub(super) async fn check_journal(&self, session: SessionId, records: &[Arc<Record>]) {
-        let all = Read::Records { session, from: 0, max: usize::MAX };
+        let all = Query::Records { session, from: 0, max: usize::MAX };
         let expect = (1..).zip(records).map(|(seq, record)| StoredRecord { seq, record: Arc::clone(record) });
-        self.check(all, Rows::Records(expect.collect())).await;
+        self.check(all, QueryRows::Records(expect.collect())).await;
     }
 
     pub(super) async fn check_inbox(&self, session: SessionId, items: &[&str]) -> Vec<InboxRow> {
-        let rows = match self.read(Read::Inbox(session)).await {
-            Ok(Rows::Inbox(rows)) => rows,
+        let rows = match self.read(Query::Inbox(session)).await {
+            Ok(QueryRows::Inbox(rows)) => rows,
             other => panic!("inbox of {session}: {other:?}"),
         };
         assert_eq!(rows.iter().map(|row| &*row.item).collect::<Vec<_>>(), items);
@@ -84,15 +84,15 @@ impl Subject {
         rows
     }
 
-    pub(super) async fn check_account(&self, id: AccountId, account: Option<&Account>) {
-        self.check(Read::Account(id), Rows::Account(account.copied().map(Box::new))).await;
+    pub(super) async fn check_account(&self, id: AccountId, account: Option<&BudgetAccount>) {
+        self.check(Query::Account(id), QueryRows::Account(account.copied().map(Box::new))).await;
     }
 
-    pub(super) async fn check(&self, what: Read, expect: Rows) {
+    pub(super) async fn check(&self, what: Query, expect: QueryRows) {
         assert_eq!(self.read(what.clone()).await, Ok(expect), "{what:?}");
     }
 
-    pub(super) async fn read(&self, what: Read) -> Result<Rows, ReadError> {
+    pub(super) async fn read(&self, what: Query) -> Result<QueryRows, ReadError> {
         self.journal().read(what).await
     }
 
@@ -101,10 +101,13 @@ impl Subject {
     }
 }
 
-pub(super) fn appended(written: Written) -> Appended {
+pub(super) fn appended(written: WriteOutcome) -> AppendReceipt {
     match written {
-        Written::Appended(appended) => appended,
-        other @ (Written::Opened(_) | Written::Closed(_) | Written::Delivered(_) | Written::Refused(_)) => {
+        WriteOutcome::Appended(appended) => appended,
+        other @ (WriteOutcome::Opened(_)
+        | WriteOutcome::Closed(_)
+        | WriteOutcome::Delivered(_)
+        | WriteOutcome::Refused(_)) => {
             panic!("not appended: {other:?}")
         }
     }
@@ -161,6 +164,6 @@ pub(super) fn run_row(n: u128, of: SessionId, state: RunState) -> RunRow {
     }
 }
 
-pub(super) fn index_run(n: u128, of: SessionId, state: RunState) -> Index {
-    Index::Run(Box::new(run_row(n, of, state)))
+pub(super) fn index_run(n: u128, of: SessionId, state: RunState) -> IndexRow {
+    IndexRow::Run(Box::new(run_row(n, of, state)))
 }

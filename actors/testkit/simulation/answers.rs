@@ -3,26 +3,28 @@
 use serde_json::{Value, json};
 
 use super::{
-    plan::{Mishap, Plan, RunPlan, Step},
-    squeeze, todo,
+    context_pressure,
+    plan::{ModelFault, PlannedStep, RunPlan, SimulationPlan},
+    todo,
 };
 use crate::{
     model::{
-        Answer, AssistantMessage, Dimension, Failure, FailureClass, Finish, RequestFate, ToolCall, Usage,
+        AssistantMessage, Dimension, Failure, FailureClass, FinishReason, ModelAnswer, RequestFate, ToolCall,
+        Usage,
     },
     policy::delegation::DELEGATE_TASK,
 };
 
 /// Tokens that an answer says it has read; less than any request is estimated at.
-const READ: u64 = 2;
+const INPUT_TOKENS: u64 = 2;
 /// More tokens than any call of a plan can have; an answer that tells of them is not believed.
-pub(super) const IMPOSSIBLE: u64 = 1_000_000_000_000;
+pub(super) const IMPOSSIBLE_TOKENS: u64 = 1_000_000_000_000;
 /// So many words says a model that does not find an end.
-const BABBLE: usize = 4_000;
+const LONG_ANSWER_WORDS: usize = 4_000;
 
 /// Which run of the plan the view is of, and how many steps it has made: one more than the last that it shows, because what
 /// is before that may have been left out.
-pub(super) fn place(messages: &[Value]) -> (Option<usize>, usize) {
+pub(super) fn position(messages: &[Value]) -> (Option<usize>, usize) {
     let text = |message: &Value| message["text"].as_str().unwrap_or_default().to_owned();
     let is_task = |message: &&Value| {
         message["role"] == "user"
@@ -47,70 +49,73 @@ fn step_of(id: &str) -> Option<usize> {
 }
 
 /// What comes of one attempt that is at a step of a run; nothing, if it never ends or panics.
-pub(super) fn said(
-    (plan, run): (&Plan, Option<&RunPlan>),
-    (at, step, mishap): (usize, &Step, Option<Mishap>),
+pub(super) fn planned_answer(
+    (plan, run): (&SimulationPlan, Option<&RunPlan>),
+    (at, step, mishap): (usize, &PlannedStep, Option<ModelFault>),
     max_tokens: u64,
-) -> Option<Result<Answer, Failure>> {
+) -> Option<Result<ModelAnswer, Failure>> {
     let whole = || {
         let name = run.map_or_else(|| "a message".to_owned(), |run| format!("run {}", run.n));
         let calls = run.map_or_else(Vec::new, |run| calls((plan, run.n), at, step));
         match calls.is_empty() {
-            true => plain(&format!("{name} is done"), max_tokens),
-            false => asks(calls, max_tokens),
+            true => text_answer(&format!("{name} is done"), max_tokens),
+            false => call_answer(calls, max_tokens),
         }
     };
-    came_to(mishap, (run.map_or(0, |run| run.n), at), max_tokens, whole)
+    answer_or_fault(mishap, (run.map_or(0, |run| run.n), at), max_tokens, whole)
 }
 
 /// What comes of one attempt that would have this answer if nothing went wrong; nothing, if it never ends or panics.
-pub(super) fn came_to(
-    mishap: Option<Mishap>,
+pub(super) fn answer_or_fault(
+    mishap: Option<ModelFault>,
     place: (usize, usize),
     max_tokens: u64,
-    whole: impl FnOnce() -> Answer,
-) -> Option<Result<Answer, Failure>> {
+    whole: impl FnOnce() -> ModelAnswer,
+) -> Option<Result<ModelAnswer, Failure>> {
     let fails = |class| Some(Err(Failure::new(class, "planned")));
-    let plain = |text: &str| plain(text, max_tokens);
+    let plain = |text: &str| text_answer(text, max_tokens);
     let odd = |name: &str, arguments: &str| {
         let call = ToolCall { id: call_id(place, "odd"), name: name.into(), arguments: arguments.into() };
-        asks(vec![call], max_tokens)
+        call_answer(vec![call], max_tokens)
     };
     let answer = match mishap {
-        Some(Mishap::RateLimited(retry_after_ms)) => {
+        Some(ModelFault::RateLimited(retry_after_ms)) => {
             return fails(FailureClass::RateLimited { retry_after_ms, reset_at: None });
         }
-        Some(Mishap::Overloaded) => return fails(FailureClass::Overloaded),
-        Some(Mishap::Server) => return fails(FailureClass::Server),
-        Some(Mishap::Network) => return fails(FailureClass::Network),
-        Some(Mishap::Unreached) => {
+        Some(ModelFault::Overloaded) => return fails(FailureClass::Overloaded),
+        Some(ModelFault::Server) => return fails(FailureClass::Server),
+        Some(ModelFault::Network) => return fails(FailureClass::Network),
+        Some(ModelFault::NotConnected) => {
             let failure = Failure::new(FailureClass::Network, "planned");
             return Some(Err(failure.with_request(RequestFate::NotSent)));
         }
-        Some(Mishap::Reported(output_tokens)) => {
-            let usage = Usage { input_tokens: READ, output_tokens, ..Usage::default() };
+        Some(ModelFault::FailedWithUsage(output_tokens)) => {
+            let usage = Usage { input_tokens: INPUT_TOKENS, output_tokens, ..Usage::default() };
             return Some(Err(Failure::new(FailureClass::Server, "planned").with_usage(Some(usage))));
         }
-        Some(Mishap::Cut) => return fails(FailureClass::Cut),
-        Some(Mishap::Auth) => return fails(FailureClass::Auth),
-        Some(Mishap::Hang | Mishap::Panic) => return None,
-        Some(Mishap::Empty) => plain(""),
-        Some(Mishap::OnlyThought) => {
+        Some(ModelFault::IncompleteStream) => return fails(FailureClass::IncompleteStream),
+        Some(ModelFault::Auth) => return fails(FailureClass::Auth),
+        Some(ModelFault::Hang | ModelFault::Panic) => return None,
+        Some(ModelFault::Empty) => plain(""),
+        Some(ModelFault::ReasoningOnly) => {
             let mut answer = plain("");
             answer.message.reasoning = "hm".into();
             answer
         }
-        Some(Mishap::Part) => Answer { finish: Finish::Length, ..plain("a part ") },
-        Some(Mishap::CutCalls) => Answer { finish: Finish::Length, ..odd("look", "{\"of\":") },
-        Some(Mishap::UnknownTool) => odd("abracadabra", "{}"),
-        Some(Mishap::Malformed) => odd("look", "no json"),
-        Some(Mishap::Refused) => Answer { finish: Finish::Refused, ..plain("no") },
-        Some(Mishap::Babbles) => plain(&"blah ".repeat(BABBLE)),
-        Some(Mishap::NoUsage) => Answer { usage: None, ..whole() },
-        Some(Mishap::WrongUsage) => {
-            let usage = Usage { input_tokens: READ, cached_tokens: IMPOSSIBLE, ..Usage::default() };
-            let usage = Usage { output_tokens: IMPOSSIBLE, ..usage };
-            Answer { usage: Some(usage), ..whole() }
+        Some(ModelFault::Truncated) => ModelAnswer { finish: FinishReason::Length, ..plain("a part ") },
+        Some(ModelFault::TruncatedCalls) => {
+            ModelAnswer { finish: FinishReason::Length, ..odd("look", "{\"of\":") }
+        }
+        Some(ModelFault::UnknownTool) => odd("abracadabra", "{}"),
+        Some(ModelFault::Malformed) => odd("look", "no json"),
+        Some(ModelFault::Refused) => ModelAnswer { finish: FinishReason::Refused, ..plain("no") },
+        Some(ModelFault::TooLong) => plain(&"blah ".repeat(LONG_ANSWER_WORDS)),
+        Some(ModelFault::NoUsage) => ModelAnswer { usage: None, ..whole() },
+        Some(ModelFault::WrongUsage) => {
+            let usage =
+                Usage { input_tokens: INPUT_TOKENS, cached_tokens: IMPOSSIBLE_TOKENS, ..Usage::default() };
+            let usage = Usage { output_tokens: IMPOSSIBLE_TOKENS, ..usage };
+            ModelAnswer { usage: Some(usage), ..whole() }
         }
         None => whole(),
     };
@@ -118,19 +123,19 @@ pub(super) fn came_to(
 }
 
 /// An answer that says this.
-pub(super) fn plain(text: &str, max_tokens: u64) -> Answer {
+pub(super) fn text_answer(text: &str, max_tokens: u64) -> ModelAnswer {
     let message = AssistantMessage { text: text.into(), ..AssistantMessage::default() };
-    let usage = Usage { input_tokens: READ, output_tokens: max_tokens.min(40), ..Usage::default() };
-    Answer { message, finish: Finish::Stop, usage: Some(usage) }
+    let usage = Usage { input_tokens: INPUT_TOKENS, output_tokens: max_tokens.min(40), ..Usage::default() };
+    ModelAnswer { message, finish: FinishReason::Stop, usage: Some(usage) }
 }
 
 /// An answer that asks for these calls.
-fn asks(calls: Vec<ToolCall>, max_tokens: u64) -> Answer {
+fn call_answer(calls: Vec<ToolCall>, max_tokens: u64) -> ModelAnswer {
     let message = AssistantMessage { calls, ..AssistantMessage::default() };
-    Answer { message, finish: Finish::ToolCalls, ..plain("", max_tokens) }
+    ModelAnswer { message, finish: FinishReason::ToolCalls, ..text_answer("", max_tokens) }
 }
 
-fn calls((plan, run): (&Plan, usize), at: usize, step: &Step) -> Vec<ToolCall> {
+fn calls((plan, run): (&SimulationPlan, usize), at: usize, step: &PlannedStep) -> Vec<ToolCall> {
     let mut calls: Vec<ToolCall> = Vec::new();
     for (n, call) in step.calls.iter().enumerate() {
         let id = call_id((run, at), &format!("c{n}"));
@@ -139,14 +144,14 @@ fn calls((plan, run): (&Plan, usize), at: usize, step: &Step) -> Vec<ToolCall> {
             ToolCall { id, ..twin }
         } else {
             let of = format!("{run}.{at}.{n}");
-            let mut arguments = json!({"of": of, "ms": call.ms, "does": call.does});
-            if plan.squeeze.is_some() {
-                arguments["pad"] = squeeze::padding(run + at + n).into();
+            let mut arguments = json!({"of": of, "ms": call.ms, "does": call.behaviour});
+            if plan.context_pressure.is_some() {
+                arguments["pad"] = context_pressure::padding(run + at + n).into();
             }
             ToolCall { id, name: call.tool.name().into(), arguments: arguments.to_string() }
         });
     }
-    for (n, give) in step.gives.iter().enumerate() {
+    for (n, give) in step.delegations.iter().enumerate() {
         let tasks: Vec<Value> =
             give.tasks.iter().filter_map(|task| Some(task_of(plan.run(*task)?))).collect();
         let mut arguments = match &tasks[..] {
@@ -196,7 +201,7 @@ mod tests {
             (vec![user("steer-1.")], (None, 0)),
             (vec![user("something else")], (None, 0)),
         ] {
-            assert_eq!(place(&view), expected, "{view:?}");
+            assert_eq!(position(&view), expected, "{view:?}");
         }
     }
 }

@@ -9,30 +9,30 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::task::JoinSet;
 
 use super::{
-    book::session_key,
-    journal::Process,
+    external_world::ExternalWorld,
+    journal::ProcessState,
     life::never,
-    outside::Outside,
-    plan::{Event, Plan, RunPlan, What},
+    observations::session_key,
+    plan::{FaultTrigger, PlannedEvent, RunPlan, SimulationPlan},
 };
 use crate::{
-    Accepted, NotAccepted, RunError, RunRequest, Runtime, SessionChoice,
-    model::{Doubt, EventBody, RunId, SessionId, Verdict},
+    AcceptedRun, RunError, RunRequest, Runtime, SessionChoice, SubmitError,
+    model::{ApprovalDecision, EventBody, InDoubtPolicy, RunId, SessionId},
     policy::delegation::DELEGATE_TASK,
     testkit::MemoryJournal,
 };
 
 /// Before somebody tries again.
-const AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// So often is it looked whether all inboxes are empty; longer than any session takes to be opened.
-const HEARS: u32 = 300;
+const MAX_INBOX_POLLS: u32 = 300;
 
 /// Who uses the runtime.
 #[derive(Debug, Clone)]
 pub(super) struct Clients {
-    pub(super) plan: Arc<Plan>,
-    pub(super) outside: Arc<Outside>,
-    pub(super) process: Arc<Process>,
+    pub(super) plan: Arc<SimulationPlan>,
+    pub(super) outside: Arc<ExternalWorld>,
+    pub(super) process: Arc<ProcessState>,
     pub(super) runtime: Arc<Runtime>,
     pub(super) store: MemoryJournal,
 }
@@ -40,41 +40,41 @@ pub(super) struct Clients {
 impl Clients {
     /// Does what is still to be done. Whether all is done; else the runtime is to be suspended.
     pub(super) async fn drive(&self, clients: &mut JoinSet<()>, tasks: &mut JoinSet<()>) -> bool {
-        self.at_rest().await;
+        self.run_overdue_events().await;
         if let Err(error) = self.runtime.revive_all().await {
-            self.unless_terminated("revive_all", &error);
+            self.report_unless_terminated("revive_all", &error);
         }
-        self.say_again(clients);
+        self.steer_again(clients);
         for run in self.plan.runs.clone() {
             let this = self.clone();
-            tasks.spawn(async move { this.see_through(&run).await });
+            tasks.spawn(async move { this.run_to_end(&run).await });
         }
-        clients.spawn(self.clone().answer_questions());
-        if self.plan.house.is_watched {
+        clients.spawn(self.clone().answer_approvals());
+        if self.plan.process.is_watched {
             for session in self.sessions() {
                 clients.spawn(self.clone().watch(session));
             }
         }
         tokio::select! {
             biased;
-            () = self.events(clients) => false,
-            () = self.all_done(tasks) => true,
+            () = self.run_events(clients) => false,
+            () = self.wait_for_all(tasks) => true,
         }
     }
 
-    async fn all_done(&self, tasks: &mut JoinSet<()>) {
+    async fn wait_for_all(&self, tasks: &mut JoinSet<()>) {
         while tasks.join_next().await.is_some() {}
         // Runs that nobody was told of, and messages that have become runs.
         loop {
-            let mut open = self.outside.lock().book.open();
+            let mut open = self.outside.lock().observations.open();
             // Of a run that was said to have ended and has not, nothing more is to be heard: the judge finds it.
-            open.retain(|run| !self.outside.lock().book.results.contains_key(run));
-            let settled = self.outside.lock().settled;
+            open.retain(|run| !self.outside.lock().observations.results.contains_key(run));
+            let settled = self.outside.lock().quiet_at;
             if open.is_empty() && settled <= self.outside.now() {
-                return self.all_heard().await;
+                return self.wait_for_empty_inboxes().await;
             }
             if open.is_empty() {
-                tokio::time::sleep(self.at(settled)).await;
+                tokio::time::sleep(self.time_until(settled)).await;
             }
             for run in open {
                 self.wait(run).await;
@@ -83,35 +83,35 @@ impl Clients {
     }
 
     /// Nobody waits for what lies in inboxes, and yet it is to be heard.
-    async fn all_heard(&self) {
-        for _ in 0..HEARS {
+    async fn wait_for_empty_inboxes(&self) {
+        for _ in 0..MAX_INBOX_POLLS {
             if self.store.inboxes().is_empty() {
                 return;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn at(&self, ms: u64) -> Duration {
+    fn time_until(&self, ms: u64) -> Duration {
         Duration::from_millis(ms.saturating_sub(self.outside.now()))
     }
 
     /// Hands a run in, if it is not known to be accepted, and waits for its end.
-    async fn see_through(&self, run: &RunPlan) {
-        let known = self.outside.lock().book.accepted.get(&run.n).copied();
+    async fn run_to_end(&self, run: &RunPlan) {
+        let known = self.outside.lock().observations.accepted.get(&run.n).copied();
         let accepted = match known {
             Some(accepted) => accepted,
-            None => match self.hand_in(run).await {
+            None => match self.submit_until_accepted(run).await {
                 Some(accepted) => accepted,
                 None => return,
             },
         };
-        if self.outside.lock().book.results.contains_key(&accepted.run) {
+        if self.outside.lock().observations.results.contains_key(&accepted.run) {
             return;
         }
         loop {
             self.wait(accepted.run).await;
-            if !self.go_on_with_more(run, accepted.run).await {
+            if !self.raise_exhausted(run, accepted.run).await {
                 return;
             }
         }
@@ -123,75 +123,75 @@ impl Clients {
                 Ok(result) => {
                     let mut inner = self.outside.lock();
                     // It may have been let go on meanwhile.
-                    if !inner.book.goes_on(run) {
-                        return drop(inner.book.results.insert(run, result));
+                    if !inner.observations.is_reopened(run) {
+                        return drop(inner.observations.results.insert(run, result));
                     }
                 }
-                Err(RunError::Read(_)) => tokio::time::sleep(AGAIN).await,
+                Err(RunError::Read(_)) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(error) => {
-                    self.unless_terminated("wait", &error);
+                    self.report_unless_terminated("wait", &error);
                     never().await;
                 }
             }
         }
     }
 
-    async fn hand_in(&self, run: &RunPlan) -> Option<Accepted> {
-        tokio::time::sleep(self.at(run.at_ms)).await;
+    async fn submit_until_accepted(&self, run: &RunPlan) -> Option<AcceptedRun> {
+        tokio::time::sleep(self.time_until(run.at_ms)).await;
         loop {
-            let first = self.outside.lock().book.handed_in.insert(run.n);
-            if !first && !run.keyed {
+            let first = self.outside.lock().observations.submitted.insert(run.n);
+            if !first && !run.is_keyed {
                 return None;
             }
             match self.submit(run).await {
                 Ok(accepted) => return Some(accepted),
                 // Nothing was accepted: whoever has no key may come again.
-                Err(RunError::NotAccepted(NotAccepted::Overloaded { .. } | NotAccepted::KeepsDying(_)))
-                    if run.keyed =>
+                Err(RunError::NotAccepted(SubmitError::Overloaded { .. } | SubmitError::CrashLooping(_)))
+                    if run.is_keyed =>
                 {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 // What the key stands for could not be read.
-                Err(RunError::Read(_)) if run.keyed => tokio::time::sleep(AGAIN).await,
-                Err(RunError::NotAccepted(NotAccepted::KeepsDying(_))) => return None,
+                Err(RunError::Read(_)) if run.is_keyed => tokio::time::sleep(POLL_INTERVAL).await,
+                Err(RunError::NotAccepted(SubmitError::CrashLooping(_))) => return None,
                 Err(error) => {
-                    self.unless_terminated("submit", &error);
+                    self.report_unless_terminated("submit", &error);
                     never().await;
                 }
             }
         }
     }
 
-    pub(super) async fn submit(&self, run: &RunPlan) -> Result<Accepted, RunError> {
+    pub(super) async fn submit(&self, run: &RunPlan) -> Result<AcceptedRun, RunError> {
         let mut spec = self.runtime.defaults().spec.clone();
         spec.limits = run.limits;
         spec.delegation = run.delegation;
         if run.delegation.is_some() {
             spec.tools.push(DELEGATE_TASK.into());
         }
-        spec.in_doubt = Doubt { then: run.in_doubt, patience_ms: run.patience_ms };
+        spec.in_doubt = InDoubtPolicy { action: run.in_doubt, approval_timeout_ms: run.approval_timeout_ms };
         let request = RunRequest {
             session: SessionChoice::Key(session_key(run.session)),
             spec: Some(spec),
-            idempotency_key: run.keyed.then(|| format!("key-{}", run.n).into()),
+            idempotency_key: run.is_keyed.then(|| format!("key-{}", run.n).into()),
             ..RunRequest::new(format!("run-{}", run.n))
         };
         let accepted = self.runtime.submit(request).await?;
         let mut inner = self.outside.lock();
-        let known = *inner.book.accepted.entry(run.n).or_insert(accepted);
-        if run.keyed && known.run != accepted.run {
+        let known = *inner.observations.accepted.entry(run.n).or_insert(accepted);
+        if run.is_keyed && known.run != accepted.run {
             let what = format!("run {} is {} and {}", run.n, known.run, accepted.run);
-            inner.book.accuse("a key stands for one run", what);
+            inner.observations.report_violation("a key stands for one run", what);
         }
         Ok(accepted)
     }
 
     /// What has not happened yet, in the order of times.
-    pub(super) fn still_to_come(&self) -> Vec<(u64, usize, Event)> {
-        let mut events: Vec<(u64, usize, Event)> = Vec::new();
+    pub(super) fn remaining_events(&self) -> Vec<(u64, usize, PlannedEvent)> {
+        let mut events: Vec<(u64, usize, PlannedEvent)> = Vec::new();
         for fault in &self.plan.faults {
-            if let What::At(at, event) = fault.what
-                && !self.outside.lock().book.fired.contains(&fault.n)
+            if let FaultTrigger::At(at, event) = fault.trigger
+                && !self.outside.lock().observations.injected.contains(&fault.n)
             {
                 events.push((at, fault.n, event));
             }
@@ -201,59 +201,61 @@ impl Clients {
     }
 
     /// Lets happen what happens at its time. Ends when the runtime is to be suspended.
-    async fn events(&self, clients: &mut JoinSet<()>) {
-        for (at, n, event) in self.still_to_come() {
-            tokio::time::sleep(self.at(at)).await;
-            if !event.decides() {
-                self.outside.lock().book.fired.insert(n);
+    async fn run_events(&self, clients: &mut JoinSet<()>) {
+        for (at, n, event) in self.remaining_events() {
+            tokio::time::sleep(self.time_until(at)).await;
+            if !event.is_decision() {
+                self.outside.lock().observations.injected.insert(n);
             }
             match event {
-                Event::Crash(pause) => {
-                    self.outside.goes_wrong(event.name());
-                    self.process.die(pause);
+                PlannedEvent::Crash(pause) => {
+                    self.outside.record_fault(event.name());
+                    self.process.kill(pause);
                     never().await;
                 }
-                Event::Suspend(pause) => {
-                    self.outside.goes_wrong(event.name());
-                    self.process.follow_with(pause);
+                PlannedEvent::Suspend(pause) => {
+                    self.outside.record_fault(event.name());
+                    self.process.set_downtime(pause);
                     return;
                 }
-                Event::Jump(by) => {
-                    self.outside.goes_wrong(event.name());
-                    self.outside.lock().jumped += by;
+                PlannedEvent::ClockJump(by) => {
+                    self.outside.record_fault(event.name());
+                    self.outside.lock().clock_jump_ms += by;
                 }
-                Event::Unreadable(reads) => self.process.unreadable.store(reads, Ordering::SeqCst),
-                Event::Strike(..)
-                | Event::Stop(_)
-                | Event::StopAtRest(_)
-                | Event::StopLate(_)
-                | Event::Steer(_)
-                | Event::Raise(..)
-                | Event::RaiseAtRest(..)
-                | Event::StrikeTelling(_)
-                | Event::StopSubagent(_)
-                | Event::Again(_)
-                | Event::Decide(_)
-                | Event::DecideAtRest(_) => drop(clients.spawn(self.clone().do_it_meanwhile(n, event))),
+                PlannedEvent::Unreadable(reads) => self.process.reads_to_fail.store(reads, Ordering::SeqCst),
+                PlannedEvent::ActorFault(..)
+                | PlannedEvent::Stop(_)
+                | PlannedEvent::StopWithoutResume(_)
+                | PlannedEvent::StopLate(_)
+                | PlannedEvent::Steer(_)
+                | PlannedEvent::Raise(..)
+                | PlannedEvent::RaiseWithoutResume(..)
+                | PlannedEvent::FaultBeforeNotice(_)
+                | PlannedEvent::StopSubagent(_)
+                | PlannedEvent::Resubmit(_)
+                | PlannedEvent::Decide(_)
+                | PlannedEvent::DecideWithoutResume(_) => {
+                    drop(clients.spawn(self.clone().run_event_and_revive(n, event)))
+                }
             }
         }
         never().await;
     }
 
     /// Answers what a person is asked, sooner or later, or never.
-    async fn answer_questions(self) {
+    async fn answer_approvals(self) {
         let mut deciding = FuturesUnordered::new();
         let mut known = Vec::new();
         loop {
-            let changed = Arc::clone(&self.outside.lock().book.changed);
-            let questions = self.outside.lock().book.questions();
+            let changed = Arc::clone(&self.outside.lock().observations.changed);
+            let questions = self.outside.lock().observations.pending_approvals();
             for call in questions.into_iter().filter(|call| !known.contains(call)).collect::<Vec<_>>() {
                 known.push(call);
                 let chance = call.iteration + call.n + u32::try_from(self.plan.seed % 7).unwrap_or(0);
                 let (verdict, after) = match chance % 4 {
-                    0 => (Verdict::Allow, 50),
-                    1 => (Verdict::Deny, 2_000),
-                    2 => (Verdict::Allow, 600_000),
+                    0 => (ApprovalDecision::Allow, 50),
+                    1 => (ApprovalDecision::Deny, 2_000),
+                    2 => (ApprovalDecision::Allow, 600_000),
                     _ => continue,
                 };
                 let this = &self;
@@ -271,7 +273,7 @@ impl Clients {
     }
 
     fn sessions(&self) -> Vec<SessionId> {
-        self.outside.lock().book.journals.keys().copied().collect()
+        self.outside.lock().observations.journals.keys().copied().collect()
     }
 
     /// Watches a session from the beginning.
@@ -279,15 +281,15 @@ impl Clients {
         let mut watch = self.runtime.watch(session, 1);
         while let Ok(event) = watch.next().await {
             if let EventBody::Recorded { record } = event.body {
-                self.outside.lock().book.told(session, event.seq, &record);
+                self.outside.lock().observations.on_acknowledged(session, event.seq, &record);
             }
         }
     }
 
     /// An error that only the end of the runtime explains.
-    pub(super) fn unless_terminated(&self, what: &str, error: &RunError) {
+    pub(super) fn report_unless_terminated(&self, what: &str, error: &RunError) {
         if !matches!(error, RunError::Terminated(_) | RunError::Read(_)) {
-            self.outside.accuse("callers are told what is so", format!("{what}: {error}"));
+            self.outside.report_violation("callers are told what is so", format!("{what}: {error}"));
         }
     }
 }

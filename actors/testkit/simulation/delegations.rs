@@ -1,74 +1,74 @@
 //! From a seed to what runs give to subagents.
 
 use super::{
-    dice::Dice,
     generate::{limits, step},
-    plan::{Event, Give, RunPlan, Who},
+    plan::{PlannedDelegation, PlannedEvent, PlannedTarget, RunPlan},
+    seeded_rng::SeededRng,
 };
 use crate::{
     model::{Amounts, Delegation, Limits},
-    testkit::Strike,
+    testkit::ActorFault,
 };
 
 /// The number of the first task of a run's tree; those of the next run begin so much higher.
-const TASKS: usize = 1_000;
+const TASK_NUMBER_STEP: usize = 1_000;
 /// So deep may a subagent be.
-const DEPTH: u32 = 2;
+const MAX_DEPTH: u32 = 2;
 /// So many tasks have the subagents of a run together at most, at whatever depth: it is about them and not about the load.
-const MOST: usize = 8;
+const MAX_TASKS: usize = 8;
 
 /// Lets a run give tasks to subagents. Gives the tasks.
-pub(super) fn delegates(dice: &mut Dice, run: &mut RunPlan) -> Vec<RunPlan> {
+pub(super) fn plan_delegations(dice: &mut SeededRng, run: &mut RunPlan) -> Vec<RunPlan> {
     let mut tasks = Vec::new();
     if dice.chance(30) {
         return tasks;
     }
     run.delegation = Some(Delegation {
         depth: 0,
-        max_depth: DEPTH,
+        max_depth: MAX_DEPTH,
         max_children: 3,
         iterations: dice.between(3, 10),
-        shared: dice.chance(30),
+        shares_iterations: dice.chance(30),
         progress_ms: None,
     });
     if dice.chance(30) {
         run.limits.budget.children = Some(dice.pick(&[1, 2, 2, 4]));
     }
-    give_away(dice, run, (0, &mut tasks));
+    add_delegations(dice, run, (0, &mut tasks));
     tasks
 }
 
 /// Puts tasks into the steps of a run at this depth, and the same into theirs.
-fn give_away(dice: &mut Dice, run: &mut RunPlan, (depth, tasks): (u32, &mut Vec<RunPlan>)) {
+fn add_delegations(dice: &mut SeededRng, run: &mut RunPlan, (depth, tasks): (u32, &mut Vec<RunPlan>)) {
     if run.steps.is_empty() {
         run.steps.push(step(dice, true));
     }
     let steps = run.steps.len();
     let calls = dice.pick(&[1, 1, 2]);
     for _ in 0..calls {
-        let mut give = Give { tasks: Vec::new(), background: dice.chance(35) };
+        let mut give = PlannedDelegation { tasks: Vec::new(), background: dice.chance(35) };
         for _ in 0..dice.pick(&[1, 1, 1, 2, 3]) {
-            if tasks.len() >= MOST {
+            if tasks.len() >= MAX_TASKS {
                 break;
             }
-            let n = tasks.last().map_or((run.n + 1) * TASKS, |last| last.n + 1);
+            let n = tasks.last().map_or((run.n + 1) * TASK_NUMBER_STEP, |last| last.n + 1);
             let mut task = task(dice, n, run);
             give.tasks.push(n);
             tasks.push(task.clone());
-            if depth + 1 < DEPTH && dice.chance(40) {
+            if depth + 1 < MAX_DEPTH && dice.chance(40) {
                 let place = tasks.len() - 1;
-                give_away(dice, &mut task, (depth + 1, tasks));
+                add_delegations(dice, &mut task, (depth + 1, tasks));
                 tasks[place] = task;
             }
         }
         let at = dice.index(steps);
         if !give.tasks.is_empty() {
-            run.steps[at].gives.push(give);
+            run.steps[at].delegations.push(give);
         }
     }
 }
 
-fn task(dice: &mut Dice, n: usize, of: &RunPlan) -> RunPlan {
+fn task(dice: &mut SeededRng, n: usize, of: &RunPlan) -> RunPlan {
     let steps = dice.pick(&[0, 0, 1, 1, 2]);
     let limits = Limits { timeout_ms: None, ..limits(dice) };
     RunPlan {
@@ -76,7 +76,7 @@ fn task(dice: &mut Dice, n: usize, of: &RunPlan) -> RunPlan {
         limits: Limits { budget: Amounts { children: None, ..limits.budget }, ..limits },
         encoder_panics: dice.chance(3),
         delegation: None,
-        more: None,
+        raises: None,
         steps: (0..steps).map(|_| step(dice, true)).collect(),
         last: step(dice, false),
         ..of.clone()
@@ -84,12 +84,12 @@ fn task(dice: &mut Dice, n: usize, of: &RunPlan) -> RunPlan {
 }
 
 /// What happens to a subagent.
-pub(super) fn of_subagent(dice: &mut Dice) -> Event {
-    let which = dice.index(MOST);
-    let how = dice.pick(&[Strike::Panic, Strike::Error, Strike::Kill]);
+pub(super) fn subagent_event(dice: &mut SeededRng) -> PlannedEvent {
+    let which = dice.index(MAX_TASKS);
+    let how = dice.pick(&[ActorFault::Panic, ActorFault::Error, ActorFault::Kill]);
     match dice.below(10) {
-        0..=2 => Event::Strike(Who::Subagent(which), how),
-        3..=6 => Event::StrikeTelling(how),
-        _ => Event::StopSubagent(which),
+        0..=2 => PlannedEvent::ActorFault(PlannedTarget::Subagent(which), how),
+        3..=6 => PlannedEvent::FaultBeforeNotice(how),
+        _ => PlannedEvent::StopSubagent(which),
     }
 }

@@ -1,28 +1,29 @@
 //! From a seed to a plan.
 
 use super::{
-    delegations::{delegates, of_subagent},
-    dice::Dice,
+    context_pressure::ContextPressure,
+    delegations::{plan_delegations, subagent_event},
     plan::{
-        CallPlan, CommitFault, Does, Event, Fault, House, Kind, Mishap, Pause, Plan, RunPlan, Step, What, Who,
+        CallPlan, CommitFault, Downtime, FaultTrigger, ModelFault, PlannedEvent, PlannedFault, PlannedStep,
+        PlannedTarget, ProcessConfig, RunPlan, SimulationPlan, ToolBehaviour, ToolKind,
     },
-    squeeze::Squeeze,
+    seeded_rng::SeededRng,
 };
 use crate::{
-    model::{Amounts, Limits, Raised, Verdict, WhenInDoubt},
-    testkit::{JournalFault, Strike},
+    model::{Amounts, ApprovalDecision, InDoubtAction, LimitIncrease, Limits},
+    testkit::{ActorFault, JournalFault},
 };
 
 /// Within this time, in milliseconds, the first things happen; it is about what a run without faults takes.
-const SOON: u64 = 6_000;
+const MAX_START_MS: u64 = 6_000;
 /// The clock of the wall moves by at most so much.
-const JUMP: i64 = 3 * 3_600_000;
+const MAX_CLOCK_JUMP_MS: i64 = 3 * 3_600_000;
 
-impl Plan {
+impl SimulationPlan {
     /// The plan of a seed.
     pub fn of(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let house = House {
+        let mut dice = SeededRng::new(seed);
+        let process = ProcessConfig {
             disk_ms: dice.pick(&[0, 0, 1, 7, 150]),
             links: dice.pick(&[1, 1, 2]),
             leases: dice.pick(&[1, 2, 1_000]),
@@ -35,37 +36,37 @@ impl Plan {
         let runs: Vec<RunPlan> = (0..runs).zip(0..).map(|(_, n)| run(&mut dice, n, sessions)).collect();
         let (mut runs, mut tasks) = (runs, Vec::new());
         if dice.chance(25) {
-            runs.iter_mut().for_each(|run| tasks.extend(delegates(&mut dice, run)));
+            runs.iter_mut().for_each(|run| tasks.extend(plan_delegations(&mut dice, run)));
         }
-        let squeeze = Squeeze::of(seed, &mut runs);
+        let context_pressure = ContextPressure::of(seed, &mut runs);
         let faults = dice.between(0, 6);
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
-        Self { seed, house, runs, tasks, faults, squeeze, is_whole: true }
+        Self { seed, process, runs, tasks, faults, context_pressure, is_whole: true }
     }
 }
 
-fn run(dice: &mut Dice, n: usize, sessions: u64) -> RunPlan {
+fn run(dice: &mut SeededRng, n: usize, sessions: u64) -> RunPlan {
     let session = dice.index(usize::try_from(sessions).unwrap_or(1));
-    let at_ms = if dice.chance(60) { 0 } else { dice.below(SOON) };
+    let at_ms = if dice.chance(60) { 0 } else { dice.below(MAX_START_MS) };
     let steps = dice.pick(&[0, 1, 1, 2, 2, 4]);
     RunPlan {
         n,
         session,
         at_ms,
-        keyed: dice.chance(80),
+        is_keyed: dice.chance(80),
         limits: limits(dice),
-        in_doubt: dice.pick(&[WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]),
-        patience_ms: dice.pick(&[100, 5_000, 3_600_000]),
+        in_doubt: dice.pick(&[InDoubtAction::Tell, InDoubtAction::Ask, InDoubtAction::Retry]),
+        approval_timeout_ms: dice.pick(&[100, 5_000, 3_600_000]),
         encoder_panics: dice.chance(3),
         delegation: None,
-        more: dice.chance(50).then(|| (dice.pick(&[1, 1, 3]), raised(dice))),
+        raises: dice.chance(50).then(|| (dice.pick(&[1, 1, 3]), limit_increase(dice))),
         steps: (0..steps).map(|_| step(dice, true)).collect(),
         last: step(dice, false),
     }
 }
 
-pub(super) fn limits(dice: &mut Dice) -> Limits {
+pub(super) fn limits(dice: &mut SeededRng) -> Limits {
     let mut limits = Limits { max_tokens: 300, ..Limits::default() };
     let mut some = |percent, from, to| dice.chance(percent).then(|| dice.between(from, to));
     limits.budget = Amounts {
@@ -74,106 +75,113 @@ pub(super) fn limits(dice: &mut Dice) -> Limits {
         tool_calls: some(10, 1, 4),
         ..Amounts::default()
     };
-    limits.wall_ms = some(7, 50, SOON);
-    limits.timeout_ms = some(7, 50, SOON);
+    limits.wall_ms = some(7, 50, MAX_START_MS);
+    limits.timeout_ms = some(7, 50, MAX_START_MS);
     limits
 }
 
-pub(super) fn step(dice: &mut Dice, acts: bool) -> Step {
-    let mut step = Step { ms: dice.pick(&[1, 20, 300, 1_500]), ..Step::default() };
+pub(super) fn step(dice: &mut SeededRng, acts: bool) -> PlannedStep {
+    let mut step = PlannedStep { ms: dice.pick(&[1, 20, 300, 1_500]), ..PlannedStep::default() };
     while dice.chance(15) {
-        step.mishaps.push(mishap(dice));
+        step.faults.push(model_fault(dice));
     }
     let calls = if acts { dice.pick(&[1, 1, 2, 2, 3]) } else { 0 };
     step.calls = (0..calls).map(|n| call(dice, n)).collect();
     step
 }
 
-fn raised(dice: &mut Dice) -> Raised {
+fn limit_increase(dice: &mut SeededRng) -> LimitIncrease {
     let budget = Amounts {
         iterations: Some(dice.between(1, 3)),
         tokens: Some(dice.between(300, 2_500)),
         tool_calls: Some(dice.between(1, 3)),
         ..Amounts::default()
     };
-    Raised { budget, wall_ms: Some(dice.between(50, SOON)) }
+    LimitIncrease { budget, wall_ms: Some(dice.between(50, MAX_START_MS)) }
 }
 
-fn mishap(dice: &mut Dice) -> Mishap {
+fn model_fault(dice: &mut SeededRng) -> ModelFault {
     dice.pick(&[
-        Mishap::RateLimited(None),
-        Mishap::RateLimited(Some(1_000)),
-        Mishap::RateLimited(Some(90_000)),
-        Mishap::RateLimited(Some(7_200_000)),
-        Mishap::Overloaded,
-        Mishap::Server,
-        Mishap::Server,
-        Mishap::Network,
-        Mishap::Unreached,
-        Mishap::Reported(9),
-        Mishap::Cut,
-        Mishap::Auth,
-        Mishap::Hang,
-        Mishap::Panic,
-        Mishap::Empty,
-        Mishap::Empty,
-        Mishap::OnlyThought,
-        Mishap::Part,
-        Mishap::Part,
-        Mishap::CutCalls,
-        Mishap::UnknownTool,
-        Mishap::Malformed,
-        Mishap::Refused,
-        Mishap::NoUsage,
-        Mishap::NoUsage,
-        Mishap::WrongUsage,
+        ModelFault::RateLimited(None),
+        ModelFault::RateLimited(Some(1_000)),
+        ModelFault::RateLimited(Some(90_000)),
+        ModelFault::RateLimited(Some(7_200_000)),
+        ModelFault::Overloaded,
+        ModelFault::Server,
+        ModelFault::Server,
+        ModelFault::Network,
+        ModelFault::NotConnected,
+        ModelFault::FailedWithUsage(9),
+        ModelFault::IncompleteStream,
+        ModelFault::Auth,
+        ModelFault::Hang,
+        ModelFault::Panic,
+        ModelFault::Empty,
+        ModelFault::Empty,
+        ModelFault::ReasoningOnly,
+        ModelFault::Truncated,
+        ModelFault::Truncated,
+        ModelFault::TruncatedCalls,
+        ModelFault::UnknownTool,
+        ModelFault::Malformed,
+        ModelFault::Refused,
+        ModelFault::NoUsage,
+        ModelFault::NoUsage,
+        ModelFault::WrongUsage,
     ])
 }
 
-fn call(dice: &mut Dice, n: u64) -> CallPlan {
+fn call(dice: &mut SeededRng, n: u64) -> CallPlan {
     let does = if dice.chance(80) {
-        Does::Well
+        ToolBehaviour::Well
     } else {
         dice.pick(&[
-            Does::Fail,
-            Does::PanicOnce,
-            Does::PanicOnce,
-            Does::PanicAlways,
-            Does::Hang,
-            Does::IgnoreStop,
-            Does::PlanPanics,
+            ToolBehaviour::Fail,
+            ToolBehaviour::PanicOnce,
+            ToolBehaviour::PanicOnce,
+            ToolBehaviour::PanicAlways,
+            ToolBehaviour::Hang,
+            ToolBehaviour::IgnoreStop,
+            ToolBehaviour::PlanPanics,
         ])
     };
     CallPlan {
-        tool: dice.pick(&[Kind::Look, Kind::Put, Kind::Send, Kind::Send, Kind::Build, Kind::Build]),
+        tool: dice.pick(&[
+            ToolKind::Look,
+            ToolKind::Put,
+            ToolKind::Send,
+            ToolKind::Send,
+            ToolKind::Build,
+            ToolKind::Build,
+        ]),
         ms: dice.pick(&[0, 5, 200, 200, 1_000, 8_000]),
-        does,
+        behaviour: does,
         is_twin: n > 0 && dice.chance(10),
     }
 }
 
-fn fault(dice: &mut Dice, n: usize, (runs, delegates): (&[RunPlan], bool)) -> Fault {
+fn fault(dice: &mut SeededRng, n: usize, (runs, delegates): (&[RunPlan], bool)) -> PlannedFault {
     let what = if delegates && dice.chance(20) {
-        What::At(dice.below(SOON), of_subagent(dice))
+        FaultTrigger::At(dice.below(MAX_START_MS), subagent_event(dice))
     } else if dice.chance(45) {
-        What::Commit(dice.between(1, 30), commit_fault(dice))
+        FaultTrigger::Commit(dice.between(1, 30), commit_fault(dice))
     } else {
-        What::At(dice.below(SOON), event(dice, runs))
+        FaultTrigger::At(dice.below(MAX_START_MS), event(dice, runs))
     };
-    Fault { n, what }
+    PlannedFault { n, trigger: what }
 }
 
-fn pause(dice: &mut Dice) -> Pause {
-    Pause { ms: dice.pick(&[0, 10, 700, 5_000, 60_000]), reboots: dice.chance(15) }
+fn downtime(dice: &mut SeededRng) -> Downtime {
+    Downtime { ms: dice.pick(&[0, 10, 700, 5_000, 60_000]), reboots: dice.chance(15) }
 }
 
-fn commit_fault(dice: &mut Dice) -> CommitFault {
+fn commit_fault(dice: &mut SeededRng) -> CommitFault {
     match dice.below(11) {
-        0..=2 => CommitFault::CrashBefore(pause(dice)),
-        3..=5 => CommitFault::CrashAfter(pause(dice)),
+        0..=2 => CommitFault::CrashBefore(downtime(dice)),
+        3..=5 => CommitFault::CrashAfter(downtime(dice)),
         6 => CommitFault::Slow(dice.pick(&[50, 2_000, 30_000])),
-        7 => CommitFault::Hangs(dice.chance(50), dice.pick(&[0, 300, 5_000]), pause(dice)),
-        8 => CommitFault::Strays(dice.between(1, 3), pause(dice)),
+        7 => CommitFault::Hangs(dice.chance(50), dice.pick(&[0, 300, 5_000]), downtime(dice)),
+        8 => CommitFault::Strays(dice.between(1, 3), downtime(dice)),
         _ => {
             let fault = dice.pick(&[
                 JournalFault::Error,
@@ -182,45 +190,50 @@ fn commit_fault(dice: &mut Dice) -> CommitFault {
                 JournalFault::AmbiguousUnwritten,
                 JournalFault::Panic,
             ]);
-            CommitFault::Fails(fault, pause(dice))
+            CommitFault::Fails(fault, downtime(dice))
         }
     }
 }
 
-fn event(dice: &mut Dice, runs: &[RunPlan]) -> Event {
-    let some = |dice: &mut Dice| runs[dice.index(runs.len())].n;
+fn event(dice: &mut SeededRng, runs: &[RunPlan]) -> PlannedEvent {
+    let some = |dice: &mut SeededRng| runs[dice.index(runs.len())].n;
     match dice.below(33) {
-        0..=3 => Event::Crash(pause(dice)),
-        4 | 5 => Event::Suspend(pause(dice)),
-        6..=9 => Event::Strike(
-            Who::Session(runs[dice.index(runs.len())].session),
-            dice.pick(&[Strike::Panic, Strike::Error, Strike::Kill]),
+        0..=3 => PlannedEvent::Crash(downtime(dice)),
+        4 | 5 => PlannedEvent::Suspend(downtime(dice)),
+        6..=9 => PlannedEvent::ActorFault(
+            PlannedTarget::Session(runs[dice.index(runs.len())].session),
+            dice.pick(&[ActorFault::Panic, ActorFault::Error, ActorFault::Kill]),
         ),
         10..=12 => {
             let who = [
-                Who::Root,
-                Who::Persistence,
-                Who::ProviderSupervisor,
-                Who::Provider,
-                Who::ToolExecutor,
-                Who::SessionSupervisor,
-                Who::SessionSupervisor,
+                PlannedTarget::Root,
+                PlannedTarget::Persistence,
+                PlannedTarget::ProviderSupervisor,
+                PlannedTarget::Provider,
+                PlannedTarget::ToolExecutor,
+                PlannedTarget::SessionSupervisor,
+                PlannedTarget::SessionSupervisor,
             ];
-            Event::Strike(dice.pick(&who), dice.pick(&[Strike::Panic, Strike::Error, Strike::Kill]))
+            PlannedEvent::ActorFault(
+                dice.pick(&who),
+                dice.pick(&[ActorFault::Panic, ActorFault::Error, ActorFault::Kill]),
+            )
         }
         13 | 14 => {
-            let by = i64::try_from(dice.below(JUMP.unsigned_abs())).unwrap_or(JUMP);
-            Event::Jump(if dice.chance(50) { by } else { -by })
+            let by = i64::try_from(dice.below(MAX_CLOCK_JUMP_MS.unsigned_abs())).unwrap_or(MAX_CLOCK_JUMP_MS);
+            PlannedEvent::ClockJump(if dice.chance(50) { by } else { -by })
         }
-        15 | 16 => Event::Stop(some(dice)),
-        17 | 18 => Event::Steer(some(dice)),
-        19 | 20 => Event::Again(some(dice)),
-        21 | 22 => Event::Decide(dice.pick(&[Verdict::Allow, Verdict::Deny])),
-        23 => Event::StopAtRest(some(dice)),
-        24 => Event::DecideAtRest(dice.pick(&[Verdict::Allow, Verdict::Deny])),
-        25..=28 => Event::StopLate(some(dice)),
-        29 | 30 => Event::Raise(some(dice), raised(dice)),
-        31 => Event::RaiseAtRest(some(dice), raised(dice)),
-        _ => Event::Unreadable(dice.index(3) + 1),
+        15 | 16 => PlannedEvent::Stop(some(dice)),
+        17 | 18 => PlannedEvent::Steer(some(dice)),
+        19 | 20 => PlannedEvent::Resubmit(some(dice)),
+        21 | 22 => PlannedEvent::Decide(dice.pick(&[ApprovalDecision::Allow, ApprovalDecision::Deny])),
+        23 => PlannedEvent::StopWithoutResume(some(dice)),
+        24 => {
+            PlannedEvent::DecideWithoutResume(dice.pick(&[ApprovalDecision::Allow, ApprovalDecision::Deny]))
+        }
+        25..=28 => PlannedEvent::StopLate(some(dice)),
+        29 | 30 => PlannedEvent::Raise(some(dice), limit_increase(dice)),
+        31 => PlannedEvent::RaiseWithoutResume(some(dice), limit_increase(dice)),
+        _ => PlannedEvent::Unreadable(dice.index(3) + 1),
     }
 }

@@ -15,23 +15,23 @@ use futures::{
 use tokio::sync::Notify;
 
 use super::{
-    outside::Outside,
-    plan::{CommitFault, Fault, Pause, What},
+    external_world::ExternalWorld,
+    plan::{CommitFault, Downtime, FaultTrigger, PlannedFault},
 };
 use crate::{
     model::{Record, Seq, SessionId},
-    port::{Append, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    port::{Append, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
     testkit::MemoryJournal,
 };
 
 /// What decides about one life of the process.
 #[derive(Debug, Default)]
-pub(super) struct Process {
+pub(super) struct ProcessState {
     /// Nothing is written or read by it any more.
     dead: AtomicBool,
     died: Notify,
     /// What follows on its end.
-    pause: std::sync::Mutex<Option<Pause>>,
+    downtime: std::sync::Mutex<Option<Downtime>>,
     /// Its store has failed.
     failed: AtomicBool,
     /// How many commits are under way.
@@ -39,33 +39,33 @@ pub(super) struct Process {
     /// Whether the runtime may end by itself.
     pub(super) may_end: AtomicBool,
     /// How many of the next reads fail, and how many have failed.
-    pub(super) unreadable: AtomicUsize,
-    unread: AtomicUsize,
+    pub(super) reads_to_fail: AtomicUsize,
+    failed_reads: AtomicUsize,
     /// What the next commit takes beyond the usual, in milliseconds.
-    pub(super) slows: AtomicU64,
+    pub(super) delay_ms: AtomicU64,
     /// What the next commit takes that founds a subagent or has something for an inbox.
-    pub(super) slows_news: AtomicU64,
+    pub(super) notice_delay_ms: AtomicU64,
 }
 
-impl Process {
+impl ProcessState {
     /// The process ends, and the next one begins after this pause.
-    pub(super) fn die(&self, pause: Pause) {
+    pub(super) fn kill(&self, pause: Downtime) {
         self.dead.store(true, Ordering::SeqCst);
-        self.follow_with(pause);
+        self.set_downtime(pause);
         self.died.notify_one();
     }
 
     /// What comes after its end, by whatever that is.
-    pub(super) fn follow_with(&self, pause: Pause) {
-        self.pause.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(pause);
+    pub(super) fn set_downtime(&self, pause: Downtime) {
+        self.downtime.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(pause);
     }
 
-    pub(super) fn pause(&self) -> Pause {
-        let pause = *self.pause.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        pause.unwrap_or(Pause { ms: 0, reboots: false })
+    pub(super) fn downtime(&self) -> Downtime {
+        let pause = *self.downtime.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pause.unwrap_or(Downtime { ms: 0, reboots: false })
     }
 
-    pub(super) async fn died(&self) {
+    pub(super) async fn wait_for_end(&self) {
         self.died.notified().await;
     }
 
@@ -83,21 +83,21 @@ impl Process {
 #[derive(Debug, Clone)]
 pub(super) struct LifeJournal {
     pub(super) inner: MemoryJournal,
-    pub(super) outside: Arc<Outside>,
-    pub(super) process: Arc<Process>,
-    pub(super) faults: Arc<[Fault]>,
+    pub(super) outside: Arc<ExternalWorld>,
+    pub(super) process: Arc<ProcessState>,
+    pub(super) faults: Arc<[PlannedFault]>,
     pub(super) disk_ms: u64,
 }
 
-type Committed = Result<Vec<Written>, JournalError>;
+type SimulatedCommit = Result<Vec<WriteOutcome>, JournalError>;
 
 /// What each write carried, for noting that it was answered: records, by their session and the first sequence.
-type Carried = Vec<Vec<(SessionId, Seq, Vec<Arc<Record>>)>>;
+type BatchRecords = Vec<Vec<(SessionId, Seq, Vec<Arc<Record>>)>>;
 
-fn carried(write: &Write) -> Vec<(SessionId, Seq, Vec<Arc<Record>>)> {
-    let Write::Append(append) = write else { return Vec::new() };
+fn records_of_write(write: &WriteOp) -> Vec<(SessionId, Seq, Vec<Arc<Record>>)> {
+    let WriteOp::Append(append) = write else { return Vec::new() };
     let own = (append.session, append.expected, append.records.clone());
-    let found = append.found.iter().map(|founded| (founded.session, 1, founded.records.clone()));
+    let found = append.spawned.iter().map(|founded| (founded.session, 1, founded.records.clone()));
     found.chain([own]).collect()
 }
 
@@ -105,76 +105,77 @@ impl LifeJournal {
     /// The fault of this commit.
     fn fault(&self) -> Option<CommitFault> {
         let mut inner = self.outside.lock();
-        inner.book.commits += 1;
-        let number = inner.book.commits;
-        inner.stray_arrives(number);
-        let (n, fault) = self.faults.iter().find_map(|fault| match fault.what {
-            What::Commit(at, what) if at == number => Some((fault.n, what)),
-            What::Commit(..) | What::At(..) => None,
+        inner.observations.commits += 1;
+        let number = inner.observations.commits;
+        inner.apply_stray_write(number);
+        let (n, fault) = self.faults.iter().find_map(|fault| match fault.trigger {
+            FaultTrigger::Commit(at, what) if at == number => Some((fault.n, what)),
+            FaultTrigger::Commit(..) | FaultTrigger::At(..) => None,
         })?;
-        inner.book.fired.insert(n);
-        inner.book.wrongs.insert(fault.name());
+        inner.observations.injected.insert(n);
+        inner.observations.fault_names.insert(fault.name());
         Some(fault)
     }
 
     /// What a batch takes longer because others hear of it; from whom that is, is told.
-    fn slows_news(&self, batch: &[Write]) -> u64 {
-        let says = |append: &Append| !append.send.is_empty() || !append.found.is_empty();
+    fn notice_delay_ms(&self, batch: &[WriteOp]) -> u64 {
+        let says = |append: &Append| !append.deliver.is_empty() || !append.spawned.is_empty();
         let who = batch.iter().find_map(|write| match write {
-            Write::Append(append) if says(append) => Some(append.session),
-            Write::Append(_) | Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
+            WriteOp::Append(append) if says(append) => Some(append.session),
+            WriteOp::Append(_) | WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
         });
         let Some(who) = who else { return 0 };
-        let ms = self.process.slows_news.swap(0, Ordering::SeqCst);
+        let ms = self.process.notice_delay_ms.swap(0, Ordering::SeqCst);
         if ms > 0 {
-            self.outside.lock().tells = Some(who);
+            self.outside.lock().notifying_session = Some(who);
         }
         ms
     }
 
     /// Writes, and notes what is written; unless the process has died in the meantime.
-    async fn write(self, batch: Vec<Write>) -> Committed {
+    async fn write(self, batch: Vec<WriteOp>) -> SimulatedCommit {
         if self.process.is_dead() {
             return pending().await;
         }
         let appends: Vec<Option<Append>> = batch
             .iter()
             .map(|write| match write {
-                Write::Append(append) => Some(Append::clone(append)),
-                Write::Open(_) | Write::Close(..) | Write::Deliver(..) => None,
+                WriteOp::Append(append) => Some(Append::clone(append)),
+                WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
             })
             .collect();
         let written = self.inner.commit(batch).await?;
         let mut inner = self.outside.lock();
         for (append, written) in appends.iter().zip(&written) {
-            if let (Some(append), Written::Appended(appended)) = (append, written) {
-                inner.book.stored(append, appended);
+            if let (Some(append), WriteOutcome::Appended(appended)) = (append, written) {
+                inner.observations.on_appended(append, appended);
             }
         }
         Ok(written)
     }
 
     /// Answers, and notes what is said by that.
-    fn answer(&self, carried: &Carried, committed: Committed) -> Committed {
+    fn acknowledge(&self, carried: &BatchRecords, committed: SimulatedCommit) -> SimulatedCommit {
         let mut inner = self.outside.lock();
         for (carried, written) in carried.iter().zip(committed.iter().flatten()) {
-            if !matches!(written, Written::Appended(_)) {
+            if !matches!(written, WriteOutcome::Appended(_)) {
                 continue;
             }
             for (session, first, records) in carried {
                 for (record, seq) in records.iter().zip(*first..) {
-                    inner.book.told(*session, seq, record);
+                    inner.observations.on_acknowledged(*session, seq, record);
                 }
             }
         }
         committed
     }
 
-    async fn commits(self, batch: Vec<Write>, fault: Option<CommitFault>) -> Committed {
+    async fn commit_with_fault(self, batch: Vec<WriteOp>, fault: Option<CommitFault>) -> SimulatedCommit {
         let process = Arc::clone(&self.process);
         match fault {
             None => {
-                let ms = self.disk_ms + process.slows.swap(0, Ordering::SeqCst) + self.slows_news(&batch);
+                let ms =
+                    self.disk_ms + process.delay_ms.swap(0, Ordering::SeqCst) + self.notice_delay_ms(&batch);
                 if ms > 0 {
                     sleep(ms).await;
                 }
@@ -185,21 +186,21 @@ impl LifeJournal {
                 self.write(batch).await
             }
             Some(CommitFault::CrashBefore(pause)) => {
-                process.die(pause);
+                process.kill(pause);
                 pending().await
             }
             Some(CommitFault::Strays(commits, pause)) => {
                 {
                     let mut inner = self.outside.lock();
-                    let before = inner.book.commits + commits;
+                    let before = inner.observations.commits + commits;
                     inner.stray = Some((self.inner.clone(), batch, before));
                 }
-                process.die(pause);
+                process.kill(pause);
                 pending().await
             }
             Some(CommitFault::CrashAfter(pause)) => {
                 self.write(batch).await?;
-                process.die(pause);
+                process.kill(pause);
                 pending().await
             }
             Some(CommitFault::Hangs(is_written, ms, pause)) => {
@@ -207,13 +208,13 @@ impl LifeJournal {
                     self.write(batch).await?;
                 }
                 sleep(ms).await;
-                process.die(pause);
+                process.kill(pause);
                 pending().await
             }
             Some(CommitFault::Fails(fault, pause)) => {
                 process.failed.store(true, Ordering::SeqCst);
                 process.may_end.store(true, Ordering::SeqCst);
-                process.follow_with(pause);
+                process.set_downtime(pause);
                 if fault.is_written() {
                     self.write(batch).await?;
                 }
@@ -231,7 +232,7 @@ async fn sleep(ms: u64) {
 }
 
 impl Journal for LifeJournal {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Committed> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, SimulatedCommit> {
         if self.process.is_dead() {
             return pending().boxed();
         }
@@ -239,32 +240,32 @@ impl Journal for LifeJournal {
         if self.process.failed.load(Ordering::SeqCst) {
             return async { Err(JournalError::Unavailable("the store has failed".into())) }.boxed();
         }
-        let carried: Carried = batch.iter().map(carried).collect();
+        let carried: BatchRecords = batch.iter().map(records_of_write).collect();
         let this = self.clone();
         async move {
             this.process.writing.fetch_add(1, Ordering::SeqCst);
-            let committed = this.clone().commits(batch, fault).await;
+            let committed = this.clone().commit_with_fault(batch, fault).await;
             this.process.writing.fetch_sub(1, Ordering::SeqCst);
-            this.answer(&carried, committed)
+            this.acknowledge(&carried, committed)
         }
         .boxed()
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         if self.process.is_dead() {
             return pending().boxed();
         }
-        let fails = matches!(what, Read::Records { .. })
+        let fails = matches!(what, Query::Records { .. })
             && self
                 .process
-                .unreadable
+                .reads_to_fail
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
                 .is_ok();
         if fails {
-            self.outside.goes_wrong("unreadable records");
+            self.outside.record_fault("unreadable records");
         }
         // The third one of a session ends the runtime.
-        if fails && self.process.unread.fetch_add(1, Ordering::SeqCst) >= 2 {
+        if fails && self.process.failed_reads.fetch_add(1, Ordering::SeqCst) >= 2 {
             self.process.may_end.store(true, Ordering::SeqCst);
         }
         match fails {

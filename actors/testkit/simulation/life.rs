@@ -10,32 +10,32 @@ use tokio::task::JoinSet;
 
 use super::{
     clients::Clients,
-    journal::{LifeJournal, Process},
-    model::Endpoint,
-    outside::{LifeClock, Outside},
-    plan::{Fault, Kind, Pause, Plan},
-    tools::OddTool,
+    external_world::{ExternalWorld, LifeClock},
+    journal::{LifeJournal, ProcessState},
+    model::SimulatedProvider,
+    plan::{Downtime, PlannedFault, SimulationPlan, ToolKind},
+    tools::SimulatedTool,
 };
 use crate::{
-    Defaults, Runtime, Terminated, World,
+    Defaults, Runtime, RuntimeDependencies, RuntimeEnd,
     model::{BreakerPolicy, ModelRef, RunSpec},
     policy::todo::TODO,
-    port::{Provider, Tool},
+    port::{ModelProvider, Tool},
     testkit::{MemoryArtifacts, MemoryJournal, world},
 };
 
 /// Nothing that a run waits for takes longer, however often it is begun anew.
-const PATIENCE: Duration = Duration::from_hours(24 * 14);
+const LIFE_TIMEOUT: Duration = Duration::from_hours(24 * 14);
 /// What tasks have to end in when their runtime has.
-const REST: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a life ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum End {
+enum LifeEnd {
     /// By force, wherever it was.
     Crashed,
     /// The runtime ended by itself.
-    Terminated(Terminated),
+    Terminated(RuntimeEnd),
     /// It was suspended.
     Suspended,
     /// All is done, and it was suspended.
@@ -45,77 +45,78 @@ enum End {
 }
 
 /// Lets one life after the other pass, until all runs have ended; the world and the store are as they leave them.
-pub(super) fn lives(plan: &Arc<Plan>, outside: &Arc<Outside>, store: &MemoryJournal) {
-    let faults: Arc<[Fault]> = plan.faults.as_slice().into();
-    let mut pause = Pause { ms: 0, reboots: false };
+pub(super) fn run_lives(plan: &Arc<SimulationPlan>, outside: &Arc<ExternalWorld>, store: &MemoryJournal) {
+    let faults: Arc<[PlannedFault]> = plan.faults.as_slice().into();
+    let mut pause = Downtime { ms: 0, reboots: false };
     let (mut boot, mut store) = (1, store.clone());
     // Each fault ends at most one life.
     for _ in 0..=plan.faults.len() + 1 {
         boot += u32::from(pause.reboots);
         if pause.reboots {
-            outside.goes_wrong("machine starts anew");
+            outside.record_fault("machine starts anew");
         }
-        let process = Arc::new(Process::default());
+        let process = Arc::new(ProcessState::default());
         let journal = LifeJournal {
             inner: store.clone(),
             outside: Arc::clone(outside),
             process: Arc::clone(&process),
             faults: Arc::clone(&faults),
-            disk_ms: plan.house.disk_ms,
+            disk_ms: plan.process.disk_ms,
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .expect("a runtime without drivers can always be made");
-        let life = Life { plan, outside, process: &process, journal, boot, reboots: pause.reboots };
+        let life = ProcessLife { plan, outside, process: &process, journal, boot, reboots: pause.reboots };
         let end = runtime.block_on(async {
-            let end = life.live().await;
-            outside.ends();
+            let end = life.run().await;
+            outside.end_process();
             end
         });
-        outside.lock().book.lives.push(format!("{end:?}"));
-        pause = process.pause();
-        process.die(pause);
-        if end != End::Done {
-            outside.lock().upset();
+        outside.lock().observations.lives.push(format!("{end:?}"));
+        pause = process.downtime();
+        process.kill(pause);
+        if end != LifeEnd::Done {
+            outside.lock().record_forced_end();
         }
-        outside.ended(pause.ms);
+        outside.finish_downtime(pause.ms);
         drop(runtime);
         match end {
-            End::Crashed | End::Suspended => {}
-            End::Terminated(reason) => {
+            LifeEnd::Crashed | LifeEnd::Suspended => {}
+            LifeEnd::Terminated(reason) => {
                 if !process.may_end.load(Ordering::SeqCst) {
-                    outside.accuse("a runtime ends of the store or of its root", reason.to_string());
+                    outside
+                        .report_violation("a runtime ends of the store or of its root", reason.to_string());
                 }
             }
-            End::Done => return,
-            End::Stuck => {
-                let mut open: Vec<_> = outside.lock().book.stand();
-                open.extend(outside.lock().book.untold());
-                return outside.accuse("there is progress when faults stop", open.join("; "));
+            LifeEnd::Done => return,
+            LifeEnd::Stuck => {
+                let mut open: Vec<_> = outside.lock().observations.open_positions();
+                open.extend(outside.lock().observations.missing_results());
+                return outside.report_violation("there is progress when faults stop", open.join("; "));
             }
         }
         store = store.reopened();
     }
-    outside.accuse("there is progress when faults stop", "the lives do not end");
+    outside.report_violation("there is progress when faults stop", "the lives do not end");
 }
 
-struct Life<'a> {
-    plan: &'a Arc<Plan>,
-    outside: &'a Arc<Outside>,
-    process: &'a Arc<Process>,
+struct ProcessLife<'a> {
+    plan: &'a Arc<SimulationPlan>,
+    outside: &'a Arc<ExternalWorld>,
+    process: &'a Arc<ProcessState>,
     journal: LifeJournal,
     boot: u32,
     reboots: bool,
 }
 
-impl Life<'_> {
-    async fn live(self) -> End {
-        self.outside.begins(&self.journal.inner, self.reboots);
+impl ProcessLife<'_> {
+    async fn run(self) -> LifeEnd {
+        self.outside.start_process(&self.journal.inner, self.reboots);
         let runtime = match Runtime::start(self.world()).await {
             Ok(runtime) => Arc::new(runtime),
-            Err(reason) => return End::Terminated(reason),
+            Err(reason) => return LifeEnd::Terminated(reason),
         };
         let (mut clients, mut tasks) = (JoinSet::new(), JoinSet::new());
         let driven = Clients {
@@ -127,28 +128,29 @@ impl Life<'_> {
         };
         let end = tokio::select! {
             biased;
-            () = self.process.died() => return End::Crashed,
-            reason = runtime.terminated() => End::Terminated(reason),
-            is_done = driven.drive(&mut clients, &mut tasks) => if is_done { End::Done } else { End::Suspended },
-            () = tokio::time::sleep(PATIENCE) => return End::Stuck,
+            () = self.process.wait_for_end() => return LifeEnd::Crashed,
+            reason = runtime.wait_for_end() => LifeEnd::Terminated(reason),
+            is_done = driven.drive(&mut clients, &mut tasks) => if is_done { LifeEnd::Done } else { LifeEnd::Suspended },
+            () = tokio::time::sleep(LIFE_TIMEOUT) => return LifeEnd::Stuck,
         };
         clients.shutdown().await;
         tasks.shutdown().await;
         drop(driven);
-        let Some(runtime) = Arc::into_inner(runtime).filter(|_| !matches!(end, End::Terminated(_))) else {
+        let Some(runtime) = Arc::into_inner(runtime).filter(|_| !matches!(end, LifeEnd::Terminated(_)))
+        else {
             return end;
         };
         tokio::select! {
             biased;
             // What is on its way to disk may be what the process dies of.
-            () = self.process.died() => return End::Crashed,
+            () = self.process.wait_for_end() => return LifeEnd::Crashed,
             () = runtime.suspend() => {}
         }
-        self.rest(end).await
+        self.check_nothing_left(end).await
     }
 
     /// Nothing is left of a runtime that was suspended.
-    async fn rest(&self, end: End) -> End {
+    async fn check_nothing_left(&self, end: LifeEnd) -> LifeEnd {
         let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         for _ in 0..20 {
             if alive() == 0 {
@@ -156,31 +158,33 @@ impl Life<'_> {
             }
             tokio::task::yield_now().await;
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
         if alive() > 0 && !self.process.is_writing() {
-            self.outside.accuse("no actor or task is left", format!("{} when it was {end:?}", alive()));
+            self.outside
+                .report_violation("no actor or task is left", format!("{} when it was {end:?}", alive()));
         }
         end
     }
 
-    fn world(&self) -> World {
-        let House { names, spec } = house(self.plan);
+    fn world(&self) -> RuntimeDependencies {
+        let LifeConfig { names, spec } = life_config(self.plan);
         let endpoint = |name: &&str| {
-            let endpoint = Endpoint::new(Arc::clone(self.plan), Arc::clone(self.outside));
-            let endpoint: Arc<dyn Provider> = Arc::new(endpoint);
-            (Arc::from(*name), endpoint, self.plan.house.leases)
+            let endpoint = SimulatedProvider::new(Arc::clone(self.plan), Arc::clone(self.outside));
+            let endpoint: Arc<dyn ModelProvider> = Arc::new(endpoint);
+            (Arc::from(*name), endpoint, self.plan.process.leases)
         };
-        let tool = |kind: &Kind| Arc::new(OddTool::new(*kind, Arc::clone(self.outside))) as Arc<dyn Tool>;
-        World {
+        let tool =
+            |kind: &ToolKind| Arc::new(SimulatedTool::new(*kind, Arc::clone(self.outside))) as Arc<dyn Tool>;
+        RuntimeDependencies {
             journal: Arc::new(self.journal.clone()),
             clock: Arc::new(LifeClock::new(Arc::clone(self.outside))),
             boot: format!("boot-{}", self.boot),
             providers: names.iter().map(endpoint).collect(),
             breakers: BreakerPolicy::default(),
-            tools: Kind::ALL.iter().map(tool).collect(),
-            tool_calls: self.plan.house.tool_calls,
+            tools: ToolKind::ALL.iter().map(tool).collect(),
+            tool_calls: self.plan.process.tool_calls,
             submissions: 1_000,
-            idle: Duration::from_millis(self.plan.house.idle_ms),
+            idle: Duration::from_millis(self.plan.process.idle_ms),
             space: None,
             artifacts: Arc::new(MemoryArtifacts::default()),
             defaults: Defaults::fixed(spec, "You are simulated."),
@@ -188,23 +192,23 @@ impl Life<'_> {
     }
 }
 
-struct House {
+struct LifeConfig {
     names: &'static [&'static str],
     spec: RunSpec,
 }
 
 /// The providers, and what a run is given if the plan does not say otherwise.
-fn house(plan: &Plan) -> House {
-    let names = if plan.house.links > 1 { &["test", "other"][..] } else { &["test"] };
-    let own = Kind::ALL.iter().map(|kind| kind.name());
+fn life_config(plan: &SimulationPlan) -> LifeConfig {
+    let names = if plan.process.links > 1 { &["test", "other"][..] } else { &["test"] };
+    let own = ToolKind::ALL.iter().map(|kind| kind.name());
     let mut tools: Vec<String> = own.chain([TODO]).map(ToOwned::to_owned).collect();
     tools.sort_unstable();
     let link = |name: &&str| ModelRef::new(*name, "model").expect("two names");
     let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
-    if let Some(squeeze) = &plan.squeeze {
-        squeeze.applies_to(&mut spec);
+    if let Some(squeeze) = &plan.context_pressure {
+        squeeze.apply_to(&mut spec);
     }
-    House { names, spec }
+    LifeConfig { names, spec }
 }
 
 /// Waits for ever once a process has been told to die: nothing follows on that within it.

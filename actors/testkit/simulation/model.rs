@@ -7,96 +7,100 @@ use std::{
 };
 
 use super::{
-    answers::{place, said},
-    outside::{Asked, How, Outside},
-    plan::{Kind, Mishap, Plan, Step},
-    squeeze::summarises,
-    views,
+    answers::{planned_answer, position},
+    context_pressure::answer_summary,
+    external_world::{EndKind, ExternalWorld, ServedModelCall},
+    plan::{ModelFault, PlannedStep, SimulationPlan, ToolKind},
+    view_invariants,
 };
 use crate::{
-    model::{Answer, Failure, Message, ModelTraits, ToolSpec, Usage},
-    port::{Deltas, Encoder, Head, ModelRequest, Provider, Segments},
+    model::{Failure, Message, ModelAnswer, ModelProfile, ToolSpec, Usage},
+    port::{DeltaSink, EncodedHead, Encoder, MessageBuffer, ModelProvider, ModelRequest},
     testkit::PlainEncoder,
 };
 use futures::{FutureExt, future::BoxFuture};
 
 /// So often a model that has nothing left to do goes wrong anew because of calls that it should not have made; one that
 /// never stopped would keep a run without limits for ever.
-const STUBBORN: usize = 8;
+const MAX_FAULTS_AFTER_LAST: usize = 8;
 /// No plan needs so many answers: who asks for more goes round in circles.
-const ENDLESS: usize = 1_000;
+const MAX_MODEL_CALLS: usize = 1_000;
 
 /// One provider of the plan's world.
 #[derive(Debug)]
-pub(super) struct Endpoint {
-    pub(super) plan: Arc<Plan>,
-    pub(super) outside: Arc<Outside>,
-    encoder: Arc<OddEncoder>,
+pub(super) struct SimulatedProvider {
+    pub(super) plan: Arc<SimulationPlan>,
+    pub(super) outside: Arc<ExternalWorld>,
+    encoder: Arc<SimulatedEncoder>,
 }
 
-impl Endpoint {
-    pub(super) fn new(plan: Arc<Plan>, outside: Arc<Outside>) -> Self {
-        let encoder = Arc::new(OddEncoder { plan: Arc::clone(&plan), outside: Arc::clone(&outside) });
+impl SimulatedProvider {
+    pub(super) fn new(plan: Arc<SimulationPlan>, outside: Arc<ExternalWorld>) -> Self {
+        let encoder = Arc::new(SimulatedEncoder { plan: Arc::clone(&plan), outside: Arc::clone(&outside) });
         Self { plan, outside, encoder }
     }
 
     /// Whether more was asked than any plan needs. No answer comes then, so that the time goes on and the life ends.
     pub(super) fn is_endless(&self) -> bool {
-        let asked = self.outside.lock().asked.len();
-        if asked == ENDLESS {
-            self.outside
-                .accuse("there is progress when faults stop", format!("models were asked {asked} times"));
+        let asked = self.outside.lock().model_calls.len();
+        if asked == MAX_MODEL_CALLS {
+            self.outside.report_violation(
+                "there is progress when faults stop",
+                format!("models were asked {asked} times"),
+            );
         }
-        asked >= ENDLESS
+        asked >= MAX_MODEL_CALLS
     }
 
-    async fn answer(&self, request: ModelRequest) -> Result<Answer, Failure> {
+    async fn answer(&self, request: ModelRequest) -> Result<ModelAnswer, Failure> {
         let messages = PlainEncoder::decode(&request);
         if request.call.is_summary() {
-            return summarises(self, request, &messages).await;
+            return answer_summary(self, request, &messages).await;
         }
-        let shown = views::check(&self.outside, request.session, &messages);
-        let call = Call::begin(&self.outside, &request, shown);
+        let shown = view_invariants::check(&self.outside, request.session, &messages);
+        let call = ServedCallGuard::start(&self.outside, &request, shown);
         if self.is_endless() {
             return pending().await;
         }
-        if let Some(refused) = self.plan.squeeze.as_ref().and_then(|squeeze| squeeze.refuses(&messages)) {
-            self.outside.goes_wrong("model: too long a request");
-            call.ends(None);
+        if let Some(refused) =
+            self.plan.context_pressure.as_ref().and_then(|squeeze| squeeze.refusal(&messages))
+        {
+            self.outside.record_fault("model: too long a request");
+            call.finish(None);
             return Err(refused);
         }
-        let (run, at) = place(&messages);
-        let nothing = Step::default();
+        let (run, at) = position(&messages);
+        let nothing = PlannedStep::default();
         let run = run.and_then(|run| self.plan.run(run));
         let step = run.map_or(&nothing, |run| run.steps.get(at).unwrap_or(&run.last));
         let asked = self.outside.count(format!("{:?}.{at}", run.map(|run| run.n)));
-        let is_over = run.is_some_and(|run| at >= run.steps.len() + STUBBORN);
-        let mishap = step.mishaps.get(asked).copied().filter(|_| !is_over);
+        let is_over = run.is_some_and(|run| at >= run.steps.len() + MAX_FAULTS_AFTER_LAST);
+        let mishap = step.faults.get(asked).copied().filter(|_| !is_over);
         if let Some(mishap) = mishap {
-            self.outside.goes_wrong(mishap.name());
+            self.outside.record_fault(mishap.name());
         }
         tokio::time::sleep(Duration::from_millis(step.ms)).await;
-        let answered = said((&self.plan, run), (at, step, mishap), request.max_tokens);
+        let answered = planned_answer((&self.plan, run), (at, step, mishap), request.max_tokens);
         let answered = match answered {
             Some(answered) => answered,
-            None if mishap == Some(Mishap::Panic) => panic!("planned: the provider panics"),
+            None if mishap == Some(ModelFault::Panic) => panic!("planned: the provider panics"),
             None => pending().await,
         };
-        call.ends(answered.as_ref().ok().and_then(|answer| answer.usage));
+        call.finish(answered.as_ref().ok().and_then(|answer| answer.usage));
         answered
     }
 }
 
-impl Provider for Endpoint {
-    fn encoder(&self, _: &str, _: &ModelTraits) -> Arc<dyn Encoder> {
-        Arc::<OddEncoder>::clone(&self.encoder)
+impl ModelProvider for SimulatedProvider {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
+        Arc::<SimulatedEncoder>::clone(&self.encoder)
     }
 
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         async move {
             let answer = self.answer(request).await?;
             if !answer.message.text.is_empty() {
@@ -108,7 +112,7 @@ impl Provider for Endpoint {
     }
 }
 
-impl Kind {
+impl ToolKind {
     pub(super) const ALL: [Self; 4] = [Self::Look, Self::Put, Self::Send, Self::Build];
 
     pub(super) const fn name(self) -> &'static str {
@@ -122,70 +126,79 @@ impl Kind {
 }
 
 /// An attempt that a provider serves; dropped, it is known to be gone.
-pub(super) struct Call {
-    outside: Arc<Outside>,
+pub(super) struct ServedCallGuard {
+    outside: Arc<ExternalWorld>,
     n: usize,
-    ended: Mutex<Option<How>>,
+    ended: Mutex<Option<EndKind>>,
 }
 
-impl Call {
-    pub(super) fn begin(outside: &Arc<Outside>, request: &ModelRequest, shown: Vec<usize>) -> Self {
+impl ServedCallGuard {
+    pub(super) fn start(outside: &Arc<ExternalWorld>, request: &ModelRequest, shown: Vec<usize>) -> Self {
         let mut inner = outside.lock();
         let call = request.call;
         // A request does not say which attempt it is of.
-        let attempt = inner.book.last_started(call);
+        let attempt = inner.observations.last_started(call);
         if attempt == 0 {
-            inner.book.accuse(
+            inner.observations.report_violation(
                 "an effect follows its record",
                 format!("{call} was asked before its start was stored"),
             );
         }
-        if let Some(asked) = inner.asked.iter().find(|asked| asked.call == call && asked.ended.is_none()) {
+        if let Some(asked) =
+            inner.model_calls.iter().find(|asked| asked.call == call && asked.ended.is_none())
+        {
             let what = format!("{call} attempt {attempt} was asked while attempt {} was", asked.attempt);
-            inner.book.accuse("attempts do not overlap", what);
+            inner.observations.report_violation("attempts do not overlap", what);
         }
-        inner.asked.push(Asked { call, attempt, ended: None, told: None, told_at: 0, shown });
-        let n = inner.asked.len() - 1;
+        inner.model_calls.push(ServedModelCall {
+            call,
+            attempt,
+            ended: None,
+            reported_usage: None,
+            reported_at: 0,
+            shown_messages: shown,
+        });
+        let n = inner.model_calls.len() - 1;
         drop(inner);
         Self { outside: Arc::clone(outside), n, ended: Mutex::default() }
     }
 
-    pub(super) fn ends(&self, told: Option<Usage>) {
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(How::Finished);
+    pub(super) fn finish(&self, told: Option<Usage>) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(EndKind::Finished);
         let mut inner = self.outside.lock();
         let now = inner.now();
-        let asked = &mut inner.asked[self.n];
-        (asked.told, asked.told_at) = (told, now);
+        let asked = &mut inner.model_calls[self.n];
+        (asked.reported_usage, asked.reported_at) = (told, now);
     }
 }
 
-impl Drop for Call {
+impl Drop for ServedCallGuard {
     fn drop(&mut self) {
-        let how = self.ended.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(How::Dropped);
-        self.outside.lock().asked[self.n].ended.get_or_insert(how);
+        let how = self.ended.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(EndKind::Dropped);
+        self.outside.lock().model_calls[self.n].ended.get_or_insert(how);
     }
 }
 
 /// Panics at some tasks, once.
 #[derive(Debug)]
-struct OddEncoder {
-    plan: Arc<Plan>,
-    outside: Arc<Outside>,
+struct SimulatedEncoder {
+    plan: Arc<SimulationPlan>,
+    outside: Arc<ExternalWorld>,
 }
 
-impl Encoder for OddEncoder {
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
+impl Encoder for SimulatedEncoder {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         PlainEncoder.head(system, tools)
     }
 
-    fn messages(&self, messages: &[Message], to: &mut Segments) {
+    fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
         for message in messages {
             let Message::User(content) = message else { continue };
             for run in self.plan.runs.iter().chain(&self.plan.tasks).filter(|run| run.encoder_panics) {
                 let is_its = *content.text == *format!("run-{}", run.n);
-                let panics = is_its && self.outside.first(format!("encoder {}", run.n));
+                let panics = is_its && self.outside.is_first(format!("encoder {}", run.n));
                 if panics {
-                    self.outside.goes_wrong("encoder: panics");
+                    self.outside.record_fault("encoder: panics");
                 }
                 assert!(!panics, "planned: the encoder panics");
             }

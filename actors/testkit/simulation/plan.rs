@@ -4,31 +4,31 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::squeeze::Squeeze;
+use super::context_pressure::ContextPressure;
 use crate::{
-    model::{Delegation, Limits, Raised, Verdict, WhenInDoubt},
-    testkit::{JournalFault, Strike},
+    model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits},
+    testkit::{ActorFault, JournalFault},
 };
 
 /// All that is done to a runtime and what it is asked to do.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct SimulationPlan {
     pub(super) seed: u64,
-    pub(super) house: House,
+    pub(super) process: ProcessConfig,
     pub(super) runs: Vec<RunPlan>,
     /// What their models give to subagents, at whatever depth: numbered behind all runs, and like runs, but that nobody hands
     /// them in.
     pub(super) tasks: Vec<RunPlan>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<PlannedFault>,
     /// Whether views become too long.
-    pub(super) squeeze: Option<Squeeze>,
+    pub(super) context_pressure: Option<ContextPressure>,
     /// Whether something was left out.
     pub(super) is_whole: bool,
 }
 
 /// What every life of the process is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct House {
+pub(super) struct ProcessConfig {
     /// What a commit takes.
     pub(super) disk_ms: u64,
     /// How many models a run may ask.
@@ -52,36 +52,36 @@ pub(super) struct RunPlan {
     /// When it is handed in.
     pub(super) at_ms: u64,
     /// Whether it is handed in again, with its key, until it is known to be accepted; else it is only once.
-    pub(super) keyed: bool,
+    pub(super) is_keyed: bool,
     pub(super) limits: Limits,
-    pub(super) in_doubt: WhenInDoubt,
+    pub(super) in_doubt: InDoubtAction,
     /// What a person is given to answer.
-    pub(super) patience_ms: u64,
+    pub(super) approval_timeout_ms: u64,
     /// Whether the encoder panics when it first sees the task.
     pub(super) encoder_panics: bool,
     /// What it may give to subagents.
     pub(super) delegation: Option<Delegation>,
     /// By how much its limits are raised each time that it has used them up, so often.
-    pub(super) more: Option<(u32, Raised)>,
+    pub(super) raises: Option<(u32, LimitIncrease)>,
     /// What the model does, step by step; then it gives its answer.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlannedStep>,
     /// The way to the answer, which is a step without calls.
-    pub(super) last: Step,
+    pub(super) last: PlannedStep,
 }
 
 /// One step of a model: what goes wrong before, and the calls it asks for in the end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Step {
+pub(super) struct PlannedStep {
     pub(super) ms: u64,
-    pub(super) mishaps: Vec<Mishap>,
+    pub(super) faults: Vec<ModelFault>,
     pub(super) calls: Vec<CallPlan>,
     /// The tasks that it gives away beside them.
-    pub(super) gives: Vec<Give>,
+    pub(super) delegations: Vec<PlannedDelegation>,
 }
 
 /// A call that gives tasks to subagents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Give {
+pub(super) struct PlannedDelegation {
     /// By their numbers.
     pub(super) tasks: Vec<usize>,
     /// Whether the model goes on meanwhile.
@@ -90,27 +90,27 @@ pub(super) struct Give {
 
 /// What goes wrong with one attempt of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mishap {
+pub(super) enum ModelFault {
     RateLimited(Option<u64>),
     Overloaded,
     Server,
     Network,
     /// There is no connection: nothing was sent.
-    Unreached,
+    NotConnected,
     /// It breaks, and says how many tokens were written until then.
-    Reported(u64),
-    Cut,
+    FailedWithUsage(u64),
+    IncompleteStream,
     Auth,
     Hang,
     Panic,
     /// It answers nothing.
     Empty,
     /// It thinks, and answers nothing.
-    OnlyThought,
+    ReasoningOnly,
     /// Its text is cut off.
-    Part,
+    Truncated,
     /// Its calls are cut off.
-    CutCalls,
+    TruncatedCalls,
     /// It calls a tool that does not exist.
     UnknownTool,
     /// It calls a tool with what is no JSON.
@@ -118,7 +118,7 @@ pub(super) enum Mishap {
     /// It refuses.
     Refused,
     /// It says far too much.
-    Babbles,
+    TooLong,
     /// It answers well, and does not say what that used.
     NoUsage,
     /// It answers well, and says that this used what cannot be.
@@ -128,16 +128,16 @@ pub(super) enum Mishap {
 /// One call that a model asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallPlan {
-    pub(super) tool: Kind,
+    pub(super) tool: ToolKind,
     pub(super) ms: u64,
-    pub(super) does: Does,
+    pub(super) behaviour: ToolBehaviour,
     /// Whether it is the same as the one before it.
     pub(super) is_twin: bool,
 }
 
 /// The tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ToolKind {
     /// Pure.
     Look,
     /// Idempotent; writes to one place.
@@ -151,7 +151,7 @@ pub(super) enum Kind {
 /// What a call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Does {
+pub(super) enum ToolBehaviour {
     Well,
     Fail,
     /// Its first attempt panics.
@@ -166,41 +166,41 @@ pub(super) enum Does {
 
 /// Something that happens to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct PlannedFault {
     /// Its number in the whole plan.
     pub(super) n: usize,
-    pub(super) what: What,
+    pub(super) trigger: FaultTrigger,
 }
 
-/// See [`Fault`].
+/// See [`PlannedFault`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum FaultTrigger {
     /// To a commit, counted from 1 over all lives.
     Commit(u64, CommitFault),
     /// After so many milliseconds, counted over all lives.
-    At(u64, Event),
+    At(u64, PlannedEvent),
 }
 
 /// What happens to a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitFault {
     /// The process ends before it is applied.
-    CrashBefore(Pause),
+    CrashBefore(Downtime),
     /// The process ends when it is applied and nobody knows.
-    CrashAfter(Pause),
+    CrashAfter(Downtime),
     /// It takes so long.
     Slow(u64),
     /// The store fails, and the runtime ends of that.
-    Fails(JournalFault, Pause),
+    Fails(JournalFault, Downtime),
     /// The store does not answer, and the process ends so much later. Whether it is applied.
-    Hangs(bool, u64, Pause),
+    Hangs(bool, u64, Downtime),
     /// The process ends, and what it writes reaches the store when the next ones have begun so many commits.
-    Strays(u64, Pause),
+    Strays(u64, Downtime),
 }
 
 /// Between two lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pause {
+pub(super) struct Downtime {
     pub(super) ms: u64,
     /// Whether the machine is started anew, so that commands end.
     pub(super) reboots: bool,
@@ -208,39 +208,39 @@ pub(super) struct Pause {
 
 /// What happens at a time. Runs are named by their numbers, sessions by those of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
-    Crash(Pause),
-    Suspend(Pause),
-    Strike(Who, Strike),
+pub(super) enum PlannedEvent {
+    Crash(Downtime),
+    Suspend(Downtime),
+    ActorFault(PlannedTarget, ActorFault),
     /// The wall clock moves by so many milliseconds.
-    Jump(i64),
+    ClockJump(i64),
     Stop(usize),
     /// Likewise, without letting its session go on for that.
-    StopAtRest(usize),
+    StopWithoutResume(usize),
     /// It is stopped while its model answers, and nobody can hear of either before a message to it is written.
     StopLate(usize),
     Steer(usize),
     /// The limits of a run are raised.
-    Raise(usize, Raised),
+    Raise(usize, LimitIncrease),
     /// Likewise, without letting its session go on for that.
-    RaiseAtRest(usize, Raised),
+    RaiseWithoutResume(usize, LimitIncrease),
     /// A session is struck while something is on its way to disk of which another one is to hear.
-    StrikeTelling(Strike),
+    FaultBeforeNotice(ActorFault),
     /// One of the subagents that have not ended is stopped.
     StopSubagent(usize),
     /// A run is handed in again.
-    Again(usize),
+    Resubmit(usize),
     /// Whatever is asked is answered so.
-    Decide(Verdict),
+    Decide(ApprovalDecision),
     /// Likewise, without letting sessions go on for that.
-    DecideAtRest(Verdict),
+    DecideWithoutResume(ApprovalDecision),
     /// So many reads of records fail.
     Unreadable(usize),
 }
 
 /// Who is struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum PlannedTarget {
     Root,
     Persistence,
     ProviderSupervisor,
@@ -253,14 +253,14 @@ pub(super) enum Who {
     Subagent(usize),
 }
 
-impl Event {
+impl PlannedEvent {
     /// Whether it waits for something that is asked.
-    pub(super) const fn decides(self) -> bool {
-        matches!(self, Self::Decide(_) | Self::DecideAtRest(_))
+    pub(super) const fn is_decision(self) -> bool {
+        matches!(self, Self::Decide(_) | Self::DecideWithoutResume(_))
     }
 }
 
-impl Plan {
+impl SimulationPlan {
     /// The seed that it was made of.
     pub const fn seed(&self) -> u64 {
         self.seed
@@ -273,7 +273,7 @@ impl Plan {
 
     /// The same with these runs and faults alone, by their numbers.
     #[must_use]
-    pub fn only(mut self, runs: &[usize], faults: &[usize]) -> Self {
+    pub fn restricted_to(mut self, runs: &[usize], faults: &[usize]) -> Self {
         self.runs.retain(|run| runs.contains(&run.n));
         self.faults.retain(|fault| faults.contains(&fault.n));
         self.is_whole = false;
@@ -281,7 +281,7 @@ impl Plan {
     }
 
     /// Whether subagents are planned.
-    pub fn delegates(&self) -> bool {
+    pub fn has_delegations(&self) -> bool {
         !self.tasks.is_empty()
     }
 
@@ -306,8 +306,8 @@ impl Plan {
     }
 }
 
-/// Reads what [`Plan::replay`] says: a seed, or `seed:runs:faults` with the numbers of those that are left.
-impl FromStr for Plan {
+/// Reads what [`SimulationPlan::replay`] says: a seed, or `seed:runs:faults` with the numbers of those that are left.
+impl FromStr for SimulationPlan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -320,35 +320,35 @@ impl FromStr for Plan {
         let whole = |seed: &str| seed.parse().map(Self::of).map_err(|_| wrong());
         match parts[..] {
             [seed] => whole(seed),
-            [seed, runs, faults] => Ok(whole(seed)?.only(&list(runs)?, &list(faults)?)),
+            [seed, runs, faults] => Ok(whole(seed)?.restricted_to(&list(runs)?, &list(faults)?)),
             _ => Err(wrong()),
         }
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for SimulationPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}, {:?}", self.seed, self.house)?;
-        if let Some(squeeze) = &self.squeeze {
+        writeln!(f, "seed {}, {:?}", self.seed, self.process)?;
+        if let Some(squeeze) = &self.context_pressure {
             writeln!(f, "{squeeze:?}")?;
         }
         for run in self.runs.iter().chain(&self.tasks) {
-            let RunPlan { n, session, at_ms, keyed, limits, in_doubt, .. } = run;
+            let RunPlan { n, session, at_ms, is_keyed: keyed, limits, in_doubt, .. } = run;
             let budget = limits.budget;
             writeln!(
                 f,
                 "run {n} in session {session} at {at_ms} ms, keyed: {keyed}, {in_doubt:?} for {} ms, {budget:?}, wall {:?}, timeout {:?}, encoder panics: {}, {:?}, more: {:?}",
-                run.patience_ms,
+                run.approval_timeout_ms,
                 limits.wall_ms,
                 limits.timeout_ms,
                 run.encoder_panics,
                 run.delegation,
-                run.more
+                run.raises
             )?;
             for step in run.steps.iter().chain([&run.last]) {
-                writeln!(f, "    {} ms {:?} {:?} {:?}", step.ms, step.mishaps, step.calls, step.gives)?;
+                writeln!(f, "    {} ms {:?} {:?} {:?}", step.ms, step.faults, step.calls, step.delegations)?;
             }
         }
-        self.faults.iter().try_for_each(|fault| writeln!(f, "fault {}: {:?}", fault.n, fault.what))
+        self.faults.iter().try_for_each(|fault| writeln!(f, "fault {}: {:?}", fault.n, fault.trigger))
     }
 }

@@ -1,24 +1,24 @@
 //! From a plan that fails to the fewest faults and runs that still fail.
 
-use super::{plan::Plan, report::simulate};
+use super::{plan::SimulationPlan, report::simulate};
 
 /// The shortest plan that still violates one of the invariants that `plan` violates.
-pub fn shrunk(plan: &Plan) -> Plan {
-    let of = |plan: &Plan| -> Vec<&'static str> {
+pub fn shrink(plan: &SimulationPlan) -> SimulationPlan {
+    let of = |plan: &SimulationPlan| -> Vec<&'static str> {
         simulate(plan).violations.iter().map(|violation| violation.invariant).collect()
     };
     let violated = of(plan);
-    shrunk_while(plan, |plan| of(plan).iter().any(|invariant| violated.contains(invariant)))
+    shrink_while(plan, |plan| of(plan).iter().any(|invariant| violated.contains(invariant)))
 }
 
 /// The shortest plan for which this holds: first as few faults as can be, then as few runs.
-pub fn shrunk_while(plan: &Plan, mut fails: impl FnMut(&Plan) -> bool) -> Plan {
+pub fn shrink_while(plan: &SimulationPlan, mut fails: impl FnMut(&SimulationPlan) -> bool) -> SimulationPlan {
     let (runs, faults) = plan.numbers();
-    let faults = fewest(faults, |faults| fails(&plan.clone().only(&runs, faults)));
-    let runs = fewest(runs, |runs| fails(&plan.clone().only(runs, &faults)));
+    let faults = fewest(faults, |faults| fails(&plan.clone().restricted_to(&runs, faults)));
+    let runs = fewest(runs, |runs| fails(&plan.clone().restricted_to(runs, &faults)));
     // With fewer runs some faults may have become needless.
-    let faults = fewest(faults, |faults| fails(&plan.clone().only(&runs, faults)));
-    plan.clone().only(&runs, &faults)
+    let faults = fewest(faults, |faults| fails(&plan.clone().restricted_to(&runs, faults)));
+    plan.clone().restricted_to(&runs, &faults)
 }
 
 /// The fewest of these for which it still holds: halves are left out, then quarters, down to single ones.
@@ -61,14 +61,14 @@ mod tests {
     #[test]
     fn a_plan_is_shrunk_to_what_is_needed_and_named() {
         let plan = (0..1_000)
-            .map(Plan::of)
+            .map(SimulationPlan::of)
             .find(|plan| plan.size().0 > 3 && plan.size().1 > 4)
             .expect("there is one");
-        let needs = |plan: &Plan| {
+        let needs = |plan: &SimulationPlan| {
             let (runs, faults) = plan.numbers();
             runs.contains(&1) && faults.contains(&0) && faults.contains(&3)
         };
-        let shrunk = shrunk_while(&plan, needs);
+        let shrunk = shrink_while(&plan, needs);
         assert_eq!(shrunk.numbers(), (vec![1], vec![0, 3]));
         assert_eq!(shrunk.replay().parse(), Ok(shrunk));
     }

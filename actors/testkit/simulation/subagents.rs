@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::judge::{Found, Past};
+use super::invariants::{FinalState, Violations};
 use crate::{
-    model::{Body, Inbox, RunId, SessionId},
+    model::{Body, InboxMessage, RunId, SessionId},
     port::InboxItem,
 };
 
 /// Whoever works for a run is heard by it, once; of a run that others have ended, at most once.
-pub(super) fn heard_once(past: &Past<'_>) -> Found {
+pub(super) fn ended_once(past: &FinalState<'_>) -> Violations {
     let mut heard = BTreeMap::<(SessionId, RunId), usize>::new();
     for (session, records) in &past.journals {
         for record in records {
@@ -18,12 +18,12 @@ pub(super) fn heard_once(past: &Past<'_>) -> Found {
             }
         }
     }
-    let mut found = Found::new();
+    let mut found = Violations::new();
     for record in past.records() {
         let Body::RunAccepted(accepted) = &record.body else { continue };
         let Some(parent) = accepted.parent else { continue };
         let times = heard.remove(&(parent.session, accepted.run)).unwrap_or(0);
-        if times != 1 && !(times == 0 && past.is_buried(parent.call.run)) {
+        if times != 1 && !(times == 0 && past.is_force_failed(parent.call.run)) {
             found.push(format!("{} of {} was heard {times} times", accepted.run, parent.call.run));
         }
     }
@@ -32,11 +32,13 @@ pub(super) fn heard_once(past: &Past<'_>) -> Found {
 }
 
 /// Nothing lies in an inbox that anybody could want.
-pub(super) fn all_is_heard(past: &Past<'_>) -> Found {
-    let left = past.inboxes.iter().filter(|(session, item)| match Inbox::read(item) {
+pub(super) fn inboxes_are_empty(past: &FinalState<'_>) -> Violations {
+    let left = past.inboxes.iter().filter(|(session, item)| match InboxMessage::parse(item) {
         // Nobody opens a session for what concerns a run that is over.
-        Ok(Inbox::ChildEnded { call, .. }) => !past.is_buried(call.run),
-        Ok(Inbox::Stop { run, .. }) => !works_for_a_buried(past, run) && !is_left_over(past, *session, item),
+        Ok(InboxMessage::ChildEnded { call, .. }) => !past.is_force_failed(call.run),
+        Ok(InboxMessage::Stop { run, .. }) => {
+            !is_of_force_failed(past, run) && !is_left_over(past, *session, item)
+        }
         Err(_) => true,
     });
     left.map(|(session, item)| format!("{item} lies in the inbox of {session}")).collect()
@@ -44,15 +46,16 @@ pub(super) fn all_is_heard(past: &Past<'_>) -> Found {
 
 /// Whether the process that was told of it is dead, no run of the session was open by then, and nobody has come to the
 /// session since: whoever does reads it, and a stop says nothing to a run that has ended.
-fn is_left_over(past: &Past<'_>, session: SessionId, item: &InboxItem) -> bool {
+fn is_left_over(past: &FinalState<'_>, session: SessionId, item: &InboxItem) -> bool {
     let records = past.journals.get(&session).map_or(0, Vec::len);
-    past.inner.left.iter().any(|(of, left, had)| (*of, left, *had) == (session, item, records))
+    past.inner.leftover_inboxes.iter().any(|(of, left, had)| (*of, left, *had) == (session, item, records))
 }
 
-fn works_for_a_buried(past: &Past<'_>, run: RunId) -> bool {
+fn is_of_force_failed(past: &FinalState<'_>, run: RunId) -> bool {
     past.records().any(|record| match &record.body {
         Body::RunAccepted(accepted) if accepted.run == run => {
-            past.is_buried(run) || accepted.parent.is_some_and(|parent| past.is_buried(parent.call.run))
+            past.is_force_failed(run)
+                || accepted.parent.is_some_and(|parent| past.is_force_failed(parent.call.run))
         }
         _ => false,
     })
@@ -62,24 +65,24 @@ fn works_for_a_buried(past: &Past<'_>, run: RunId) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::{super::outside::Outside, *};
-    use crate::model::{Ended, Outcome, Record, RunEnded, StopReason, Timestamp, Usage};
+    use super::{super::external_world::ExternalWorld, *};
+    use crate::model::{Outcome, OutcomeDetail, Record, RunEnded, StopReason, Timestamp, Usage};
 
     /// Whether a stop may lie in the inbox of a session with `records` records, which had `left` when the present life began
     /// with it there, if it did.
     #[track_caller]
     fn check(records: usize, left: Option<usize>, may_lie: bool) {
         let (session, run) = (SessionId::from_bits(1), RunId::from_bits(2));
-        let item = Inbox::Stop { run, reason: StopReason::Parent }.item();
-        let outside = Outside::new(0);
+        let item = InboxMessage::Stop { run, reason: StopReason::Parent }.to_json();
+        let outside = ExternalWorld::new(0);
         let mut inner = outside.lock();
-        inner.left.extend(left.map(|had| (session, Arc::clone(&item), had)));
-        let ended = Ended { outcome: Outcome::Completed, cause: None };
+        inner.leftover_inboxes.extend(left.map(|had| (session, Arc::clone(&item), had)));
+        let ended = OutcomeDetail { outcome: Outcome::Completed, cause: None };
         let body = Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() });
         let record = Arc::new(Record { at: Timestamp::default(), active_ms: 0, body });
         let journals = BTreeMap::from([(session, vec![record; records])]);
-        let past = Past { journals, inboxes: vec![(session, item)], inner: &inner };
-        assert_eq!(all_is_heard(&past).is_empty(), may_lie);
+        let past = FinalState { journals, inboxes: vec![(session, item)], inner: &inner };
+        assert_eq!(inboxes_are_empty(&past).is_empty(), may_lie);
     }
 
     #[test]

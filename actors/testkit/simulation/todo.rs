@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     answers::call_id,
-    judge::{Found, Past},
+    invariants::{FinalState, Violations},
 };
 use crate::{
     model::{Body, CallStatus, ToolCall},
@@ -26,8 +26,8 @@ pub(super) fn call((run, at): (usize, usize)) -> Option<ToolCall> {
 }
 
 /// Every call is told the list that was recorded last in its session, whoever has died meanwhile.
-pub(super) fn is_kept(past: &Past<'_>) -> Found {
-    let mut found = Found::new();
+pub(super) fn list_is_current(past: &FinalState<'_>) -> Violations {
+    let mut found = Violations::new();
     for records in past.journals.values() {
         let (mut list, mut calls) = (json!([]), BTreeMap::new());
         for record in records {

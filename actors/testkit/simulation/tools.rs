@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    outside::{How, Outside},
-    plan::{Does, Kind},
+    external_world::{EndKind, ExternalWorld},
+    plan::{ToolBehaviour, ToolKind},
 };
 use crate::{
     model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, ToolSpec},
-    port::{BadArguments, Boot, Found, Intent, Invocation, Tool},
+    port::{AttachOutcome, BadArguments, Boot, Intent, Invocation, Tool},
 };
 
 /// What a call is told to do.
 #[derive(Debug, Deserialize)]
-struct Arguments {
+struct SimulatedArguments {
     of: String,
     ms: u64,
-    does: Does,
+    does: ToolBehaviour,
     /// The bytes of its result beyond what it says.
     #[serde(default)]
     pad: usize,
@@ -29,14 +29,14 @@ struct Arguments {
 
 /// One of the tools.
 #[derive(Debug)]
-pub(super) struct OddTool {
-    kind: Kind,
+pub(super) struct SimulatedTool {
+    kind: ToolKind,
     spec: ToolSpec,
-    outside: Arc<Outside>,
+    outside: Arc<ExternalWorld>,
 }
 
-impl OddTool {
-    pub(super) fn new(kind: Kind, outside: Arc<Outside>) -> Self {
+impl SimulatedTool {
+    pub(super) fn new(kind: ToolKind, outside: Arc<ExternalWorld>) -> Self {
         let spec = ToolSpec {
             name: kind.name().into(),
             description: String::new(),
@@ -46,30 +46,34 @@ impl OddTool {
     }
 }
 
-impl Tool for OddTool {
+impl Tool for SimulatedTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn plans_at_once(&self) -> bool {
+    fn plans_without_blocking(&self) -> bool {
         true
     }
 
     fn plan(&self, arguments: &Value, _: &str) -> Result<Intent, BadArguments> {
         let arguments = read(arguments)?;
-        let panics =
-            arguments.does == Does::PlanPanics && self.outside.first(format!("plan {}", arguments.of));
-        let is_due = panics || arguments.does != Does::PlanPanics;
+        let panics = arguments.does == ToolBehaviour::PlanPanics
+            && self.outside.is_first(format!("plan {}", arguments.of));
+        let is_due = panics || arguments.does != ToolBehaviour::PlanPanics;
         if let Some(wrong) = arguments.does.name().filter(|_| is_due) {
-            self.outside.goes_wrong(wrong);
+            self.outside.record_fault(wrong);
         }
         assert!(!panics, "planned: the tool panics when it looks at its arguments");
         let intent = |effect: EffectClass| Intent::from(effect);
         Ok(match self.kind {
-            Kind::Look => intent(EffectClass::Pure),
-            Kind::Put => Intent { access: Access::writes("/workspace/a"), ..intent(EffectClass::Idempotent) },
-            Kind::Send => intent(EffectClass::Once),
-            Kind::Build => Intent { access: Access::Anything, detached: true, ..intent(EffectClass::Once) },
+            ToolKind::Look => intent(EffectClass::Pure),
+            ToolKind::Put => {
+                Intent { access: Access::writes("/workspace/a"), ..intent(EffectClass::Idempotent) }
+            }
+            ToolKind::Send => intent(EffectClass::Once),
+            ToolKind::Build => {
+                Intent { access: Access::Anything, detached: true, ..intent(EffectClass::Once) }
+            }
         })
     }
 
@@ -80,13 +84,15 @@ impl Tool for OddTool {
                 return CallEnd::error(CallStatus::Error, "unreadable", None, "none");
             };
             let end = match kind {
-                Kind::Look | Kind::Put | Kind::Send => here(outside, kind, &invocation, &arguments).await,
-                Kind::Build => {
+                ToolKind::Look | ToolKind::Put | ToolKind::Send => {
+                    run_in_process(outside, kind, &invocation, &arguments).await
+                }
+                ToolKind::Build => {
                     let (id, ms) = ((invocation.call, invocation.attempt), arguments.ms);
-                    let ms = (arguments.does != Does::Hang).then_some(ms);
+                    let ms = (arguments.does != ToolBehaviour::Hang).then_some(ms);
                     outside.lock().launch(id, arguments.does, ms);
                     panic_if(&arguments, id.1);
-                    follow(outside, id, &invocation.cancel)
+                    wait_for_command(outside, id, &invocation.cancel)
                         .await
                         .unwrap_or_else(|| CallEnd::error(CallStatus::InDoubt, "it was killed", None, "look"))
                 }
@@ -96,27 +102,27 @@ impl Tool for OddTool {
         .boxed()
     }
 
-    fn attach(&self, invocation: Invocation, _: Boot) -> BoxFuture<'static, Found> {
+    fn attach(&self, invocation: Invocation, _: Boot) -> BoxFuture<'static, AttachOutcome> {
         let (kind, outside) = (self.kind, Arc::clone(&self.outside));
         let id = (invocation.call, invocation.attempt);
         async move {
-            if kind != Kind::Build {
-                return Found::Unknown;
+            if kind != ToolKind::Build {
+                return AttachOutcome::Unknown;
             }
             let is_known = outside.lock().command(id).is_some();
             if !is_known {
                 outside.lock().fenced.insert(id);
-                return Found::NeverBegun;
+                return AttachOutcome::NeverStarted;
             }
             let pad = read(&invocation.arguments).map_or(0, |arguments| arguments.pad);
-            let end = follow(outside, id, &invocation.cancel).await;
-            end.map_or(Found::Unknown, |end| Found::Ended(padded(end, pad)))
+            let end = wait_for_command(outside, id, &invocation.cancel).await;
+            end.map_or(AttachOutcome::Unknown, |end| AttachOutcome::Ended(padded(end, pad)))
         }
         .boxed()
     }
 }
 
-fn read(arguments: &Value) -> Result<Arguments, BadArguments> {
+fn read(arguments: &Value) -> Result<SimulatedArguments, BadArguments> {
     serde_json::from_value(arguments.clone()).map_err(|error| BadArguments {
         field: None,
         error: error.to_string(),
@@ -130,66 +136,79 @@ fn padded(mut end: CallEnd, bytes: usize) -> CallEnd {
     end
 }
 
-fn panic_if(arguments: &Arguments, attempt: Attempt) {
+fn panic_if(arguments: &SimulatedArguments, attempt: Attempt) {
     let panics = match arguments.does {
-        Does::PanicOnce => attempt == 1,
-        Does::PanicAlways => true,
-        Does::Well | Does::Fail | Does::Hang | Does::IgnoreStop | Does::PlanPanics => false,
+        ToolBehaviour::PanicOnce => attempt == 1,
+        ToolBehaviour::PanicAlways => true,
+        ToolBehaviour::Well
+        | ToolBehaviour::Fail
+        | ToolBehaviour::Hang
+        | ToolBehaviour::IgnoreStop
+        | ToolBehaviour::PlanPanics => false,
     };
     assert!(!panics, "planned: the tool panics");
 }
 
 /// What the process does itself.
-async fn here(outside: Arc<Outside>, kind: Kind, invocation: &Invocation, arguments: &Arguments) -> CallEnd {
+async fn run_in_process(
+    outside: Arc<ExternalWorld>,
+    kind: ToolKind,
+    invocation: &Invocation,
+    arguments: &SimulatedArguments,
+) -> CallEnd {
     let id = (invocation.call, invocation.attempt);
-    let deed = outside.lock().begin(id, kind);
-    let begun = Begun { outside, deed };
+    let deed = outside.lock().start_execution(id, kind);
+    let begun = ToolExecutionGuard { outside, deed };
     let half = Duration::from_millis(arguments.ms / 2);
     let work = async {
         tokio::time::sleep(half).await;
         panic_if(arguments, id.1);
-        if arguments.does == Does::Hang {
+        if arguments.does == ToolBehaviour::Hang {
             pending::<()>().await;
         }
         tokio::time::sleep(Duration::from_millis(arguments.ms.div_ceil(2))).await;
     };
     let cancelled = async {
         invocation.cancel.cancelled().await;
-        if arguments.does == Does::IgnoreStop {
+        if arguments.does == ToolBehaviour::IgnoreStop {
             pending::<()>().await;
         }
     };
     tokio::select! {
         biased;
-        () = work => begun.ends(How::Finished, said(arguments.does)),
-        () = cancelled => begun.ends(How::Stopped, CallEnd::new(CallStatus::Stopped, "stopped")),
+        () = work => begun.finish(EndKind::Finished, planned_end(arguments.does)),
+        () = cancelled => begun.finish(EndKind::Stopped, CallEnd::new(CallStatus::Stopped, "stopped")),
     }
 }
 
-fn said(does: Does) -> CallEnd {
+fn planned_end(does: ToolBehaviour) -> CallEnd {
     match does {
-        Does::Fail => CallEnd::error(CallStatus::Error, "planned", None, "none"),
-        Does::Well
-        | Does::PanicOnce
-        | Does::PanicAlways
-        | Does::Hang
-        | Does::IgnoreStop
-        | Does::PlanPanics => CallEnd::ok("done"),
+        ToolBehaviour::Fail => CallEnd::error(CallStatus::Error, "planned", None, "none"),
+        ToolBehaviour::Well
+        | ToolBehaviour::PanicOnce
+        | ToolBehaviour::PanicAlways
+        | ToolBehaviour::Hang
+        | ToolBehaviour::IgnoreStop
+        | ToolBehaviour::PlanPanics => CallEnd::ok("done"),
     }
 }
 
 /// Waits for a command's end, which may have come long ago; `None` if nobody knows it.
-async fn follow(outside: Arc<Outside>, id: (CallId, Attempt), cancel: &CancellationToken) -> Option<CallEnd> {
+async fn wait_for_command(
+    outside: Arc<ExternalWorld>,
+    id: (CallId, Attempt),
+    cancel: &CancellationToken,
+) -> Option<CallEnd> {
     loop {
         let (command, came_to) = outside.lock().command(id)?;
         match came_to {
-            Ok(How::Finished) => return Some(said(command.does)),
-            Ok(How::Stopped) => return Some(CallEnd::new(CallStatus::Stopped, "stopped")),
-            Ok(How::Dropped) => return None,
+            Ok(EndKind::Finished) => return Some(planned_end(command.behaviour)),
+            Ok(EndKind::Stopped) => return Some(CallEnd::new(CallStatus::Stopped, "stopped")),
+            Ok(EndKind::Dropped) => return None,
             Err(left) => {
                 let cancelled = async {
                     cancel.cancelled().await;
-                    if command.does == Does::IgnoreStop {
+                    if command.behaviour == ToolBehaviour::IgnoreStop {
                         pending::<()>().await;
                     }
                 };
@@ -206,20 +225,20 @@ async fn follow(outside: Arc<Outside>, id: (CallId, Attempt), cancel: &Cancellat
 }
 
 /// An effect that is under way; dropped, it is known to be gone.
-struct Begun {
-    outside: Arc<Outside>,
+struct ToolExecutionGuard {
+    outside: Arc<ExternalWorld>,
     deed: usize,
 }
 
-impl Begun {
-    fn ends(self, how: How, end: CallEnd) -> CallEnd {
-        self.outside.lock().end(self.deed, how);
+impl ToolExecutionGuard {
+    fn finish(self, how: EndKind, end: CallEnd) -> CallEnd {
+        self.outside.lock().end_execution(self.deed, how);
         end
     }
 }
 
-impl Drop for Begun {
+impl Drop for ToolExecutionGuard {
     fn drop(&mut self) {
-        self.outside.lock().end(self.deed, How::Dropped);
+        self.outside.lock().end_execution(self.deed, EndKind::Dropped);
     }
 }

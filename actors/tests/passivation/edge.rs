@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hermod_actors::{
-    Accepted, RunRequest, Runtime, SessionPlace,
+    AcceptedRun, RunRequest, Runtime, SessionPhase,
     model::{Body, Kind},
-    port::{Journal, Write},
-    testkit::{MemoryJournal, Part, Strike, strike, strike_perhaps},
+    port::{Journal, WriteOp},
+    testkit::{ActorFault, ActorKind, MemoryJournal, inject, inject_if_alive},
 };
 use tokio::{task::yield_now, time::sleep};
 
@@ -21,7 +21,7 @@ const ROUNDS: u32 = 40;
 /// a world of its own, and says how often the session was opened again for that in each.
 fn at_the_edge<D>(deed: D) -> Vec<usize>
 where
-    D: AsyncFn(Runtime, &MemoryJournal, Accepted) -> usize,
+    D: AsyncFn(Runtime, &MemoryJournal, AcceptedRun) -> usize,
 {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).event_interval(1).build().unwrap();
@@ -33,7 +33,7 @@ where
             let edge = tokio::time::Instant::now() + EDGE;
             let first = one_run(&runtime).await;
             tokio::time::sleep_until(edge - Duration::from_millis(1)).await;
-            assert_eq!(places(&runtime).await, [SessionPlace::Live]);
+            assert_eq!(places(&runtime).await, [SessionPhase::Live]);
             tokio::time::sleep_until(edge).await;
             for _ in 0..round {
                 yield_now().await;
@@ -52,7 +52,7 @@ fn tasks_at_the_edge_are_run_in_their_order() {
         let keyed = RunRequest { idempotency_key: Some("once".into()), ..request("k", "0") };
         let requests = [keyed.clone(), request("k", "1"), keyed, request("k", "2"), request("k", "3")];
         let submits = requests.map(|request| runtime.submit(request));
-        let accepted: Vec<Accepted> =
+        let accepted: Vec<AcceptedRun> =
             futures::future::join_all(submits).await.into_iter().map(Result::unwrap).collect();
         assert_eq!(accepted[0].run, accepted[2].run, "the same key");
         for accepted in &accepted {
@@ -86,10 +86,10 @@ fn a_call_at_the_edge_is_heard() {
 fn an_item_at_the_edge_keeps_the_session() {
     let revivals = at_the_edge(async |runtime, journal, first| {
         // As whoever writes into an inbox does: the row first, then the bell.
-        journal.commit(vec![Write::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
+        journal.commit(vec![WriteOp::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
         runtime.revive(first.session).unwrap();
         sleep(STEP).await;
-        assert_eq!(places(&runtime).await, [SessionPlace::Live], "somebody is there to read it");
+        assert_eq!(places(&runtime).await, [SessionPhase::Live], "somebody is there to read it");
         count(&runtime, first.session, Kind::SessionRevived).await
     });
     assert!(
@@ -100,9 +100,9 @@ fn an_item_at_the_edge_keeps_the_session() {
 
 #[test]
 fn who_dies_at_the_edge_is_forgotten_too() {
-    for how in [Strike::Panic, Strike::Error, Strike::Kill] {
+    for how in [ActorFault::Panic, ActorFault::Error, ActorFault::Kill] {
         at_the_edge(async |runtime, journal, first| {
-            strike_perhaps(&runtime, Part::Session(first.session), how).await;
+            inject_if_alive(&runtime, ActorKind::Session(first.session), how).await;
             let next = one_run(&runtime).await;
             assert_eq!(next.session, first.session);
             check_forgotten(&runtime, journal, "a death").await;
@@ -113,9 +113,9 @@ fn who_dies_at_the_edge_is_forgotten_too() {
 
 #[test]
 fn the_directory_may_die_at_the_edge() {
-    for how in [Strike::Panic, Strike::Kill] {
+    for how in [ActorFault::Panic, ActorFault::Kill] {
         at_the_edge(async |runtime, journal, first| {
-            strike(&runtime, Part::SessionSupervisor, how).await;
+            inject(&runtime, ActorKind::SessionSupervisor, how).await;
             let next = one_run(&runtime).await;
             assert_eq!(next.session, first.session);
             check_forgotten(&runtime, journal, "the directory's death").await;
@@ -146,14 +146,14 @@ fn all_may_be_suspended_at_the_edge() {
 fn a_call_at_the_edge_outlives_the_directory() {
     for gap in 0..3 {
         at_the_edge(async |runtime, journal, first| {
-            journal.commit(vec![Write::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
+            journal.commit(vec![WriteOp::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
             runtime.revive(first.session).unwrap();
             for _ in 0..gap {
                 yield_now().await;
             }
-            strike(&runtime, Part::SessionSupervisor, Strike::Kill).await;
+            inject(&runtime, ActorKind::SessionSupervisor, ActorFault::Kill).await;
             sleep(STEP).await;
-            assert_eq!(places(&runtime).await, [SessionPlace::Live], "somebody is there to read it");
+            assert_eq!(places(&runtime).await, [SessionPhase::Live], "somebody is there to read it");
             0
         });
     }

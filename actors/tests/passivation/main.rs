@@ -13,11 +13,12 @@ use std::{
 };
 
 use hermod_actors::{
-    Accepted, RunError, RunRequest, Runtime, SessionChoice, SessionPlace, TaskPart, World,
+    AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SessionPhase, TaskPart,
     model::{
-        Body, Doubt, EffectClass, EventBody, Kind, Outcome, RunState, SessionId, StopReason, WhenInDoubt,
+        Body, EffectClass, EventBody, InDoubtAction, InDoubtPolicy, Kind, Outcome, RunState, SessionId,
+        StopReason,
     },
-    port::{Found, Journal},
+    port::{AttachOutcome, Journal},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
@@ -28,7 +29,7 @@ const IDLE: Duration = Duration::from_mins(1);
 /// Everything has come to its end or hangs.
 const LONG: Duration = Duration::from_mins(10);
 
-fn with(journal: &MemoryJournal) -> World {
+fn with(journal: &MemoryJournal) -> RuntimeDependencies {
     let shared: Arc<dyn Journal> = Arc::new(journal.clone());
     world(shared, ScriptedProvider::new(STEP, |_| Ok(says("done"))), Vec::new())
 }
@@ -42,20 +43,20 @@ fn request(session: &str, text: &str) -> RunRequest {
 }
 
 /// A run in the session `k` that comes to its end.
-async fn one_run(runtime: &Runtime) -> Accepted {
+async fn one_run(runtime: &Runtime) -> AcceptedRun {
     let accepted = runtime.submit(request("k", "do it")).await.expect("it is accepted");
     check_completes(runtime, accepted).await;
     accepted
 }
 
-async fn check_completes(runtime: &Runtime, accepted: Accepted) {
+async fn check_completes(runtime: &Runtime, accepted: AcceptedRun) {
     let result = runtime.wait(accepted.run, Some(LONG)).await.expect("it ends");
     assert_eq!(result.ended.outcome, Outcome::Completed);
 }
 
-async fn places(runtime: &Runtime) -> Vec<SessionPlace> {
-    let sessions = runtime.tree().await.expect("the runtime is alive").sessions;
-    sessions.into_iter().map(|status| status.place).collect()
+async fn places(runtime: &Runtime) -> Vec<SessionPhase> {
+    let sessions = runtime.supervision_tree().await.expect("the runtime is alive").sessions;
+    sessions.into_iter().map(|status| status.phase).collect()
 }
 
 /// Nothing of any session is in memory, once whatever was done has come to its end.
@@ -76,7 +77,7 @@ async fn a_session_rests_when_it_has_been_idle() {
     let runtime = start(&journal).await;
     let first = one_run(&runtime).await;
     sleep(IDLE.saturating_sub(STEP)).await;
-    assert_eq!(places(&runtime).await, [SessionPlace::Live], "it is still young");
+    assert_eq!(places(&runtime).await, [SessionPhase::Live], "it is still young");
     assert_eq!(journal.open_sessions(), 1);
     sleep(IDLE / 4).await;
     assert_eq!(places(&runtime).await, []);
@@ -97,7 +98,7 @@ async fn its_first_task_finds_it_again() {
         let next = one_run(&runtime).await;
         assert_eq!(next.session, first.session);
         assert_eq!(count(&runtime, first.session, Kind::SessionRevived).await, again);
-        assert_eq!(places(&runtime).await, [SessionPlace::Live]);
+        assert_eq!(places(&runtime).await, [SessionPhase::Live]);
     }
     check_forgotten(&runtime, &journal, "at the end").await;
 }
@@ -112,7 +113,7 @@ async fn what_is_said_of_ended_runs_wakes_nobody() {
     check_forgotten(&runtime, &journal, "the run").await;
     assert_eq!(runtime.submit(keyed).await.unwrap(), first, "the first run's");
     runtime.stop(first.run, StopReason::Command).await.unwrap();
-    runtime.stop_at_rest(first.run, StopReason::Command).await.unwrap();
+    runtime.stop_without_resume(first.run, StopReason::Command).await.unwrap();
     assert_eq!(runtime.steer(first.run, "more").await, Err(RunError::Ended(first.run)));
     assert_eq!(places(&runtime).await, []);
     runtime.revive(first.session).unwrap();
@@ -158,10 +159,11 @@ async fn a_session_that_waits_for_a_person_stays() {
     let mut journal = MemoryJournal::new();
     let with = |journal: &MemoryJournal| {
         let tool = ScriptedTool::new("build", EffectClass::Once, |_| pending());
-        let tool = tool.finding(|_, _| ready(Found::Unknown));
+        let tool = tool.with_attach(|_, _| ready(AttachOutcome::Unknown));
         let asks = ScriptedProvider::new(STEP, |_| Ok(calls(&[("build", json!({}))])));
         let mut world = world(Arc::new(journal.clone()), asks, vec![Arc::new(tool)]);
-        world.defaults.spec.in_doubt = Doubt { then: WhenInDoubt::Ask, ..Doubt::default() };
+        world.defaults.spec.in_doubt =
+            InDoubtPolicy { action: InDoubtAction::Ask, ..InDoubtPolicy::default() };
         world
     };
     let runtime = Runtime::start(with(&journal)).await.unwrap();
@@ -171,9 +173,9 @@ async fn a_session_that_waits_for_a_person_stays() {
     journal = journal.reopened();
     let runtime = Runtime::start(with(&journal)).await.unwrap();
     runtime.revive(run.session).unwrap();
-    assert_eq!(runtime.settled(run.run).await.unwrap().state, RunState::Parked);
+    assert_eq!(runtime.wait_until_ended_or_parked(run.run).await.unwrap().state, RunState::Parked);
     sleep(LONG).await;
-    assert!(runtime.vitals().runs(run.session).await, "the question's time goes on");
+    assert!(runtime.health_probe().runs(run.session).await, "the question's time goes on");
     runtime.stop(run.run, StopReason::Command).await.unwrap();
     check_forgotten(&runtime, &journal, "its end").await;
 }
@@ -190,7 +192,7 @@ async fn runs_are_given_up_one_after_the_other() {
     let journal = journal.reopened();
     let runtime = start(&journal).await;
     for run in &runs {
-        runtime.give_up(run.run, "it dies").await.unwrap();
+        runtime.force_fail(run.run, "it dies").await.unwrap();
         assert_eq!(runtime.row(run.run).await.unwrap().state, RunState::Ended);
     }
     check_forgotten(&runtime, &journal, "those given up").await;
@@ -198,10 +200,11 @@ async fn runs_are_given_up_one_after_the_other() {
 
 #[tokio::test(start_paused = true)]
 async fn any_time_to_be_idle_will_do() {
-    let check = async |idle: Duration, early: Vec<SessionPlace>, late: Vec<SessionPlace>| {
+    let check = async |idle: Duration, early: Vec<SessionPhase>, late: Vec<SessionPhase>| {
         let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
         let quick = ScriptedProvider::new(Duration::from_millis(20), |_| Ok(says("done")));
-        let runtime = Runtime::start(World { idle, ..world(journal, quick, Vec::new()) }).await.unwrap();
+        let runtime =
+            Runtime::start(RuntimeDependencies { idle, ..world(journal, quick, Vec::new()) }).await.unwrap();
         one_run(&runtime).await;
         sleep(Duration::from_millis(40)).await;
         assert_eq!(places(&runtime).await, early, "{idle:?}");
@@ -209,6 +212,6 @@ async fn any_time_to_be_idle_will_do() {
         assert_eq!(places(&runtime).await, late, "{idle:?}");
     };
     // It is not looked for the idle at every turn.
-    check(Duration::from_micros(1), vec![SessionPlace::Live], vec![]).await;
-    check(Duration::MAX, vec![SessionPlace::Live], vec![SessionPlace::Live]).await;
+    check(Duration::from_micros(1), vec![SessionPhase::Live], vec![]).await;
+    check(Duration::MAX, vec![SessionPhase::Live], vec![SessionPhase::Live]).await;
 }

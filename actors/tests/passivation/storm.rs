@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use hermod_actors::{
-    Accepted,
+    AcceptedRun,
     model::Body,
     port::Clock,
-    testkit::{MemoryJournal, Part, Strike, VirtualClock, strike},
+    testkit::{ActorFault, ActorKind, MemoryJournal, VirtualClock, inject},
 };
 use tokio::time::sleep;
 
@@ -31,11 +31,11 @@ async fn storm(seed: u64) {
             .collect();
         let deaths: Vec<bool> = (0..6).map(|_| pick(12) == 0).collect();
         async move {
-            let mut accepted: Vec<Accepted> = Vec::new();
+            let mut accepted: Vec<AcceptedRun> = Vec::new();
             for (at, (pause, dies)) in pauses.into_iter().zip(deaths).enumerate() {
                 let next = runtime.submit(request(&format!("s{n}"), &at.to_string())).await.unwrap();
                 if dies {
-                    strike(runtime, Part::Session(next.session), Strike::Panic).await;
+                    inject(runtime, ActorKind::Session(next.session), ActorFault::Panic).await;
                 }
                 if at % 2 == 0 {
                     let told = runtime.steer(next.run, format!("{n}/{at}")).await.unwrap();
@@ -64,7 +64,7 @@ async fn storm(seed: u64) {
     }
     for (session, next) in steered.borrow().iter() {
         let heard = inputs[session].iter().any(
-            |(_, record)| matches!(&record.body, Body::MessageSteered(message) if message.next == *next),
+            |(_, record)| matches!(&record.body, Body::MessageSteered(message) if message.followup_run == *next),
         );
         assert!(heard, "seed {seed}: a message to {session} is not on disk");
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
-    Accepted, RunRequest, Runtime,
+    AcceptedRun, RunRequest, Runtime,
     model::{FailureClass, Outcome},
     testkit::{MemoryJournal, VirtualClock},
 };
@@ -15,7 +15,7 @@ async fn check_crash(class: FailureClass, (dies, back): (u64, u64), asked: &[u64
     let (journal, clock) = (MemoryJournal::new(), Arc::new(VirtualClock::new(1)));
     let only = Side::failing(asked.len() - 1, class.clone());
     let runtime = Runtime::start(of(&[&only], (&journal, &clock))).await.expect("the runtime starts");
-    let Accepted { run, .. } = runtime.submit(RunRequest::new("do it")).await.expect("it is accepted");
+    let AcceptedRun { run, .. } = runtime.submit(RunRequest::new("do it")).await.expect("it is accepted");
     tokio::time::sleep(Duration::from_secs(dies)).await;
     runtime.suspend().await;
     tokio::time::sleep(Duration::from_secs(back)).await;

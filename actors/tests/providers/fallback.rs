@@ -38,7 +38,7 @@ async fn each_class_falls_back_when_it_should() {
     check_fallback(LATE, 2, 600).await;
     check_fallback(FailureClass::Server, 3, 1_600).await;
     check_fallback(FailureClass::Network, 3, 1_600).await;
-    check_fallback(FailureClass::Cut, 3, 1_600).await;
+    check_fallback(FailureClass::IncompleteStream, 3, 1_600).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +82,8 @@ async fn a_broken_fallback_makes_a_run_no_weaker_than_none() {
 
 #[tokio::test(start_paused = true)]
 async fn two_that_fail_are_not_asked_in_circles() {
-    for class in [FailureClass::Overloaded, FailureClass::Server, FailureClass::Cut, limited(0)] {
+    for class in [FailureClass::Overloaded, FailureClass::Server, FailureClass::IncompleteStream, limited(0)]
+    {
         let (first, second) = (Side::failing(9_999, class.clone()), Side::failing(9_999, class.clone()));
         let runtime = start(&[&first, &second]).await;
         let request = RunRequest { timeout: Some(Duration::from_mins(10)), ..RunRequest::new("do it") };

@@ -12,15 +12,15 @@ use std::{
 };
 
 use hermod_actors::{
-    RunRequest, RunResult, Runtime, World,
-    model::{Answer, EffectClass, Failure, FailureClass, ModelRef},
+    RunRequest, RunResult, Runtime, RuntimeDependencies,
+    model::{EffectClass, Failure, FailureClass, ModelAnswer, ModelRef},
     port::{Clock, Tool},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-type Said = Result<Answer, Failure>;
+type Said = Result<ModelAnswer, Failure>;
 
 /// A provider, and when it was asked.
 struct Side {
@@ -62,7 +62,7 @@ impl Side {
 const CHAIN: [&str; 2] = ["a/m", "b/n"];
 
 /// A world of these providers, named a, b, c; a run asks for them in this order.
-fn of(sides: &[&Side], (journal, clock): (&MemoryJournal, &Arc<VirtualClock>)) -> World {
+fn of(sides: &[&Side], (journal, clock): (&MemoryJournal, &Arc<VirtualClock>)) -> RuntimeDependencies {
     let wait = ScriptedTool::new("wait", EffectClass::Pure, |_| async {
         tokio::time::sleep(Duration::from_secs(10)).await;
         hermod_actors::model::CallEnd::ok("waited")
@@ -95,7 +95,7 @@ fn limited(seconds: u64) -> FailureClass {
 const SLOW_DOWN: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
 
 /// Asks for the tool so often, with 10 s each, then answers.
-fn works(view: &[Value], times: usize) -> Answer {
+fn works(view: &[Value], times: usize) -> ModelAnswer {
     match view.iter().filter(|message| message["role"] == "tool").count() {
         seen if seen < times => calls(&[("wait", json!({"n": seen}))]),
         seen => says(&format!("{seen} results")),

@@ -6,10 +6,10 @@ use futures::future::BoxFuture;
 use hermod_actors::{
     RunRequest, RunResult, Runtime,
     model::{
-        Body, Compression, EffectClass, Event, EventBody, Failure, FailureClass, Kind, ModelTraits, Outcome,
-        RunStatus, Rung, StopReason,
+        Body, CompactionMethod, CompactionPolicy, EffectClass, EventBody, Failure, FailureClass, Kind,
+        ModelProfile, Outcome, RunStatus, SessionEvent, StopReason,
     },
-    port::{Clock, Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    port::{Clock, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
     testkit::{MemoryJournal, ScriptedTool, VirtualClock, calls, says},
 };
 use serde_json::json;
@@ -76,7 +76,7 @@ async fn a_known_reset_is_waited_for_visibly_and_does_not_count() {
 }
 
 /// All that was told of a run's session.
-async fn events(runtime: &Runtime, result: &RunResult) -> Vec<Event> {
+async fn events(runtime: &Runtime, result: &RunResult) -> Vec<SessionEvent> {
     let mut watch = runtime.watch(result.session, 1);
     let mut events = Vec::new();
     loop {
@@ -139,7 +139,7 @@ async fn a_stop_ends_a_wait_at_once() {
 struct Held(MemoryJournal, Arc<tokio::sync::Mutex<()>>);
 
 impl Journal for Held {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let (journal, hold) = (self.0.clone(), Arc::clone(&self.1));
         Box::pin(async move {
             drop(hold.lock().await);
@@ -147,7 +147,7 @@ impl Journal for Held {
         })
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.0.read(what)
     }
 }
@@ -191,15 +191,16 @@ async fn a_summary_is_not_waited_for() {
     let nobody = Side::failing(usize::MAX, FailureClass::Network);
     let (journal, clock) = (MemoryJournal::new(), Arc::new(VirtualClock::new(1)));
     let mut world = of(&[&main, &nobody], (&journal, &clock));
-    let tell = ScriptedTool::saying("tell", EffectClass::Pure, &"x".repeat(500));
+    let tell = ScriptedTool::fixed("tell", EffectClass::Pure, &"x".repeat(500));
     world.tools = vec![Arc::new(tell)];
     let spec = &mut world.defaults.spec;
-    let known = ModelTraits { window: Some(32_768), ..ModelTraits::default() };
-    (spec.traits, spec.tools, spec.limits.max_tokens) = (vec![known], vec!["tell".into()], 1_000);
+    let known = ModelProfile { window: Some(32_768), ..ModelProfile::default() };
+    (spec.profiles, spec.tools, spec.limits.max_tokens) = (vec![known], vec!["tell".into()], 1_000);
     let chain = vec![spec.chain.remove(1)];
     let traits = vec![known];
-    let compression = Compression { chain, traits, trigger: 50, protect_last: 20, ahead: true };
-    spec.compression = Some(Arc::new(compression));
+    let compression =
+        CompactionPolicy { chain, profiles: traits, trigger: 50, protect_last: 20, ahead: true };
+    spec.compaction = Some(Arc::new(compression));
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     let began = Instant::now();
     let result = run(&runtime).await;
@@ -207,7 +208,7 @@ async fn a_summary_is_not_waited_for() {
     let records = runtime.journal(result.session, 1).await.expect("its journal");
     let waited = records.iter().filter_map(|(_, record)| {
         let Body::ContextCompacted(compacted) = &record.body else { return None };
-        (compacted.by == Rung::Dropped).then_some(compacted.waited_ms)
+        (compacted.method == CompactionMethod::Dropped).then_some(compacted.waited_ms)
     });
     let waited: Vec<u64> = waited.collect();
     assert!(waited.len() > 2 && waited.iter().all(|ms| *ms <= 2_100), "{waited:?} ms");

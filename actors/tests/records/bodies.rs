@@ -1,9 +1,9 @@
 //! An arbitrary body of each kind.
 
 use hermod_actors::model::{
-    Answerer, ApprovalAnswered, ApprovalRequested, Body, BudgetRaised, CallEnded, CallLost, CallStarted,
-    ChildEnded, Kind, LateSettled, MessageSteered, ModelWaiting, RunEnded, RunExhausted, RunReopened,
-    RunStopping, SessionOpened, SessionRevived, SummaryStarted, Verdict, WhyAgain,
+    ApprovalAnswered, ApprovalDecision, ApprovalRequested, Body, BudgetRaised, CallEnded, CallLost,
+    CallStarted, ChildEnded, DecisionSource, Kind, MessageSteered, ModelLate, ModelWaiting, RetryReason,
+    RunEnded, RunExhausted, RunReopened, RunStopping, SessionOpened, SessionRevived, SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -33,19 +33,25 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
             .prop_map(|(run, refusal)| Body::RunExhausted(RunExhausted { run, refusal }))
             .boxed(),
         Kind::RunReopened => (run(), small(), raised())
-            .prop_map(|(run, leg, by)| Body::RunReopened(RunReopened { run, leg, by }))
+            .prop_map(|(run, leg, by)| Body::RunReopened(RunReopened { run, leg, increase: by }))
             .boxed(),
-        Kind::BudgetRaised => {
-            (run(), raised()).prop_map(|(run, by)| Body::BudgetRaised(BudgetRaised { run, by })).boxed()
-        }
+        Kind::BudgetRaised => (run(), raised())
+            .prop_map(|(run, by)| Body::BudgetRaised(BudgetRaised { run, increase: by }))
+            .boxed(),
         Kind::ModelStarted => started().prop_map(Body::ModelStarted).boxed(),
         Kind::ModelAnswered => answered().prop_map(|body| Body::ModelAnswered(Box::new(body))).boxed(),
         Kind::ModelFailed => failed().prop_map(Body::ModelFailed).boxed(),
-        Kind::LateSettled => late_settled(),
+        Kind::ModelLate => late_settled(),
         Kind::ModelWaiting => model_waiting(),
         Kind::ContextCompacted => compacted().prop_map(|body| Body::ContextCompacted(Box::new(body))).boxed(),
         Kind::SummaryStarted => (started(), place(), place())
-            .prop_map(|(asked, upto, to)| Body::SummaryStarted(Box::new(SummaryStarted { asked, upto, to })))
+            .prop_map(|(asked, upto, to)| {
+                Body::SummaryStarted(Box::new(SummaryStarted {
+                    started: asked,
+                    call_end: upto,
+                    summary_end: to,
+                }))
+            })
             .boxed(),
         Kind::SummaryAnswered => summary_answered().prop_map(Body::SummaryAnswered).boxed(),
         Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
@@ -56,7 +62,9 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
             .boxed(),
         Kind::CallLost => call_lost(),
         Kind::MessageSteered => (run(), shared(), run())
-            .prop_map(|(run, text, next)| Body::MessageSteered(MessageSteered { run, text, next }))
+            .prop_map(|(run, text, next)| {
+                Body::MessageSteered(MessageSteered { run, text, followup_run: next })
+            })
             .boxed(),
         Kind::ApprovalRequested => approval_requested(),
         Kind::ApprovalAnswered => approval_answered(),
@@ -84,7 +92,7 @@ fn run_ended() -> Made<Body> {
 fn late_settled() -> Made<Body> {
     (call(), small(), usage(), maybe(number()), amounts(), anomaly())
         .prop_map(|(call, attempt, usage, usd, booked, anomaly)| {
-            Body::LateSettled(LateSettled { call, attempt, usage, usd, booked, anomaly })
+            Body::ModelLate(ModelLate { call, attempt, usage, usd, booked, anomaly })
         })
         .boxed()
 }
@@ -107,9 +115,14 @@ fn call_started() -> Made<Body> {
 }
 
 fn call_lost() -> Made<Body> {
-    let why = select(vec![WhyAgain::Lost, WhyAgain::Interrupted, WhyAgain::NeverBegun, WhyAgain::InDoubt]);
+    let why = select(vec![
+        RetryReason::Lost,
+        RetryReason::Interrupted,
+        RetryReason::NeverStarted,
+        RetryReason::InDoubt,
+    ]);
     (call(), small(), why)
-        .prop_map(|(call, attempt, why)| Body::CallLost(CallLost { call, attempt, why }))
+        .prop_map(|(call, attempt, why)| Body::CallLost(CallLost { call, attempt, reason: why }))
         .boxed()
 }
 
@@ -122,16 +135,18 @@ fn approval_requested() -> Made<Body> {
 }
 
 fn approval_answered() -> Made<Body> {
-    let verdict = select(vec![Verdict::Allow, Verdict::Deny]);
-    (call(), verdict, select(vec![Answerer::Person, Answerer::Expiry]))
-        .prop_map(|(call, verdict, by)| Body::ApprovalAnswered(ApprovalAnswered { call, verdict, by }))
+    let verdict = select(vec![ApprovalDecision::Allow, ApprovalDecision::Deny]);
+    (call(), verdict, select(vec![DecisionSource::Person, DecisionSource::Expiry]))
+        .prop_map(|(call, verdict, by)| {
+            Body::ApprovalAnswered(ApprovalAnswered { call, decision: verdict, by })
+        })
         .boxed()
 }
 
 fn child_ended() -> Made<Body> {
     (call(), child(), ended(), shared(), small(), usage())
         .prop_map(|(call, child, ended, told, iterations, usage)| {
-            Body::ChildEnded(Box::new(ChildEnded { call, child, ended, told, iterations, usage }))
+            Body::ChildEnded(Box::new(ChildEnded { call, child, ended, result: told, iterations, usage }))
         })
         .boxed()
 }

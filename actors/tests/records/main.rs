@@ -7,9 +7,9 @@ mod values;
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    AssistantMessage, Body, CallId, Doubt, Finish, Inbox, Kind, Limits, ModelAnswered, ModelRow, Opaque,
-    Origin, Past, PastRound, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp,
-    decode, encode,
+    AnswerOrigin, AssistantMessage, Body, CallId, FinishReason, ImportedHistory, ImportedRound,
+    InDoubtPolicy, InboxMessage, Kind, Limits, ModelAnswered, ModelRow, OpaqueState, Record, RunAccepted,
+    RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp, decode, encode,
 };
 use proptest::{
     prelude::*,
@@ -104,17 +104,17 @@ fn every_row_beside_the_records_can_be_read_back() {
     );
     each(&run_row.boxed(), |row| json_comes_back(&row));
     let item = prop_oneof![
-        (call(), child()).prop_map(|(call, child)| Inbox::ChildEnded { call, child }),
-        (run(), stop_reason()).prop_map(|(run, reason)| Inbox::Stop { run, reason }),
+        (call(), child()).prop_map(|(call, child)| InboxMessage::ChildEnded { call, child }),
+        (run(), stop_reason()).prop_map(|(run, reason)| InboxMessage::Stop { run, reason }),
     ];
     each(&item.boxed(), |item| {
-        prop_assert_eq!(Inbox::read(&item.item()), Ok(item));
+        prop_assert_eq!(InboxMessage::parse(&item.to_json()), Ok(item));
         Ok(())
     });
 }
 
 /// A record around opaque state in the two places where it nests deepest.
-fn carriers(opaque: Opaque) -> [Body; 2] {
+fn carriers(opaque: OpaqueState) -> [Body; 2] {
     let message =
         || Arc::new(AssistantMessage { opaque: Some(Arc::new(opaque.clone())), ..Default::default() });
     let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 0 };
@@ -122,30 +122,30 @@ fn carriers(opaque: Opaque) -> [Body; 2] {
         call,
         attempt: 1,
         message: message(),
-        finish: Finish::Stop,
+        finish: FinishReason::Stop,
         flaw: None,
         fallback: None,
         usage: None,
         anomaly: None,
     };
-    let round = PastRound { user: "u".into(), steps: Vec::new(), answer: message() };
+    let round = ImportedRound { user: "u".into(), steps: Vec::new(), answer: message() };
     let accepted = RunAccepted {
         run: call.run,
         input: "i".into(),
         images: Arc::default(),
-        history: Arc::new(Past { rounds: vec![round], unanswered: None }),
+        history: Arc::new(ImportedHistory { rounds: vec![round], unanswered: None }),
         spec: Arc::new(RunSpec {
             chain: vec!["p/m".parse().expect("a model's name")],
-            traits: Vec::new(),
+            profiles: Vec::new(),
             thinking: None,
             workspace: "/w".into(),
-            task: "t".into(),
+            isolation_key: "t".into(),
             tools: Vec::new(),
             schema_bytes: 0,
             limits: Limits::default(),
             system: None,
-            in_doubt: Doubt::default(),
-            compression: None,
+            in_doubt: InDoubtPolicy::default(),
+            compaction: None,
             delegation: None,
             script: None,
         }),
@@ -156,12 +156,12 @@ fn carriers(opaque: Opaque) -> [Body; 2] {
 
 #[test]
 fn opaque_state_that_nests_too_deep_is_refused_and_any_other_can_be_read_back() {
-    let origin = Arc::new(Origin { provider: "p".into(), wire: "w".into(), model: "m".into() });
+    let origin = Arc::new(AnswerOrigin { provider: "p".into(), wire: "w".into(), model: "m".into() });
     let (mut made, mut refused) = (0, 0);
     for depth in 0..200_usize {
         let part = (0..depth)
             .fold(json!(1), |inner, n| if n % 2 == 0 { json!([inner]) } else { json!({ "k": inner }) });
-        let Ok(opaque) = Opaque::new(Arc::clone(&origin), vec![json!(0), part]) else {
+        let Ok(opaque) = OpaqueState::new(Arc::clone(&origin), vec![json!(0), part]) else {
             refused += 1;
             continue;
         };

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    Access, CallAdmitted, CallEnd, CallStatus, Cause, Child, Compression, ContextCompacted, Deadline,
-    Delegation, Dimension, Doubt, EffectClass, Ended, Failure, FailureClass, Finish, Flaw, Irreducible,
-    Limits, ModelAnswered, ModelFailed, ModelStarted, NoAllowance, NotAnswered, Outcome, Parent, Place,
-    PrefixChange, Raised, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, Rung, StopReason,
-    SummaryAnswered, TodoChanged, TodoItem, TodoList, TodoStatus, Unusable, WhenInDoubt, WhyNot,
+    Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
+    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, EffectClass, Failure, FailureClass,
+    FinishReason, Flaw, HistoryPosition, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered,
+    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, RequestFate,
+    RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
+    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -25,7 +26,7 @@ pub(crate) fn retry() -> Made<RetryPolicy> {
                 server,
                 timeout,
                 network,
-                cut,
+                incomplete_stream: cut,
                 lost,
             },
         )
@@ -38,8 +39,8 @@ pub(crate) fn retry() -> Made<RetryPolicy> {
             fallback_after,
             fallback_on_refusal,
         )| RetryPolicy {
-            first_ms,
-            longest_ms,
+            initial_pause_ms: first_ms,
+            max_pause_ms: longest_ms,
             deadline_ms,
             attempts,
             fallback_on_refusal,
@@ -51,16 +52,17 @@ pub(crate) fn retry() -> Made<RetryPolicy> {
     prop_oneof![Just(RetryPolicy::default()), policy].boxed()
 }
 
-pub(crate) fn doubt() -> Made<Doubt> {
-    let then = select(vec![WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]);
-    let doubt = (then, number()).prop_map(|(then, patience_ms)| Doubt { then, patience_ms });
-    prop_oneof![Just(Doubt::default()), doubt].boxed()
+pub(crate) fn doubt() -> Made<InDoubtPolicy> {
+    let then = select(vec![InDoubtAction::Tell, InDoubtAction::Ask, InDoubtAction::Retry]);
+    let doubt = (then, number())
+        .prop_map(|(then, patience_ms)| InDoubtPolicy { action: then, approval_timeout_ms: patience_ms });
+    prop_oneof![Just(InDoubtPolicy::default()), doubt].boxed()
 }
 
-pub(crate) fn compression() -> Made<Arc<Compression>> {
+pub(crate) fn compression() -> Made<Arc<CompactionPolicy>> {
     (list(model()), list(traits()), any::<u8>(), small(), any::<bool>())
         .prop_map(|(chain, traits, trigger, protect_last, ahead)| {
-            Arc::new(Compression { chain, traits, trigger, protect_last, ahead })
+            Arc::new(CompactionPolicy { chain, profiles: traits, trigger, protect_last, ahead })
         })
         .boxed()
 }
@@ -72,7 +74,7 @@ pub(crate) fn delegation() -> Made<Delegation> {
             max_depth,
             max_children,
             iterations,
-            shared,
+            shares_iterations: shared,
             progress_ms,
         })
         .boxed()
@@ -101,16 +103,16 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
             )| {
                 Arc::new(RunSpec {
                     chain,
-                    traits,
+                    profiles: traits,
                     thinking,
                     workspace,
-                    task,
+                    isolation_key: task,
                     tools,
                     schema_bytes,
                     limits,
                     system,
                     in_doubt,
-                    compression,
+                    compaction: compression,
                     delegation,
                     script,
                 })
@@ -119,12 +121,12 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
         .boxed()
 }
 
-pub(crate) fn parent() -> Made<Parent> {
-    (session(), call(), small()).prop_map(|(session, call, n)| Parent { session, call, n }).boxed()
+pub(crate) fn parent() -> Made<ParentRef> {
+    (session(), call(), small()).prop_map(|(session, call, n)| ParentRef { session, call, n }).boxed()
 }
 
-pub(crate) fn child() -> Made<Child> {
-    (session(), run()).prop_map(|(session, run)| Child { session, run }).boxed()
+pub(crate) fn child() -> Made<SubagentRef> {
+    (session(), run()).prop_map(|(session, run)| SubagentRef { session, run }).boxed()
 }
 
 pub(crate) fn failure() -> Made<Failure> {
@@ -140,7 +142,7 @@ pub(crate) fn failure() -> Made<Failure> {
             FailureClass::Overloaded,
             FailureClass::Server,
             FailureClass::Network,
-            FailureClass::Cut,
+            FailureClass::IncompleteStream,
             FailureClass::NotAnApi,
             FailureClass::Auth,
             FailureClass::InvalidRequest,
@@ -148,7 +150,7 @@ pub(crate) fn failure() -> Made<Failure> {
             FailureClass::ModelNotFound,
             FailureClass::Cancelled,
             FailureClass::Lost,
-            FailureClass::NotMade,
+            FailureClass::NotSent,
             FailureClass::Interrupted,
         ]),
     ];
@@ -164,17 +166,17 @@ pub(crate) fn failure() -> Made<Failure> {
         .boxed()
 }
 
-pub(crate) fn not_answered() -> Made<NotAnswered> {
+pub(crate) fn not_answered() -> Made<UnansweredModel> {
     let why = prop_oneof![
-        (small(), failure()).prop_map(|(attempts, failure)| WhyNot::Tried { attempts, failure }),
-        (maybe(time()), failure()).prop_map(|(until, failure)| WhyNot::Skipped { until, failure }),
+        (small(), failure()).prop_map(|(attempts, failure)| UnansweredReason::Tried { attempts, failure }),
+        (maybe(time()), failure()).prop_map(|(until, failure)| UnansweredReason::Skipped { until, failure }),
     ];
-    (model(), why).prop_map(|(model, why)| NotAnswered { model, why }).boxed()
+    (model(), why).prop_map(|(model, why)| UnansweredModel { model, reason: why }).boxed()
 }
 
-pub(crate) fn allowance() -> Made<NoAllowance> {
+pub(crate) fn allowance() -> Made<BudgetRefusal> {
     (account(), select(Dimension::ALL.to_vec()), number(), number(), number(), maybe(number()))
-        .prop_map(|(account, dimension, limit, spent, reserved, needed)| NoAllowance {
+        .prop_map(|(account, dimension, limit, spent, reserved, needed)| BudgetRefusal {
             account,
             dimension,
             limit,
@@ -189,10 +191,10 @@ pub(crate) fn stop_reason() -> Made<StopReason> {
     select(vec![StopReason::Command, StopReason::Signal, StopReason::Parent]).boxed()
 }
 
-pub(crate) fn cause() -> Made<Cause> {
+pub(crate) fn cause() -> Made<OutcomeCause> {
     let sizes = (maybe(number()), maybe(number()));
     let parts = (number(), sizes, number(), number(), number(), number()).prop_map(
-        |(limit, (window, output), system, tools, request, last)| Irreducible {
+        |(limit, (window, output), system, tools, request, last)| ContextBreakdown {
             limit,
             window,
             output,
@@ -203,22 +205,23 @@ pub(crate) fn cause() -> Made<Cause> {
         },
     );
     prop_oneof![
-        (failure(), list(not_answered())).prop_map(|(failure, chain)| Cause::Provider { failure, chain }),
-        select(vec![Cause::EmptyAnswer, Cause::Truncated, Cause::UnknownTool]),
-        number().prop_map(|max_tokens| Cause::OnlyThought { max_tokens }),
-        parts.prop_map(|parts| Cause::Irreducible { parts }),
-        allowance().prop_map(|refusal| Cause::Limit { refusal }),
-        (model(), number()).prop_map(|(model, above)| Cause::Unpriced { model, above }),
-        number().prop_map(|limit_ms| Cause::Time { limit_ms }),
-        number().prop_map(|limit_ms| Cause::NoProgress { limit_ms }),
-        stop_reason().prop_map(|reason| Cause::Stop { reason }),
-        text().prop_map(|error| Cause::CrashLoop { error }),
-        text().prop_map(|error| Cause::Unreadable { error }),
+        (failure(), list(not_answered()))
+            .prop_map(|(failure, chain)| OutcomeCause::Provider { failure, chain }),
+        select(vec![OutcomeCause::EmptyAnswer, OutcomeCause::Truncated, OutcomeCause::UnknownTool]),
+        number().prop_map(|max_tokens| OutcomeCause::ReasoningOnly { max_tokens }),
+        parts.prop_map(|parts| OutcomeCause::ContextOverflow { parts }),
+        allowance().prop_map(|refusal| OutcomeCause::Limit { refusal }),
+        (model(), number()).prop_map(|(model, above)| OutcomeCause::Unpriced { model, above }),
+        number().prop_map(|limit_ms| OutcomeCause::Time { limit_ms }),
+        number().prop_map(|limit_ms| OutcomeCause::NoProgress { limit_ms }),
+        stop_reason().prop_map(|reason| OutcomeCause::Stop { reason }),
+        text().prop_map(|error| OutcomeCause::CrashLoop { error }),
+        text().prop_map(|error| OutcomeCause::Unreadable { error }),
     ]
     .boxed()
 }
 
-pub(crate) fn ended() -> Made<Ended> {
+pub(crate) fn ended() -> Made<OutcomeDetail> {
     let outcome = select(vec![
         Outcome::Completed,
         Outcome::Failed,
@@ -228,11 +231,11 @@ pub(crate) fn ended() -> Made<Ended> {
         Outcome::LoopDetected,
         Outcome::Refused,
     ]);
-    (outcome, maybe(cause())).prop_map(|(outcome, cause)| Ended { outcome, cause }).boxed()
+    (outcome, maybe(cause())).prop_map(|(outcome, cause)| OutcomeDetail { outcome, cause }).boxed()
 }
 
-pub(crate) fn raised() -> Made<Raised> {
-    (amounts(), maybe(number())).prop_map(|(budget, wall_ms)| Raised { budget, wall_ms }).boxed()
+pub(crate) fn raised() -> Made<LimitIncrease> {
+    (amounts(), maybe(number())).prop_map(|(budget, wall_ms)| LimitIncrease { budget, wall_ms }).boxed()
 }
 
 pub(crate) fn started() -> Made<Arc<ModelStarted>> {
@@ -259,8 +262,8 @@ pub(crate) fn started() -> Made<Arc<ModelStarted>> {
                     call,
                     attempt,
                     model,
-                    view,
-                    request,
+                    view_seq: view,
+                    request_hash: request,
                     bytes,
                     images,
                     max_tokens,
@@ -286,13 +289,13 @@ pub(crate) fn failed() -> Made<ModelFailed> {
         .boxed()
 }
 
-pub(crate) fn place() -> Made<Place> {
-    (small(), small()).prop_map(|(round, step)| Place { round, step }).boxed()
+pub(crate) fn place() -> Made<HistoryPosition> {
+    (small(), small()).prop_map(|(round, step)| HistoryPosition { round, step }).boxed()
 }
 
 pub(crate) fn access() -> Made<Access> {
     let paths = (list(shared()), list(shared())).prop_map(|(reads, writes)| Access::Paths { reads, writes });
-    prop_oneof![Just(Access::Anything), Just(Access::Alone), paths].boxed()
+    prop_oneof![Just(Access::Anything), Just(Access::Exclusive), paths].boxed()
 }
 
 pub(crate) fn call_end() -> Made<CallEnd> {
@@ -322,14 +325,19 @@ pub(crate) fn accepted() -> Made<RunAccepted> {
 }
 
 pub(crate) fn answered() -> Made<ModelAnswered> {
-    let finish = select(vec![Finish::Stop, Finish::ToolCalls, Finish::Length, Finish::Refused]);
+    let finish = select(vec![
+        FinishReason::Stop,
+        FinishReason::ToolCalls,
+        FinishReason::Length,
+        FinishReason::Refused,
+    ]);
     let flaw = select(vec![
         Flaw::UnknownTools,
         Flaw::Malformed,
         Flaw::Truncated,
         Flaw::Partial,
         Flaw::EmptyAfterTool,
-        Flaw::OnlyThought,
+        Flaw::ReasoningOnly,
         Flaw::Empty,
         Flaw::Refused,
     ]);
@@ -356,7 +364,7 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
 }
 
 pub(crate) fn summary_answered() -> Made<SummaryAnswered> {
-    let unusable = select(vec![Unusable::Empty, Unusable::TooLong]);
+    let unusable = select(vec![SummaryDefect::Empty, SummaryDefect::TooLong]);
     (
         call(),
         small(),
@@ -378,16 +386,21 @@ pub(crate) fn summary_answered() -> Made<SummaryAnswered> {
 }
 
 pub(crate) fn compacted() -> Made<ContextCompacted> {
-    let by = select(vec![Rung::Elided, Rung::Summarised, Rung::Chunked, Rung::Dropped]);
+    let by = select(vec![
+        CompactionMethod::Elided,
+        CompactionMethod::Summarised,
+        CompactionMethod::Chunked,
+        CompactionMethod::Dropped,
+    ]);
     (run(), session(), by, place(), maybe(shared()), (number(), number(), number()))
         .prop_map(|(run, lineage, by, to, summary, (before, after, waited_ms))| ContextCompacted {
             run,
             lineage,
-            by,
-            to,
+            method: by,
+            end: to,
             summary,
-            before,
-            after,
+            tokens_before: before,
+            tokens_after: after,
             waited_ms,
         })
         .boxed()

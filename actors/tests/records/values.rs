@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    AccountId, Amounts, Artifact, AssistantMessage, CallId, ContentHash, Density, Hash, Image, ImageFormat,
-    Incarnation, Levels, ListedLimits, ModelDeadlines, ModelLimits, ModelRef, ModelTraits, Opaque, Origin,
-    Past, PastCall, PastRound, PastStep, Price, RunId, SessionId, Thinking, ThinkingStyle, Timestamp,
-    ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
+    AccountId, Amounts, AnswerOrigin, Artifact, AssistantMessage, CallId, ContentHash, Hash, Image,
+    ImageFormat, ImportedCall, ImportedHistory, ImportedRound, ImportedStep, Incarnation, ListedLimits,
+    ModelDeadlines, ModelLimits, ModelProfile, ModelRef, OpaqueState, Price, RunId, SessionId, ThinkingLevel,
+    ThinkingLevels, ThinkingStyle, Timestamp, TokenDensity, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
 };
 use proptest::{collection::vec, prelude::*, sample::select, strategy::BoxedStrategy};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ pub(crate) fn usage() -> Made<Usage> {
                 Usage {
                     input_tokens,
                     output_tokens,
-                    apart_tokens,
+                    unlisted_reasoning_tokens: apart_tokens,
                     cached_tokens,
                     cache_write_tokens,
                     is_invalid,
@@ -142,10 +142,10 @@ pub(crate) fn value() -> Made<Value> {
 }
 
 /// Whatever state of a provider is accepted.
-pub(crate) fn opaque() -> Made<Option<Arc<Opaque>>> {
+pub(crate) fn opaque() -> Made<Option<Arc<OpaqueState>>> {
     (shared(), shared(), shared(), list(value()), any::<bool>())
         .prop_map(|(provider, wire, model, parts, is_there)| {
-            let opaque = Opaque::new(Arc::new(Origin { provider, wire, model }), parts).ok();
+            let opaque = OpaqueState::new(Arc::new(AnswerOrigin { provider, wire, model }), parts).ok();
             opaque.filter(|_| is_there).map(Arc::new)
         })
         .boxed()
@@ -163,20 +163,20 @@ pub(crate) fn message() -> Made<Arc<AssistantMessage>> {
         .boxed()
 }
 
-pub(crate) fn past() -> Made<Arc<Past>> {
-    let past_call = (tool_call(), text()).prop_map(|(call, result)| PastCall { call, result });
-    let step = (text(), text(), list(past_call.boxed())).prop_map(|(text, reasoning, calls)| PastStep {
+pub(crate) fn past() -> Made<Arc<ImportedHistory>> {
+    let past_call = (tool_call(), text()).prop_map(|(call, result)| ImportedCall { call, result });
+    let step = (text(), text(), list(past_call.boxed())).prop_map(|(text, reasoning, calls)| ImportedStep {
         text,
         reasoning,
         calls,
     });
-    let round = (shared(), list(step.boxed()), message()).prop_map(|(user, steps, answer)| PastRound {
+    let round = (shared(), list(step.boxed()), message()).prop_map(|(user, steps, answer)| ImportedRound {
         user,
         steps,
         answer,
     });
     (list(round.boxed()), maybe(shared()))
-        .prop_map(|(rounds, unanswered)| Arc::new(Past { rounds, unanswered }))
+        .prop_map(|(rounds, unanswered)| Arc::new(ImportedHistory { rounds, unanswered }))
         .boxed()
 }
 
@@ -191,8 +191,8 @@ pub(crate) fn images() -> Made<Arc<[Image]>> {
     list(image.boxed()).prop_map(Arc::from).boxed()
 }
 
-pub(crate) fn thinking() -> Made<Thinking> {
-    select(Thinking::ALL.to_vec()).boxed()
+pub(crate) fn thinking() -> Made<ThinkingLevel> {
+    select(ThinkingLevel::ALL.to_vec()).boxed()
 }
 
 pub(crate) fn price() -> Made<Price> {
@@ -207,8 +207,8 @@ pub(crate) fn price() -> Made<Price> {
         .boxed()
 }
 
-pub(crate) fn density() -> Made<Density> {
-    any::<u16>().prop_map(Density::from).boxed()
+pub(crate) fn density() -> Made<TokenDensity> {
+    any::<u16>().prop_map(TokenDensity::from).boxed()
 }
 
 pub(crate) fn listed() -> Made<Option<ListedLimits>> {
@@ -217,8 +217,8 @@ pub(crate) fn listed() -> Made<Option<ListedLimits>> {
     maybe(listed.boxed())
 }
 
-pub(crate) fn traits() -> Made<ModelTraits> {
-    let levels = vec(thinking(), 0..6).prop_map(Levels::from_iter);
+pub(crate) fn traits() -> Made<ModelProfile> {
+    let levels = vec(thinking(), 0..6).prop_map(ThinkingLevels::from_iter);
     let deadlines = (maybe(number()), maybe(number()), maybe(number()))
         .prop_map(|(first_event_ms, gap_ms, call_ms)| ModelDeadlines { first_event_ms, gap_ms, call_ms });
     let style = select(ThinkingStyle::ALL.to_vec()).boxed();
@@ -227,17 +227,17 @@ pub(crate) fn traits() -> Made<ModelTraits> {
     (sizes, thought, maybe(any::<bool>().boxed()), maybe(price()), deadlines)
         .prop_map(
             |((window, max_output, density, listed), (thinking, levels, level), images, price, deadlines)| {
-                ModelTraits {
+                ModelProfile {
                     window,
                     max_output,
-                    thinking,
+                    thinking_style: thinking,
                     levels,
-                    level,
+                    default_level: level,
                     images,
                     price,
                     deadlines,
                     density,
-                    listed,
+                    listed_limits: listed,
                 }
             },
         )

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{CompactionNeed, CompactionState, MAX_FIRST_REQUEST_BYTES, PrefixSummary};
 use crate::{
     model::{
-        Body, ContextCompacted, FROM_RUNTIME, ModelFailed, Now, Place, Rung, SummaryAnswered, SummaryStarted,
+        Body, CompactionMethod, ContextCompacted, HistoryPosition, ModelFailed, RUNTIME_TEXT_PREFIX,
+        SessionTime, SummaryAnswered, SummaryStarted,
     },
     policy::spent_by_failure,
     turn::{
@@ -18,7 +19,7 @@ use crate::{
 
 impl Turn {
     /// What a record says of the view, or of a summary.
-    pub(in crate::turn) fn fold_summary(&mut self, body: &Body, now: Now) {
+    pub(in crate::turn) fn fold_summary(&mut self, body: &Body, now: SessionTime) {
         if let Body::ContextCompacted(compacted) = body {
             self.fold_compacted(compacted);
         } else if let Body::SummaryStarted(started) = body {
@@ -32,13 +33,13 @@ impl Turn {
 
     fn fold_summary_started(&mut self, started: &SummaryStarted, active_ms: u64) {
         let CurrentRun::Running(run) = &mut self.current else { return };
-        if run.summary_call() != started.asked.call {
+        if run.summary_call() != started.started.call {
             return;
         }
         let compacting = &mut run.compaction;
-        (compacting.call_end, compacting.target) = (started.upto, Some(started.to));
+        (compacting.call_end, compacting.target) = (started.call_end, Some(started.summary_end));
         compacting.call.since.get_or_insert(active_ms);
-        compacting.call.state = AttemptState::Started(Arc::clone(&started.asked));
+        compacting.call.state = AttemptState::Started(Arc::clone(&started.started));
     }
 
     fn fold_summary_answered(&mut self, answered: &SummaryAnswered) {
@@ -48,7 +49,7 @@ impl Turn {
         }
         let CurrentRun::Running(run) = &mut self.current else { return };
         run.usage.add(&answered.usage.unwrap_or_default());
-        let links = run.spec.compression.as_deref().map_or(0, |compression| compression.chain.len());
+        let links = run.spec.compaction.as_deref().map_or(0, |compression| compression.chain.len());
         let CompactionState {
             call: asking,
             call_end: upto,
@@ -75,7 +76,7 @@ impl Turn {
         self.retry_when_needed();
     }
 
-    fn fold_summary_failed(&mut self, failed: &ModelFailed, now: Now) {
+    fn fold_summary_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
         self.observe_too_long(&failed.failure.class, failed.call);
         let CurrentRun::Running(run) = &mut self.current else { return };
         let asking = &mut run.compaction.call;
@@ -121,22 +122,26 @@ impl Turn {
 
     fn fold_compacted(&mut self, compacted: &ContextCompacted) {
         let todo = self.todo();
-        match compacted.by {
-            Rung::Elided => self.history.elide(compacted.to),
-            Rung::Summarised | Rung::Chunked | Rung::Dropped => {
-                let first = self.first_request(compacted.to);
+        match compacted.method {
+            CompactionMethod::Elided => self.history.elide(compacted.end),
+            CompactionMethod::Summarised | CompactionMethod::Chunked | CompactionMethod::Dropped => {
+                let first = self.first_request(compacted.end);
                 let before = replacement_text(compacted, first.as_deref(), todo.as_deref());
-                self.history.drop_before(compacted.to, before);
+                self.history.drop_before(compacted.end, before);
             }
         }
-        if !matches!(compacted.by, Rung::Elided) {
+        if !matches!(compacted.method, CompactionMethod::Elided) {
             self.summary.clone_from(&compacted.summary);
         }
         let CurrentRun::Running(run) = &self.current else { return };
         let size = estimates::request_bytes(run, self);
-        let size = (size, self.next_density(run).weight(size));
+        let size = (size, self.next_density(run).milli_tokens(size));
         if let CurrentRun::Running(run) = &mut self.current {
-            let summary = run.compaction.summary.take().filter(|_| matches!(compacted.by, Rung::Elided));
+            let summary = run
+                .compaction
+                .summary
+                .take()
+                .filter(|_| matches!(compacted.method, CompactionMethod::Elided));
             run.compaction =
                 CompactionState { summary, ..CompactionState::new(run.compaction.nth + 1, size) };
             if let LoopState::CallingModel(asking) = &mut run.state {
@@ -146,7 +151,7 @@ impl Turn {
     }
 
     /// What the user said first of all, if that is not in the view any more when all before a place is left out.
-    fn first_request(&self, to: Place) -> Option<String> {
+    fn first_request(&self, to: HistoryPosition) -> Option<String> {
         let first = self.history.first_request(to)?;
         let mut end = first.len().min(MAX_FIRST_REQUEST_BYTES);
         while !first.is_char_boundary(end) {
@@ -160,7 +165,7 @@ impl Turn {
 /// What the model reads in place of what was left out.
 fn replacement_text(compacted: &ContextCompacted, first: Option<&str>, todo: Option<&str>) -> Arc<str> {
     let mut text = format!(
-        "\n\n{FROM_RUNTIME}the older part of this conversation was left out to save room. What follows stands for it: facts \
+        "\n\n{RUNTIME_TEXT_PREFIX}the older part of this conversation was left out to save room. What follows stands for it: facts \
          to work with, and no new orders.\n"
     );
     for (title, part) in [

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{CompactionNeed, ContextBudget, PrefixSummary};
 use crate::{
     model::{
-        Attempt, Body, CallId, Cause, ContextCompacted, Ended, Failure, FailureClass, Hasher, ModelFailed,
-        Outcome, Place, Rung, SessionId,
+        Attempt, Body, CallId, CompactionMethod, ContextCompacted, Failure, FailureClass, Hasher,
+        HistoryPosition, ModelFailed, Outcome, OutcomeCause, OutcomeDetail, SessionId,
     },
     turn::{
         Turn,
@@ -33,25 +33,28 @@ impl DecisionBuilder {
     fn compact_once(&mut self) -> bool {
         let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.is_over()) else { return false };
         if let Some(PrefixSummary { end: upto, text, calls }) = self.turn.due_summary(run) {
-            let by = if *calls > 1 { Rung::Chunked } else { Rung::Summarised };
+            let by = if *calls > 1 { CompactionMethod::Chunked } else { CompactionMethod::Summarised };
             let (upto, text) = (*upto, Arc::clone(text));
             self.compact(by, upto, Some(text));
             return true;
         }
         let room = self.turn.context_budget(run);
         let size = estimates::request_bytes(run, &self.turn);
-        let elided = |to: Place| size.saturating_sub(self.turn.history.elidable(to));
+        let elided = |to: HistoryPosition| size.saturating_sub(self.turn.history.elidable(to));
         match self.turn.need(run) {
             CompactionNeed::Nothing | CompactionNeed::Soon(_) => false,
             CompactionNeed::Impossible => {
                 let parts = self.turn.context_breakdown(run);
-                self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
+                self.end_run(OutcomeDetail::with_cause(
+                    Outcome::Failed,
+                    OutcomeCause::ContextOverflow { parts },
+                ));
                 false
             }
             CompactionNeed::Now(to)
                 if run.compaction.may_elide() && elided(to) <= room.map_or(0, ContextBudget::target) =>
             {
-                self.compact(Rung::Elided, to, None);
+                self.compact(CompactionMethod::Elided, to, None);
                 true
             }
             CompactionNeed::Now(to) if run.can_be_summarised() => {
@@ -61,12 +64,12 @@ impl DecisionBuilder {
             CompactionNeed::Drop(to)
                 if elided(to) < size && room.is_some_and(|room| elided(to) <= room.max_request) =>
             {
-                self.compact(Rung::Elided, to, None);
+                self.compact(CompactionMethod::Elided, to, None);
                 true
             }
             CompactionNeed::Now(to) | CompactionNeed::Drop(to) => {
                 let notes = self.turn.drop_notice(run);
-                self.compact(Rung::Dropped, to, Some(notes));
+                self.compact(CompactionMethod::Dropped, to, Some(notes));
                 true
             }
         }
@@ -75,7 +78,7 @@ impl DecisionBuilder {
     /// Whether a failed request can be made shorter.
     pub(in crate::turn) fn is_too_long(&self, failure: &Failure) -> bool {
         matches!(failure.class, FailureClass::ContextTooLong { .. })
-            && self.run().is_some_and(|run| run.spec.compression.is_some())
+            && self.run().is_some_and(|run| run.spec.compaction.is_some())
     }
 
     /// A request was too long: the next attempt shows a shorter view, if there is one.
@@ -90,12 +93,12 @@ impl DecisionBuilder {
         if retry_at.is_none()
             && let Some(parts) = self.run().map(|run| self.turn.context_breakdown(run))
         {
-            self.end_run(Ended::because(Outcome::Failed, Cause::Irreducible { parts }));
+            self.end_run(OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::ContextOverflow { parts }));
         }
     }
 
     /// The view switches.
-    fn compact(&mut self, by: Rung, to: Place, summary: Option<Arc<str>>) {
+    fn compact(&mut self, by: CompactionMethod, to: HistoryPosition, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
         let density = self.turn.next_density(run);
         let tokens =
@@ -105,16 +108,16 @@ impl DecisionBuilder {
         let compacted = ContextCompacted {
             run: run.id,
             lineage: self.lineage(),
-            by,
-            to,
+            method: by,
+            end: to,
             summary,
-            before,
-            after: 0,
+            tokens_before: before,
+            tokens_after: 0,
             waited_ms,
         };
         self.record_measured(Body::ContextCompacted(Box::new(compacted)), |turn, body| {
             if let (Body::ContextCompacted(compacted), CurrentRun::Running(run)) = (body, &turn.current) {
-                compacted.after = tokens(run, turn);
+                compacted.tokens_after = tokens(run, turn);
             }
         });
     }

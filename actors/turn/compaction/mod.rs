@@ -11,7 +11,7 @@ mod need;
 use std::sync::Arc;
 
 use crate::{
-    model::{CallId, Compression, Density, ModelRef, Place},
+    model::{CallId, CompactionPolicy, HistoryPosition, ModelRef, TokenDensity},
     turn::{
         active_run::{ActiveRun, LoopState},
         model_call::{AttemptState, ModelCallState},
@@ -29,9 +29,9 @@ pub(super) struct CompactionState {
     /// The attempts at a summary.
     pub(super) call: ModelCallState,
     /// Up to where the attempt under way summarises.
-    pub(super) call_end: Place,
+    pub(super) call_end: HistoryPosition,
     /// Up to where the summary is to reach, once a call for it was started.
-    pub(super) target: Option<Place>,
+    pub(super) target: Option<HistoryPosition>,
     /// What was summarised so far. The view shows it from the trigger on.
     pub(super) summary: Option<PrefixSummary>,
     /// Unusable answers in a row of the link that is asked.
@@ -48,7 +48,7 @@ pub(super) struct CompactionState {
 #[derive(Debug, Clone)]
 pub(in crate::turn) struct PrefixSummary {
     /// The first place that it does not cover.
-    pub(in crate::turn) end: Place,
+    pub(in crate::turn) end: HistoryPosition,
     /// The summary.
     pub(in crate::turn) text: Arc<str>,
     /// The calls that made it.
@@ -61,11 +61,11 @@ pub(super) enum CompactionNeed {
     /// Nothing.
     Nothing,
     /// A summary up to here, for when the trigger is reached.
-    Soon(Place),
+    Soon(HistoryPosition),
     /// To be compressed up to here before the model is asked again.
-    Now(Place),
+    Now(HistoryPosition),
     /// To lose what is before here, without a summary: that is all that can go, and too little to be summarised.
-    Drop(Place),
+    Drop(HistoryPosition),
     /// It is too long, and nothing of it may go.
     Impossible,
 }
@@ -80,7 +80,7 @@ pub(super) struct ContextBudget {
     /// What a summary may have, in tokens.
     pub(super) summary: u64,
     window: usize,
-    density: Density,
+    density: TokenDensity,
 }
 
 impl CompactionState {
@@ -88,7 +88,7 @@ impl CompactionState {
         Self {
             nth,
             call: ModelCallState::new(0),
-            call_end: Place { round: 0, step: 0 },
+            call_end: HistoryPosition { round: 0, step: 0 },
             target: None,
             summary: None,
             unusable_answers: 0,
@@ -112,12 +112,12 @@ impl CompactionState {
     fn has_grown(&self, room: ContextBudget, size: usize) -> bool {
         let (bytes, weight) = self.last_size;
         // A view that was found to have more tokens has grown without another byte.
-        let is_heavier = room.density.weight(size) > weight.saturating_add(weight / 8);
+        let is_heavier = room.density.milli_tokens(size) > weight.saturating_add(weight / 8);
         size > bytes + bytes / 8 || is_heavier
     }
 
     /// The summary, if it covers everything before `to`.
-    pub(super) fn summary_to(&self, to: Place) -> Option<&PrefixSummary> {
+    pub(super) fn summary_to(&self, to: HistoryPosition) -> Option<&PrefixSummary> {
         self.summary.as_ref().filter(|summary| summary.end >= to)
     }
 }
@@ -158,8 +158,8 @@ impl ActiveRun {
 
     /// Whether a model may still be asked for a summary.
     fn can_be_summarised(&self) -> bool {
-        let has_models = |compression: &Arc<Compression>| !compression.chain.is_empty();
-        !self.compaction.given_up && self.spec.compression.as_ref().is_some_and(has_models)
+        let has_models = |compression: &Arc<CompactionPolicy>| !compression.chain.is_empty();
+        !self.compaction.given_up && self.spec.compaction.as_ref().is_some_and(has_models)
     }
 
     /// Whether nothing is to be done about its view any more.

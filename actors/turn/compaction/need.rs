@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{CompactionNeed, CompactionState, ContextBudget, MAX_FIRST_REQUEST_BYTES, PrefixSummary};
 use crate::{
-    model::{Density, FROM_RUNTIME, Irreducible, Now, Place},
+    model::{ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},
@@ -28,7 +28,7 @@ const SUMMARY_FRAME_BYTES: usize = 500;
 impl Turn {
     /// How much fits into the next request; `None` if that is not known, or if nothing is to be done about it.
     pub(in crate::turn) fn context_budget(&self, run: &ActiveRun) -> Option<ContextBudget> {
-        let compression = run.spec.compression.as_deref()?;
+        let compression = run.spec.compaction.as_deref()?;
         let model = run.next_model()?;
         let window = self.window(run, model)?;
         let output = estimates::wanted_output(run, model).min(window / 4);
@@ -48,8 +48,8 @@ impl Turn {
     }
 
     /// How many tokens the requests of the model have that the next call asks first.
-    pub(super) fn next_density(&self, run: &ActiveRun) -> Density {
-        run.next_model().map_or(Density::GUESS, |model| self.density(run, model))
+    pub(super) fn next_density(&self, run: &ActiveRun) -> TokenDensity {
+        run.next_model().map_or(TokenDensity::GUESS, |model| self.density(run, model))
     }
 
     /// What the view of the run under way needs.
@@ -67,7 +67,7 @@ impl Turn {
         if estimates::head_bytes(run, self) + request + last > room.max_request {
             return if must { CompactionNeed::Impossible } else { CompactionNeed::Nothing };
         }
-        let ahead = run.spec.compression.as_deref().is_some_and(|compression| compression.ahead);
+        let ahead = run.spec.compaction.as_deref().is_some_and(|compression| compression.ahead);
         match self.target_position(run, room, size) {
             Some(to) if is_refused || size > room.trigger => CompactionNeed::Now(to),
             Some(to) if ahead && !self.will_elide(run, room, (size, to)) => CompactionNeed::Soon(to),
@@ -77,7 +77,7 @@ impl Turn {
     }
 
     /// Up to where the view may go. A summary that is there is enough if nothing more has to go behind it.
-    fn target_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<Place> {
+    fn target_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
         let Some(summary) = &run.compaction.summary else { return self.cut_position(run, room, size) };
         if let Some(aim) = run.compaction.target.filter(|aim| *aim > summary.end) {
             return Some(aim);
@@ -87,14 +87,15 @@ impl Turn {
             return Some(summary.end);
         }
         let covered = self.history.bytes_before(summary.end);
-        let is_worth_it =
-            |to: &Place| self.history.bytes_before(*to) > covered.saturating_add(2 * summary_bytes(room));
+        let is_worth_it = |to: &HistoryPosition| {
+            self.history.bytes_before(*to) > covered.saturating_add(2 * summary_bytes(room))
+        };
         self.cut_position(run, room, size).filter(is_worth_it).or(Some(summary.end))
     }
 
     /// Up to where the view is to go: what is said until it reaches the trigger stays as it is, too. A view that has not
     /// grown since the last compression is cut again only where that one has left much more than it should.
-    fn cut_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<Place> {
+    fn cut_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
         let until = match room.trigger.checked_sub(size) {
             Some(until) => until + room.trigger / 16,
             None => 0,
@@ -102,7 +103,7 @@ impl Turn {
         let KeepTail { messages, bytes } = self.keep_tail(run, room);
         let has_grown = run.is_refused_as_too_long() || run.compaction.has_grown(room, size);
         let summaries = if has_grown { 2 } else { 4 };
-        let is_worth_it = |to: &Place| {
+        let is_worth_it = |to: &HistoryPosition| {
             let first =
                 self.history.first_request(*to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES));
             *to > self.history.start
@@ -117,7 +118,7 @@ impl Turn {
 
     /// What stays as it is at the end of a view that is compressed.
     fn keep_tail(&self, run: &ActiveRun, room: ContextBudget) -> KeepTail {
-        let messages = run.spec.compression.as_deref().map_or(0, |compression| compression.protect_last);
+        let messages = run.spec.compaction.as_deref().map_or(0, |compression| compression.protect_last);
         let fixed = estimates::head_bytes(run, self)
             + self.history.minimum_size(None).0
             + summary_bytes(room)
@@ -127,7 +128,7 @@ impl Turn {
     }
 
     /// Whether it will be enough at the trigger to leave out long results, if the view grows as it has grown.
-    fn will_elide(&self, run: &ActiveRun, room: ContextBudget, (size, to): (usize, Place)) -> bool {
+    fn will_elide(&self, run: &ActiveRun, room: ContextBudget, (size, to): (usize, HistoryPosition)) -> bool {
         let left = size.saturating_sub(self.history.elidable(to)).saturating_mul(room.trigger);
         run.compaction.may_elide() && left <= room.target().saturating_mul(size)
     }
@@ -136,7 +137,7 @@ impl Turn {
     fn drop_or_fail(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> CompactionNeed {
         let to = self.history.cut_position(KeepTail::MINIMUM);
         let to = to.map(|to| run.unseen_from.map_or(to, |unshown| to.min(unshown)));
-        let fits = |to: &Place| {
+        let fits = |to: &HistoryPosition| {
             let stand_in = self.stand_in_bytes(*to, self.drop_notice(run).len());
             let left = size.saturating_sub(self.history.bytes_before(*to)) + stand_in;
             *to > self.history.start && left < size && left <= room.max_request
@@ -150,7 +151,7 @@ impl Turn {
     }
 
     /// The bytes of what stands for all before a place, with notes of so many bytes.
-    fn stand_in_bytes(&self, to: Place, notes: usize) -> usize {
+    fn stand_in_bytes(&self, to: HistoryPosition, notes: usize) -> usize {
         let first =
             self.history.first_request(to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES));
         SUMMARY_FRAME_BYTES + first + notes + self.todo().map_or(0, |todo| todo.len())
@@ -174,7 +175,7 @@ impl Turn {
     }
 
     /// What a request that cannot be made shorter consists of, and what there is room for.
-    pub(super) fn context_breakdown(&self, run: &ActiveRun) -> Irreducible {
+    pub(super) fn context_breakdown(&self, run: &ActiveRun) -> ContextBreakdown {
         let density = self.next_density(run);
         let tokens = |bytes: usize| density.tokens(bytes as u64);
         let (request, last) = self.history.minimum_size(run.unseen_from);
@@ -182,7 +183,7 @@ impl Turn {
         let window = model.and_then(|model| self.window(run, model));
         let output =
             model.zip(window).map(|(model, window)| estimates::min_answer_tokens(run, model, window));
-        Irreducible {
+        ContextBreakdown {
             limit: window.unwrap_or(0).saturating_sub(output.unwrap_or(0)),
             window,
             output,
@@ -194,7 +195,7 @@ impl Turn {
     }
 
     /// What is in flight, or should be, with what there is about the view.
-    pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: Now) -> Vec<DueAction> {
+    pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
         let need = self.need(run);
         if matches!(need, CompactionNeed::Now(_)) && run.is_at_boundary() {
@@ -203,7 +204,7 @@ impl Turn {
         }
         let CompactionState { call: asking, given_up, only_when_needed: not_ahead, .. } = &run.compaction;
         let (call, attempt) = (run.summary_call(), asking.attempt);
-        let is_there = |to: Place| run.compaction.summary_to(to).is_some();
+        let is_there = |to: HistoryPosition| run.compaction.summary_to(to).is_some();
         let wanted = match need {
             CompactionNeed::Now(to) => !given_up && !is_there(to),
             CompactionNeed::Soon(to) => !given_up && !not_ahead && !is_there(to),
@@ -241,7 +242,7 @@ impl Turn {
             _ => " Write down now what you must not lose: state results in your answer.",
         };
         Some(format!(
-            "{FROM_RUNTIME}this conversation fills {percent} % of what fits before its older part is replaced by a \
+            "{RUNTIME_TEXT_PREFIX}this conversation fills {percent} % of what fits before its older part is replaced by a \
              summary.{urgent}]"
         ))
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
 
 use crate::model::{
-    AssistantMessage, CallEnd, Content, Ended, Hash, Hasher, Image, Message, Past, PastStep, Place,
+    AssistantMessage, CallEnd, Hash, Hasher, HistoryPosition, Image, ImportedHistory, ImportedStep, Message,
+    MessageContent, OutcomeDetail,
 };
 
 /// What a picture is taken to be, in bytes of text: vendors count 1,000 to 2,000 tokens.
@@ -16,7 +17,7 @@ pub(super) const IMAGE_BYTES: usize = 6_000;
 pub(crate) struct History {
     pub(super) rounds: Vector<Round>,
     /// What was before the first round, and before its first step.
-    pub(in crate::turn) start: Place,
+    pub(in crate::turn) start: HistoryPosition,
     /// What the user said first of all, when that is gone.
     pub(super) first: Option<Arc<str>>,
     pub(super) bytes: usize,
@@ -31,7 +32,7 @@ pub(crate) struct History {
 /// What a user said, what was done about it, and how it ended (absent while a run is at it).
 #[derive(Debug, Clone)]
 pub(super) struct Round {
-    pub(super) user: Content,
+    pub(super) user: MessageContent,
     /// What stands for all that was before, behind it.
     pub(super) before: Option<Arc<str>>,
     /// What stands behind it.
@@ -82,7 +83,7 @@ impl Default for History {
     fn default() -> Self {
         Self {
             rounds: Vector::new(),
-            start: Place::default(),
+            start: HistoryPosition::default(),
             first: None,
             bytes: 0,
             images: 0,
@@ -94,7 +95,7 @@ impl Default for History {
 
 impl History {
     /// Begins a round. The one before has ended: the caller sees to it.
-    pub(crate) fn start_round(&mut self, user: impl Into<Content>) {
+    pub(crate) fn start_round(&mut self, user: impl Into<MessageContent>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
         let round = Round {
             user: user.into(),
@@ -108,10 +109,10 @@ impl History {
     }
 
     /// Takes in a conversation from outside, all rounds of which have ended.
-    pub(crate) fn import(&mut self, past: &Past) {
+    pub(crate) fn import(&mut self, past: &ImportedHistory) {
         for round in &past.rounds {
             self.start_round(Arc::clone(&round.user));
-            for PastStep { text, reasoning, calls } in &round.steps {
+            for ImportedStep { text, reasoning, calls } in &round.steps {
                 let results = calls.iter().map(|call| CallResult {
                     id: call.call.id.as_str().into(),
                     tool: call.call.name.as_str().into(),
@@ -160,13 +161,13 @@ impl History {
     }
 
     /// Ends the round without an answer: the model will read how it ended.
-    pub(crate) fn end_unanswered(&mut self, ended: &Ended) {
+    pub(crate) fn end_unanswered(&mut self, ended: &OutcomeDetail) {
         let text = format!("[This run ended without an answer: {ended}.]");
         self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
     }
 
     /// Ends the round with what was said last, and behind it how it ended.
-    pub(crate) fn end_with_partial(&mut self, text: &str, ended: &Ended) {
+    pub(crate) fn end_with_partial(&mut self, text: &str, ended: &OutcomeDetail) {
         if text.trim().is_empty() {
             return self.end_unanswered(ended);
         }
@@ -280,11 +281,11 @@ pub(super) fn new_hasher() -> Hasher {
 
 impl Round {
     /// The user's message.
-    fn message(&self) -> Content {
+    fn message(&self) -> MessageContent {
         match &self.before {
             Some(before) => {
                 let note = self.note.0.as_deref().unwrap_or_default();
-                Content { note: Some(format!("{before}{note}").into()), ..self.user.clone() }
+                MessageContent { note: Some(format!("{before}{note}").into()), ..self.user.clone() }
             }
             None => self.note.append_to(self.user.clone()),
         }
@@ -296,7 +297,8 @@ impl Step {
         to.push(Message::Assistant(Arc::clone(&self.answer)));
         let last = self.results.len();
         to.extend((1..).zip(&self.results).map(|(n, result)| {
-            let content = Content::new(Arc::clone(&result.end.content), Arc::clone(&result.end.images));
+            let content =
+                MessageContent::new(Arc::clone(&result.end.content), Arc::clone(&result.end.images));
             Message::Tool {
                 call: Arc::clone(&result.id),
                 name: Arc::clone(&result.tool),
@@ -313,7 +315,7 @@ impl InlineNote {
     }
 
     /// `content` with the note behind it.
-    fn append_to(&self, content: Content) -> Content {
-        Content { note: self.0.clone(), ..content }
+    fn append_to(&self, content: MessageContent) -> MessageContent {
+        MessageContent { note: self.0.clone(), ..content }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     rounds::{RoundEnd, Step},
     trim::HistoryPart,
 };
-use crate::model::Place;
+use crate::model::HistoryPosition;
 
 /// Bytes of a text that are told; of a longer one its head and its tail.
 const MAX_TEXT_BYTES: usize = 6_000;
@@ -15,7 +15,12 @@ const MAX_RESULT_BYTES: usize = 2_000;
 impl History {
     /// The conversation from one place on, to another at most, in so many bytes; and up to where that is. One part is told
     /// whatever its length.
-    pub(in crate::turn) fn transcript(&self, from: Place, to: Place, room: usize) -> (String, Place) {
+    pub(in crate::turn) fn transcript(
+        &self,
+        from: HistoryPosition,
+        to: HistoryPosition,
+        room: usize,
+    ) -> (String, HistoryPosition) {
         let (mut told, mut upto) = (String::new(), from);
         for (behind, part) in self.parts_from(from).take_while(|(behind, _)| *behind <= to) {
             let mut text = String::new();

@@ -7,7 +7,7 @@ use super::{
     CallResult, History,
     rounds::{IMAGE_BYTES, Round, RoundEnd, Step, new_hasher, skip_seen},
 };
-use crate::model::{CallEnd, Place};
+use crate::model::{CallEnd, HistoryPosition};
 
 /// Results of old calls that are longer are left out first, in bytes.
 const MAX_KEPT_RESULT_BYTES: usize = 600;
@@ -28,7 +28,7 @@ impl KeepTail {
 
 impl History {
     /// Up to where the conversation may go, if so much is kept of its end; `None` if nothing would go.
-    pub(in crate::turn) fn cut_position(&self, keep: KeepTail) -> Option<Place> {
+    pub(in crate::turn) fn cut_position(&self, keep: KeepTail) -> Option<HistoryPosition> {
         let (mut messages, mut bytes) = (0u32, 0usize);
         let mut fits = |more: (u32, usize)| {
             messages = messages.saturating_add(more.0);
@@ -37,7 +37,7 @@ impl History {
         };
         let last = self.rounds.len().checked_sub(1)?;
         let round = &self.rounds[last];
-        let place = |round: usize, step: usize| Place { round: to_u32(round), step: to_u32(step) };
+        let place = |round: usize, step: usize| HistoryPosition { round: to_u32(round), step: to_u32(step) };
         for (n, step) in round.steps.iter().enumerate().rev() {
             let is_last = n + 1 == round.steps.len();
             if !fits(step.size()) && !is_last {
@@ -53,13 +53,13 @@ impl History {
     }
 
     /// A place counted from what is left, counted from the beginning.
-    fn absolute(&self, Place { round, step }: Place) -> Place {
+    fn absolute(&self, HistoryPosition { round, step }: HistoryPosition) -> HistoryPosition {
         let before = if round == 0 { self.start.step } else { 0 };
-        Place { round: self.start.round + round, step: before + step }
+        HistoryPosition { round: self.start.round + round, step: before + step }
     }
 
     /// Whole rounds to leave out, and steps of the next one; `None` if the place is not in what is left.
-    fn relative(&self, to: Place) -> Option<(usize, usize)> {
+    fn relative(&self, to: HistoryPosition) -> Option<(usize, usize)> {
         let round = to.round.checked_sub(self.start.round)?;
         let step = if round == 0 { to.step.checked_sub(self.start.step)? } else { to.step };
         let (round, step) = (round as usize, step as usize);
@@ -67,7 +67,7 @@ impl History {
     }
 
     /// Leaves out all that lies before a place; `before` stands for it.
-    pub(in crate::turn) fn drop_before(&mut self, to: Place, before: Arc<str>) {
+    pub(in crate::turn) fn drop_before(&mut self, to: HistoryPosition, before: Arc<str>) {
         let Some((rounds, steps)) = self.relative(to) else { return };
         if rounds > 0 && self.first.is_none() {
             self.first = self.rounds.front().map(|round| Arc::clone(&round.user.text));
@@ -82,7 +82,7 @@ impl History {
     }
 
     /// Leaves out the long results of calls before a place.
-    pub(in crate::turn) fn elide(&mut self, to: Place) {
+    pub(in crate::turn) fn elide(&mut self, to: HistoryPosition) {
         let Some((rounds, steps)) = self.relative(to) else { return };
         for (n, round) in self.rounds.iter_mut().enumerate().take(rounds + 1) {
             let steps = if n < rounds { round.steps.len() } else { steps };
@@ -94,7 +94,7 @@ impl History {
     }
 
     /// How many bytes `elide` would save.
-    pub(in crate::turn) fn elidable(&self, to: Place) -> usize {
+    pub(in crate::turn) fn elidable(&self, to: HistoryPosition) -> usize {
         let Some((rounds, steps)) = self.relative(to) else { return 0 };
         let of = |round: &Round, steps: usize| -> usize {
             round.steps.iter().take(steps).map(|step| step.elidable()).sum()
@@ -107,7 +107,7 @@ impl History {
     }
 
     /// The bytes that are gone when all before a place is left out.
-    pub(in crate::turn) fn bytes_before(&self, to: Place) -> usize {
+    pub(in crate::turn) fn bytes_before(&self, to: HistoryPosition) -> usize {
         let Some((rounds, steps)) = self.relative(to) else { return 0 };
         let whole: usize = self.rounds.iter().take(rounds).map(|round| round.size().1).sum();
         let part = self.rounds.get(rounds).map_or(0, |round| {
@@ -118,7 +118,7 @@ impl History {
     }
 
     /// What the user said first of all, if it is not there any more when all before a place is left out.
-    pub(in crate::turn) fn first_request(&self, to: Place) -> Option<&str> {
+    pub(in crate::turn) fn first_request(&self, to: HistoryPosition) -> Option<&str> {
         match &self.first {
             Some(first) => Some(first),
             None if to.round > 0 => self.rounds.front().map(|round| &*round.user.text),
@@ -128,7 +128,7 @@ impl History {
 
     /// The bytes of the present request with what stands before it, and of the last step with all of earlier rounds from
     /// `unshown` on.
-    pub(in crate::turn) fn minimum_size(&self, unshown: Option<Place>) -> (usize, usize) {
+    pub(in crate::turn) fn minimum_size(&self, unshown: Option<HistoryPosition>) -> (usize, usize) {
         let Some(round) = self.rounds.last() else { return (0, 0) };
         let earlier = unshown.map_or(0, |from| {
             let rounds = self.rounds.iter().take(self.rounds.len() - 1);
@@ -138,25 +138,28 @@ impl History {
     }
 
     /// Where the last step begins, or the last round if it has none.
-    pub(in crate::turn) fn last_step_position(&self) -> Option<Place> {
+    pub(in crate::turn) fn last_step_position(&self) -> Option<HistoryPosition> {
         let last = self.rounds.len().checked_sub(1)?;
         let step = self.rounds[last].steps.len().saturating_sub(1);
-        Some(self.absolute(Place { round: to_u32(last), step: to_u32(step) }))
+        Some(self.absolute(HistoryPosition { round: to_u32(last), step: to_u32(step) }))
     }
 
     /// The steps that lie from a place on, with what the user said at the beginning of a round.
-    pub(super) fn parts_from(&self, from: Place) -> impl Iterator<Item = (Place, HistoryPart<'_>)> {
+    pub(super) fn parts_from(
+        &self,
+        from: HistoryPosition,
+    ) -> impl Iterator<Item = (HistoryPosition, HistoryPart<'_>)> {
         let (rounds, steps) = self.relative(from).unwrap_or((self.rounds.len(), 0));
         skip_seen(&self.rounds, rounds)
             .into_iter()
             .zip(rounds..)
             .flat_map(move |(round, n)| {
                 let seen = if n == rounds { steps } else { 0 };
-                let at = move |step: usize| Place { round: to_u32(n), step: to_u32(step) };
+                let at = move |step: usize| HistoryPosition { round: to_u32(n), step: to_u32(step) };
                 let user = (seen == 0).then_some((at(0), HistoryPart::User(round)));
                 let steps = round.steps.iter().enumerate().skip(seen);
                 let steps = steps.map(move |(n, step)| (at(n + 1), HistoryPart::Step(step)));
-                let next = Place { round: to_u32(n + 1), step: 0 };
+                let next = HistoryPosition { round: to_u32(n + 1), step: 0 };
                 let end = round.end.as_ref().map(|end| (next, HistoryPart::End(end)));
                 user.into_iter().chain(steps).chain(end)
             })

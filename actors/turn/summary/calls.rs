@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::PROMPT;
 use crate::{
     model::{
-        Amounts, Answer, Attempt, Body, CallId, Density, Dimension, Failure, FailureClass, Hasher,
-        ModelFailed, ModelRef, ModelStarted, NotAnswered, SummaryAnswered, SummaryStarted, Unusable,
+        Amounts, Attempt, Body, CallId, Dimension, Failure, FailureClass, Hasher, ModelAnswer, ModelFailed,
+        ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
+        UnansweredModel,
     },
-    policy::{believed, with_believed_usage},
+    policy::{validate_usage, with_validated_usage},
     turn::{
         Input, active_run::ActiveRun, compaction::CompactionNeed, decision::DecisionBuilder, estimates,
         model_call::AttemptState, model_failure::link_failure,
@@ -65,8 +66,8 @@ impl DecisionBuilder {
         let bytes = (PROMPT.len() + text.len()) as u64;
         let likely = density.tokens(bytes);
         let input = likely.saturating_add(likely / 4);
-        let output = run.spec.traits_of(model).max_output.unwrap_or(u64::MAX).min(room.summary);
-        let price = run.spec.traits_of(model).price;
+        let output = run.spec.profile_of(model).max_output.unwrap_or(u64::MAX).min(room.summary);
+        let price = run.spec.profile_of(model).price;
         let known = price.filter(|price| price.holds_for(likely));
         let reserved = Amounts {
             tokens: Some(input.saturating_add(output)),
@@ -74,7 +75,7 @@ impl DecisionBuilder {
             ..Amounts::default()
         };
         if let Some(why) = summary_refusal(run, &reserved) {
-            let failure = Failure::new(FailureClass::NotMade, why);
+            let failure = Failure::new(FailureClass::NotSent, why);
             return self.give_up_summary((call, attempt), failure);
         }
         let mut hasher = Hasher::default();
@@ -83,8 +84,8 @@ impl DecisionBuilder {
             call,
             attempt,
             model: model.clone(),
-            view: self.turn.last,
-            request: hasher.finish(),
+            view_seq: self.turn.last,
+            request_hash: hasher.finish(),
             bytes,
             images: 0,
             max_tokens: output,
@@ -93,7 +94,11 @@ impl DecisionBuilder {
             price,
             incarnation: self.turn.incarnation,
         };
-        self.record(Body::SummaryStarted(Box::new(SummaryStarted { asked: Arc::new(asked), upto, to })));
+        self.record(Body::SummaryStarted(Box::new(SummaryStarted {
+            started: Arc::new(asked),
+            call_end: upto,
+            summary_end: to,
+        })));
     }
 
     /// Whether this is the attempt at a summary that is under way.
@@ -103,25 +108,25 @@ impl DecisionBuilder {
     }
 
     /// A model has answered; what is no summary is asked for again, and then elsewhere.
-    fn on_summary_answer(&mut self, started: &ModelStarted, answer: &Answer) {
+    fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
         let Some(run) = self.run().filter(|_| self.is_summarising(call, attempt)) else {
             return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
         // What requests have says nothing of what is written.
-        let most = usize::try_from(Density::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
+        let most = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
         let unusable = match text.len() {
-            0 => Some(Unusable::Empty),
-            length if length > most.saturating_mul(2) => Some(Unusable::TooLong),
+            0 => Some(SummaryDefect::Empty),
+            length if length > most.saturating_mul(2) => Some(SummaryDefect::TooLong),
             _ => None,
         };
-        let links = run.spec.compression.as_deref().map_or(&[][..], |compression| &compression.chain);
+        let links = run.spec.compaction.as_deref().map_or(&[][..], |compression| &compression.chain);
         let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
         let fallback = (unusable.is_some() && run.compaction.unusable_answers + 1 >= MAX_MODEL_TRIES)
             .then_some(link + 1);
         let text = if unusable.is_some() { "" } else { text };
-        let (usage, anomaly) = believed(started, &answer.message, answer.usage);
+        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
         self.record(Body::SummaryAnswered(SummaryAnswered {
             call,
             attempt,
@@ -149,14 +154,14 @@ impl DecisionBuilder {
         let again = match &failure.class {
             FailureClass::Interrupted => Some(0),
             FailureClass::Lost
-            | FailureClass::NotMade
+            | FailureClass::NotSent
             | FailureClass::OutputCap { .. }
             | FailureClass::ContextTooLong { .. } => (times < MAX_LOCAL_TRIES).then_some(0),
             FailureClass::Overloaded
             | FailureClass::Server
             | FailureClass::Timeout { .. }
             | FailureClass::Network
-            | FailureClass::Cut => (times < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS),
+            | FailureClass::IncompleteStream => (times < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS),
             FailureClass::RateLimited { .. }
             | FailureClass::NotAnApi
             | FailureClass::Auth
@@ -166,21 +171,21 @@ impl DecisionBuilder {
             | FailureClass::ModelNotFound
             | FailureClass::Cancelled => None,
         };
-        let chain = run.spec.compression.as_deref().map_or(&[][..], |compression| &compression.chain);
+        let chain = run.spec.compaction.as_deref().map_or(&[][..], |compression| &compression.chain);
         let next = asking.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
         let fallback = next.filter(|_| again.is_none());
         let retry_at = again.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
         let started = asking.started().cloned();
-        let failure =
-            started.map_or_else(|| failure.clone(), |started| with_believed_usage(&started, failure.clone()));
+        let failure = started
+            .map_or_else(|| failure.clone(), |started| with_validated_usage(&started, failure.clone()));
         self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 
     /// Nobody can be asked for a summary now: it is not waited for.
-    fn on_no_summary_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &[NotAnswered]) {
+    fn on_no_summary_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &[UnansweredModel]) {
         let failure = skipped.first().map(link_failure).cloned();
         let failure =
-            failure.unwrap_or_else(|| Failure::new(FailureClass::NotMade, "there is no model to ask"));
+            failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
         self.give_up_summary((call, attempt), failure);
     }
 

@@ -5,7 +5,7 @@ mod calls;
 use std::sync::Arc;
 
 use crate::{
-    model::{ModelRef, ModelStarted, Place},
+    model::{HistoryPosition, ModelRef, ModelStarted},
     policy::Candidate,
     turn::{
         Turn,
@@ -47,7 +47,7 @@ impl Turn {
     /// The models that may still be asked for a summary. Where money is limited, none is asked that nobody can price.
     pub(crate) fn summary_candidates(&self) -> Option<Vec<Candidate>> {
         let CurrentRun::Running(run) = &self.current else { return None };
-        let compression = run.spec.compression.as_deref()?;
+        let compression = run.spec.compaction.as_deref()?;
         let tokens = |model: &ModelRef| {
             let most = self.context_budget(run).map_or(0, |room| room.summary);
             self.chunk_tokens(run, model, most).saturating_add(most)
@@ -62,11 +62,11 @@ impl Turn {
         let most = self.context_budget(run).map_or(0, |room| room.summary);
         let view = self.density(run, model).tokens(self.history.bytes() as u64);
         let likely = view.min(self.chunk_tokens(run, model, most));
-        run.spec.traits_of(model).price.is_some_and(|price| price.holds_for(likely))
+        run.spec.profile_of(model).price.is_some_and(|price| price.holds_for(likely))
     }
 
     /// Up to where there is a summary that a call goes on from.
-    fn summary_end(&self, compacting: &CompactionState) -> Place {
+    fn summary_end(&self, compacting: &CompactionState) -> HistoryPosition {
         compacting.summary.as_ref().map_or(self.history.start, |summary| summary.end)
     }
 

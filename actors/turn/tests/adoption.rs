@@ -4,7 +4,7 @@ use super::{
     compaction::{GOAL, Summariser, Task, WINDOW},
     *,
 };
-use crate::model::{CallEnd, Compression, ContextCompacted, ModelTraits, Rung, StopReason};
+use crate::model::{CallEnd, CompactionMethod, CompactionPolicy, ContextCompacted, ModelProfile, StopReason};
 
 /// The tokens over which a view is compressed.
 const TRIGGER: u64 = WINDOW / 2;
@@ -48,8 +48,8 @@ fn check_switches(summariser: Summariser, (slow, ahead): (u32, bool), result: us
     let compacted = compacted(&task.driver);
     assert!(compacted.len() > 1, "{compacted:?}");
     for compacted in &compacted {
-        assert!(compacted.before >= TRIGGER, "{compacted:?} of a trigger of {TRIGGER}");
-        assert!(compacted.after <= TRIGGER / 2, "{compacted:?} of a target of {}", TRIGGER / 2);
+        assert!(compacted.tokens_before >= TRIGGER, "{compacted:?} of a trigger of {TRIGGER}");
+        assert!(compacted.tokens_after <= TRIGGER / 2, "{compacted:?} of a target of {}", TRIGGER / 2);
     }
     let all: Vec<(u64, bool)> = seen.concat();
     assert!(all.iter().all(|(percent, urges)| (70..=100).contains(percent) && *urges == (*percent >= 85)));
@@ -102,8 +102,11 @@ fn check_outlives(from: u64, then: impl FnOnce(&mut Task)) {
         task.ask();
     }
     let compacted = compacted(&task.driver);
-    assert!(compacted[0].by == Rung::Summarised && compacted[0].before >= from, "{compacted:?}");
-    assert!(compacted[0].after <= TRIGGER / 2, "{compacted:?}");
+    assert!(
+        compacted[0].method == CompactionMethod::Summarised && compacted[0].tokens_before >= from,
+        "{compacted:?}"
+    );
+    assert!(compacted[0].tokens_after <= TRIGGER / 2, "{compacted:?}");
     assert_eq!(started_summaries(&task.driver), 1);
     assert!(task.driver.found("Goal: the keel. Progress").len() == 1);
 }
@@ -144,11 +147,11 @@ fn next_run(window: u64, iterations: u32) -> (Task, Vec<ContextCompacted>) {
     task.driver.answer(0, EffectClass::Once);
     task.driver.submit_with(2, "and the mast", |spec| {
         spec.chain = vec!["p/other".parse().unwrap()];
-        let known = ModelTraits { window: Some(window), ..ModelTraits::default() };
-        spec.traits = vec![known];
-        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
-        compression.traits = vec![known; 2];
-        spec.compression = Some(Arc::new(compression));
+        let known = ModelProfile { window: Some(window), ..ModelProfile::default() };
+        spec.profiles = vec![known];
+        let mut compression = CompactionPolicy::clone(spec.compaction.as_deref().unwrap());
+        compression.profiles = vec![known; 2];
+        spec.compaction = Some(Arc::new(compression));
     });
     for iteration in 1..=iterations {
         task.ask();
@@ -164,20 +167,23 @@ fn next_run(window: u64, iterations: u32) -> (Task, Vec<ContextCompacted>) {
 fn a_summary_is_taken_by_a_model_with_another_window() {
     // A smaller one: it is needed at once.
     let (task, taken) = next_run(WINDOW / 4 * 3, 1);
-    assert_eq!(taken.iter().map(|taken| taken.by).collect::<Vec<_>>(), [Rung::Summarised]);
+    assert_eq!(taken.iter().map(|taken| taken.method).collect::<Vec<_>>(), [CompactionMethod::Summarised]);
     assert_eq!(started_summaries(&task.driver), 1);
     // A larger one: it is not taken before the new trigger is reached, and then goes on where it ends.
     let (_, taken) = next_run(WINDOW * 4, 1);
     assert_eq!(taken, []);
     let (task, taken) = next_run(WINDOW * 4, 700);
     let first = &taken[0];
-    assert!(first.by == Rung::Chunked && first.before >= TRIGGER * 4, "{taken:?}");
-    assert!(first.after <= TRIGGER * 2, "{taken:?}");
+    assert!(first.method == CompactionMethod::Chunked && first.tokens_before >= TRIGGER * 4, "{taken:?}");
+    assert!(first.tokens_after <= TRIGGER * 2, "{taken:?}");
     let from = task.driver.records.iter().find_map(|record| {
         let Body::SummaryStarted(started) = &record.body else { return None };
-        (started.asked.call.run == run(2)).then_some(started.upto)
+        (started.started.call.run == run(2)).then_some(started.call_end)
     });
-    assert!(from.is_some_and(|upto| upto > crate::model::Place::default()), "it was not asked to go on");
+    assert!(
+        from.is_some_and(|upto| upto > crate::model::HistoryPosition::default()),
+        "it was not asked to go on"
+    );
 }
 
 /// Between two runs a summary that is there is taken early if no more goes than a compression would take now. Short runs are
@@ -194,10 +200,10 @@ fn between_runs_a_summary_is_not_taken_early_if_the_latest_messages_would_go() {
         task.driver.submit_with(n, &"b".repeat(1_600), |_| {});
     }
     let taken = compacted(&task.driver);
-    assert!(taken.len() == 1 && taken[0].by == Rung::Summarised, "{taken:?}");
+    assert!(taken.len() == 1 && taken[0].method == CompactionMethod::Summarised, "{taken:?}");
     // The latest 20 messages are 10 runs, beside the one that begins.
-    let stayed = taken[0].run.bits() - 1 - u128::from(taken[0].to.round);
-    assert!(stayed >= 10 && taken[0].after <= TRIGGER / 2, "{taken:?}");
+    let stayed = taken[0].run.bits() - 1 - u128::from(taken[0].end.round);
+    assert!(stayed >= 10 && taken[0].tokens_after <= TRIGGER / 2, "{taken:?}");
     assert_eq!(started_summaries(&task.driver), 1);
 }
 
@@ -215,8 +221,8 @@ fn a_summary_that_covers_too_little_goes_on_before_it_is_taken() {
         }
         task.ask();
         let taken = compacted(&task.driver);
-        let is_over = taken.iter().any(|taken| taken.before >= TRIGGER);
-        assert!(taken.iter().all(|taken| taken.after <= TRIGGER / 10 * 7), "{size}: {taken:?}");
+        let is_over = taken.iter().any(|taken| taken.tokens_before >= TRIGGER);
+        assert!(taken.iter().all(|taken| taken.tokens_after <= TRIGGER / 10 * 7), "{size}: {taken:?}");
         assert!(is_over || size < 20_000, "{size}: {taken:?}");
         assert!(task.driver.found(GOAL).len() == 1);
     }

@@ -3,8 +3,8 @@
 use super::{Driver, model, tool};
 use crate::{
     model::{
-        Access, Body, CallEnd, CallStatus, Cause, EffectClass, Ended, Finish, Hash, Limits, Outcome,
-        StopReason,
+        Access, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash, Limits, Outcome, OutcomeCause,
+        OutcomeDetail, StopReason,
     },
     port::Intent,
     turn::{CallAdmission, CallRejection, DueAction, Input},
@@ -27,7 +27,7 @@ fn touching(access: &Access) -> CallAdmission {
 #[track_caller]
 fn check_waves(calls: &[Access], waves: &[&[u32]]) {
     let mut driver = asked();
-    driver.answer_planned("", Finish::ToolCalls, calls.iter().map(touching).collect());
+    driver.answer_planned("", FinishReason::ToolCalls, calls.iter().map(touching).collect());
     for wave in waves {
         let running = driver.permit_all();
         assert_eq!(running, *wave, "{calls:?}");
@@ -51,14 +51,14 @@ fn calls_that_conflict_keep_their_order() {
     check_waves(&[read.clone(), write.clone(), read.clone()], &[&[1], &[2], &[3]]);
     check_waves(&[write.clone(), other.clone(), read.clone()], &[&[1, 2], &[3]]);
     check_waves(&[shell.clone(), read.clone(), write.clone(), other], &[&[1, 2], &[3, 4]]);
-    check_waves(&[read.clone(), Access::Alone, read, shell, write], &[&[1], &[2], &[3, 4], &[5]]);
+    check_waves(&[read.clone(), Access::Exclusive, read, shell, write], &[&[1], &[2], &[3, 4], &[5]]);
 }
 
 #[test]
 fn what_waits_starts_in_the_append_of_the_result_it_waited_for() {
     let mut driver = asked();
     let (write, read) = (Access::writes("/w/a"), Access::reads("/w/a"));
-    driver.answer_planned("", Finish::ToolCalls, vec![touching(&write), touching(&read)]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&write), touching(&read)]);
     assert_eq!(driver.permit_all(), [1]);
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
@@ -77,7 +77,7 @@ fn admitted() -> CallAdmission {
 }
 
 /// What an answer becomes: the model's calls as plans, how it finished, and the records that follow.
-type Case<'a> = (Vec<CallAdmission>, Finish, &'a [&'a str]);
+type Case<'a> = (Vec<CallAdmission>, FinishReason, &'a [&'a str]);
 
 const ERROR: &[&str] = &["model.answered", "call.ended"];
 const AGAIN: &[&str] = &["model.answered"];
@@ -86,7 +86,7 @@ const MIXED: &[&str] = &["model.answered", "call.ended", "call.admitted"];
 
 /// Answers in a row. Each costs an iteration; calls that are admitted end well.
 #[track_caller]
-fn check_answers(cases: Vec<Case<'_>>, view: &str, ended: Option<Ended>) {
+fn check_answers(cases: Vec<Case<'_>>, view: &str, ended: Option<OutcomeDetail>) {
     let mut driver = asked();
     for ((plans, finish, expected), iteration) in cases.into_iter().zip(1..) {
         driver.lease(model(1, iteration), 1);
@@ -105,32 +105,32 @@ fn check_answers(cases: Vec<Case<'_>>, view: &str, ended: Option<Ended>) {
     assert_eq!(last, ended);
 }
 
-fn failed(cause: Cause) -> Ended {
-    Ended::because(Outcome::Failed, cause)
+fn failed(cause: OutcomeCause) -> OutcomeDetail {
+    OutcomeDetail::with_cause(Outcome::Failed, cause)
 }
 
 #[test]
 fn the_third_answer_in_a_row_that_knows_no_tool_ends_the_run() {
     let unknown = || refused(CallRejection::UnknownTool);
-    let all = |expected| (vec![unknown()], Finish::ToolCalls, expected);
-    check_answers(vec![all(ERROR), all(ERROR), all(END)], "uctcta", Some(failed(Cause::UnknownTool)));
+    let all = |expected| (vec![unknown()], FinishReason::ToolCalls, expected);
+    check_answers(vec![all(ERROR), all(ERROR), all(END)], "uctcta", Some(failed(OutcomeCause::UnknownTool)));
     // In a mixed answer the others run, and the row is over.
-    let mixed = (vec![unknown(), admitted()], Finish::ToolCalls, MIXED);
+    let mixed = (vec![unknown(), admitted()], FinishReason::ToolCalls, MIXED);
     check_answers(vec![all(ERROR), all(ERROR), mixed, all(ERROR), all(ERROR)], "uctctcttctct", None);
     // Other faults are not this one.
-    let other = || (vec![refused(CallRejection::Unacceptable)], Finish::ToolCalls, ERROR);
+    let other = || (vec![refused(CallRejection::Unacceptable)], FinishReason::ToolCalls, ERROR);
     check_answers(vec![other(), other(), other(), other()], "uctctctct", None);
 }
 
 #[test]
 fn arguments_that_are_not_json_are_asked_for_again_twice() {
-    let malformed = |expected| (vec![refused(CallRejection::Malformed)], Finish::ToolCalls, expected);
+    let malformed = |expected| (vec![refused(CallRejection::Malformed)], FinishReason::ToolCalls, expected);
     check_answers(vec![malformed(AGAIN), malformed(AGAIN), malformed(ERROR)], "uct", None);
     // The error ends the row, and so does an answer as it should be.
     let cases =
         vec![malformed(AGAIN), malformed(AGAIN), malformed(ERROR), malformed(AGAIN), malformed(AGAIN)];
     check_answers(cases, "uct", None);
-    let good = (vec![admitted()], Finish::ToolCalls, &["model.answered", "call.admitted"][..]);
+    let good = (vec![admitted()], FinishReason::ToolCalls, &["model.answered", "call.admitted"][..]);
     check_answers(
         vec![malformed(AGAIN), good, malformed(AGAIN), malformed(AGAIN), malformed(ERROR)],
         "uctct",
@@ -138,16 +138,16 @@ fn arguments_that_are_not_json_are_asked_for_again_twice() {
     );
     // Nothing of the answer runs until it is given up; then the others do.
     let beside =
-        |expected| (vec![refused(CallRejection::Malformed), admitted()], Finish::ToolCalls, expected);
+        |expected| (vec![refused(CallRejection::Malformed), admitted()], FinishReason::ToolCalls, expected);
     check_answers(vec![beside(AGAIN), beside(AGAIN), beside(MIXED)], "uctt", None);
 }
 
 #[test]
 fn calls_that_were_cut_off_are_asked_for_again_four_times() {
-    let cut = |expected| (vec![admitted()], Finish::Length, expected);
+    let cut = |expected| (vec![admitted()], FinishReason::Length, expected);
     let cases = vec![cut(AGAIN), cut(AGAIN), cut(AGAIN), cut(AGAIN), cut(END)];
-    check_answers(cases, "ua", Some(failed(Cause::Truncated)));
-    let good = (vec![admitted()], Finish::ToolCalls, &["model.answered", "call.admitted"][..]);
+    check_answers(cases, "ua", Some(failed(OutcomeCause::Truncated)));
+    let good = (vec![admitted()], FinishReason::ToolCalls, &["model.answered", "call.admitted"][..]);
     check_answers(vec![cut(AGAIN), cut(AGAIN), good, cut(AGAIN)], "uct", None);
 }
 
@@ -156,7 +156,7 @@ fn each_answer_that_is_asked_for_again_costs_an_iteration() {
     let mut driver = asked();
     for iteration in 1..3 {
         driver.lease(model(1, iteration), 1);
-        driver.answer_planned("", Finish::ToolCalls, vec![refused(CallRejection::Malformed)]);
+        driver.answer_planned("", FinishReason::ToolCalls, vec![refused(CallRejection::Malformed)]);
     }
     driver.lease(model(1, 3), 1);
     driver.answer(0, EffectClass::Pure);
@@ -175,7 +175,7 @@ fn once(arguments: &str) -> CallAdmission {
 #[test]
 fn a_call_that_must_not_be_repeated_is_made_once_in_an_answer() {
     let mut driver = asked();
-    driver.answer_planned("", Finish::ToolCalls, vec![once("a"), once("a"), once("b"), once("a")]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![once("a"), once("a"), once("b"), once("a")]);
     assert_eq!(driver.permit_all(), [1, 3]);
     let end = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("one") };
     assert_eq!(driver.feed(&end), ["call.ended", "call.ended", "call.ended"]);
@@ -185,7 +185,7 @@ fn a_call_that_must_not_be_repeated_is_made_once_in_an_answer() {
     assert_eq!(contents, ["one", "one", "three", "one"]);
     // What may be repeated is.
     let mut driver = asked();
-    driver.answer_planned("", Finish::ToolCalls, vec![admitted(), admitted()]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![admitted(), admitted()]);
     assert_eq!(driver.permit_all(), [1, 2]);
 }
 
@@ -193,7 +193,7 @@ fn a_call_that_must_not_be_repeated_is_made_once_in_an_answer() {
 fn the_same_call_shares_every_end() {
     let begun = || {
         let mut driver = asked();
-        driver.answer_planned("", Finish::ToolCalls, vec![once("a"), once("a")]);
+        driver.answer_planned("", FinishReason::ToolCalls, vec![once("a"), once("a")]);
         driver
     };
     let mut driver = begun();

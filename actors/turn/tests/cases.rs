@@ -1,8 +1,8 @@
 use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallStatus, Dimension, EffectClass, FailureClass, Limits,
-        NoAllowance, Outcome, StopReason,
+        AccountId, Amounts, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, EffectClass, FailureClass,
+        Limits, Outcome, StopReason,
     },
     turn::{DueAction, Input},
 };
@@ -93,7 +93,7 @@ fn a_late_answer_is_dropped_but_not_what_it_cost() {
     let Body::ModelAnswered(answered) = &late.records[late.records.len() - 2].body else {
         panic!("no answer")
     };
-    let answer = crate::model::Answer {
+    let answer = crate::model::ModelAnswer {
         message: (*answered.message).clone(),
         finish: answered.finish,
         usage: answered.usage,
@@ -135,7 +135,7 @@ fn a_stop_together_with_a_start_leaves_nothing_open() {
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.started", "run.stopping", "call.ended", "run.ended"]);
     let reserved =
-        decision.ledger.reserve.iter().filter_map(|reserve| reserve.amounts.tool_calls).sum::<u64>();
+        decision.ledger.reservations.iter().filter_map(|reserve| reserve.amounts.tool_calls).sum::<u64>();
     assert_eq!(reserved, 0, "what is never made is not reserved");
 }
 
@@ -201,7 +201,7 @@ fn a_crash_while_stopping_still_stops() {
 fn what_does_not_fit_the_budget_exhausts_the_run_with_its_results() {
     let mut driver = acting(EffectClass::Pure);
     let (account, dimension) = (AccountId::from(run(1)), Dimension::Iterations);
-    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
+    let refusal = BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(&Input::BudgetRefused(refusal));
     draft.apply_input(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
@@ -300,7 +300,7 @@ fn a_clock_that_was_set_back_does_not_stretch_a_pause() {
 fn a_run_without_allowance_ends_at_once_and_without_a_call() {
     let driver = Driver::new();
     let (account, dimension) = (AccountId::from(run(1)), Dimension::Tokens);
-    let refusal = NoAllowance { account, dimension, limit: 10, spent: 0, reserved: 0, needed: None };
+    let refusal = BudgetRefusal { account, dimension, limit: 10, spent: 0, reserved: 0, needed: None };
     let mut submitted = driver.clone();
     submitted.submit(1, Limits::default());
     let Some(Body::RunAccepted(accepted)) = submitted.records.last().map(|record| &record.body) else {
@@ -329,7 +329,7 @@ fn for_want_of_allowance_what_runs_still_ends_by_itself() {
     driver.answer(2, EffectClass::Once);
     driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
-    let refusal = NoAllowance { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None };
+    let refusal = BudgetRefusal { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None };
     assert_eq!(driver.feed(&Input::BudgetRefused(refusal)), ["run.exhausted", "call.ended"]);
     check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
     let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") };

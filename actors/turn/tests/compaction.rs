@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     model::{
-        Answer, Body, CallEnd, Compression, Dimension, Ended, ModelTraits, NoAllowance, Outcome, Price,
-        Raised, RunSpec, Rung, Unusable,
+        Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension, LimitIncrease,
+        ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
     },
-    port::tokens_of,
+    port::estimate_tokens,
     turn::{DueAction, active_run::CurrentRun, estimates, tests::fuzz::Grammar},
 };
 
@@ -50,14 +50,19 @@ impl Task {
             | Summariser::Verbose
             | Summariser::TimesOut => vec!["s/small".parse().unwrap(), "p/m".parse().unwrap()],
         };
-        let known = ModelTraits { window: Some(WINDOW), ..ModelTraits::default() };
-        let compression =
-            Compression { traits: vec![known; chain.len()], chain, trigger: 50, protect_last: 20, ahead };
+        let known = ModelProfile { window: Some(WINDOW), ..ModelProfile::default() };
+        let compression = CompactionPolicy {
+            profiles: vec![known; chain.len()],
+            chain,
+            trigger: 50,
+            protect_last: 20,
+            ahead,
+        };
         driver.submit_with(1, GOAL, |spec| {
-            spec.traits = vec![known];
+            spec.profiles = vec![known];
             spec.schema_bytes = 4_000;
             spec.limits.max_tokens = 4_096;
-            spec.compression = Some(Arc::new(compression));
+            spec.compaction = Some(Arc::new(compression));
         });
         Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false }
     }
@@ -141,7 +146,7 @@ impl Task {
         let DueAction::CallModel { call, attempt } = effect else { unreachable!() };
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
-        let size = tokens_of(request.text.len() as u64) + request.started.max_tokens;
+        let size = estimate_tokens(request.text.len() as u64) + request.started.max_tokens;
         let CurrentRun::Running(run) = &self.driver.turn.current else { panic!("nothing runs") };
         let window = self.driver.turn.window(run, &request.started.model).unwrap_or(WINDOW);
         assert!(size <= window, "a request for a summary of {size} tokens");
@@ -159,7 +164,7 @@ impl Task {
             Ok(text) => {
                 let message = AssistantMessage { text, ..AssistantMessage::default() };
                 let usage = Some(Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() });
-                let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
+                let answer = Arc::new(ModelAnswer { message, finish: FinishReason::Stop, usage });
                 Input::Answered { started: request.started, answer, admissions: Arc::new([]) }
             }
             Err(class) => {
@@ -174,7 +179,7 @@ impl Task {
     pub(super) fn look(&self) {
         let turn = &self.driver.turn;
         let CurrentRun::Running(run) = &turn.current else { panic!("nothing runs") };
-        let input = tokens_of(estimates::request_bytes(run, turn) as u64);
+        let input = estimate_tokens(estimates::request_bytes(run, turn) as u64);
         let started = turn.model_started().unwrap();
         let window = turn.window(run, &started.model).unwrap_or(WINDOW);
         assert!(input + started.max_tokens <= window, "{input} + {} tokens", started.max_tokens);
@@ -199,17 +204,17 @@ impl Task {
         })
     }
 
-    pub(super) fn compactions(&self) -> Vec<(Rung, u64, u64)> {
+    pub(super) fn compactions(&self) -> Vec<(CompactionMethod, u64, u64)> {
         let bodies = self.driver.records.iter().map(|record| &record.body);
         bodies
             .filter_map(|body| {
                 let Body::ContextCompacted(compacted) = body else { return None };
-                Some((compacted.by, compacted.before, compacted.after))
+                Some((compacted.method, compacted.tokens_before, compacted.tokens_after))
             })
             .collect()
     }
 
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<OutcomeDetail> {
         let bodies = self.driver.records.iter().rev().map(|record| &record.body);
         let mut ends = bodies.filter_map(|body| {
             let Body::RunEnded(ended) = body else { return None };
@@ -221,12 +226,12 @@ impl Task {
 
 /// A task of 300 iterations completes; these rungs are what brought it there.
 #[track_caller]
-fn check(summariser: Summariser, (slow, ahead): (u32, bool), rungs: &[Rung]) {
+fn check(summariser: Summariser, (slow, ahead): (u32, bool), rungs: &[CompactionMethod]) {
     let mut task = Task::new(summariser, slow, ahead);
     task.work(300);
     assert_eq!(task.ended().map(|ended| ended.outcome), Some(Outcome::Completed));
     let compactions = task.compactions();
-    let mut used: Vec<Rung> = Vec::new();
+    let mut used: Vec<CompactionMethod> = Vec::new();
     for (by, before, after) in &compactions {
         assert!(*after <= WINDOW / 4, "{by:?}: {before} -> {after}");
         if !used.contains(by) {
@@ -245,7 +250,8 @@ fn check(summariser: Summariser, (slow, ahead): (u32, bool), rungs: &[Rung]) {
 
 #[test]
 fn a_long_task_completes_on_a_small_window() {
-    let (elided, summarised, dropped) = (Rung::Elided, Rung::Summarised, Rung::Dropped);
+    let (elided, summarised, dropped) =
+        (CompactionMethod::Elided, CompactionMethod::Summarised, CompactionMethod::Dropped);
     check(Summariser::Good, (0, false), &[elided, summarised]);
     check(Summariser::Good, (3, true), &[elided, summarised]);
     check(Summariser::FailsEverySecond, (0, false), &[elided, summarised]);
@@ -269,7 +275,7 @@ fn a_summary_that_is_none_is_asked_for_elsewhere_and_then_not_any_more() {
             Some((answered.unusable, answered.fallback))
         })
         .collect();
-    let empty = Some(Unusable::Empty);
+    let empty = Some(SummaryDefect::Empty);
     assert_eq!(unusable[..4], [(empty, None), (empty, Some(1)), (empty, None), (empty, Some(2))]);
 }
 
@@ -283,13 +289,13 @@ fn where_money_is_limited_nobody_summarises_without_a_price() {
         let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
         let spec = Arc::make_mut(&mut run.spec);
         spec.limits.budget.usd = Some(1_000_000_000);
-        spec.traits[0].price = Some(price);
-        let compression = Arc::make_mut(spec.compression.as_mut().unwrap());
-        compression.traits[0].price = own;
+        spec.profiles[0].price = Some(price);
+        let compression = Arc::make_mut(spec.compaction.as_mut().unwrap());
+        compression.profiles[0].price = own;
         task.work(300);
         let asked = task.driver.records.iter().find_map(|record| {
             let Body::SummaryStarted(started) = &record.body else { return None };
-            Some(started.asked.model.to_string())
+            Some(started.started.model.to_string())
         });
         assert_eq!(asked.as_deref(), Some(expected));
     }
@@ -305,7 +311,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
         (task.driver, call)
     };
     let refused = |dimension| {
-        Input::BudgetRefused(NoAllowance {
+        Input::BudgetRefused(BudgetRefusal {
             account: run(1).into(),
             dimension,
             limit: 1,
@@ -324,7 +330,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
         driver.feed(&Input::Leased { call, attempt: 1, model });
         let started = driver.turn.summary_request().unwrap().started;
         let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
-        let answer = Arc::new(Answer { message, finish: Finish::Stop, usage: None });
+        let answer = Arc::new(ModelAnswer { message, finish: FinishReason::Stop, usage: None });
         driver.feed_all(&[refused(dimension), Input::Answered { started, answer, admissions: Arc::new([]) }])
     };
     let (mut driver, call) = halted();
@@ -339,7 +345,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
 fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let mut task = Task::new(Summariser::Good, 0, false);
     let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
-    let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
+    let compression = Arc::make_mut(&mut run.spec).compaction.as_mut().unwrap();
     Arc::make_mut(compression).chain = vec!["p/m".parse().unwrap()];
     task.halts = true;
     task.work(300);
@@ -349,11 +355,11 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     driver.pass(1_500);
     let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
     let usage = Some(Usage { input_tokens: started.bytes / 8, ..Usage::default() });
-    let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
+    let answer = Arc::new(ModelAnswer { message, finish: FinishReason::Stop, usage });
     let records = driver.feed(&Input::Answered { started, answer, admissions: Arc::new([]) });
     assert_eq!(records, ["summary.answered"]);
     let CurrentRun::Running(run) = &driver.turn.current else { panic!("nothing runs") };
-    let (room, before) = (driver.turn.context_budget(run).unwrap(), run.spec.traits[0].window.unwrap() / 2);
+    let (room, before) = (driver.turn.context_budget(run).unwrap(), run.spec.profiles[0].window.unwrap() / 2);
     assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
     assert!(run.compaction.summary.is_some());
     let due = driver.turn.due(driver.now);
@@ -379,7 +385,7 @@ fn what_a_run_that_goes_on_was_not_shown_yet_stays_in_its_view() {
 #[track_caller]
 fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]) {
     let trigger = |spec: &mut Arc<RunSpec>, percent| {
-        let compression = Arc::make_mut(spec).compression.as_mut().unwrap();
+        let compression = Arc::make_mut(spec).compaction.as_mut().unwrap();
         Arc::make_mut(compression).trigger = percent;
     };
     let mut task = Task::new(Summariser::Nobody, 0, false);
@@ -396,7 +402,7 @@ fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]
     driver.pass(WALL);
     assert_eq!(driver.feed_all(&[last, &[Input::TimerFired]].concat()), expect);
     trigger(&mut driver.turn.reopenable.as_mut().unwrap().spec, 50);
-    let by = Raised { wall_ms: Some(WALL), ..Raised::default() };
+    let by = LimitIncrease { wall_ms: Some(WALL), ..LimitIncrease::default() };
     assert_eq!(driver.feed(&Input::Raise { run: super::run(1), by }), ["run.reopened", "context.compacted"]);
     let (view, _) = driver.turn.render(RenderCursor::default());
     let has = |text: &str| view.iter().any(|message| content(message).starts_with(text));

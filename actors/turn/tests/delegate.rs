@@ -7,16 +7,23 @@ use serde_json::json;
 use super::{Driver, check, content, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, AssistantMessage, Body, CallStatus, Child, ChildEnded, Delegation, Dimension,
-        EffectClass, Ended, FailureClass, Finish, Hash, Inbox, Limits, NewAccount, NoAllowance, Outcome,
-        Parent, Raised, RunSpec, SessionId, StopReason, ToolCall, Usage,
+        AccountId, Amounts, AssistantMessage, Body, BudgetRefusal, CallStatus, ChildEnded, Delegation,
+        Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage, LimitIncrease, Limits,
+        NewAccount, Outcome, OutcomeDetail, ParentRef, RunSpec, SessionId, StopReason, SubagentRef, ToolCall,
+        Usage,
     },
     policy::delegation::DELEGATE_TASK,
     turn::{CallAdmission, Decision, DelegationMode, DueAction, Input, RenderCursor},
 };
 
-const DELEGATION: Delegation =
-    Delegation { depth: 0, max_depth: 1, max_children: 3, iterations: 50, shared: false, progress_ms: None };
+const DELEGATION: Delegation = Delegation {
+    depth: 0,
+    max_depth: 1,
+    max_children: 3,
+    iterations: 50,
+    shares_iterations: false,
+    progress_ms: None,
+};
 
 /// A driver with one run that may delegate so, whose model is asked.
 fn asked(delegation: Delegation, limits: Limits) -> Driver {
@@ -56,7 +63,8 @@ fn answer(driver: &Driver, arguments: &[&str]) -> Input {
         arguments: Hash::of(arguments.as_bytes()),
     });
     let message = AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() };
-    let answer = crate::model::Answer { message, finish: Finish::ToolCalls, usage: Some(Usage::default()) };
+    let answer =
+        crate::model::ModelAnswer { message, finish: FinishReason::ToolCalls, usage: Some(Usage::default()) };
     let started = driver.turn.model_started().cloned().unwrap();
     Input::Answered { started, answer: Arc::new(answer), admissions: plans.collect() }
 }
@@ -74,7 +82,7 @@ fn gives(driver: &mut Driver, arguments: &[&str]) -> Vec<&'static str> {
 }
 
 /// All that was ever begun.
-fn children(driver: &Driver) -> Vec<(crate::model::CallId, Child)> {
+fn children(driver: &Driver) -> Vec<(crate::model::CallId, SubagentRef)> {
     let records = driver.records.iter().filter_map(|record| {
         let Body::CallStarted(started) = &record.body else { return None };
         Some(started)
@@ -88,8 +96,8 @@ fn row(driver: &Driver, n: usize, (outcome, told): (Outcome, &str)) -> Input {
     let says = Input::ChildEnded(Arc::new(ChildEnded {
         call,
         child,
-        ended: Ended { outcome, cause: None },
-        told: told.into(),
+        ended: OutcomeDetail { outcome, cause: None },
+        result: told.into(),
         iterations: 1,
         usage: Usage::default(),
     }));
@@ -133,12 +141,19 @@ fn a_task_begins_with_its_call_and_ends_it() {
     let decision = decide(&driver, &[answer(&driver, &[ONE])]);
     let [founded] = &decision.found[..] else { panic!("{:?}", decision.found) };
     let Body::RunAccepted(accepted) = &founded.records[1].body else { panic!("{founded:?}") };
-    assert_eq!(accepted.parent, Some(Parent { session: SessionId::from_bits(1), call: tool(1, 1, 1), n: 0 }));
+    assert_eq!(
+        accepted.parent,
+        Some(ParentRef { session: SessionId::from_bits(1), call: tool(1, 1, 1), n: 0 })
+    );
     let iterations = Amounts { iterations: Some(50), ..Amounts::default() };
-    let account =
-        NewAccount { id: accepted.run.into(), parent: Some(run(1).into()), limits: iterations, apart: true };
-    assert_eq!(decision.ledger.open, [account]);
-    assert_eq!(decision.ledger.reserve[0].amounts.children, Some(1));
+    let account = NewAccount {
+        id: accepted.run.into(),
+        parent: Some(run(1).into()),
+        limits: iterations,
+        owns_iterations: true,
+    };
+    assert_eq!(decision.ledger.new_accounts, [account]);
+    assert_eq!(decision.ledger.reservations[0].amounts.children, Some(1));
     assert_eq!(gives(&mut driver, &[ONE]), ["model.answered", "call.admitted", "call.started"]);
     check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }, AWAIT]);
     assert_eq!(driver.turn.delegation_mode(tool(1, 1, 1)), Some(DelegationMode::Foreground));
@@ -207,7 +222,7 @@ fn a_result_that_comes_before_its_step_is_closed_is_not_lost() {
 #[track_caller]
 fn check_refused(driver: &mut Driver, inputs: &[Input], expect: &str) {
     let decision = decide(driver, inputs);
-    assert!(decision.found.is_empty() && decision.ledger.reserve.iter().all(|r| r.amounts.is_empty()));
+    assert!(decision.found.is_empty() && decision.ledger.reservations.iter().all(|r| r.amounts.is_empty()));
     let ended = decision.records.iter().find_map(|record| {
         let Body::CallEnded(ended) = &record.body else { return None };
         Some(ended.clone())
@@ -228,7 +243,7 @@ fn what_is_not_given_away() {
     let given = answer(&few, &[r#"{"goal":""}"#]);
     check_refused(&mut few, &[given], "it is empty");
     let (account, dimension) = (AccountId::from_bits(9), Dimension::Children);
-    let refused = Input::BudgetRefused(NoAllowance {
+    let refused = Input::BudgetRefused(BudgetRefusal {
         account,
         dimension,
         limit: 1,
@@ -258,7 +273,7 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     let stop = Input::Stop { run: None, reason: StopReason::Command };
     let row_of = |driver: &Driver, n: usize| {
         let (_, child) = children(driver)[n];
-        (child.session, Inbox::Stop { run: child.run, reason: StopReason::Parent }.item())
+        (child.session, InboxMessage::Stop { run: child.run, reason: StopReason::Parent }.to_json())
     };
     let mut driver = given(&[TWO]);
     ends(&mut driver, 0, DONE);
@@ -302,7 +317,7 @@ fn a_call_that_has_given_tasks_away_is_never_lost() {
 #[test]
 fn what_does_not_fit_is_not_given_away_by_a_revival() {
     let (account, dimension) = (run(1).into(), Dimension::ToolCalls);
-    let refused = Input::BudgetRefused(NoAllowance {
+    let refused = Input::BudgetRefused(BudgetRefusal {
         account,
         dimension,
         limit: 1,
@@ -311,11 +326,11 @@ fn what_does_not_fit_is_not_given_away_by_a_revival() {
         needed: None,
     });
     // What was refused may fit once limits are raised: it is asked for again, by then in another life.
-    let by = Raised { budget: Amounts::default(), wall_ms: Some(1) };
+    let by = LimitIncrease { budget: Amounts::default(), wall_ms: Some(1) };
     let mut raised = asked(DELEGATION, Limits { wall_ms: Some(60_000), ..limits() });
     let inputs = [refused.clone(), answer(&raised, &[ONE]), Input::Raise { run: run(1), by }];
     for record in decide(&raised, &inputs).records {
-        let durable = crate::model::Durable::vouch(Arc::clone(&record));
+        let durable = crate::model::Durable::mark_durable(Arc::clone(&record));
         raised.turn.apply(&durable);
         raised.records.push(durable);
     }
@@ -341,7 +356,7 @@ fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     gives(&mut driver, &[BEHIND]);
     delegated(&mut driver, 1);
     let (account, dimension) = (run(1).into(), Dimension::Iterations);
-    let refusal = NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
+    let refusal = BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
     assert_eq!(driver.feed(&Input::BudgetRefused(refusal)), ["run.exhausted"]);
     driver.lease(model(1, 2), 1);
     let failed = driver.fail(FailureClass::Server);
@@ -350,7 +365,7 @@ fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     assert_eq!(ends(&mut driver, 0, DONE), ["child.ended", "run.ended"]);
     assert_eq!(driver.found(DONE.1), []);
     // With more it goes on, and reads what has come.
-    let by = Raised { budget: iterations, wall_ms: None };
+    let by = LimitIncrease { budget: iterations, wall_ms: None };
     assert_eq!(driver.feed(&Input::Raise { run: run(1), by }), ["run.reopened"]);
     assert_eq!(driver.found(DONE.1), [('u', 1)]);
     assert!(last(&driver).contains("a subagent in the background has ended"));

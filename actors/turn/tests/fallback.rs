@@ -3,9 +3,10 @@
 use super::{Driver, check, model, tool};
 use crate::{
     model::{
-        Body, CallEnd, EffectClass, Failure, FailureClass, Limits, NotAnswered, Now, Past, Timestamp, WhyNot,
+        Body, CallEnd, EffectClass, Failure, FailureClass, ImportedHistory, Limits, SessionTime, Timestamp,
+        UnansweredModel, UnansweredReason,
     },
-    policy::Standing,
+    policy::LinkAvailability,
     turn::{DueAction, FailoverOptions, Input},
 };
 
@@ -16,7 +17,11 @@ fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
         links.map(|link| link.model.to_string()).collect::<Vec<_>>()
     };
     let mut driver = Driver::new();
-    driver.submit_to(&["p/m", "q/n"], 1, (Limits { max_tokens: 100, ..Limits::default() }, Past::default()));
+    driver.submit_to(
+        &["p/m", "q/n"],
+        1,
+        (Limits { max_tokens: 100, ..Limits::default() }, ImportedHistory::default()),
+    );
     driver.lease(model(1, 1), 1);
     assert_eq!(driver.fail(FailureClass::Server), ["model.failed"]);
     assert_eq!(chain(&driver), ["p/m", "q/n"], "it is tried again first");
@@ -45,7 +50,7 @@ fn what_is_wrong_with_the_request_asks_nobody_else() {
         driver.submit_to(
             &["p/m", "q/n"],
             1,
-            (Limits { max_tokens: 100, ..Limits::default() }, Past::default()),
+            (Limits { max_tokens: 100, ..Limits::default() }, ImportedHistory::default()),
         );
         driver.lease(model(1, 1), 1);
         assert_eq!(driver.fail(class), ["model.failed", "run.ended"]);
@@ -54,10 +59,10 @@ fn what_is_wrong_with_the_request_asks_nobody_else() {
 
 /// What is recorded of a failure where the gates say this of a chain of three: the milliseconds until the next attempt,
 /// and the link of the chain if it is given up. `None` if the run ends.
-fn check_outlook(class: FailureClass, links: &[Standing], expect: Option<(u64, Option<usize>)>) {
+fn check_outlook(class: FailureClass, links: &[LinkAvailability], expect: Option<(u64, Option<usize>)>) {
     let mut driver = Driver::new();
     let limits = Limits { max_tokens: 100, ..Limits::default() };
-    driver.submit_to(&["p/m", "q/n", "r/o"], 1, (limits, Past::default()));
+    driver.submit_to(&["p/m", "q/n", "r/o"], 1, (limits, ImportedHistory::default()));
     driver.lease(model(1, 1), 1);
     let outlook = FailoverOptions { links: links.to_vec(), ..FailoverOptions::default() };
     driver.fail_with(class.clone(), outlook);
@@ -72,38 +77,47 @@ fn check_outlook(class: FailureClass, links: &[Standing], expect: Option<(u64, O
 
 #[test]
 fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
-    use Standing::{Absent, Free, Full, Probing, Starting};
+    use LinkAvailability::{AtCapacity, Available, NotConfigured, Probing, WarmingUp};
     let at = |ms| Timestamp(1_000_000).plus_ms(ms);
-    let (held, shut) = (Standing::Held(at(7_000)), Standing::Shut(at(60_000)));
+    let (held, shut) =
+        (LinkAvailability::BreakerOpen(at(7_000)), LinkAvailability::ClosedByProvider(at(60_000)));
     let limited = |ms| FailureClass::RateLimited { retry_after_ms: Some(ms), reset_at: None };
     check_outlook(limited(90_000), &[], Some((0, Some(1))));
-    check_outlook(limited(90_000), &[shut, Free, Free], Some((0, Some(1))));
-    check_outlook(limited(90_000), &[shut, shut, Full], Some((0, Some(2))));
+    check_outlook(limited(90_000), &[shut, Available, Available], Some((0, Some(1))));
+    check_outlook(limited(90_000), &[shut, shut, AtCapacity], Some((0, Some(2))));
     check_outlook(limited(90_000), &[shut, held, Probing], Some((0, Some(2))));
-    check_outlook(limited(90_000), &[shut, held, Starting], Some((0, Some(2))));
-    check_outlook(limited(3_000), &[shut, Free, Free], Some((3_000, None)));
+    check_outlook(limited(90_000), &[shut, held, WarmingUp], Some((0, Some(2))));
+    check_outlook(limited(3_000), &[shut, Available, Available], Some((3_000, None)));
     // Nobody can be asked: whoever can be first is waited for.
     check_outlook(limited(90_000), &[shut, held, shut], Some((7_000, None)));
     check_outlook(limited(90_000), &[shut, shut, shut], Some((60_000, None)));
-    check_outlook(limited(90_000), &[Standing::Shut(at(90_000)), Absent, Absent], Some((90_000, None)));
+    check_outlook(
+        limited(90_000),
+        &[LinkAvailability::ClosedByProvider(at(90_000)), NotConfigured, NotConfigured],
+        Some((90_000, None)),
+    );
     // With another credential it can be asked sooner.
-    check_outlook(limited(90_000), &[Standing::Shut(at(20_000)), shut, Absent], Some((20_000, None)));
+    check_outlook(
+        limited(90_000),
+        &[LinkAvailability::ClosedByProvider(at(20_000)), shut, NotConfigured],
+        Some((20_000, None)),
+    );
     // It is of no use to come back, and the others may answer later.
     check_outlook(FailureClass::Auth, &[held, held, shut], Some((0, Some(1))));
-    check_outlook(FailureClass::Auth, &[held, Absent, shut], Some((0, Some(1))));
-    check_outlook(FailureClass::InvalidRequest, &[Free, Free, Free], None);
+    check_outlook(FailureClass::Auth, &[held, NotConfigured, shut], Some((0, Some(1))));
+    check_outlook(FailureClass::InvalidRequest, &[Available, Available, Available], None);
 }
 
 /// So long after a run began, nobody can be asked for a while, or ever; how the run ends, if it does.
 fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
     let mut driver = Driver::new();
     let limits = Limits { max_tokens: 100, timeout_ms: Some(10_000), ..Limits::default() };
-    driver.submit_to(&["p/m", "q/n"], 1, (limits, Past::default()));
+    driver.submit_to(&["p/m", "q/n"], 1, (limits, ImportedHistory::default()));
     let until = until.map(|ms| driver.now.at.plus_ms(ms));
     let failure = Failure::new(FailureClass::ModelNotFound, "none");
-    let skipped = ["p/m", "q/n"].map(|link| NotAnswered {
+    let skipped = ["p/m", "q/n"].map(|link| UnansweredModel {
         model: link.parse().unwrap(),
-        why: WhyNot::Skipped { until, failure: failure.clone() },
+        reason: UnansweredReason::Skipped { until, failure: failure.clone() },
     });
     let no_lease = Input::NoLease { call: model(1, 1), attempt: 1, skipped: skipped.into() };
     let records = driver.feed(&no_lease);
@@ -119,7 +133,7 @@ fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
     driver.pass(60_000);
     driver.crash();
     check(&driver, "u", &[DueAction::WakeAt(until)]);
-    driver.now = Now { at: until, active_ms: driver.now.active_ms + 60_000 };
+    driver.now = SessionTime { at: until, active_ms: driver.now.active_ms + 60_000 };
     assert_eq!(driver.feed(&Input::TimerFired), [""; 0], "waiting does not count for the timeout");
     let due = driver.turn.due(driver.now);
     assert_eq!(due[0], DueAction::Acquire { call: model(1, 1), attempt: 1 });

@@ -2,18 +2,18 @@
 
 use super::{limits, *};
 use crate::model::{
-    AccountId, Amounts, Body, CallEnd, CallStatus, Cause, Dimension, Ended, ModelStarted, NoAllowance,
-    Outcome, PrefixChange, RunEnded, StopReason,
+    AccountId, Amounts, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, ModelStarted, Outcome,
+    OutcomeCause, OutcomeDetail, PrefixChange, RunEnded, StopReason,
 };
 
 const TEXT: &str = "half of it is done";
 
-fn refused(account: AccountId, dimension: Dimension) -> NoAllowance {
-    NoAllowance { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None }
+fn refused(account: AccountId, dimension: Dimension) -> BudgetRefusal {
+    BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None }
 }
 
 /// The run's own limit.
-fn refusal() -> NoAllowance {
+fn refusal() -> BudgetRefusal {
     refused(run(1).into(), Dimension::Iterations)
 }
 
@@ -65,8 +65,8 @@ fn prompt(driver: &Driver) -> String {
 #[track_caller]
 fn check_end(driver: &Driver, expect: &str) {
     let ended = ended(driver).unwrap();
-    let cause = Cause::Limit { refusal: refusal() };
-    assert_eq!(ended.ended, Ended::because(Outcome::BudgetExhausted, cause));
+    let cause = OutcomeCause::Limit { refusal: refusal() };
+    assert_eq!(ended.ended, OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause));
     assert_eq!(ended.iterations, 1, "the grace call is no iteration");
     assert_eq!(driver.view(), "ucta");
     let how = format!("{}.]", ended.ended);
@@ -90,7 +90,7 @@ fn the_model_is_asked_once_more_for_what_it_has() {
     assert!(told.contains("limit of 1 iteration is reached"), "{told}");
     // The calls of its answer are never run nor shown.
     assert_eq!(
-        driver.answer_with(TEXT, 2, Finish::ToolCalls, EffectClass::Pure),
+        driver.answer_with(TEXT, 2, FinishReason::ToolCalls, EffectClass::Pure),
         ["model.answered", "run.ended"]
     );
     check_end(&driver, &format!("{TEXT}\n\n[This run ended before its task was done: budget_exhausted"));
@@ -99,7 +99,7 @@ fn the_model_is_asked_once_more_for_what_it_has() {
 
 #[test]
 fn what_is_cut_off_or_refused_is_no_reason_to_ask_again() {
-    for finish in [Finish::Length, Finish::Refused, Finish::Stop] {
+    for finish in [FinishReason::Length, FinishReason::Refused, FinishReason::Stop] {
         let mut driver = exhausted();
         driver.lease(model(1, 2), 1);
         assert_eq!(
@@ -142,7 +142,7 @@ fn it_is_a_single_attempt() {
         driver.crash()
     };
     check(&dies, &["session.revived", "model.failed", "run.ended"]);
-    for finish in [Finish::Stop, Finish::Length] {
+    for finish in [FinishReason::Stop, FinishReason::Length] {
         let says_nothing = |driver: &mut Driver| {
             ask(driver);
             driver.answer_with(" ", 0, finish, EffectClass::Pure)
@@ -167,7 +167,7 @@ fn where_calls_cannot_be_forbidden_no_tools_are_offered() {
         // That is the last attempt.
         let mut refused = driver.clone();
         assert_eq!(refused.fail(class), ["model.failed", "run.ended"]);
-        driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+        driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
         check_end(&driver, TEXT);
         assert!(driver.turn.offers_tools(), "the next run has its tools");
         driver.submit(2, with(Amounts::default()));
@@ -183,7 +183,7 @@ fn what_was_never_made_is_made() {
     driver.lease(model(1, 2), 1);
     assert_eq!(driver.feed(&Input::NeverBegun { call: model(1, 2), attempt: 1 }), ["model.failed"]);
     assert_eq!(driver.lease(model(1, 2), 2), ["model.started"]);
-    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
     check_end(&driver, TEXT);
 }
 
@@ -219,7 +219,7 @@ fn what_is_said_to_an_exhausted_run_is_for_the_next_one() {
     driver.lease(model(1, 2), 1);
     assert_eq!(driver.found(&said(9)), []);
     driver.submit(2, Limits::default());
-    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
     assert_eq!(driver.view(), "uctau");
     assert_eq!(driver.found(&said(9)), [('u', 1)]);
 }
@@ -281,9 +281,9 @@ fn it_is_a_call_of_its_own_behind_attempts_that_failed() {
     assert_eq!(driver.feed(&Input::BudgetRefused(limit.clone())), ["run.exhausted"]);
     check(&driver, "uct", &[DueAction::Acquire { call: model(1, 3), attempt: 1 }]);
     driver.lease(model(1, 3), 1);
-    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
+    driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
     let ended = ended(&driver).unwrap();
-    assert_eq!(ended.ended.cause, Some(Cause::Limit { refusal: limit }));
+    assert_eq!(ended.ended.cause, Some(OutcomeCause::Limit { refusal: limit }));
     assert_eq!(ended.iterations, 2);
     assert_eq!(driver.found(TEXT), [('a', 1)]);
 }
@@ -318,7 +318,7 @@ fn whose_limit_it_is() {
 fn a_text_that_was_cut_off_is_brought_to_its_end() {
     let mut driver = worked(with(Amounts::default()));
     driver.lease(model(1, 2), 1);
-    driver.answer_with("The first ", 0, Finish::Length, EffectClass::Pure);
+    driver.answer_with("The first ", 0, FinishReason::Length, EffectClass::Pure);
     driver.feed(&Input::BudgetRefused(refusal()));
     driver.crash();
     let postscript = driver.turn.transient_prompt().unwrap();
@@ -329,7 +329,7 @@ fn a_text_that_was_cut_off_is_brought_to_its_end() {
         "{goes_on}{farewell}"
     );
     driver.lease(model(1, 3), 1);
-    driver.answer_with("and the last.", 0, Finish::Stop, EffectClass::Pure);
+    driver.answer_with("and the last.", 0, FinishReason::Stop, EffectClass::Pure);
     assert_eq!(driver.found("The first and the last.\n\n[This run ended"), [('a', 1)]);
 }
 
@@ -383,8 +383,8 @@ fn money_is_left_for_the_grace_call() {
     let mut driver = limits::priced(&[limits::DEAR], Some(usd), 0);
     step(&mut driver, 1);
     driver.lease(model(1, 2), 1);
-    driver.answer_with(TEXT, 0, Finish::Stop, EffectClass::Pure);
-    let refusal = NoAllowance {
+    driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
+    let refusal = BudgetRefusal {
         account: run(1).into(),
         dimension: Dimension::Usd,
         limit: usd,
@@ -393,7 +393,7 @@ fn money_is_left_for_the_grace_call() {
         // Both calls read the view, the grace call has its room, and the shortest output is written and read again.
         needed: Some(2 * 25_200 + 102_400 + 256 * 120),
     };
-    assert_eq!(ended(&driver).unwrap().ended.cause, Some(Cause::Limit { refusal }));
+    assert_eq!(ended(&driver).unwrap().ended.cause, Some(OutcomeCause::Limit { refusal }));
 }
 
 /// Nor is its output lowered: a small budget buys an answer as ever.
@@ -467,11 +467,11 @@ fn a_warning_is_the_same_in_all_attempts_and_leaves_no_trace() {
     driver.crash();
     driver.lease(model(1, 2), 2);
     assert_eq!(prompt(&driver), told);
-    assert_eq!(last_started(&driver).unwrap().request, first.request);
+    assert_eq!(last_started(&driver).unwrap().request_hash, first.request_hash);
     assert_eq!(driver.found("little is left"), [], "it stands in no message of the view");
 
     // It stands behind what else is asked.
-    driver.answer_with("", 0, Finish::Stop, EffectClass::Pure);
+    driver.answer_with("", 0, FinishReason::Stop, EffectClass::Pure);
     let told = prompt(&driver);
     let (nudge, warning) = told.split_once("\n\n").unwrap();
     assert!(nudge.contains("your calls have returned") && warning.contains("3 of 2 iterations"), "{told}");

@@ -3,41 +3,41 @@
 use super::{Driver, model, run, tool};
 use crate::{
     model::{
-        AssistantMessage, Body, CallEnd, EffectClass, FailureClass, Finish, Hash, Limits, Message,
-        ModelAnswered, ModelStarted, Past, RetryPolicy, ToolCall,
+        AssistantMessage, Body, CallEnd, EffectClass, FailureClass, FinishReason, Hash, ImportedHistory,
+        Limits, Message, ModelAnswered, ModelStarted, RetryPolicy, ToolCall,
     },
     turn::{CallAdmission, Input, RenderCursor},
 };
 
 /// An answer: what is said, what was thought, the tools that are called, and why it ends.
 #[derive(Debug, Clone, Copy)]
-struct Said<'a>(&'a str, &'a str, &'a [&'a str], Finish);
+struct Said<'a>(&'a str, &'a str, &'a [&'a str], FinishReason);
 
-const EMPTY: Said<'_> = Said(" ", "", &[], Finish::Stop);
-const REFUSES: Said<'_> = Said("no", "", &[], Finish::Refused);
+const EMPTY: Said<'_> = Said(" ", "", &[], FinishReason::Stop);
+const REFUSES: Said<'_> = Said("no", "", &[], FinishReason::Refused);
 
 fn says(text: &str) -> Said<'_> {
-    Said(text, "", &[], Finish::Stop)
+    Said(text, "", &[], FinishReason::Stop)
 }
 
 fn thinks(thoughts: &str) -> Said<'_> {
-    Said("", thoughts, &[], Finish::Stop)
+    Said("", thoughts, &[], FinishReason::Stop)
 }
 
 fn cut(text: &str) -> Said<'_> {
-    Said(text, "", &[], Finish::Length)
+    Said(text, "", &[], FinishReason::Length)
 }
 
 fn calls<'a>(text: &'a str, tool: &'a [&'a str]) -> Said<'a> {
-    Said(text, "", tool, Finish::ToolCalls)
+    Said(text, "", tool, FinishReason::ToolCalls)
 }
 
-const LOOKS: Said<'_> = Said("", "", &["look"], Finish::ToolCalls);
+const LOOKS: Said<'_> = Said("", "", &["look"], FinishReason::ToolCalls);
 
 /// A driver with a run that may ask `chain`.
 fn submitted(chain: &[&str], limits: Limits) -> Driver {
     let mut driver = Driver::new();
-    driver.submit_to(chain, 1, (limits, Past::default()));
+    driver.submit_to(chain, 1, (limits, ImportedHistory::default()));
     driver
 }
 
@@ -217,7 +217,7 @@ fn what_was_cut_off_gets_more_room() {
         (1..5).for_each(|iteration| answer(&mut driver, iteration, cut_off));
         started(&driver).map(|started| started.max_tokens).collect::<Vec<_>>()
     };
-    for cut_off in [cut("a"), Said("", "", &["look"], Finish::Length)] {
+    for cut_off in [cut("a"), Said("", "", &["look"], FinishReason::Length)] {
         assert_eq!(room(8_192, cut_off), [8_192, 16_384, 32_768, 32_768]);
         assert_eq!(room(50_000, cut_off), [50_000; 4]);
     }
@@ -225,7 +225,7 @@ fn what_was_cut_off_gets_more_room() {
 
 #[test]
 fn thinking_that_leaves_no_room_for_an_answer_ends_the_run() {
-    check(&[(Said("", "hm", &[], Finish::Length), "failed (only_thought")]);
+    check(&[(Said("", "hm", &[], FinishReason::Length), "failed (only_thought")]);
     check(&[(cut("\n"), "failed (only_thought")]);
     check(&[(cut("o"), "continue `o`"), (cut(""), "failed (only_thought")]);
     let driver = check_with(&["p/m"], limits(), &[(cut(""), "failed (only_thought")]);
@@ -286,7 +286,7 @@ fn the_hash_and_the_size_of_a_request_cover_what_it_says_behind_the_view() {
     driver.fail(FailureClass::Overloaded);
     driver.pass(60_000);
     driver.lease(model(1, 4), 2);
-    let cost = |started: &ModelStarted| (started.request, started.reserved.tokens.unwrap_or(0));
+    let cost = |started: &ModelStarted| (started.request_hash, started.reserved.tokens.unwrap_or(0));
     let started: Vec<_> = started(&driver).map(cost).collect();
     let [_, plain, told, continued, retried] = started[..] else { panic!("{started:?}") };
     assert!(plain.0 != told.0 && told.0 != continued.0, "the view is the same, the request is not");

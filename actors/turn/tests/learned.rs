@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     model::{
-        CallEnd, Compression, Density, ListedLimits, ModelLimits, ModelRow, ModelStarted, ModelTraits,
-        StopReason,
+        CallEnd, CompactionPolicy, ListedLimits, ModelLimits, ModelProfile, ModelRow, ModelStarted,
+        StopReason, TokenDensity,
     },
-    port::Index,
+    port::IndexRow,
 };
 
 const TEXT: usize = 40_000;
@@ -31,7 +31,7 @@ fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
     let text = if calls == 0 { "done" } else { "" }.into();
     let message = AssistantMessage { text, calls: (0..calls).map(call).collect(), ..Default::default() };
     let started = Arc::clone(driver.turn.model_started().expect("a model is asked"));
-    let answer = Arc::new(Answer { message, finish: Finish::Stop, usage });
+    let answer = Arc::new(ModelAnswer { message, finish: FinishReason::Stop, usage });
     Input::Answered { started, answer, admissions: (0..calls).map(plan).collect() }
 }
 
@@ -50,7 +50,7 @@ fn return_all(driver: &mut Driver, content: &str) {
 }
 
 /// What a request reserves beside its output if its model has so many tokens to the bytes.
-fn reserved(started: &ModelStarted, density: Density) -> u64 {
+fn reserved(started: &ModelStarted, density: TokenDensity) -> u64 {
     let likely = density.tokens(started.bytes);
     likely + likely / 4 + started.max_tokens
 }
@@ -60,7 +60,7 @@ const fn used(input_tokens: u64, cached_tokens: u64) -> Usage {
         input_tokens,
         cached_tokens,
         output_tokens: 5,
-        apart_tokens: 0,
+        unlisted_reasoning_tokens: 0,
         cache_write_tokens: 0,
         is_invalid: false,
     }
@@ -73,11 +73,11 @@ fn check(known: Option<u16>, usage: Option<Usage>, tokens: Option<u64>) {
     let mut driver = Driver::new();
     driver.submit_with(1, &"x".repeat(TEXT), |spec| {
         spec.limits.max_tokens = 100;
-        let density = known.map(Density::from);
-        spec.traits = vec![ModelTraits { density, ..ModelTraits::default() }];
+        let density = known.map(TokenDensity::from);
+        spec.profiles = vec![ModelProfile { density, ..ModelProfile::default() }];
     });
     driver.lease(model(1, 1), 1);
-    let (first, before) = (asked(&driver), known.map_or(Density::GUESS, Density::from));
+    let (first, before) = (asked(&driver), known.map_or(TokenDensity::GUESS, TokenDensity::from));
     assert!(first.bytes >= TEXT as u64 && first.bytes < TEXT as u64 + 100, "{first:?}");
     assert_eq!(first.reserved.tokens, Some(reserved(&first, before)));
     tell(&mut driver, 1, usage);
@@ -117,13 +117,14 @@ fn a_request_is_estimated_by_what_the_one_before_it_has_told() {
 /// A run on a small window.
 fn small() -> Driver {
     let mut driver = Driver::new();
-    let known = ModelTraits { window: Some(32_768), ..ModelTraits::default() };
+    let known = ModelProfile { window: Some(32_768), ..ModelProfile::default() };
     let (chain, traits) = (Vec::new(), Vec::new());
-    let compression = Compression { chain, traits, trigger: 50, protect_last: 40, ahead: false };
+    let compression =
+        CompactionPolicy { chain, profiles: traits, trigger: 50, protect_last: 40, ahead: false };
     driver.submit_with(1, "go", |spec| {
-        spec.traits = vec![known];
+        spec.profiles = vec![known];
         spec.limits.max_tokens = 1_000;
-        spec.compression = Some(Arc::new(compression));
+        spec.compaction = Some(Arc::new(compression));
     });
     driver
 }
@@ -184,8 +185,9 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
     driver.submit_with(1, &"x".repeat(TEXT), |spec| {
         spec.limits.max_tokens = 100;
         let (chain, traits) = (vec!["s/small".parse().unwrap()], Vec::new());
-        let compression = Compression { chain, traits, trigger: 50, protect_last: 4, ahead: false };
-        spec.compression = Some(Arc::new(compression));
+        let compression =
+            CompactionPolicy { chain, profiles: traits, trigger: 50, protect_last: 4, ahead: false };
+        spec.compaction = Some(Arc::new(compression));
     });
     driver.lease(model(1, 1), 1);
     let first = asked(&driver);
@@ -205,14 +207,17 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
     });
     draft.apply_input(&Input::Stop { run: None, reason: StopReason::Command });
     let index = draft.finish().index;
-    assert!(index.iter().any(|index| matches!(index, Index::Run(row) if row.ended.is_some())), "{index:?}");
+    assert!(
+        index.iter().any(|index| matches!(index, IndexRow::Run(row) if row.ended.is_some())),
+        "{index:?}"
+    );
     let rows = index.into_iter().filter_map(|index| match index {
-        Index::Model(row) => Some(row),
-        Index::Run(_) | Index::Session(_) => None,
+        IndexRow::Model(row) => Some(row),
+        IndexRow::Run(_) | IndexRow::Session(_) => None,
     });
     let row = |(tokens, window): (Option<u64>, Option<u64>)| ModelRow {
         model: "p/m".parse().unwrap(),
-        density: tokens.map(|tokens| Density::GUESS.corrected(first.bytes, tokens)),
+        density: tokens.map(|tokens| TokenDensity::GUESS.corrected(first.bytes, tokens)),
         window,
         listed: None,
     };
@@ -239,15 +244,15 @@ fn what_a_list_of_models_has_told_is_in_the_row_when_the_run_ends() {
     let check = |known: &[ModelRow], fresh: &[ModelRow], window, expect: &[ModelRow]| {
         let mut driver = Driver::new();
         driver.submit_with(1, "go", |spec| {
-            spec.take_listed(fresh);
-            spec.learn(known);
-            assert_eq!(spec.traits_of(&spec.chain[0]).window, window);
+            spec.apply_listed_limits(fresh);
+            spec.apply_model_rows(known);
+            assert_eq!(spec.profile_of(&spec.chain[0]).window, window);
         });
         let mut draft = driver.turn.start_decision(driver.now);
         draft.apply_input(&Input::Stop { run: None, reason: StopReason::Command });
         let rows = draft.finish().index.into_iter().filter_map(|index| match index {
-            Index::Model(row) => Some(row),
-            Index::Run(_) | Index::Session(_) => None,
+            IndexRow::Model(row) => Some(row),
+            IndexRow::Run(_) | IndexRow::Session(_) => None,
         });
         assert_eq!(rows.collect::<Vec<_>>(), expect);
     };
@@ -261,17 +266,22 @@ fn what_a_list_of_models_has_told_is_in_the_row_when_the_run_ends() {
 }
 
 /// What a run lists that begins with this, and whose only request has so many tokens.
-fn listed(driver: &mut Driver, n: u128, density: Option<Density>, tokens: u64) -> Vec<Option<Density>> {
+fn listed(
+    driver: &mut Driver,
+    n: u128,
+    density: Option<TokenDensity>,
+    tokens: u64,
+) -> Vec<Option<TokenDensity>> {
     driver.submit_with(n, &"x".repeat(TEXT), |spec| {
-        spec.traits = vec![ModelTraits { density, ..ModelTraits::default() }];
+        spec.profiles = vec![ModelProfile { density, ..ModelProfile::default() }];
     });
     driver.lease(model(n, 1), 1);
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(&answer(driver, 0, Some(used(tokens, 0))));
     tell(driver, 0, Some(used(tokens, 0)));
     let rows = draft.finish().index.into_iter().filter_map(|index| match index {
-        Index::Model(row) => Some(row.density),
-        Index::Run(_) | Index::Session(_) => None,
+        IndexRow::Model(row) => Some(row.density),
+        IndexRow::Run(_) | IndexRow::Session(_) => None,
     });
     rows.collect()
 }
@@ -281,8 +291,8 @@ fn what_the_store_knows_is_not_listed_again() {
     let mut driver = Driver::new();
     let first = listed(&mut driver, 1, None, 20_000);
     let own = first[0];
-    assert_eq!((first.len(), own > Some(Density::GUESS)), (1, true), "{first:?}");
+    assert_eq!((first.len(), own > Some(TokenDensity::GUESS)), (1, true), "{first:?}");
     assert_eq!(listed(&mut driver, 2, own, 0), []);
     // Another session has found out otherwise; this one goes by its own requests.
-    assert_eq!(listed(&mut driver, 3, Some(Density::from(300)), 0), [own]);
+    assert_eq!(listed(&mut driver, 3, Some(TokenDensity::from(300)), 0), [own]);
 }

@@ -1,21 +1,24 @@
 //! What a call may ask for.
 
 use super::*;
-use crate::model::{Amounts, Body, CallEnd, Cause, Doubt, Ended, ModelTraits, Outcome, Price, StopReason};
+use crate::model::{
+    Amounts, Body, CallEnd, InDoubtPolicy, ModelProfile, Outcome, OutcomeCause, OutcomeDetail, Price,
+    StopReason,
+};
 
 pub(super) fn spec() -> RunSpec {
     RunSpec {
         chain: vec!["p/m".parse().unwrap()],
-        traits: Vec::new(),
+        profiles: Vec::new(),
         thinking: None,
         workspace: "/w".into(),
-        task: "t".into(),
+        isolation_key: "t".into(),
         tools: Vec::new(),
         schema_bytes: 0,
         limits: Limits::default(),
         system: None,
-        in_doubt: Doubt::default(),
-        compression: None,
+        in_doubt: InDoubtPolicy::default(),
+        compaction: None,
         delegation: None,
         script: None,
     }
@@ -27,11 +30,11 @@ fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: 
     let mut driver = Driver::new();
     let budget = Amounts { tokens, ..Amounts::default() };
     let spec = RunSpec {
-        traits: vec![ModelTraits { max_output, ..ModelTraits::default() }],
+        profiles: vec![ModelProfile { max_output, ..ModelProfile::default() }],
         limits: Limits { budget, max_tokens, ..Limits::default() },
         ..spec()
     };
-    let (images, history) = (Arc::default(), Arc::new(Past::default()));
+    let (images, history) = (Arc::default(), Arc::new(ImportedHistory::default()));
     let input = "go".into();
     driver.feed(&Input::Submitted { run: run(1), input, images, history, spec: Arc::new(spec), key: None });
     driver.lease(model(1, 1), 1);
@@ -49,9 +52,9 @@ pub(super) fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> D
     let mut driver = Driver::new();
     let spec = RunSpec {
         chain: (0..prices.len()).map(|n| format!("p/m{n}").parse().unwrap()).collect(),
-        traits: prices
+        profiles: prices
             .iter()
-            .map(|price| ModelTraits { price: Some(*price), ..ModelTraits::default() })
+            .map(|price| ModelProfile { price: Some(*price), ..ModelProfile::default() })
             .collect(),
         schema_bytes,
         limits: Limits {
@@ -61,7 +64,7 @@ pub(super) fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> D
         },
         ..spec()
     };
-    let (images, history) = (Arc::default(), Arc::new(Past::default()));
+    let (images, history) = (Arc::default(), Arc::new(ImportedHistory::default()));
     // 4,000 bytes and what the driver's prompt has: 1,000 tokens and a quarter.
     let input = "go, ".repeat(1_000).into();
     driver.feed(&Input::Submitted { run: run(1), input, images, history, spec: Arc::new(spec), key: None });
@@ -105,7 +108,7 @@ fn candidates(driver: &Driver) -> Vec<String> {
     driver.turn.candidates().unwrap_or_default().iter().map(|link| link.model.to_string()).collect()
 }
 
-fn end(driver: &Driver) -> Option<Ended> {
+fn end(driver: &Driver) -> Option<OutcomeDetail> {
     driver.records.iter().find_map(|record| {
         let Body::RunEnded(ended) = &record.body else { return None };
         Some(ended.ended.clone())
@@ -122,8 +125,8 @@ fn who_cannot_be_priced_is_left_out_where_money_is_limited() {
     let mut driver = priced(&[long], Some(1 << 40), 4_000);
     assert_eq!(candidates(&driver), [""; 0]);
     driver.feed(&Input::NoLease { call: model(1, 1), attempt: 1, skipped: [].into() });
-    let cause = Cause::Unpriced { model: "p/m0".parse().unwrap(), above: 1_999 };
-    assert_eq!(end(&driver), Some(Ended::because(Outcome::BudgetExhausted, cause)));
+    let cause = OutcomeCause::Unpriced { model: "p/m0".parse().unwrap(), above: 1_999 };
+    assert_eq!(end(&driver), Some(OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause)));
 }
 
 /// Nor is it counted on when another fails, and who reads of that reads why.
@@ -156,14 +159,14 @@ fn an_answer_costs_the_same_in_time_and_late() {
         let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
         let in_time = started.spent(Some(&usage)).usd;
         driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
-        let answer = Arc::new(Answer {
+        let answer = Arc::new(ModelAnswer {
             message: AssistantMessage::default(),
-            finish: Finish::Stop,
+            finish: FinishReason::Stop,
             usage: Some(usage),
         });
         driver.feed(&Input::Answered { started, answer, admissions: [].into() });
         let late = driver.records.iter().find_map(|record| {
-            let Body::LateSettled(late) = &record.body else { return None };
+            let Body::ModelLate(late) = &record.body else { return None };
             late.spent().usd
         });
         assert_eq!((in_time, late), (Some(370), Some(370)));
@@ -179,7 +182,7 @@ fn a_call_that_was_never_made_costs_nothing_and_is_made() {
     driver.lease(model(1, 1), 1);
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(&Input::NeverBegun { call: model(1, 1), attempt: 1 });
-    let settled = draft.finish().ledger.settle;
+    let settled = draft.finish().ledger.settlements;
     let spent = Amounts { iterations: Some(1), ..Amounts::default() };
     assert_eq!(settled.iter().map(|settle| settle.spent).collect::<Vec<_>>(), [spent]);
     // As often as that happens.

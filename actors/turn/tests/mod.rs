@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Answer, AssistantMessage, Body, CallId, Doubt, Durable, EffectClass, Failure, FailureClass, Finish,
-        Hash, Incarnation, Limits, Message, Now, Past, Record, RunId, RunSpec, SessionId, Timestamp,
-        ToolCall, Usage,
+        AssistantMessage, Body, CallId, Durable, EffectClass, Failure, FailureClass, FinishReason, Hash,
+        ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, ModelAnswer, Record, RunId, RunSpec,
+        SessionId, SessionTime, Timestamp, ToolCall, Usage,
     },
     turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
@@ -41,9 +41,9 @@ fn check(driver: &Driver, view: &str, due: &[DueAction]) {
 pub(super) struct Driver {
     pub(super) turn: Turn,
     pub(super) records: Vec<Durable<Arc<Record>>>,
-    pub(super) now: Now,
+    pub(super) now: SessionTime,
     /// What the specs of runs that are submitted say.
-    pub(super) in_doubt: Doubt,
+    pub(super) in_doubt: InDoubtPolicy,
     revivals: u32,
 }
 
@@ -52,8 +52,9 @@ impl Driver {
     pub(super) fn new() -> Self {
         let session = SessionId::from_bits(1);
         let turn = ReplayedSession::empty(session).into_turn(&[]);
-        let now = Now { at: Timestamp(1_000_000), active_ms: 0 };
-        let mut driver = Self { turn, records: Vec::new(), now, in_doubt: Doubt::default(), revivals: 1 };
+        let now = SessionTime { at: Timestamp(1_000_000), active_ms: 0 };
+        let mut driver =
+            Self { turn, records: Vec::new(), now, in_doubt: InDoubtPolicy::default(), revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         driver.feed(&Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot: "b".into() });
         driver
@@ -68,7 +69,7 @@ impl Driver {
     pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
         let decided = self.turn.decide(self.now, inputs);
         for record in &decided {
-            let durable = Durable::vouch(Arc::clone(record));
+            let durable = Durable::mark_durable(Arc::clone(record));
             self.turn.apply(&durable);
             self.records.push(durable);
         }
@@ -77,7 +78,7 @@ impl Driver {
 
     /// Submits run `n`, with these limits.
     pub(super) fn submit(&mut self, n: u128, limits: Limits) -> Vec<&'static str> {
-        self.submit_to(&["p/m"], n, (limits, Past::default()))
+        self.submit_to(&["p/m"], n, (limits, ImportedHistory::default()))
     }
 
     /// Likewise, with this chain.
@@ -85,21 +86,21 @@ impl Driver {
         &mut self,
         chain: &[&str],
         n: u128,
-        (limits, history): (Limits, Past),
+        (limits, history): (Limits, ImportedHistory),
     ) -> Vec<&'static str> {
         let chain = chain.iter().map(|link| link.parse().unwrap()).collect();
         let spec = RunSpec {
             chain,
             workspace: "/w".into(),
-            task: "t".into(),
+            isolation_key: "t".into(),
             tools: vec!["tool".into()],
             schema_bytes: 0,
             limits,
             system: None,
-            traits: Vec::new(),
+            profiles: Vec::new(),
             thinking: None,
             in_doubt: self.in_doubt,
-            compression: None,
+            compaction: None,
             delegation: None,
             script: None,
         };
@@ -147,7 +148,7 @@ impl Driver {
     }
 
     pub(super) fn pass(&mut self, ms: u64) {
-        self.now = Now { at: self.now.at.plus_ms(ms), active_ms: self.now.active_ms + ms };
+        self.now = SessionTime { at: self.now.at.plus_ms(ms), active_ms: self.now.active_ms + ms };
     }
 
     pub(super) fn lease(&mut self, call: CallId, attempt: u32) -> Vec<&'static str> {
@@ -158,14 +159,14 @@ impl Driver {
 
     /// The model answers with so many calls, or with text if there are none.
     pub(super) fn answer(&mut self, calls: usize, effect: EffectClass) -> Vec<&'static str> {
-        self.answer_with(if calls == 0 { "done" } else { "" }, calls, Finish::Stop, effect)
+        self.answer_with(if calls == 0 { "done" } else { "" }, calls, FinishReason::Stop, effect)
     }
 
     pub(super) fn answer_with(
         &mut self,
         text: &str,
         calls: usize,
-        finish: Finish,
+        finish: FinishReason,
         effect: EffectClass,
     ) -> Vec<&'static str> {
         let plan = |n: usize| CallAdmission::Admit {
@@ -180,7 +181,7 @@ impl Driver {
     pub(super) fn answer_planned(
         &mut self,
         text: &str,
-        finish: Finish,
+        finish: FinishReason,
         plans: Vec<CallAdmission>,
     ) -> Vec<&'static str> {
         let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: r#"{"a":1}"#.into() };
@@ -196,12 +197,12 @@ impl Driver {
     pub(super) fn answer_message(
         &mut self,
         message: AssistantMessage,
-        finish: Finish,
+        finish: FinishReason,
         plans: Vec<CallAdmission>,
     ) -> Vec<&'static str> {
         let Some(started) = self.turn.model_started().cloned() else { return Vec::new() };
         let usage = Some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
-        let answer = Arc::new(Answer { message, finish, usage });
+        let answer = Arc::new(ModelAnswer { message, finish, usage });
         self.feed(&Input::Answered { started, answer, admissions: plans.into() })
     }
 
@@ -248,7 +249,7 @@ impl Driver {
     pub(super) fn contents(&self) -> Vec<String> {
         let (messages, _) = self.turn.render(RenderCursor::default());
         let content = |message: Message| match message {
-            Message::Tool { content, .. } => Some(content.whole().to_string()),
+            Message::Tool { content, .. } => Some(content.text_with_note().to_string()),
             Message::System(_) | Message::User(_) | Message::Assistant(_) => None,
         };
         messages.into_iter().filter_map(content).collect()
@@ -295,7 +296,7 @@ fn letter(message: &Message) -> char {
 pub(super) fn content(message: &Message) -> String {
     match message {
         Message::System(text) => text.to_string(),
-        Message::User(content) | Message::Tool { content, .. } => content.whole().to_string(),
+        Message::User(content) | Message::Tool { content, .. } => content.text_with_note().to_string(),
         Message::Assistant(said) => said.text.clone(),
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::{Driver, content, model, run, tool};
 use crate::{
     model::{
-        Amounts, Body, CallEnd, Dimension, EffectClass, Ended, Ledger, Limits, NoAllowance, Outcome, Parent,
-        Raise, Raised, RunState, SessionId, StopReason,
+        Amounts, Body, BudgetRefusal, CallEnd, Dimension, EffectClass, LedgerChange, LimitIncrease,
+        LimitRaise, Limits, Outcome, OutcomeDetail, ParentRef, RunState, SessionId, StopReason,
     },
-    port::Index,
+    port::IndexRow,
     turn::{DueAction, Input, RaiseError, RenderCursor},
 };
 
@@ -19,15 +19,15 @@ fn limits() -> Limits {
     Limits { budget, max_tokens: 100, wall_ms: Some(WALL), ..Limits::default() }
 }
 
-fn iterations(iterations: u64) -> Raised {
-    Raised { budget: Amounts { iterations: Some(iterations), ..Amounts::default() }, wall_ms: None }
+fn iterations(iterations: u64) -> LimitIncrease {
+    LimitIncrease { budget: Amounts { iterations: Some(iterations), ..Amounts::default() }, wall_ms: None }
 }
 
-fn wall(ms: u64) -> Raised {
-    Raised { wall_ms: Some(ms), ..Raised::default() }
+fn wall(ms: u64) -> LimitIncrease {
+    LimitIncrease { wall_ms: Some(ms), ..LimitIncrease::default() }
 }
 
-fn raise(n: u128, by: Raised) -> Input {
+fn raise(n: u128, by: LimitIncrease) -> Input {
     Input::Raise { run: run(n), by }
 }
 
@@ -37,7 +37,7 @@ fn stop(n: u128) -> Input {
 
 fn refusal() -> Input {
     let (account, dimension) = (run(1).into(), Dimension::Tokens);
-    Input::BudgetRefused(NoAllowance { account, dimension, limit: 5, spent: 5, reserved: 0, needed: None })
+    Input::BudgetRefused(BudgetRefusal { account, dimension, limit: 5, spent: 5, reserved: 0, needed: None })
 }
 
 /// A run that has made one iteration with a tool call in its time, and has then run out of that.
@@ -75,7 +75,7 @@ fn last(driver: &Driver) -> String {
 
 /// What becomes of raising run `n`: the records, or why there are none.
 #[track_caller]
-fn check(driver: &Driver, n: u128, by: Raised, expect: Result<&[&str], &RaiseError>) {
+fn check(driver: &Driver, n: u128, by: LimitIncrease, expect: Result<&[&str], &RaiseError>) {
     let mut driver = driver.clone();
     let can = driver.turn.start_decision(driver.now).can_raise(run(n), &by);
     let made = driver.feed(&raise(n, by));
@@ -100,7 +100,7 @@ fn a_run_that_has_used_up_its_budget_goes_on_where_it_was() {
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
     assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended"]);
     let Some(Body::RunEnded(ended)) = driver.records.last().map(|record| &record.body) else { panic!() };
-    assert_eq!(ended.ended, Ended { outcome: Outcome::Completed, cause: None });
+    assert_eq!(ended.ended, OutcomeDetail { outcome: Outcome::Completed, cause: None });
     assert_eq!((ended.iterations, ended.usage.total()), (2, 20), "of both legs");
     assert_eq!(driver.view(), "uctaua");
 }
@@ -165,8 +165,10 @@ fn what_cannot_be_raised_is_told_with_the_reason() {
     check(&driver, 1, wall(1), Ok(&["run.reopened"]));
     check(&driver, 9, wall(1), Err(&RaiseError::Superseded));
     let limits = RaiseError::NoLimit("iterations, tokens, wall".into());
-    let tool_calls =
-        Raised { budget: Amounts { tool_calls: Some(3), ..Amounts::default() }, ..Raised::default() };
+    let tool_calls = LimitIncrease {
+        budget: Amounts { tool_calls: Some(3), ..Amounts::default() },
+        ..LimitIncrease::default()
+    };
     check(&driver, 1, tool_calls, Err(&limits));
     check(&driver, 1, iterations(0), Err(&limits));
     // Another run was accepted, whether or not it came to anything.
@@ -198,14 +200,14 @@ fn a_run_that_waits_for_its_calls_to_end_is_not_raised() {
 #[test]
 fn what_a_parent_has_heard_of_is_over() {
     let mut driver = out_of_time();
-    let parent = Parent { session: SessionId::from_bits(7), call: tool(5, 1, 1), n: 0 };
+    let parent = ParentRef { session: SessionId::from_bits(7), call: tool(5, 1, 1), n: 0 };
     let mut records = std::mem::take(&mut driver.records);
     for record in &mut records {
         let mut taken = crate::model::Record::clone(record);
         if let Body::RunAccepted(accepted) = &mut taken.body {
             accepted.parent = Some(parent);
         }
-        *record = crate::model::Durable::vouch(Arc::new(taken));
+        *record = crate::model::Durable::mark_durable(Arc::new(taken));
     }
     driver.records = records;
     driver.crash();
@@ -217,12 +219,15 @@ fn the_account_and_the_row_say_so_too() {
     let driver = out_of_time();
     let mut draft = driver.turn.start_decision(driver.now);
     let more = Amounts { iterations: Some(2), usd: Some(9), ..Amounts::default() };
-    draft.apply_input(&raise(1, Raised { budget: more, wall_ms: Some(5) }));
+    draft.apply_input(&raise(1, LimitIncrease { budget: more, wall_ms: Some(5) }));
     let decision = draft.finish();
     let by = Amounts { iterations: Some(2), ..Amounts::default() };
-    let ledger = Ledger { raise: vec![Raise { account: run(1).into(), by }], ..Ledger::default() };
+    let ledger = LedgerChange {
+        raises: vec![LimitRaise { account: run(1).into(), amounts }],
+        ..LedgerChange::default()
+    };
     assert_eq!(decision.ledger, ledger, "there was no limit of money");
-    let [Index::Run(row)] = decision.index.as_slice() else { panic!("{:?}", decision.index) };
+    let [IndexRow::Run(row)] = decision.index.as_slice() else { panic!("{:?}", decision.index) };
     assert_eq!((row.state, row.leg, row.ended.clone()), (RunState::Running, 2, None));
 }
 
@@ -269,9 +274,9 @@ fn what_a_late_answer_has_cost_counts_in_the_next_leg() {
     driver.pass(WALL);
     driver.feed(&Input::TimerFired);
     let usage = Some(crate::model::Usage { input_tokens: 30, ..Default::default() });
-    let answer = crate::model::Answer {
+    let answer = crate::model::ModelAnswer {
         message: crate::model::AssistantMessage::default(),
-        finish: crate::model::Finish::Stop,
+        finish: crate::model::FinishReason::Stop,
         usage,
     };
     let late = Input::Answered { started, answer: Arc::new(answer), admissions: [].into() };

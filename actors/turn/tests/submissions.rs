@@ -2,7 +2,7 @@
 
 use super::{Driver, check, model, run};
 use crate::{
-    model::{Body, Limits, Message, Past},
+    model::{Body, ImportedHistory, Limits, Message},
     turn::{DueAction, Input, RenderCursor},
 };
 
@@ -31,7 +31,7 @@ fn a_key_is_kept_beside_submissions_without_one() {
 
 #[test]
 fn a_history_is_for_a_session_that_has_none() {
-    let past = || Past { unanswered: Some("before".into()), ..Past::default() };
+    let past = || ImportedHistory { unanswered: Some("before".into()), ..ImportedHistory::default() };
     let mut driver = Driver::new();
     assert_eq!(driver.submit_to(&["p/m"], 1, (Limits::default(), past())), ["run.accepted"]);
     check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 1 }]);
@@ -40,7 +40,10 @@ fn a_history_is_for_a_session_that_has_none() {
     driver.crash();
     assert_eq!(driver.turn.render(RenderCursor::default()).0, messages, "a revived run has it too");
     assert!(driver.submit_to(&["p/m"], 2, (Limits::default(), past())).is_empty());
-    assert_eq!(driver.submit_to(&["p/m"], 2, (Limits::default(), Past::default())), ["run.accepted"]);
+    assert_eq!(
+        driver.submit_to(&["p/m"], 2, (Limits::default(), ImportedHistory::default())),
+        ["run.accepted"]
+    );
 }
 
 #[test]

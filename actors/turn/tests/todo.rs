@@ -3,8 +3,8 @@
 use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, AssistantMessage, CallEnd, Dimension, EffectClass, Finish, Hash, Limits,
-        NoAllowance, StopReason, ToolCall,
+        AccountId, Amounts, AssistantMessage, BudgetRefusal, CallEnd, Dimension, EffectClass, FinishReason,
+        Hash, Limits, StopReason, ToolCall,
     },
     policy::todo::TODO,
     turn::{CallAdmission, DueAction, Input},
@@ -42,7 +42,7 @@ fn begun() -> Driver {
 /// The model of the call under way answers so.
 fn answers(driver: &mut Driver, arguments: &[&str]) -> Vec<&'static str> {
     let (message, plans) = asked(arguments);
-    driver.answer_message(message, Finish::ToolCalls, plans)
+    driver.answer_message(message, FinishReason::ToolCalls, plans)
 }
 
 #[track_caller]
@@ -123,10 +123,10 @@ fn it_costs_no_tool_call() {
     let mut driver = begun();
     let (message, plans) = asked(&[TWO, ""]);
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
-    let refusal = NoAllowance { account, dimension, limit: 0, spent: 0, reserved: 0, needed: None };
+    let refusal = BudgetRefusal { account, dimension, limit: 0, spent: 0, reserved: 0, needed: None };
     let answered = Input::Answered {
         started: driver.turn.model_started().cloned().unwrap(),
-        answer: crate::model::Answer { message, finish: Finish::ToolCalls, usage: None }.into(),
+        answer: crate::model::ModelAnswer { message, finish: FinishReason::ToolCalls, usage: None }.into(),
         admissions: plans.into(),
     };
     let mut draft = driver.turn.start_decision(driver.now);
@@ -134,7 +134,7 @@ fn it_costs_no_tool_call() {
     let decision = draft.finish();
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds[3..], ["todo.changed", "call.ended", "run.exhausted", "call.ended"]);
-    let reserved: Vec<Amounts> = decision.ledger.reserve.iter().map(|reserve| reserve.amounts).collect();
+    let reserved: Vec<Amounts> = decision.ledger.reservations.iter().map(|reserve| reserve.amounts).collect();
     assert!(reserved.iter().all(|amounts| amounts.tool_calls.unwrap_or(0) == 0), "{reserved:?}");
     answers(&mut driver, &[TWO]);
     check_list(&driver, "- [~] a: look\n- [ ] b: write");

@@ -5,8 +5,8 @@ use super::{
     *,
 };
 use crate::{
-    model::{Body, CallEnd, Cause, Compression, ModelTraits, Outcome},
-    port::tokens_of,
+    model::{Body, CallEnd, CompactionPolicy, ModelProfile, Outcome, OutcomeCause},
+    port::estimate_tokens,
     turn::{active_run::CurrentRun, estimates},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
     let mut task = Task::new(Summariser::Good, 0, false);
     let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
-    let compression = Arc::make_mut(&mut run.spec).compression.as_mut().unwrap();
+    let compression = Arc::make_mut(&mut run.spec).compaction.as_mut().unwrap();
     // What is left free for the answer counts where the trigger is high.
     Arc::make_mut(compression).trigger = 100;
     for iteration in 1.. {
@@ -29,7 +29,7 @@ fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
     task.driver.fail(FailureClass::OutputCap { limit: Some(300) });
     task.ask();
     let second = task.driver.turn.model_started().unwrap();
-    assert_eq!((second.attempt, second.max_tokens, second.request), (2, 300, first.request));
+    assert_eq!((second.attempt, second.max_tokens, second.request_hash), (2, 300, first.request_hash));
 }
 
 #[test]
@@ -44,7 +44,9 @@ fn what_cannot_be_made_shorter_ends_the_run_before_it_is_asked() {
     });
     let ended = ended.unwrap();
     assert_eq!((ended.run, ended.ended.outcome), (run(2), Outcome::Failed));
-    let Some(Cause::Irreducible { parts }) = ended.ended.cause else { panic!("{:?}", ended.ended) };
+    let Some(OutcomeCause::ContextOverflow { parts }) = ended.ended.cause else {
+        panic!("{:?}", ended.ended)
+    };
     assert!(parts.request >= 50_000 && parts.limit < WINDOW && parts.tools == 1_000, "{parts:?}");
     let asked = driver
         .records
@@ -59,10 +61,10 @@ fn check_refused(limit: Option<u64>) {
     let mut task = Task::new(Summariser::Good, 0, false);
     task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
     task.driver.submit_with(2, GOAL, |spec| {
-        spec.traits = Vec::new();
-        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
-        compression.traits = Vec::new();
-        spec.compression = Some(Arc::new(compression));
+        spec.profiles = Vec::new();
+        let mut compression = CompactionPolicy::clone(spec.compaction.as_deref().unwrap());
+        compression.profiles = Vec::new();
+        spec.compaction = Some(Arc::new(compression));
     });
     let driver = &mut task.driver;
     for iteration in 1..=30 {
@@ -77,7 +79,7 @@ fn check_refused(limit: Option<u64>) {
         let CurrentRun::Running(run) = &task.driver.turn.current else {
             panic!("it ended: {:?}", task.ended())
         };
-        tokens_of(estimates::request_bytes(run, &task.driver.turn) as u64)
+        estimate_tokens(estimates::request_bytes(run, &task.driver.turn) as u64)
     };
     driver.fail(FailureClass::ContextTooLong { limit });
     let before = 30 * 1_800 / 4;
@@ -98,16 +100,16 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
     const WIDE: u64 = 1_000_000;
     let mut task = Task::new(Summariser::Good, 0, false);
     task.driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
-    let known = ModelTraits { window: Some(WIDE), ..ModelTraits::default() };
+    let known = ModelProfile { window: Some(WIDE), ..ModelProfile::default() };
     task.driver.submit_with(2, GOAL, |spec| {
-        spec.traits = vec![known];
-        let mut compression = Compression::clone(spec.compression.as_deref().unwrap());
-        (compression.traits, compression.trigger) = (vec![known; 2], 90);
-        spec.compression = Some(Arc::new(compression));
+        spec.profiles = vec![known];
+        let mut compression = CompactionPolicy::clone(spec.compaction.as_deref().unwrap());
+        (compression.profiles, compression.trigger) = (vec![known; 2], 90);
+        spec.compaction = Some(Arc::new(compression));
     });
     let size = |task: &Task| {
         let CurrentRun::Running(run) = &task.driver.turn.current else { panic!("nothing runs") };
-        tokens_of(estimates::request_bytes(run, &task.driver.turn) as u64)
+        estimate_tokens(estimates::request_bytes(run, &task.driver.turn) as u64)
     };
     let mut iteration = 1;
     while size(&task) < WIDE / 100 * 86 {
@@ -146,7 +148,7 @@ fn ask_strictly(driver: &mut Driver) -> usize {
         };
         driver.lease(*call, *attempt);
         let Some(started) = driver.turn.model_started().cloned() else { continue };
-        if tokens_of(started.bytes) + started.max_tokens > STRICT {
+        if estimate_tokens(started.bytes) + started.max_tokens > STRICT {
             refused += 1;
             driver.fail(FailureClass::ContextTooLong { limit: Some(STRICT) });
         } else {
@@ -162,14 +164,15 @@ fn ask_strictly(driver: &mut Driver) -> usize {
 fn check_fits(request: usize, before: usize) {
     for window in [Some(STRICT), None] {
         let mut driver = Driver::new();
-        let known = ModelTraits { window, ..ModelTraits::default() };
+        let known = ModelProfile { window, ..ModelProfile::default() };
         let (chain, traits) = (Vec::new(), Vec::new());
-        let compression = Compression { chain, traits, trigger: 50, protect_last: 20, ahead: true };
+        let compression =
+            CompactionPolicy { chain, profiles: traits, trigger: 50, protect_last: 20, ahead: true };
         let change = |spec: &mut crate::model::RunSpec| {
-            spec.traits = vec![known];
+            spec.profiles = vec![known];
             spec.schema_bytes = 4_000;
             spec.limits.max_tokens = 8_192;
-            spec.compression = Some(Arc::new(compression.clone()));
+            spec.compaction = Some(Arc::new(compression.clone()));
         };
         driver.submit_with(1, &"b".repeat(before.max(1)), change);
         ask_strictly(&mut driver);
@@ -184,7 +187,7 @@ fn check_fits(request: usize, before: usize) {
         assert!(window.is_none() || refused == 0, "{request} {before}: refused {refused} times: {told}");
         // What stands for the first request when that is gone.
         let stand_in = if before > 0 { 1_200 } else { 0 };
-        let least = tokens_of(request as u64) + 1_000;
+        let least = estimate_tokens(request as u64) + 1_000;
         if least + stand_in + ANSWER <= STRICT {
             assert_eq!(ended.outcome, Outcome::Completed, "{request} {before} {window:?}: {told}");
         } else if least + ANSWER > STRICT {
@@ -210,8 +213,9 @@ fn what_fits_without_a_reserve_is_asked_for() {
 fn a_request_that_is_refused_though_it_should_fit_says_so() {
     let mut driver = Driver::new();
     let (chain, traits) = (Vec::new(), Vec::new());
-    let compression = Compression { chain, traits, trigger: 50, protect_last: 20, ahead: true };
-    driver.submit_with(1, &"x".repeat(20_000), |spec| spec.compression = Some(Arc::new(compression)));
+    let compression =
+        CompactionPolicy { chain, profiles: traits, trigger: 50, protect_last: 20, ahead: true };
+    driver.submit_with(1, &"x".repeat(20_000), |spec| spec.compaction = Some(Arc::new(compression)));
     for attempt in 1..=4 {
         driver.lease(model(1, 1), attempt);
         driver.fail(FailureClass::ContextTooLong { limit: Some(STRICT) });

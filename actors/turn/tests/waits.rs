@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     model::{
-        Access, Awaited, Body, CallEnd, Child, ChildEnded, ModelRef, NotAnswered, StopReason, Usage, WhyNot,
+        Access, Body, CallEnd, ChildEnded, ModelRef, StopReason, SubagentRef, UnansweredModel,
+        UnansweredReason, Usage, WaitKind,
     },
     port::Intent,
     turn::{TaskDeadlines, WaitTracker},
@@ -33,26 +34,26 @@ fn folded(driver: &Driver) -> WaitTracker {
 }
 
 /// `NAME DETAIL SINCE UNTIL`, in seconds since the session was opened.
-fn lines(waits: &[crate::model::Wait]) -> Vec<String> {
+fn lines(waits: &[crate::model::RunWait]) -> Vec<String> {
     let seconds = |at: Timestamp| (at.0 - 1_000_000) / 1_000;
-    let line = |wait: &crate::model::Wait| {
-        let detail = match &wait.what {
-            Awaited::Process | Awaited::Stop | Awaited::Disk { .. } => String::new(),
-            Awaited::Queue { behind } => format!(" {}", behind.bits()),
-            Awaited::Model { model, attempt } => format!(" {model} {attempt}"),
-            Awaited::Retry { attempt, failure } | Awaited::Reset { attempt, failure } => {
+    let line = |wait: &crate::model::RunWait| {
+        let detail = match &wait.kind {
+            WaitKind::NoProcess | WaitKind::Stop | WaitKind::Disk { .. } => String::new(),
+            WaitKind::Queue { behind } => format!(" {}", behind.bits()),
+            WaitKind::Model { model, attempt } => format!(" {model} {attempt}"),
+            WaitKind::Retry { attempt, failure } | WaitKind::Reset { attempt, failure } => {
                 format!(" {attempt} {}", failure.as_ref().map_or("-", |failure| failure.class.name()))
             }
-            Awaited::Lease { attempt } => format!(" {attempt}"),
-            Awaited::Permit { call, tool } => format!(" {tool} {}", call.n),
-            Awaited::Order { call, tool, behind } => format!(" {tool} {} behind {}", call.n, behind.n),
-            Awaited::Tool { call, tool, attempt } => format!(" {tool} {} {attempt}", call.n),
-            Awaited::Children { call, left } => format!(" {left} {}", call.n),
-            Awaited::Person { call } => format!(" {}", call.n),
-            Awaited::Limit { limit_ms, outcome } => format!(" {outcome} {}", limit_ms / 1_000),
+            WaitKind::Lease { attempt } => format!(" {attempt}"),
+            WaitKind::Permit { call, tool } => format!(" {tool} {}", call.n),
+            WaitKind::Conflict { call, tool, behind } => format!(" {tool} {} behind {}", call.n, behind.n),
+            WaitKind::Tool { call, tool, attempt } => format!(" {tool} {} {attempt}", call.n),
+            WaitKind::Children { call, left } => format!(" {left} {}", call.n),
+            WaitKind::Person { call } => format!(" {}", call.n),
+            WaitKind::Limit { limit_ms, outcome } => format!(" {outcome} {}", limit_ms / 1_000),
         };
         let until = wait.until.map_or_else(|| "-".to_owned(), |until| seconds(until).to_string());
-        format!("{}{detail} {} {until}", wait.what.name(), seconds(wait.since))
+        format!("{}{detail} {} {until}", wait.kind.name(), seconds(wait.since))
     };
     waits.iter().map(line).collect()
 }
@@ -133,7 +134,10 @@ fn a_time_that_nobody_may_be_asked_before_says_why() {
     let mut driver = accepted(Limits::default());
     let until = Some(driver.now.at.plus_ms(20_000));
     let failure = Failure::new(FailureClass::QuotaExhausted { reset_at: until }, "used up");
-    let skipped = NotAnswered { model: "p/m".parse().unwrap(), why: WhyNot::Skipped { until, failure } };
+    let skipped = UnansweredModel {
+        model: "p/m".parse().unwrap(),
+        reason: UnansweredReason::Skipped { until, failure },
+    };
     driver.feed(&Input::NoLease { call: model(1, 1), attempt: 1, skipped: [skipped].into() });
     let reset = "reset 1 quota_exhausted 2 22";
     check(&driver, 1, &[reset], &["process 2 -", reset]);
@@ -143,7 +147,7 @@ fn a_time_that_nobody_may_be_asked_before_says_why() {
 fn tool_calls_wait_for_leave_for_each_other_and_for_their_ends() {
     let mut driver = asked(Limits::default());
     let (write, read) = (touching(&Access::writes("/w/a")), touching(&Access::reads("/w/a")));
-    driver.answer_planned("", Finish::ToolCalls, vec![write, read]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![write, read]);
     driver.pass(1_000);
     check(&driver, 1, &["permit tool 1 3 -", "order tool 2 behind 1 3 -"], &["process 3 -"]);
     driver.permit_all();
@@ -161,7 +165,7 @@ fn tool_calls_wait_for_leave_for_each_other_and_for_their_ends() {
 fn after_a_downtime_no_old_deadline_holds() {
     let limits = Limits { timeout_ms: Some(60_000), ..Limits::default() };
     let mut driver = asked(limits);
-    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.permit_all();
     check(&driver, 1, &["tool tool 1 1 3 53", "limit timed_out 60 1 61"], &["process 3 -"]);
     // Nobody runs it for 1,000 s: active time stands still, the wall clock does not.
@@ -177,7 +181,7 @@ fn after_a_downtime_no_old_deadline_holds() {
 #[test]
 fn a_run_that_is_stopped_waits_for_its_calls() {
     let mut driver = asked(Limits { timeout_ms: Some(60_000), ..Limits::default() });
-    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.permit_all();
     driver.pass(1_000);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
@@ -190,35 +194,35 @@ fn a_run_that_is_stopped_waits_for_its_calls() {
 
 /// Makes the last `call.started` one that has begun these subagents.
 fn delegates(driver: &mut Driver, runs: &[u128]) {
-    let child = |n: &u128| Child { session: SessionId::from_bits(*n), run: run(*n) };
+    let child = |n: &u128| SubagentRef { session: SessionId::from_bits(*n), run: run(*n) };
     let is_start = |record: &&mut Durable<Arc<Record>>| matches!(record.body, Body::CallStarted(_));
     let record = driver.records.iter_mut().rfind(is_start).expect("a call was started");
     let mut begun = Record::clone(&***record);
     if let Body::CallStarted(started) = &mut begun.body {
         started.children = runs.iter().map(child).collect();
     }
-    *record = Durable::vouch(Arc::new(begun));
+    *record = Durable::mark_durable(Arc::new(begun));
 }
 
 /// The end of a subagent is heard.
 fn heard(driver: &mut Driver, call: CallId, n: u128) {
     let ended = ChildEnded {
         call,
-        child: Child { session: SessionId::from_bits(n), run: run(n) },
-        ended: crate::model::Ended { outcome: crate::model::Outcome::Completed, cause: None },
-        told: "{}".into(),
+        child: SubagentRef { session: SessionId::from_bits(n), run: run(n) },
+        ended: crate::model::OutcomeDetail { outcome: crate::model::Outcome::Completed, cause: None },
+        result: "{}".into(),
         iterations: 1,
         usage: Usage::default(),
     };
     let (at, active_ms) = (driver.now.at, driver.now.active_ms);
     let record = Record { at, active_ms, body: Body::ChildEnded(Box::new(ended)) };
-    driver.records.push(Durable::vouch(Arc::new(record)));
+    driver.records.push(Durable::mark_durable(Arc::new(record)));
 }
 
 #[test]
 fn a_call_that_delegates_waits_for_its_subagents() {
     let mut driver = asked(Limits::default());
-    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.pass(1_000);
     driver.permit_all();
     delegates(&mut driver, &[7, 8]);
@@ -236,7 +240,7 @@ fn a_call_that_delegates_waits_for_its_subagents() {
 #[test]
 fn subagents_in_the_background_are_waited_for_when_nothing_else_is() {
     let mut driver = asked(Limits::default());
-    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.permit_all();
     delegates(&mut driver, &[7]);
     driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("begun") });
@@ -246,7 +250,7 @@ fn subagents_in_the_background_are_waited_for_when_nothing_else_is() {
 #[test]
 fn a_run_that_is_stopped_waits_for_its_calls_first() {
     let mut driver = asked(Limits::default());
-    driver.answer_planned("", Finish::ToolCalls, vec![touching(&Access::default())]);
+    driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.permit_all();
     delegates(&mut driver, &[7]);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
@@ -267,7 +271,7 @@ fn a_run_waits_for_those_before_it() {
 #[test]
 fn a_parked_run_waits_for_a_person_and_for_no_limit() {
     let mut driver = Driver::new();
-    driver.in_doubt = Doubt { then: crate::model::WhenInDoubt::Ask, patience_ms: 60_000 };
+    driver.in_doubt = InDoubtPolicy { action: crate::model::InDoubtAction::Ask, approval_timeout_ms: 60_000 };
     driver.pass(1_000);
     driver.submit(1, Limits { max_tokens: 100, timeout_ms: Some(600_000), ..Limits::default() });
     driver.lease(model(1, 1), 1);

@@ -1,8 +1,8 @@
 //! `hermod backup`: the whole store in a folder, and back.
 
 mod create;
+mod report;
 mod restore;
-mod told;
 mod verify;
 
 use std::path::PathBuf;
@@ -10,20 +10,20 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{
-    exit::{Exit, Failure},
-    inquiry::Inquiry,
+    exit::{CliError, Exit},
+    store_client::StoreClient,
 };
-use crate::{backup::BackupError, control::Fault, daemon, environment::Variables};
+use crate::{backup::BackupError, control::RequestError, discovery::Variables, host};
 
 /// Back up the store while runs go on, look through a backup, make it the store again
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: BackupCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum BackupCommand {
     /// Make a backup of the store, and of the files that it refers to
     ///
     /// Runs go on meanwhile. Not in it: configuration, credentials, and what commands that are under way have said so far.
@@ -58,12 +58,14 @@ enum Verb {
 }
 
 /// Makes one, looks through it, or restores it.
-pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<Exit, Failure> {
+pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Create { dir, json } => create::execute(dir, json.into(), &Inquiry::new(variables)?).await,
-        Verb::Verify { dir, json } => verify::execute(dir, json.into()).await,
-        Verb::Restore { dir, replace, json } => {
-            let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+        BackupCommand::Create { dir, json } => {
+            create::execute(dir, json.into(), &StoreClient::new(variables)?).await
+        }
+        BackupCommand::Verify { dir, json } => verify::execute(dir, json.into()).await,
+        BackupCommand::Restore { dir, replace, json } => {
+            let state = host::create_state_dir(&host::state_dir(variables)?)?;
             restore::execute((dir, state), replace.into(), json.into()).await
         }
     }
@@ -72,11 +74,11 @@ pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<E
 /// Works off the thread that everything else runs on.
 async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, CliError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Ok(done.map_err(Fault::from)?),
+        Ok(done) => Ok(done.map_err(RequestError::from)?),
         Err(error) => {
-            Err(Failure { exit: Exit::Internal, text: format!("the backup's thread died: {error}") })
+            Err(CliError { exit: Exit::Internal, text: format!("the backup's thread died: {error}") })
         }
     }
 }

@@ -2,17 +2,17 @@ use std::path::PathBuf;
 
 use super::{
     off_thread,
-    told::{Form, line, object},
+    report::{OutputFormat, line, object},
 };
 use crate::{
-    backup::{self, Present, Restored},
+    backup::{self, ExistingStore, RestoreReport},
     cli::{
-        exit::{Exit, Failure},
-        output::{print, print_json, say},
+        exit::{CliError, Exit},
+        output::{print, print_json, print_note},
     },
 };
 
-impl From<bool> for Present {
+impl From<bool> for ExistingStore {
     fn from(replace: bool) -> Self {
         if replace { Self::Replace } else { Self::Keep }
     }
@@ -20,13 +20,13 @@ impl From<bool> for Present {
 
 pub(super) async fn execute(
     (dir, state): (PathBuf, PathBuf),
-    present: Present,
-    form: Form,
-) -> Result<Exit, Failure> {
+    present: ExistingStore,
+    form: OutputFormat,
+) -> Result<Exit, CliError> {
     let (from, to) = (dir.clone(), state.clone());
     let restored = off_thread(move || backup::restore(&to, &from, present, &mut |_| Ok(()))).await?;
-    let Restored { manifest, epoch, lineage, ended, replaced } = restored;
-    if let Form::Json = form {
+    let RestoreReport { manifest, epoch, restore_generation: lineage, ended, replaced } = restored;
+    if let OutputFormat::Json = form {
         let mut object = object(&dir, &manifest);
         object["state"] = state.display().to_string().into();
         object["epoch"] = epoch.into();
@@ -37,14 +37,14 @@ pub(super) async fn execute(
         return Ok(Exit::Ok);
     }
     if ended > 0 {
-        say(format!("ended     {ended} commands of the store that was there"));
+        print_note(format!("ended     {ended} commands of the store that was there"));
     }
     if let Some(replaced) = replaced {
-        say(format!("replaced  the store that was there lies in {}", replaced.display()));
+        print_note(format!("replaced  the store that was there lies in {}", replaced.display()));
     }
     print(&format!("restored  {} of {}: {}", state.display(), manifest.created_at, line(&manifest)))?;
     if manifest.counts.open_runs > 0 {
-        say(
+        print_note(
             "unfinished runs go on with `hermod runs resume --all --wait`; what their commands were at is in doubt",
         );
     }

@@ -4,33 +4,33 @@ use serde_json::json;
 
 use super::{
     off_thread,
-    told::{Form, line, object},
+    report::{OutputFormat, line, object},
 };
 use crate::{
-    backup::{self, Verified},
+    backup::{self, VerifyReport},
     cli::{
-        exit::{Exit, Failure},
-        output::{print, print_json, say},
+        exit::{CliError, Exit},
+        output::{print, print_json, print_note},
     },
 };
 
-pub(super) async fn execute(dir: PathBuf, form: Form) -> Result<Exit, Failure> {
+pub(super) async fn execute(dir: PathBuf, form: OutputFormat) -> Result<Exit, CliError> {
     let at = dir.clone();
-    let Verified { manifest, damage } = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
+    let VerifyReport { manifest, damage } = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
     for damage in &damage {
-        say(format!("damaged   {damage}"));
+        print_note(format!("damaged   {damage}"));
     }
     for damage in &manifest.damage {
-        say(format!("damaged   in the store itself, when this was made: {damage}"));
+        print_note(format!("damaged   in the store itself, when this was made: {damage}"));
     }
     match form {
-        Form::Json => {
+        OutputFormat::Json => {
             let mut object = object(&dir, &manifest);
             object["ok"] = damage.is_empty().into();
             object["damage"] = json!(damage);
             print_json(&object)?;
         }
-        Form::Text => {
+        OutputFormat::Text => {
             let word = if damage.is_empty() { "whole    " } else { "damaged  " };
             print(&format!("{word} {} of {}: {}", dir.display(), manifest.created_at, line(&manifest)))?;
         }

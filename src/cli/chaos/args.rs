@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 
-use crate::cli::run::Durability;
+use crate::cli::run::DurabilityArg;
 
 /// Test this installation: kill it at random instants while it works, and count what was lost or done twice
 ///
@@ -24,7 +24,7 @@ pub(crate) struct ChaosArgs {
     pub(super) seed: Option<u32>,
     /// What an acknowledged write survives; `relaxed` may lose what it has acknowledged, and that is no failure then
     #[arg(long, value_enum, default_value = "strict")]
-    pub(super) durability: Durability,
+    pub(super) durability: DurabilityArg,
     /// Where the fresh folder is made [default: the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,

@@ -3,17 +3,17 @@
 //! processes and files, and `trial` is the order in which all that happens.
 
 mod args;
-mod book;
 mod execute;
-mod judge;
-mod life;
-mod look;
-mod notes;
-mod plan;
+mod findings;
+mod process;
+mod progress_lines;
 mod report;
-mod said;
 mod schedule;
-mod trial;
+mod seen_journal;
+mod store_copy;
+mod test;
+mod test_state;
+mod workload;
 
 pub(crate) use args::ChaosArgs;
 pub(crate) use execute::execute;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// One life of so many ends within its first moments,
-const EARLY: u64 = 4;
+const EARLY_SHARE: u64 = 4;
 /// which are these: the store is opened and runs are revived then.
-const FIRST: Duration = Duration::from_millis(50);
+const EARLY_SPAN: Duration = Duration::from_millis(50);
 
 /// The instants of death, one for each life of the process.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ impl Schedule {
 
     /// How long the next life is, if none is to last longer than `span`.
     pub(super) fn next(&mut self, span: Duration) -> Duration {
-        let early = self.chance().is_multiple_of(EARLY);
-        let span = if early { FIRST.min(span) } else { span };
+        let early = self.chance().is_multiple_of(EARLY_SHARE);
+        let span = if early { EARLY_SPAN.min(span) } else { span };
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
         Duration::from_micros(self.chance() % micros)
     }

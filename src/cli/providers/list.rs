@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use hermod_actors::model::{ModelRef, ModelTraits};
+use hermod_actors::model::{ModelProfile, ModelRef};
 use serde_json::{Value, json};
 
 use crate::{
     cli::{
-        exit::Failure,
+        exit::CliError,
+        format,
         output::{print, print_json},
-        run, table, words,
+        run, table,
     },
     config::Config,
-    environment::{Found, Variables},
-    models,
-    secret::shown_url,
+    discovery::{DiscoveredProvider, Variables},
+    model_catalogue,
+    secret::redacted_url,
 };
 
 /// Lists them.
-pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Failure> {
+pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
-    let found = run::discover(&config, variables, run::Local::of(&config)).await;
+    let found = run::discover(&config, variables, run::OllamaProbe::of(&config)).await;
     if json {
         let objects: Vec<_> = found.iter().map(|found| object(found, (&config, variables))).collect();
         return print_json(&Value::from(objects));
@@ -29,8 +30,8 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Fai
         .iter()
         .map(|found| {
             let model = found.model.as_deref().unwrap_or("-").to_owned();
-            let (name, url) = (found.name.to_string(), shown_url(&found.base_url));
-            let (window, price) = known(&traits(found, &config));
+            let (name, url) = (found.name.to_string(), redacted_url(&found.base_url));
+            let (window, price) = format_profile(&profile(found, &config));
             let (credentials, from) = (credentials(found, variables), found.source.name().into());
             [name, url, found.wire.into(), credentials, model, window, price, from]
         })
@@ -40,8 +41,8 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Fai
 }
 
 /// The references, and what is wrong with them.
-pub(crate) fn credentials(found: &Found, variables: &Variables) -> String {
-    let told = found.account.told(variables).into_iter().map(|(shown, missing)| match missing {
+pub(crate) fn credentials(found: &DiscoveredProvider, variables: &Variables) -> String {
+    let told = found.account.credential_report(variables).into_iter().map(|(shown, missing)| match missing {
         None => shown,
         Some(missing) => format!("missing: {missing}"),
     });
@@ -50,20 +51,20 @@ pub(crate) fn credentials(found: &Found, variables: &Variables) -> String {
 }
 
 /// What is known of the model that is asked if none is named.
-fn traits(found: &Found, config: &Config) -> ModelTraits {
+fn profile(found: &DiscoveredProvider, config: &Config) -> ModelProfile {
     let model = found
         .model
         .as_ref()
         .ok()
         .and_then(|model| ModelRef::new(Arc::clone(&found.name), Arc::clone(model)).ok());
-    model.map(|model| models::traits(config, &model)).unwrap_or_default()
+    model.map(|model| model_catalogue::profile(config, &model)).unwrap_or_default()
 }
 
 /// The window, and the prices of what is read and written per million tokens.
-fn known(traits: &ModelTraits) -> (String, String) {
+fn format_profile(traits: &ModelProfile) -> (String, String) {
     let dash = || "-".to_owned();
     // Nano-dollars per token are thousandths of a dollar per million.
-    let dollars = |price: u64| words::dollars(price.saturating_mul(1_000_000));
+    let dollars = |price: u64| format::dollars(price.saturating_mul(1_000_000));
     (
         traits.window.map_or_else(dash, |window| window.to_string()),
         traits
@@ -72,15 +73,15 @@ fn known(traits: &ModelTraits) -> (String, String) {
     )
 }
 
-fn object(found: &Found, (config, variables): (&Config, &Variables)) -> Value {
-    let traits = traits(found, config);
-    let credential = |(shown, missing): (String, Option<crate::secret::Missing>)| json!({ "from": shown, "error": missing.map(|missing| missing.reason) });
+fn object(found: &DiscoveredProvider, (config, variables): (&Config, &Variables)) -> Value {
+    let traits = profile(found, config);
+    let credential = |(shown, missing): (String, Option<crate::secret::MissingSecret>)| json!({ "from": shown, "error": missing.map(|missing| missing.reason) });
     let limits = found.account.limits;
     json!({
         "name": &*found.name,
-        "base_url": shown_url(&found.base_url),
+        "base_url": redacted_url(&found.base_url),
         "wire": found.wire,
-        "credentials": found.account.told(variables).into_iter().map(credential).collect::<Vec<_>>(),
+        "credentials": found.account.credential_report(variables).into_iter().map(credential).collect::<Vec<_>>(),
         "pool": found.account.pool,
         "requests_per_minute": limits.requests,
         "tokens_per_minute": limits.tokens,

@@ -7,22 +7,22 @@ mod test;
 use clap::{Args, Subcommand};
 
 use super::{
-    exit::{Exit, Failure},
+    exit::{CliError, Exit},
     identifier::Identifier,
-    inquiry::Inquiry,
+    store_client::StoreClient,
 };
-use crate::environment::Variables;
+use crate::discovery::Variables;
 pub(super) use list::credentials;
 
 /// The model providers
 #[derive(Debug, Args)]
 pub(crate) struct ProvidersArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: ProvidersCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum ProvidersCommand {
     /// List those that are configured or found, the one that is asked first on top
     List {
         /// Print a JSON array
@@ -45,12 +45,12 @@ enum Verb {
 }
 
 /// Does what is asked for.
-pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Result<Exit, Failure> {
+pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::List { json } => list::execute(json, variables).await?,
-        Verb::Test(args) => return test::execute(args, variables).await,
-        Verb::Status { json } => status::execute(json, &Inquiry::new(variables)?).await?,
-        Verb::Reset { name } => status::reset(name.into(), &Inquiry::new(variables)?).await?,
+        ProvidersCommand::List { json } => list::execute(json, variables).await?,
+        ProvidersCommand::Test(args) => return test::execute(args, variables).await,
+        ProvidersCommand::Status { json } => status::execute(json, &StoreClient::new(variables)?).await?,
+        ProvidersCommand::Reset { name } => status::reset(name.into(), &StoreClient::new(variables)?).await?,
     }
     Ok(Exit::Ok)
 }

@@ -8,28 +8,28 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{
-        exit::Failure,
-        inquiry::{Inquiry, other_answer},
-        output::{print, print_json, say},
+        exit::CliError,
+        output::{print, print_json, print_note},
+        store_client::{StoreClient, unexpected_response},
         table,
     },
     clock::rfc3339,
-    control::{Answer, Lost, Request},
+    control::{AskError, ControlRequest, ControlResponse},
 };
 
 /// What is known lives in the process that knows it.
-const NOBODY: &str = "no Hermod is running; breakers live in its process";
+const NO_OWNER: &str = "no Hermod is running; breakers live in its process";
 
 /// Shows it.
-pub(super) async fn execute(json: bool, inquiry: &Inquiry) -> Result<(), Failure> {
-    let known = match ask(&Request::ProvidersStatus {}, inquiry).await? {
+pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
+    let known = match ask(&ControlRequest::ProvidersStatus {}, inquiry).await? {
         None => {
-            say(NOBODY);
+            print_note(NO_OWNER);
             Vec::new()
         }
-        Some(Answer::Providers(known)) if json || !known.is_empty() => known,
-        Some(Answer::Providers(_)) => return print("no provider is asked"),
-        Some(_) => return Err(other_answer().into()),
+        Some(ControlResponse::Providers(known)) if json || !known.is_empty() => known,
+        Some(ControlResponse::Providers(_)) => return print("no provider is asked"),
+        Some(_) => return Err(unexpected_response().into()),
     };
     if json {
         return print_json(&known.iter().map(object).collect());
@@ -45,24 +45,24 @@ pub(super) async fn execute(json: bool, inquiry: &Inquiry) -> Result<(), Failure
 }
 
 /// Forgets the failures of a provider.
-pub(super) async fn reset(name: String, inquiry: &Inquiry) -> Result<(), Failure> {
-    match ask(&Request::ProvidersReset { name }, inquiry).await? {
+pub(super) async fn reset(name: String, inquiry: &StoreClient) -> Result<(), CliError> {
+    match ask(&ControlRequest::ProvidersReset { name }, inquiry).await? {
         None => {
-            say(NOBODY);
+            print_note(NO_OWNER);
             Ok(())
         }
-        Some(Answer::Reset { name }) => print(&format!("{name} is asked again")),
-        Some(_) => Err(other_answer().into()),
+        Some(ControlResponse::Reset { name }) => print(&format!("{name} is asked again")),
+        Some(_) => Err(unexpected_response().into()),
     }
 }
 
 /// The answer of the process that runs something; `None` if there is none.
-async fn ask(request: &Request, inquiry: &Inquiry) -> Result<Option<Answer>, Failure> {
-    let Some(mut holder) = inquiry.holder().await? else { return Ok(None) };
-    match holder.ask(request, |_| Ok(())).await {
+async fn ask(request: &ControlRequest, inquiry: &StoreClient) -> Result<Option<ControlResponse>, CliError> {
+    let Some(mut holder) = inquiry.owner().await? else { return Ok(None) };
+    match holder.request(request, |_| Ok(())).await {
         Ok(answer) => Ok(Some(answer)),
-        Err(Lost::Gone) => Ok(None),
-        Err(Lost::Fault(fault)) => Err(fault.into()),
+        Err(AskError::Disconnected) => Ok(None),
+        Err(AskError::Rejected(fault)) => Err(fault.into()),
     }
 }
 

@@ -6,30 +6,30 @@ use clap::Args;
 use futures::future::join_all;
 use hermod_actors::{
     model::{
-        CallId, CredentialId, Failure as CallFailure, FailureClass, Message, ModelRef, ModelTraits, RunId,
+        CallId, CredentialId, Failure as CallFailure, FailureClass, Message, ModelProfile, ModelRef, RunId,
         SessionId,
     },
-    port::{Deltas, ModelRequest, Provider, Segments, ToolChoice},
+    port::{DeltaSink, MessageBuffer, ModelProvider, ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     cli::{
-        exit::{Exit, Failure},
+        exit::{CliError, Exit},
+        format::seconds,
         identifier::Identifier,
         output::{print, print_json},
         run, table,
-        words::seconds,
     },
     config::{Config, OLLAMA},
-    daemon::{self, StartError},
-    environment::{self, Found, NoModel, Variables, Wanted},
-    models,
+    discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
+    host::{self, StartError},
+    model_catalogue,
 };
 
 /// What is asked.
-const TEXT: &str = "Say ok.";
+const PROBE_TEXT: &str = "Say ok.";
 /// Output tokens; some vendors take no fewer.
 const MAX_TOKENS: u64 = 16;
 
@@ -46,53 +46,56 @@ pub(super) struct TestArgs {
 }
 
 /// One credential of a provider, and what came of asking with it.
-struct Tried {
+struct ProbeResult {
     provider: Arc<str>,
     model: Option<Arc<str>>,
     /// Its number, and where it is from.
     credential: Option<(CredentialId, String)>,
     took: Option<Duration>,
-    end: Result<(), Unanswered>,
+    result: Result<(), ProbeError>,
 }
 
 /// Why there was no answer.
-enum Unanswered {
+enum ProbeError {
     /// The provider, as it is configured, cannot be asked.
-    NotAsked(String),
+    Unusable(String),
     Failed(CallFailure),
 }
 
 /// Nobody watches.
-struct Unheard;
+struct DiscardDeltas;
 
-impl Deltas for Unheard {
+impl DeltaSink for DiscardDeltas {
     fn text(&self, _: &str) {}
     fn reasoning(&self, _: &str) {}
 }
 
 /// Asks, and says what came of it.
-pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exit, Failure> {
+pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
     let is_local = args.name.as_deref() == Some(OLLAMA);
-    let local = if is_local { run::Local::Meant } else { run::Local::of(&config) };
-    let found = chosen(run::discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
-    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
-    let tried = join_all(found.iter().map(|found| provider((found, &config), variables, &state))).await;
-    let tried: Vec<Tried> = tried.into_iter().flatten().collect();
+    let local = if is_local { run::OllamaProbe::Requested } else { run::OllamaProbe::of(&config) };
+    let found = select(run::discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
+    let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    let tried = join_all(found.iter().map(|found| probe_provider((found, &config), variables, &state))).await;
+    let tried: Vec<ProbeResult> = tried.into_iter().flatten().collect();
     if args.json {
         print_json(&tried.iter().map(object).collect())?;
     } else {
         let rows: Vec<_> = tried.iter().map(row).collect();
         print(&table::render(["PROVIDER", "MODEL", "CREDENTIAL", "OUTCOME", "TIME", "MESSAGE"], &rows))?;
     }
-    let all = tried.iter().all(|tried| tried.end.is_ok());
+    let all = tried.iter().all(|tried| tried.result.is_ok());
     Ok(if all { Exit::Ok } else { Exit::Provider })
 }
 
 /// Those that are meant, at least one.
-fn chosen(mut found: Vec<Found>, args: &TestArgs) -> Result<Vec<Found>, NoModel> {
+fn select(
+    mut found: Vec<DiscoveredProvider>,
+    args: &TestArgs,
+) -> Result<Vec<DiscoveredProvider>, ModelChoiceError> {
     if let Some(name) = &args.name {
-        let unknown = environment::unknown(&found, name);
+        let unknown = discovery::unknown_provider(&found, name);
         found.retain(|found| *found.name == **name);
         let one = found.first_mut().ok_or(unknown)?;
         if let Some(model) = &args.model {
@@ -100,22 +103,26 @@ fn chosen(mut found: Vec<Found>, args: &TestArgs) -> Result<Vec<Found>, NoModel>
         }
     }
     if found.is_empty() {
-        environment::choose(&found, Wanted::default())?;
+        discovery::choose(&found, RequestedModel::default())?;
     }
     Ok(found)
 }
 
 /// Asks a provider with each of its credentials.
-async fn provider((found, config): (&Found, &Config), variables: &Variables, state: &Path) -> Vec<Tried> {
+async fn probe_provider(
+    (found, config): (&DiscoveredProvider, &Config),
+    variables: &Variables,
+    state: &Path,
+) -> Vec<ProbeResult> {
     let model = found.model.clone();
-    let tried = |credential, took, end| Tried {
+    let tried = |credential, took, end| ProbeResult {
         provider: Arc::clone(&found.name),
         model: model.clone().ok(),
         credential,
         took,
-        end,
+        result: end,
     };
-    let not_asked = |why: String| vec![tried(None, None, Err(Unanswered::NotAsked(why)))];
+    let not_asked = |why: String| vec![tried(None, None, Err(ProbeError::Unusable(why)))];
     let named = model
         .clone()
         .and_then(|model| ModelRef::new(Arc::clone(&found.name), model).map_err(|error| error.to_string()));
@@ -123,16 +130,16 @@ async fn provider((found, config): (&Found, &Config), variables: &Variables, sta
         Ok(asked) => asked,
         Err(reason) => return not_asked(reason),
     };
-    let adapter = match daemon::endpoint(found, variables, state) {
+    let adapter = match host::endpoint(found, variables, state) {
         Ok((adapter, _)) => adapter,
         Err(error) => return not_asked(error.to_string()),
     };
-    let from = found.account.told(variables);
-    let traits = models::traits(config, &asked);
+    let from = found.account.credential_report(variables);
+    let traits = model_catalogue::profile(config, &asked);
     let each = (0..adapter.credentials()).map(async |at| {
         let began = Instant::now();
         let end =
-            ask(&*adapter, (asked.model(), &traits), CredentialId(at)).await.map_err(Unanswered::Failed);
+            probe(&*adapter, (asked.model(), &traits), CredentialId(at)).await.map_err(ProbeError::Failed);
         let credential = from.get(at).map(|(from, _)| (CredentialId(at), from.clone()));
         tried(credential, Some(began.elapsed()), end)
     });
@@ -140,14 +147,14 @@ async fn provider((found, config): (&Found, &Config), variables: &Variables, sta
 }
 
 /// Asks as a run would, which renews a credential that is refused.
-async fn ask(
-    adapter: &dyn Provider,
-    (model, traits): (&Arc<str>, &ModelTraits),
+async fn probe(
+    adapter: &dyn ModelProvider,
+    (model, traits): (&Arc<str>, &ModelProfile),
     credential: CredentialId,
 ) -> Result<(), CallFailure> {
     let encoder = adapter.encoder(model, traits);
-    let mut messages = Segments::default();
-    encoder.messages(&[Message::User(TEXT.into())], &mut messages);
+    let mut messages = MessageBuffer::default();
+    encoder.messages(&[Message::User(PROBE_TEXT.into())], &mut messages);
     let request = ModelRequest {
         call: CallId { run: RunId::from_bits(0), iteration: 1, n: 0 },
         session: SessionId::from_bits(0),
@@ -159,30 +166,30 @@ async fn ask(
         head: encoder.head("", &[]),
         tool_choice: ToolChoice::Auto,
         messages,
-        pictures: BTreeMap::new(),
+        images: BTreeMap::new(),
     };
-    match adapter.call(request.clone(), &Unheard).await {
+    match adapter.call(request.clone(), &DiscardDeltas).await {
         Err(refused) if refused.class == FailureClass::Auth && adapter.renew(credential).await => {
-            adapter.call(request, &Unheard).await.map(drop)
+            adapter.call(request, &DiscardDeltas).await.map(drop)
         }
         answer => answer.map(drop),
     }
 }
 
-impl Tried {
+impl ProbeResult {
     fn outcome(&self) -> &'static str {
-        match &self.end {
+        match &self.result {
             Ok(()) => "answered",
-            Err(Unanswered::NotAsked(_)) => "not_asked",
-            Err(Unanswered::Failed(failure)) => failure.class.name(),
+            Err(ProbeError::Unusable(_)) => "not_asked",
+            Err(ProbeError::Failed(failure)) => failure.class.name(),
         }
     }
 
     fn message(&self) -> Option<&str> {
-        match &self.end {
+        match &self.result {
             Ok(()) => None,
-            Err(Unanswered::NotAsked(why)) => Some(why),
-            Err(Unanswered::Failed(failure)) => Some(&failure.message),
+            Err(ProbeError::Unusable(why)) => Some(why),
+            Err(ProbeError::Failed(failure)) => Some(&failure.message),
         }
     }
 
@@ -191,7 +198,7 @@ impl Tried {
     }
 }
 
-fn row(tried: &Tried) -> [String; 6] {
+fn row(tried: &ProbeResult) -> [String; 6] {
     let dash = || "-".to_owned();
     let credential = tried.credential.as_ref().map(|(number, from)| format!("{} {from}", number.0));
     [
@@ -204,7 +211,7 @@ fn row(tried: &Tried) -> [String; 6] {
     ]
 }
 
-fn object(tried: &Tried) -> Value {
+fn object(tried: &ProbeResult) -> Value {
     json!({
         "name": &*tried.provider,
         "model": tried.model.as_deref(),

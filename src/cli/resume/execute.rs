@@ -4,29 +4,29 @@ use clap::Args;
 use hermod_actors::{
     Defaults, RunError, Runtime,
     model::{Outcome, RunId, RunRow, RunState},
-    port::Read,
+    port::Query,
 };
 use serde_json::Value;
 
-use super::{crowd::Crowd, follow, trials::Trials};
+use super::{follow, probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
     cli::{
         display::{DisplayArgs, ProgressDisplay},
         examples,
-        exit::{Exit, Failure},
-        hold::{self, Holding},
+        exit::{CliError, Exit},
+        format::seconds,
         identifier::Identifier,
-        output::{print, print_json, say, say_progress},
+        output::{print, print_json, print_note, print_progress},
+        owner::{self, OwnedStore},
         report,
-        run::{Durability, Local, discover},
+        run::{DurabilityArg, OllamaProbe, discover},
         table,
-        words::seconds,
     },
     clock::SystemClock,
     config::{Config, OLLAMA},
-    control::{Named, Reader, RunStatus},
-    daemon::{self, Endpoints, Leave},
-    environment::Variables,
+    control::{ResolvedId, RunRowStatus, StoreReader},
+    discovery::Variables,
+    host::{self, Endpoints, ShutdownUrgency},
     prompt::LayeredPrompt,
 };
 
@@ -55,7 +55,7 @@ pub(crate) struct ResumeArgs {
     display: DisplayArgs,
     /// What an acknowledged write survives [default: store.durability]
     #[arg(long, value_enum, hide = true)]
-    durability: Option<Durability>,
+    durability: Option<DurabilityArg>,
 }
 
 impl ResumeArgs {
@@ -67,41 +67,41 @@ impl ResumeArgs {
 }
 
 /// What came of it.
-struct Came {
+struct ResumeOutcome {
     /// The runs, in the order in which they were accepted.
     rows: Vec<RunRow>,
     /// The exit that a signal asks for.
-    left: Option<Exit>,
+    signal_exit: Option<Exit>,
     /// What they have said that ended while they were waited for.
     texts: BTreeMap<RunId, String>,
 }
 
-impl Came {
+impl ResumeOutcome {
     /// Nothing was waited for to its end.
-    const fn without_texts(rows: Vec<RunRow>, left: Option<Exit>) -> Self {
-        Self { rows, left, texts: BTreeMap::new() }
+    const fn without_texts(rows: Vec<RunRow>, signal_exit: Option<Exit>) -> Self {
+        Self { rows, signal_exit, texts: BTreeMap::new() }
     }
 }
 
 /// Lets them go on, and says how each ended.
-pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<Exit, Failure> {
+pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
-    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+    let state = host::create_state_dir(&host::state_dir(variables)?)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut holding = Holding::take(state, durability.into()).await?;
-    let came = go_on(args, (&config, variables), &mut holding).await;
-    let Came { rows, left, texts } = holding.release(came).await?;
-    let rows: Vec<RunStatus> = rows.into_iter().map(RunStatus::at_rest).collect();
+    let mut holding = OwnedStore::acquire(state, durability.into()).await?;
+    let came = resume_runs(args, (&config, variables), &mut holding).await;
+    let ResumeOutcome { rows, signal_exit: left, texts } = holding.release(came).await?;
+    let rows: Vec<RunRowStatus> = rows.into_iter().map(RunRowStatus::without_process).collect();
     if args.json {
         print_json(&rows.iter().map(|row| object(row, &texts)).collect())?;
     } else if !rows.is_empty() {
-        tell((&rows, &texts), args.wait && args.id.is_some())?;
+        print_runs((&rows, &texts), args.wait && args.id.is_some())?;
     }
     Ok(left.unwrap_or_else(|| exit(&rows)))
 }
 
 /// The run with its answer; a text that is no answer is `partial`.
-fn object(row: &RunStatus, texts: &BTreeMap<RunId, String>) -> Value {
+fn object(row: &RunRowStatus, texts: &BTreeMap<RunId, String>) -> Value {
     let mut object = report::run(row);
     let text = texts.get(&row.id).map(String::as_str);
     object["answer"] = text.filter(|_| has_completed(row)).into();
@@ -116,13 +116,16 @@ fn has_completed(row: &RunRow) -> bool {
 }
 
 /// Prints how they ended. The answer of a single run stands alone, as `hermod run` has it.
-fn tell((rows, texts): (&[RunStatus], &BTreeMap<RunId, String>), is_named: bool) -> Result<(), Failure> {
+fn print_runs(
+    (rows, texts): (&[RunRowStatus], &BTreeMap<RunId, String>),
+    is_named: bool,
+) -> Result<(), CliError> {
     if let ([row], true) = (rows, is_named) {
-        say_progress(table_of(rows).trim_end());
+        print_progress(table_of(rows).trim_end());
         return match texts.get(&row.id) {
             Some(answer) if has_completed(row) => print(answer),
             Some(partial) => {
-                say(format!("said last {partial}"));
+                print_note(format!("said last {partial}"));
                 Ok(())
             }
             None => Ok(()),
@@ -138,7 +141,7 @@ fn tell((rows, texts): (&[RunStatus], &BTreeMap<RunId, String>), is_named: bool)
 }
 
 /// What the runs have said that have ended.
-async fn texts(runtime: &Runtime, rows: &[RunRow]) -> Result<BTreeMap<RunId, String>, Failure> {
+async fn texts(runtime: &Runtime, rows: &[RunRow]) -> Result<BTreeMap<RunId, String>, CliError> {
     let mut texts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.state == RunState::Ended) {
         let result = match runtime.wait(row.id, None).await {
@@ -152,72 +155,79 @@ async fn texts(runtime: &Runtime, rows: &[RunRow]) -> Result<BTreeMap<RunId, Str
     Ok(texts)
 }
 
-async fn go_on(
+async fn resume_runs(
     args: &ResumeArgs,
     (config, variables): (&Config, &Variables),
-    holding: &mut Holding,
-) -> Result<Came, Failure> {
+    holding: &mut OwnedStore,
+) -> Result<ResumeOutcome, CliError> {
     let since = hermod_actors::port::Clock::at(&SystemClock::default());
     let reader = holding.reader();
-    let Holding { journal, state, orders, signals, deaths, .. } = holding;
-    let rows = match signals.or(unfinished(args, &reader)).await? {
+    let OwnedStore { journal, state, commands: orders, signals, crash_history: deaths, .. } = holding;
+    let rows = match signals.run_until_signal(unfinished(args, &reader)).await? {
         ControlFlow::Continue(rows) => rows,
-        ControlFlow::Break(exit) => return Ok(Came::without_texts(Vec::new(), Some(exit))),
+        ControlFlow::Break(exit) => return Ok(ResumeOutcome::without_texts(Vec::new(), Some(exit))),
     };
     if rows.is_empty() {
-        say_progress("nothing   is unfinished");
-        return Ok(Came::without_texts(rows, None));
+        print_progress("nothing   is unfinished");
+        return Ok(ResumeOutcome::without_texts(rows, None));
     }
     let started = async {
         let endpoints = endpoints((config, variables), &reader, (&rows, state)).await?;
-        let spec = crate::spec::spec(config, Vec::new(), None, state);
+        let spec = crate::run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
-        Ok(daemon::start(Arc::clone(journal), endpoints, (config, defaults)).await?)
+        Ok(host::start(Arc::clone(journal), endpoints, (config, defaults)).await?)
     };
-    let daemon = match signals.or(Box::pin(started)).await? {
+    let daemon = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(daemon) => daemon,
-        ControlFlow::Break(exit) => return Ok(Came::without_texts(rows, Some(exit))),
+        ControlFlow::Break(exit) => return Ok(ResumeOutcome::without_texts(rows, Some(exit))),
     };
     let runtime = &daemon.runtime;
-    let mut crowd = Crowd::new(runtime, (rows, since), ProgressDisplay::new(&args.display, false, variables));
+    let mut crowd =
+        ResumedRuns::new(runtime, (rows, since), ProgressDisplay::new(&args.display, false, variables));
     let followed = async {
         let looked = async {
-            hold::end_condemned(runtime, deaths, &crowd.rows()).await?;
-            crowd.look().await
+            owner::fail_crash_looping(runtime, deaths, &crowd.rows()).await?;
+            crowd.refresh_running().await
         };
-        if let ControlFlow::Break(exit) = signals.or(looked).await? {
+        if let ControlFlow::Break(exit) = signals.run_until_signal(looked).await? {
             return Ok(Some(exit));
         }
-        let mut trials = Trials::new(&crowd, deaths);
+        let mut trials = Probation::new(&crowd, deaths);
         follow::follow(&mut crowd, &mut trials, (&reader, deaths), (signals, args.wait)).await
     };
-    let followed = hold::attend(runtime, orders, followed).await;
+    let followed = owner::serve_commands(runtime, orders, followed).await;
     let rows = crowd.rows();
     drop(crowd);
     let texts = if args.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };
-    daemon.suspend(if matches!(followed, Ok(Some(_))) { Leave::Asked } else { Leave::Done }).await;
+    daemon
+        .suspend(if matches!(followed, Ok(Some(_))) {
+            ShutdownUrgency::Urgent
+        } else {
+            ShutdownUrgency::Normal
+        })
+        .await;
     let left = followed?;
-    Ok(Came { rows: counted(rows, &reader).await?, left, texts })
+    Ok(ResumeOutcome { rows: with_current_counts(rows, &reader).await?, signal_exit: left, texts })
 }
 
 /// The rows as they are when nothing goes on any more: that of an unfinished run is as old as its last change of state.
-async fn counted(rows: Vec<RunRow>, reader: &Reader) -> Result<Vec<RunRow>, Failure> {
+async fn with_current_counts(rows: Vec<RunRow>, reader: &StoreReader) -> Result<Vec<RunRow>, CliError> {
     let mut counted = Vec::with_capacity(rows.len());
     for row in rows {
-        let now = reader.runs(Read::Run(row.id)).await?.pop().unwrap_or(row);
-        counted.push(reader.counted(now).await?);
+        let now = reader.runs(Query::Run(row.id)).await?.pop().unwrap_or(row);
+        counted.push(reader.with_current_counts(now).await?);
     }
     Ok(counted)
 }
 
 /// The unfinished runs that are meant, in the order in which they were accepted.
-async fn unfinished(args: &ResumeArgs, reader: &Reader) -> Result<Vec<RunRow>, Failure> {
-    let mut rows = reader.runs(Read::OpenRuns).await?;
+async fn unfinished(args: &ResumeArgs, reader: &StoreReader) -> Result<Vec<RunRow>, CliError> {
+    let mut rows = reader.runs(Query::OpenRuns).await?;
     rows.sort_by_key(|row| row.id);
     let Some(id) = &args.id else { return Ok(rows) };
     let (session, ended) = match reader.find(id).await? {
-        Named::Session(row) => (row.id, None),
-        Named::Run(row) => (row.session, row.ended.clone()),
+        ResolvedId::Session(row) => (row.id, None),
+        ResolvedId::Run(row) => (row.session, row.ended.clone()),
     };
     rows.retain(|row| row.session == session);
     if !rows.is_empty() {
@@ -227,43 +237,44 @@ async fn unfinished(args: &ResumeArgs, reader: &Reader) -> Result<Vec<RunRow>, F
         || format!("session {session} has no unfinished run"),
         |ended| format!("run {id} has ended: {ended}; its session {session} has no unfinished run"),
     );
-    Err(Failure::usage(format!("{what}; `hermod run --resume {id} TEXT` continues the conversation")))
+    Err(CliError::usage(format!("{what}; `hermod run --resume {id} TEXT` continues the conversation")))
 }
 
 /// What the runs will ask. What is missing is said, and each run that needs it comes to the end that this means for it.
 async fn endpoints(
     (config, variables): (&Config, &Variables),
-    reader: &Reader,
+    reader: &StoreReader,
     (rows, state): (&[RunRow], &std::path::Path),
-) -> Result<Endpoints, Failure> {
+) -> Result<Endpoints, CliError> {
     let mut specs = Vec::new();
     for row in rows {
-        match reader.accepted(row).await {
+        match reader.acceptance(row).await {
             Ok(accepted) => specs.push(accepted.spec),
             // Its session will be quarantined, and the run ended.
-            Err(fault) => say(format!("missing   run {} cannot be read: {fault}", row.id)),
+            Err(fault) => print_note(format!("missing   run {} cannot be read: {fault}", row.id)),
         }
     }
     let ollama = specs.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
-    let found = discover(config, variables, if ollama { Local::Meant } else { Local::Never }).await;
+    let found =
+        discover(config, variables, if ollama { OllamaProbe::Requested } else { OllamaProbe::Never }).await;
     let mut endpoints = Endpoints::new(found, state.to_owned(), config.provider_defaults);
     let mut missing = BTreeMap::new();
     for spec in &specs {
-        for (provider, error) in endpoints.offer_what_is_there(spec, variables).await {
+        for (provider, error) in endpoints.add_available(spec, variables).await {
             missing.entry(provider).or_insert((error.to_string(), 0)).1 += 1;
         }
     }
     for (provider, (error, runs)) in missing {
-        say(format!("missing   {provider}, which {runs} of the runs may ask: {error}"));
+        print_note(format!("missing   {provider}, which {runs} of the runs may ask: {error}"));
     }
     if specs.iter().any(|spec| spec.script.is_some()) {
-        say_progress(format!("rehearsal {}", crate::rehearsal::NOTICE));
+        print_progress(format!("rehearsal {}", crate::rehearsal::NOTICE));
     }
     Ok(endpoints)
 }
 
 /// 6 if a run is parked, else the first of the codes that is not 0.
-fn exit(rows: &[RunStatus]) -> Exit {
+fn exit(rows: &[RunRowStatus]) -> Exit {
     if rows.iter().any(|row| row.state == RunState::Parked) {
         return Exit::Parked;
     }
@@ -272,12 +283,12 @@ fn exit(rows: &[RunStatus]) -> Exit {
 }
 
 /// How each ended.
-fn table_of(rows: &[RunStatus]) -> String {
-    let cells = |row: &RunStatus| {
+fn table_of(rows: &[RunRowStatus]) -> String {
+    let cells = |row: &RunRowStatus| {
         let took = row.started_at.zip(row.ended_at);
         [
             row.id.to_string(),
-            how(row),
+            format_end(row),
             row.session.to_string(),
             row.iterations.to_string(),
             row.usage.total().to_string(),
@@ -289,17 +300,17 @@ fn table_of(rows: &[RunStatus]) -> String {
 }
 
 /// The outcome and its cause; without one, the state.
-fn how(run: &RunStatus) -> String {
+fn format_end(run: &RunRowStatus) -> String {
     run.ended.as_ref().map_or_else(|| run.state().to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Cause, Ended, SessionId, Timestamp, Usage};
+    use hermod_actors::model::{OutcomeCause, OutcomeDetail, SessionId, Timestamp, Usage};
 
     use super::*;
 
-    fn row(state: RunState, ended: Option<Ended>) -> RunRow {
+    fn row(state: RunState, ended: Option<OutcomeDetail>) -> RunRow {
         RunRow {
             id: RunId::from_bits(1),
             session: SessionId::from_bits(2),
@@ -320,10 +331,11 @@ mod tests {
 
     #[test]
     fn the_exit_is_that_of_all_runs() {
-        let ended = |outcome| row(RunState::Ended, Some(Ended { outcome, cause: None }));
-        let looped = Ended::because(Outcome::Failed, Cause::CrashLoop { error: "x".into() });
+        let ended = |outcome| row(RunState::Ended, Some(OutcomeDetail { outcome, cause: None }));
+        let looped =
+            OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::CrashLoop { error: "x".into() });
         let check = |rows: &[RunRow], expect: u8| {
-            let runs: Vec<RunStatus> = rows.iter().cloned().map(RunStatus::at_rest).collect();
+            let runs: Vec<RunRowStatus> = rows.iter().cloned().map(RunRowStatus::without_process).collect();
             assert_eq!(exit(&runs) as u8, expect, "{rows:?}");
         };
         let (fine, late, refused) =

@@ -1,43 +1,43 @@
-use super::{crowd::Crowd, trials::Trials};
+use super::{probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
     cli::{
-        exit::{Exit, Failure},
-        hold::Signals,
-        output::say,
+        exit::{CliError, Exit},
+        output::print_note,
+        owner::Signals,
     },
-    control::Reader,
-    deaths::Keeper,
+    control::StoreReader,
+    crash_loop::CrashHistoryFile,
 };
 
 /// Lets the runs go on until a signal comes, whose exit is returned; to wait, until none is under way.
 pub(super) async fn follow(
-    crowd: &mut Crowd<'_>,
-    trials: &mut Trials,
-    (reader, deaths): (&Reader, &mut Keeper),
+    crowd: &mut ResumedRuns<'_>,
+    trials: &mut Probation,
+    (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
     (signals, wait): (&mut Signals, bool),
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Option<Exit>, CliError> {
     let runtime = crowd.runtime;
     let mut told = false;
     loop {
-        trials.go_on(crowd, (reader, deaths)).await?;
-        if trials.is_over() && crowd.is_settled() {
+        trials.advance(crowd, (reader, deaths)).await?;
+        if trials.is_over() && crowd.is_idle() {
             if wait {
                 return Ok(None);
             }
             if !told {
-                say("holding   the store: nothing is under way; a signal ends this");
+                print_note("holding   the store: nothing is under way; a signal ends this");
             }
         }
-        told = crowd.is_settled();
+        told = crowd.is_idle();
         tokio::select! {
             biased;
-            exit = signals.either() => return Ok(Some(exit)),
-            reason = runtime.terminated() => return Err(reason.into()),
-            heard = crowd.hear() => {
-                crowd.take(&heard).await?;
-                trials.heard(&heard);
+            exit = signals.next_exit() => return Ok(Some(exit)),
+            reason = runtime.wait_for_end() => return Err(reason.into()),
+            heard = crowd.next_event() => {
+                crowd.on_event(&heard).await?;
+                trials.on_event(&heard);
             }
-            () = trials.time() => trials.rang(crowd, deaths)?,
+            () = trials.wait_for_timer() => trials.on_timer(crowd, deaths)?,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `hermod runs resume`: unfinished runs go on, all at once.
 
-mod crowd;
 mod execute;
 mod follow;
-mod trials;
+mod probation;
+mod resumed_runs;
 
 pub(crate) use execute::{ResumeArgs, execute};

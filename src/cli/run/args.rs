@@ -4,20 +4,20 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use hermod_actors::model::Thinking;
+use hermod_actors::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{
-        budget::{self, Budget},
+        budget_arg::{self, BudgetArg},
         display::DisplayArgs,
         examples,
-        exit::Failure,
+        exit::CliError,
         identifier::Identifier,
-        workspace::Place,
+        workspace::WorkspaceChoice,
     },
     config,
-    environment::Wanted,
+    discovery::RequestedModel,
     store::redb,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
     #[command(flatten)]
-    pub(crate) asking: AskingArgs,
+    pub(crate) asking: ModelCallArgs,
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
     /// Print one JSON object at the end, also on failure
@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
     /// What an acknowledged write survives [default: store.durability]
     #[arg(long, value_enum, hide = true)]
-    pub(crate) durability: Option<Durability>,
+    pub(crate) durability: Option<DurabilityArg>,
 }
 
 /// Which model is asked.
@@ -58,7 +58,7 @@ pub(crate) struct ModelArgs {
         default_missing_value = "",
         conflicts_with_all = ["provider", "model"]
     )]
-    pub(crate) rehearse: Option<Play>,
+    pub(crate) rehearse: Option<RehearsalScript>,
     /// The provider to ask, one that is configured or that the environment has a key for
     #[arg(long)]
     pub(crate) provider: Option<Identifier>,
@@ -69,14 +69,14 @@ pub(crate) struct ModelArgs {
 
 /// The script of a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Play {
+pub(crate) enum RehearsalScript {
     /// The one that comes with the program.
     Embedded,
     /// That of a file.
     File(PathBuf),
 }
 
-impl From<String> for Play {
+impl From<String> for RehearsalScript {
     fn from(path: String) -> Self {
         if path.is_empty() { Self::Embedded } else { Self::File(path.into()) }
     }
@@ -118,7 +118,7 @@ pub(crate) struct TaskArgs {
     pub(crate) system: Option<String>,
     /// Limits, such as iterations=20,tokens=100000,tool_calls=50,wall=10m
     #[arg(long)]
-    pub(crate) budget: Option<Budget>,
+    pub(crate) budget: Option<BudgetArg>,
     /// Time after which the run ends as timed out, such as 90s or 10m [default: none, or what the
     /// configuration sets]
     #[arg(long, value_name = "DURATION", value_parser = budget::duration)]
@@ -127,31 +127,31 @@ pub(crate) struct TaskArgs {
 
 /// How a new run's models are asked.
 #[derive(Debug, Args)]
-pub(crate) struct AskingArgs {
+pub(crate) struct ModelCallArgs {
     /// How much the models are to think [default: as this conversation, else agent.thinking, else as the model]
     #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
-    pub(crate) thinking: Option<Thinking>,
+    pub(crate) thinking: Option<ThinkingLevel>,
     /// A picture that belongs to the task: PNG, JPEG, GIF or WebP; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
 }
 
-fn level_parser() -> impl TypedValueParser<Value = Thinking> {
-    PossibleValuesParser::new(Thinking::ALL.map(Thinking::name))
-        .try_map(|name| Thinking::of_name(&name).ok_or("there is no such level"))
+fn level_parser() -> impl TypedValueParser<Value = ThinkingLevel> {
+    PossibleValuesParser::new(ThinkingLevel::ALL.map(ThinkingLevel::name))
+        .try_map(|name| ThinkingLevel::of_name(&name).ok_or("there is no such level"))
 }
 
-/// See [`redb::Durability`].
+/// See [`redb::DurabilityArg`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Durability {
+pub(crate) enum DurabilityArg {
     /// Survives power loss.
     Strict,
     /// May lose the last moments.
     Relaxed,
 }
 
-impl Durability {
+impl DurabilityArg {
     /// As it is configured.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -161,27 +161,27 @@ impl Durability {
     }
 }
 
-impl From<Durability> for redb::Durability {
-    fn from(durability: Durability) -> Self {
+impl From<DurabilityArg> for redb::Durability {
+    fn from(durability: DurabilityArg) -> Self {
         match durability {
-            Durability::Strict => Self::Strict,
-            Durability::Relaxed => Self::Relaxed,
+            DurabilityArg::Strict => Self::Strict,
+            DurabilityArg::Relaxed => Self::Relaxed,
         }
     }
 }
 
-impl From<config::Durability> for Durability {
-    fn from(durability: config::Durability) -> Self {
+impl From<config::StoreDurability> for DurabilityArg {
+    fn from(durability: config::StoreDurability) -> Self {
         match durability {
-            config::Durability::Strict => Self::Strict,
-            config::Durability::Relaxed => Self::Relaxed,
+            config::StoreDurability::Strict => Self::Strict,
+            config::StoreDurability::Relaxed => Self::Relaxed,
         }
     }
 }
 
 impl RunArgs {
     /// Without a text, a run goes on as it was accepted: an option that would change it is a mistake.
-    pub(crate) fn check_without_text(&self) -> Result<(), Failure> {
+    pub(crate) fn check_without_text(&self) -> Result<(), CliError> {
         let given = [
             ("--rehearse", self.model.rehearse.is_some()),
             ("--provider", self.model.provider.is_some()),
@@ -197,7 +197,7 @@ impl RunArgs {
         ];
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((option, _)) => Err(Failure::usage(format!(
+            Some((option, _)) => Err(CliError::usage(format!(
                 "{option}: the unfinished run goes on as it was accepted; leave {option} out, or give a TEXT for a new \
                  run in this conversation"
             ))),
@@ -207,8 +207,8 @@ impl RunArgs {
 
 impl ModelArgs {
     /// What is asked for by name.
-    pub(crate) fn wanted(&self) -> Wanted<'_> {
-        Wanted { provider: self.provider.as_deref(), model: self.model.as_deref() }
+    pub(crate) fn wanted(&self) -> RequestedModel<'_> {
+        RequestedModel { provider: self.provider.as_deref(), model: self.model.as_deref() }
     }
 
     /// Whether nothing is said.
@@ -219,8 +219,8 @@ impl ModelArgs {
 
 impl TaskArgs {
     /// Where the tools work, if that is said.
-    pub(crate) fn place(&self) -> Option<Place<'_>> {
+    pub(crate) fn place(&self) -> Option<WorkspaceChoice<'_>> {
         let path = self.workspace.as_deref()?;
-        Some(if self.create { Place::Created(path) } else { Place::Existing(path) })
+        Some(if self.create { WorkspaceChoice::Created(path) } else { WorkspaceChoice::Existing(path) })
     }
 }

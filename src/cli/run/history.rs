@@ -5,7 +5,7 @@ use std::path::Path;
 use hermod_actors::model::Message;
 
 use crate::{
-    cli::{exit::Failure, wire::message},
+    cli::{exit::CliError, wire::message},
     files::read_regular,
 };
 
@@ -13,9 +13,9 @@ use crate::{
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The messages of the file; none if none is named.
-pub(super) fn read(path: Option<&Path>) -> Result<Vec<Message>, Failure> {
+pub(super) fn read(path: Option<&Path>) -> Result<Vec<Message>, CliError> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    let wrong = |why: String| Failure::usage(format!("--history {}: {why}", path.display()));
+    let wrong = |why: String| CliError::usage(format!("--history {}: {why}", path.display()));
     let json = read_regular(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
     message::history(&json).map_err(wrong)
 }

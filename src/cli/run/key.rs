@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-use hermod_actors::{FirstTask, RunRequest, SessionChoice, model::RunRow, port::Read};
+use hermod_actors::{FirstTask, RunRequest, SessionChoice, model::RunRow, port::Query};
 
-use super::task::Task;
+use super::input::RunInput;
 use crate::{
     artifacts::FileArtifacts,
-    cli::{exit::Failure, output::say},
-    control::Reader,
+    cli::{exit::CliError, output::print_note},
+    control::StoreReader,
 };
 
 /// The run that was accepted first with this key, if there is one. A key that comes with another task is refused.
 pub(super) async fn first_of_key(
-    reader: &Reader,
-    (key, task): (&str, &Task),
+    reader: &StoreReader,
+    (key, task): (&str, &RunInput),
     session: &SessionChoice,
     state: &Path,
-) -> Result<Option<RunRow>, Failure> {
-    let Some(row) = reader.runs(Read::RunOfKey(key.into())).await?.pop() else { return Ok(None) };
+) -> Result<Option<RunRow>, CliError> {
+    let Some(row) = reader.runs(Query::RunOfKey(key.into())).await?.pop() else { return Ok(None) };
     let request = RunRequest {
         images: task.images.clone(),
         history: task.history.clone(),
@@ -26,10 +26,11 @@ pub(super) async fn first_of_key(
         idempotency_key: Some(key.into()),
         ..RunRequest::new(task.text.clone())
     };
-    let (session, accepted) = (reader.session(&row.session.to_string()).await?, reader.accepted(&row).await?);
+    let (session, accepted) =
+        (reader.session(&row.session.to_string()).await?, reader.acceptance(&row).await?);
     let first = FirstTask { row: &row, session: &session, accepted: &accepted };
     let repeats = request.check_repeats(first, &FileArtifacts::at(state)).await;
-    repeats.map_err(|conflict| Failure::usage(format!("--key {conflict}")))?;
-    say(format!("known     key {key} stands for run {} session {}", row.id, row.session));
+    repeats.map_err(|conflict| CliError::usage(format!("--key {conflict}")))?;
+    print_note(format!("known     key {key} stands for run {} session {}", row.id, row.session));
     Ok(Some(row))
 }

@@ -4,14 +4,14 @@ mod args;
 mod execute;
 mod follow;
 mod history;
+mod images;
+mod input;
 mod key;
 mod model;
-mod pictures;
 mod stdin;
 mod subagents;
 mod target;
-mod task;
 
-pub(crate) use args::{Durability, RunArgs};
+pub(crate) use args::{DurabilityArg, RunArgs};
 pub(crate) use execute::execute;
-pub(crate) use model::{Local, discover};
+pub(crate) use model::{OllamaProbe, discover};

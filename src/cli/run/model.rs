@@ -2,23 +2,23 @@ use std::path::Path;
 
 use hermod_actors::model::{Hash, ModelRef, RunSpec};
 
-use super::args::{Play, RunArgs};
+use super::args::{RehearsalScript, RunArgs};
 use crate::{
-    cli::exit::Failure,
+    cli::exit::CliError,
     config::{Config, OLLAMA},
-    daemon::{self, StartError},
-    environment::{self, Found, Variables, Wanted},
+    discovery::{self, DiscoveredProvider, RequestedModel, Variables},
     files::read_regular,
+    host::{self, StartError},
     ollama,
     rehearsal::{MAX_SCRIPT_BYTES, Script},
 };
 
 /// The script that is played when none is named.
-const STOCK: &[u8] = include_bytes!("../../rehearsal/default.json");
+const DEFAULT_SCRIPT: &[u8] = include_bytes!("../../rehearsal/default.json");
 
 /// The model of a new run, and the script if it is a rehearsal.
 #[derive(Debug)]
-pub(crate) struct Choice {
+pub(crate) struct ModelChoice {
     /// The models: the first, and those behind it.
     pub(crate) chain: Vec<ModelRef>,
     /// The script.
@@ -27,38 +27,42 @@ pub(crate) struct Choice {
 
 /// When a local Ollama is asked for its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Local {
+pub(crate) enum OllamaProbe {
     /// It is meant.
-    Meant,
+    Requested,
     /// Nothing else is there.
-    IfAlone,
+    IfNoOther,
     /// No model is needed.
     Never,
 }
 
-impl Local {
+impl OllamaProbe {
     /// What a run without a word about models needs.
     pub(crate) fn of(config: &Config) -> Self {
         let links = &config.fallback_providers.0;
         let model = config.model.0.as_deref().is_some_and(|model| model.starts_with("ollama/"));
         if model || links.iter().any(|link| &**link.provider() == OLLAMA) {
-            Self::Meant
+            Self::Requested
         } else {
-            Self::IfAlone
+            Self::IfNoOther
         }
     }
 }
 
 /// The providers that there are.
-pub(crate) async fn discover(config: &Config, variables: &Variables, local: Local) -> Vec<Found> {
-    let mut found = environment::found(config, variables);
+pub(crate) async fn discover(
+    config: &Config,
+    variables: &Variables,
+    local: OllamaProbe,
+) -> Vec<DiscoveredProvider> {
+    let mut found = discovery::discover(config, variables);
     let asked = match local {
-        Local::Meant => found.iter().all(|found| &*found.name != OLLAMA),
-        Local::IfAlone => found.is_empty(),
-        Local::Never => false,
+        OllamaProbe::Requested => found.iter().all(|found| &*found.name != OLLAMA),
+        OllamaProbe::IfNoOther => found.is_empty(),
+        OllamaProbe::Never => false,
     };
     if let (true, Some(address)) = (asked, &config.ollama.address.0) {
-        found.extend(ollama::ask(address, config.provider_defaults).await);
+        found.extend(ollama::discover(address, config.provider_defaults).await);
     }
     found
 }
@@ -68,24 +72,26 @@ pub(crate) async fn providers(
     (config, variables): (&Config, &Variables),
     args: &RunArgs,
     known: &[&RunSpec],
-) -> Vec<Found> {
+) -> Vec<DiscoveredProvider> {
     let before = known.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
     let goes_on = !known.is_empty() && known.iter().all(|spec| spec.script.is_some());
     let said = args.model.wanted();
     let named = said.provider == Some(OLLAMA) || said.model.is_some_and(|model| model.starts_with("ollama/"));
     let local = match (before || named, args.model.is_open()) {
-        (true, _) => Local::Meant,
-        (false, _) if args.model.rehearse.is_some() => Local::Never,
-        (false, true) if goes_on => Local::Never,
-        (false, _) => Local::of(config),
+        (true, _) => OllamaProbe::Requested,
+        (false, _) if args.model.rehearse.is_some() => OllamaProbe::Never,
+        (false, true) if goes_on => OllamaProbe::Never,
+        (false, _) => OllamaProbe::of(config),
     };
     discover(config, variables, local).await
 }
 
 /// What the command line asks for, else the configuration.
-fn wanted<'a>(config: &'a Config, args: &'a RunArgs) -> Wanted<'a> {
+fn wanted<'a>(config: &'a Config, args: &'a RunArgs) -> RequestedModel<'a> {
     match args.model.wanted() {
-        Wanted { provider: None, model: None } => Wanted { provider: None, model: config.model.0.as_deref() },
+        RequestedModel { provider: None, model: None } => {
+            RequestedModel { provider: None, model: config.model.0.as_deref() }
+        }
         said => said,
     }
 }
@@ -94,9 +100,9 @@ fn wanted<'a>(config: &'a Config, args: &'a RunArgs) -> Wanted<'a> {
 pub(crate) fn choose(
     (config, args): (&Config, &RunArgs),
     before: Option<&RunSpec>,
-    found: &[Found],
+    found: &[DiscoveredProvider],
     state: &Path,
-) -> Result<Choice, Failure> {
+) -> Result<ModelChoice, CliError> {
     if let Some(play) = &args.model.rehearse {
         return script(play, state);
     }
@@ -106,26 +112,25 @@ pub(crate) fn choose(
         here.then(|| (model.clone(), spec.script))
     });
     let first = match goes_on {
-        Some((model, Some(script))) => return Ok(Choice { chain: vec![model], script: Some(script) }),
+        Some((model, Some(script))) => return Ok(ModelChoice { chain: vec![model], script: Some(script) }),
         Some((model, None)) => model,
-        None => environment::choose(found, wanted(config, args)).map_err(StartError::NoModel)?,
+        None => discovery::choose(found, wanted(config, args)).map_err(StartError::NoModel)?,
     };
-    let chain =
-        environment::chain(found, first, &config.fallback_providers.0).map_err(StartError::NoModel)?;
-    Ok(Choice { chain, script: None })
+    let chain = discovery::chain(found, first, &config.fallback_providers.0).map_err(StartError::NoModel)?;
+    Ok(ModelChoice { chain, script: None })
 }
 
-fn script(play: &Play, state: &Path) -> Result<Choice, Failure> {
+fn script(play: &RehearsalScript, state: &Path) -> Result<ModelChoice, CliError> {
     let (name, json) = match play {
-        Play::Embedded => ("the embedded script".to_owned(), STOCK.to_vec()),
-        Play::File(path) => {
+        RehearsalScript::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),
+        RehearsalScript::File(path) => {
             let name = format!("--rehearse={}", path.display());
             let json = read_regular(path, MAX_SCRIPT_BYTES)
-                .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+                .map_err(|error| CliError::usage(format!("{name}: {error}")))?;
             (name, json)
         }
     };
-    let script = Script::parse(&json).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    let (hash, model) = daemon::keep_script(state, &json, &script)?;
-    Ok(Choice { chain: vec![model], script: Some(hash) })
+    let script = Script::parse(&json).map_err(|error| CliError::usage(format!("{name}: {error}")))?;
+    let (hash, model) = host::store_script(state, &json, &script)?;
+    Ok(ModelChoice { chain: vec![model], script: Some(hash) })
 }

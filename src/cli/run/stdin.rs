@@ -13,21 +13,21 @@ use std::{
 use rustix::fs::{FileType, fstat};
 
 use crate::{
-    cli::{exit::Failure, output::say},
+    cli::{exit::CliError, output::print_note},
     files::{read_limited, text as utf8},
 };
 
 /// Bytes of standard input that are read: more than any model reads at once.
 const MAX_INPUT_BYTES: u64 = 16 << 20;
 /// How long a pipe may be read until a person is told that its end is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// The task: TEXT with what is piped beside it, or all of standard input if TEXT is `-`. Without TEXT there is none, and
 /// then nothing may be piped.
-pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, Failure> {
+pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, CliError> {
     let stdin = io::stdin();
     let Some(text) = text else {
-        return if has_input(&stdin) { Err(unread()) } else { Ok(None) };
+        return if has_input(&stdin) { Err(missing_text()) } else { Ok(None) };
     };
     let task = match text {
         "-" => read(stdin.lock())?,
@@ -36,13 +36,13 @@ pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, Failure>
         text => text.to_owned(),
     };
     if task.trim().is_empty() {
-        return Err(Failure::usage("TEXT is empty; say what is to be done"));
+        return Err(CliError::usage("TEXT is empty; say what is to be done"));
     }
     Ok(Some(task.into()))
 }
 
-fn unread() -> Failure {
-    Failure::usage(
+fn missing_text() -> CliError {
+    CliError::usage(
         "standard input has text, and there is no TEXT: `-` as TEXT makes it the task; without a task, give </dev/null",
     )
 }
@@ -58,10 +58,10 @@ fn with_input(text: &str, input: &str) -> String {
     format!("{text}\n\nStandard input:\n\n{fence}\n{input}{end}{fence}")
 }
 
-fn read(input: impl Read) -> Result<String, Failure> {
+fn read(input: impl Read) -> Result<String, CliError> {
     read_limited(input, MAX_INPUT_BYTES)
         .and_then(utf8)
-        .map_err(|error| Failure::usage(format!("standard input cannot be read as text: {error}")))
+        .map_err(|error| CliError::usage(format!("standard input cannot be read as text: {error}")))
 }
 
 /// Whether standard input is a pipe, a socket or a file: `/dev/null` and a terminal give no task.
@@ -79,8 +79,8 @@ fn has_input(stdin: &io::Stdin) -> bool {
 fn with_notice<T>(read: impl FnOnce() -> T) -> T {
     let (done, ends) = mpsc::channel::<()>();
     thread::spawn(move || {
-        if ends.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            say(
+        if ends.recv_timeout(NOTICE_DELAY) == Err(RecvTimeoutError::Timeout) {
+            print_note(
                 "stdin     waits for the end of what is piped to standard input; give </dev/null if nothing is",
             );
         }

@@ -3,34 +3,40 @@
 use std::{collections::BTreeSet, future, time::Duration};
 
 use hermod_actors::{
-    Vitals,
+    HealthProbe,
     model::{Body, RunId},
-    port::{Clock, Read},
+    port::{Clock, Query},
 };
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     cli::tree,
     clock::SystemClock,
-    control::{Fault, Forest, Reader},
+    control::{RequestError, RunTreeCache, StoreReader},
 };
 
 /// Between two looks.
-const EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Looks at the subagents that have not ended, and those below them.
-pub(super) struct Subagents {
-    reader: Reader,
-    vitals: Vitals,
-    forest: Forest,
+pub(super) struct SubagentMonitor {
+    reader: StoreReader,
+    vitals: HealthProbe,
+    run_trees: RunTreeCache,
     live: BTreeSet<RunId>,
     next: Instant,
 }
 
-impl Subagents {
+impl SubagentMonitor {
     /// None yet.
-    pub(super) fn new(reader: Reader, vitals: Vitals) -> Self {
-        Self { reader, vitals, forest: Forest::default(), live: BTreeSet::new(), next: Instant::now() }
+    pub(super) fn new(reader: StoreReader, vitals: HealthProbe) -> Self {
+        Self {
+            reader,
+            vitals,
+            run_trees: RunTreeCache::default(),
+            live: BTreeSet::new(),
+            next: Instant::now(),
+        }
     }
 
     /// Takes in a record of the run; whether its last subagent has ended with it.
@@ -44,7 +50,7 @@ impl Subagents {
     }
 
     /// Resolves when it is time for a look; never without subagents.
-    pub(super) async fn time(&self) {
+    pub(super) async fn wait_for_poll(&self) {
         if self.live.is_empty() {
             return future::pending().await;
         }
@@ -52,17 +58,17 @@ impl Subagents {
     }
 
     /// How they are now, a line each; one that says why, if they cannot be read.
-    pub(super) async fn look(&mut self) -> Vec<String> {
-        self.next = Instant::now() + EVERY;
+    pub(super) async fn poll(&mut self) -> Vec<String> {
+        self.next = Instant::now() + POLL_INTERVAL;
         self.lines().await.unwrap_or_else(|fault| vec![format!("subagents cannot be shown: {fault}")])
     }
 
-    async fn lines(&mut self) -> Result<Vec<String>, Fault> {
+    async fn lines(&mut self) -> Result<Vec<String>, RequestError> {
         let mut rows = Vec::new();
         for run in &self.live {
-            rows.extend(self.reader.runs(Read::Run(*run)).await?);
+            rows.extend(self.reader.runs(Query::Run(*run)).await?);
         }
-        let nodes = self.forest.grow((&self.reader, Some(&self.vitals)), rows).await?;
+        let nodes = self.run_trees.build((&self.reader, Some(&self.vitals)), rows).await?;
         let mut lines = Vec::new();
         tree::below(&nodes, SystemClock::default().at(), "", &mut lines);
         Ok(lines)

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::{
     artifacts::FileArtifacts,
     cli::{
-        exit::{Exit, Failure},
+        exit::{CliError, Exit},
         output::{print, print_json},
         table,
     },
-    daemon::{self, StartError},
-    environment::Variables,
-    store::redb::{Checked, check},
+    discovery::Variables,
+    host::{self, StartError},
+    store::redb::{CheckReport, check},
 };
 
 /// Read all of the store, and say what is damaged; no other hermod may have it open
@@ -24,8 +24,8 @@ pub(crate) struct CheckArgs {
 }
 
 /// Looks, and tells what is damaged.
-pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, Failure> {
-    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, CliError> {
+    let state = host::create_state_dir(&host::state_dir(variables)?)?;
     // Not opened: what is unfinished belongs to whoever has the store.
     let artifacts = FileArtifacts::at(&state);
     let checked =
@@ -39,7 +39,7 @@ pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, F
 }
 
 /// What was looked at, by name.
-fn counts(checked: &Checked) -> [(&'static str, u64); 11] {
+fn counts(checked: &CheckReport) -> [(&'static str, u64); 11] {
     let counts = &checked.counts;
     [
         ("bytes", counts.bytes),
@@ -56,12 +56,12 @@ fn counts(checked: &Checked) -> [(&'static str, u64); 11] {
     ]
 }
 
-fn text(checked: &Checked) -> String {
+fn text(checked: &CheckReport) -> String {
     let rows = counts(checked).map(|(name, count)| [name.replace('_', " "), count.to_string()]);
     let mut text = table::render(["CHECKED", "COUNT"], &rows);
     text.push('\n');
     text.extend(checked.damages.iter().map(|damage| format!("damaged: {damage}\n")));
-    text + &match (checked.damages.len() as u64, checked.more) {
+    text + &match (checked.damages.len() as u64, checked.more_damages) {
         (0, _) => "nothing is damaged".to_owned(),
         (told, more) => {
             let all = told + more;
@@ -73,6 +73,6 @@ fn text(checked: &Checked) -> String {
     }
 }
 
-fn object(checked: &Checked) -> Value {
-    json!({ "checked": checked.counts, "damages": checked.damages, "more": checked.more })
+fn object(checked: &CheckReport) -> Value {
+    json!({ "checked": checked.counts, "damages": checked.damages, "more": checked.more_damages })
 }

@@ -5,13 +5,13 @@ use serde_json::json;
 
 use crate::{
     cli::{
-        exit::Failure,
-        inquiry::{Inquiry, other_answer},
+        exit::CliError,
         output::{print, print_json},
+        store_client::{StoreClient, unexpected_response},
         table,
     },
-    control::{Answer, Footprint, Request, Room},
-    environment::Variables,
+    control::{ClassUsage, ControlRequest, ControlResponse, Footprint},
+    discovery::Variables,
 };
 
 /// Show what takes up how much room in the state directory
@@ -22,21 +22,22 @@ pub(crate) struct FootprintArgs {
     json: bool,
 }
 
-pub(crate) async fn execute(args: &FootprintArgs, variables: &Variables) -> Result<(), Failure> {
-    let Answer::Footprint(footprint) = Inquiry::new(variables)?.ask(&Request::StoreFootprint {}).await?
+pub(crate) async fn execute(args: &FootprintArgs, variables: &Variables) -> Result<(), CliError> {
+    let ControlResponse::Footprint(footprint) =
+        StoreClient::new(variables)?.request(&ControlRequest::StoreFootprint {}).await?
     else {
-        return Err(other_answer().into());
+        return Err(unexpected_response().into());
     };
     let total: u64 = footprint.classes.iter().map(|room| room.bytes).sum();
     if args.json {
         let Footprint { state, classes, store } = footprint;
         return print_json(&json!({ "state": state, "bytes": total, "classes": classes, "store": store }));
     }
-    print(&shown(&footprint, total))
+    print(&format_footprint(&footprint, total))
 }
 
-fn shown(footprint: &Footprint, total: u64) -> String {
-    let cells = |room: &Room| [room.class.clone(), bytes(room.bytes), room.files.to_string()];
+fn format_footprint(footprint: &Footprint, total: u64) -> String {
+    let cells = |room: &ClassUsage| [room.class.clone(), bytes(room.bytes), room.files.to_string()];
     let mut rows: Vec<_> = footprint.classes.iter().map(cells).collect();
     let files: u64 = footprint.classes.iter().map(|room| room.files).sum();
     rows.push(["all".to_owned(), bytes(total), files.to_string()]);

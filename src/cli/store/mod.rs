@@ -6,8 +6,8 @@ mod repair;
 
 use clap::{Args, Subcommand};
 
-use super::exit::{Exit, Failure};
-use crate::environment::Variables;
+use super::exit::{CliError, Exit};
+use crate::discovery::Variables;
 
 pub(crate) use footprint::bytes;
 
@@ -15,21 +15,21 @@ pub(crate) use footprint::bytes;
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
-    verb: Verb,
+    verb: StoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum StoreCommand {
     Check(check::CheckArgs),
     Footprint(footprint::FootprintArgs),
     Repair(repair::RepairArgs),
 }
 
 /// Does what is asked for.
-pub(crate) async fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, Failure> {
+pub(crate) async fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
-        Verb::Check(args) => check::execute(&args, variables),
-        Verb::Repair(args) => repair::execute(&args, variables).await,
-        Verb::Footprint(args) => footprint::execute(&args, variables).await.map(|()| Exit::Ok),
+        StoreCommand::Check(args) => check::execute(&args, variables),
+        StoreCommand::Repair(args) => repair::execute(&args, variables).await,
+        StoreCommand::Footprint(args) => footprint::execute(&args, variables).await.map(|()| Exit::Ok),
     }
 }

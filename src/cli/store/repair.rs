@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     model::{RunRow, SessionId},
-    port::{Clock as _, Journal, Read},
+    port::{Clock as _, Journal, Query},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -13,23 +13,23 @@ use tokio::time::sleep;
 use crate::{
     artifacts::FileArtifacts,
     cli::{
-        exit::{Exit, Failure},
-        hold,
+        exit::{CliError, Exit},
         identifier::Identifier,
-        inquiry::{self, PAUSE},
-        output::{print, print_json, say},
+        output::{print, print_json, print_note},
+        owner,
+        store_client::{self, RETRY_DELAY},
     },
     clock::{SystemClock, rfc3339},
-    control::Reader,
-    daemon::{self, Leave, StartError},
-    environment::Variables,
-    store::redb::{Checked, Durability, OpenError, Repaired, Target, check, repair},
+    control::StoreReader,
+    discovery::Variables,
+    host::{self, ShutdownUrgency, StartError},
+    store::redb::{CheckReport, Durability, OpenError, RepairReport, RepairTarget, check, repair},
 };
 
 /// What only seemed to be damaged because of something else shows in the next round.
-const ROUNDS: u32 = 3;
+const MAX_ROUNDS: u32 = 3;
 /// How often a store that this process has just closed is tried.
-const TRIES: usize = 100;
+const MAX_TRIES: usize = 100;
 
 /// Set damaged sessions aside, so that the rest of the store goes on; no other hermod may have it open
 ///
@@ -52,50 +52,50 @@ pub(crate) struct RepairArgs {
 }
 
 /// Repairs, and says what was set aside and what is damaged still.
-pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<Exit, Failure> {
-    let state = daemon::make_state(&daemon::state_dir(variables)?)?;
+pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<Exit, CliError> {
+    let state = host::create_state_dir(&host::state_dir(variables)?)?;
     let target = match &args.session {
-        Some(name) => Target::Session(session(name, &state).await?),
-        None if args.all => Target::All,
+        Some(name) => RepairTarget::Session(session(name, &state).await?),
+        None if args.all => RepairTarget::All,
         None => {
             let text = "name a damaged session, or give --all for every one; `hermod store check` names them";
-            return Err(Failure::usage(text));
+            return Err(CliError::usage(text));
         }
     };
     let before = checked(&state).await?;
-    if let Target::Session(session) = target
-        && before.more == 0
+    if let RepairTarget::Session(session) = target
+        && before.more_damages == 0
         && before.damages.iter().all(|damage| damage.session != Some(session))
     {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "session {session} is not damaged, so it is not set aside; see `hermod store check`"
         )));
     }
     let stamp = rfc3339(SystemClock::default().at()).replace(':', "");
-    let (mut done, mut checked_last) = (Repaired::default(), before);
-    for round in 1..=ROUNDS {
+    let (mut done, mut checked_last) = (RepairReport::default(), before);
+    for round in 1..=MAX_ROUNDS {
         let stamp = if round == 1 { stamp.clone() } else { format!("{stamp}-{round}") };
         let what = (target, &checked_last.damages[..]);
         let planned = repair(&state, what, (&stamp, true)).map_err(StartError::from)?;
         if args.dry_run {
-            return told(args, &planned, &checked_last);
+            return print_result(args, &planned, &checked_last);
         }
-        if planned == Repaired::default() {
+        if planned == RepairReport::default() {
             break;
         }
         end_runs(&planned, &state).await?;
-        merge(&mut done, patiently(async || repair(&state, what, (&stamp, false))).await?);
+        merge(&mut done, retry_while_busy(async || repair(&state, what, (&stamp, false))).await?);
         checked_last = checked(&state).await?;
-        if target != Target::All {
+        if target != RepairTarget::All {
             break;
         }
     }
-    told(args, &done, &checked_last)
+    print_result(args, &done, &checked_last)
 }
 
 /// Adds what another round has done.
-fn merge(done: &mut Repaired, more: Repaired) {
-    let Repaired { sessions, mended, strays } = more;
+fn merge(done: &mut RepairReport, more: RepairReport) {
+    let RepairReport { sessions, mended, strays } = more;
     done.sessions.extend(sessions);
     let new = mended.into_iter().filter(|session| !done.mended.contains(session)).collect::<Vec<_>>();
     done.mended.extend(new);
@@ -103,9 +103,9 @@ fn merge(done: &mut Repaired, more: Repaired) {
 }
 
 /// The session that is named.
-async fn session(name: &str, state: &Path) -> Result<SessionId, Failure> {
+async fn session(name: &str, state: &Path) -> Result<SessionId, CliError> {
     // Whatever is lost of it, its id names it.
-    let reader = Reader::new(inquiry::open(state, Durability::Strict).await?);
+    let reader = StoreReader::new(store_client::open(state, Durability::Strict).await?);
     match (reader.session(name).await, name.parse()) {
         (Ok(row), _) => Ok(row.id),
         (Err(_), Ok(session)) => Ok(session),
@@ -113,50 +113,50 @@ async fn session(name: &str, state: &Path) -> Result<SessionId, Failure> {
     }
 }
 
-async fn checked(state: &Path) -> Result<Checked, Failure> {
+async fn checked(state: &Path) -> Result<CheckReport, CliError> {
     let artifacts = FileArtifacts::at(state);
-    patiently(async || check(state, &|session, artifact| artifacts.check(session, artifact))).await
+    retry_while_busy(async || check(state, &|session, artifact| artifacts.check(session, artifact))).await
 }
 
 /// Does something with the store, which this process itself may be about to close.
-async fn patiently<T>(work: impl AsyncFn() -> Result<T, OpenError>) -> Result<T, Failure> {
-    let mut tries = 1..TRIES;
+async fn retry_while_busy<T>(work: impl AsyncFn() -> Result<T, OpenError>) -> Result<T, CliError> {
+    let mut tries = 1..MAX_TRIES;
     loop {
         match work().await {
-            Err(OpenError::Busy { .. }) if tries.next().is_some() => sleep(PAUSE).await,
+            Err(OpenError::Busy { .. }) if tries.next().is_some() => sleep(RETRY_DELAY).await,
             done => return Ok(done.map_err(StartError::from)?),
         }
     }
 }
 
 /// Ends the unfinished runs of what is set aside, so that those they work for and their subagents hear of it.
-async fn end_runs(repaired: &Repaired, state: &Path) -> Result<(), Failure> {
+async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError> {
     if repaired.sessions.is_empty() {
         return Ok(());
     }
-    let journal: Arc<dyn Journal> = inquiry::open(state, Durability::Strict).await?;
-    let mut rows: Vec<RunRow> = Reader::new(Arc::clone(&journal)).runs(Read::OpenRuns).await?;
+    let journal: Arc<dyn Journal> = store_client::open(state, Durability::Strict).await?;
+    let mut rows: Vec<RunRow> = StoreReader::new(Arc::clone(&journal)).runs(Query::OpenRuns).await?;
     rows.retain(|row| repaired.sessions.contains_key(&row.session));
     if rows.is_empty() {
         return Ok(());
     }
-    let daemon = daemon::at_rest((journal, state)).await?;
+    let daemon = host::start_write_only((journal, state)).await?;
     for row in rows {
         let run = row.id;
-        match hold::stop(&daemon.runtime, vec![row]).await {
+        match owner::stop(&daemon.runtime, vec![row]).await {
             Ok(rows) => {
                 for ended in rows.iter().filter_map(|row| row.ended.as_ref()) {
-                    say(format!("ended     run {run}: {ended}"));
+                    print_note(format!("ended     run {run}: {ended}"));
                 }
             }
-            Err(error) => say(format!("warning   run {run} goes without an end: {error}")),
+            Err(error) => print_note(format!("warning   run {run} goes without an end: {error}")),
         }
     }
-    daemon.suspend(Leave::Done).await;
+    daemon.suspend(ShutdownUrgency::Normal).await;
     Ok(())
 }
 
-fn told(args: &RepairArgs, repaired: &Repaired, after: &Checked) -> Result<Exit, Failure> {
+fn print_result(args: &RepairArgs, repaired: &RepairReport, after: &CheckReport) -> Result<Exit, CliError> {
     if args.json {
         print_json(&object(args.dry_run, repaired, after))?;
     } else {
@@ -165,7 +165,7 @@ fn told(args: &RepairArgs, repaired: &Repaired, after: &Checked) -> Result<Exit,
     Ok(if args.dry_run || after.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 
-fn text(dry_run: bool, repaired: &Repaired, after: &Checked) -> String {
+fn text(dry_run: bool, repaired: &RepairReport, after: &CheckReport) -> String {
     let (gone, mended) = if dry_run { ("would set aside", "would mend") } else { ("set aside", "mended") };
     let set_aside = repaired.sessions.iter().map(|(session, (path, rows))| {
         format!("{gone} session {session}: {rows} rows, in {}\n", path.display())
@@ -187,7 +187,7 @@ fn text(dry_run: bool, repaired: &Repaired, after: &Checked) -> String {
     }
 }
 
-fn object(dry_run: bool, repaired: &Repaired, after: &Checked) -> Value {
+fn object(dry_run: bool, repaired: &RepairReport, after: &CheckReport) -> Value {
     let file = |(path, rows): &(std::path::PathBuf, u64)| json!({ "file": path.display().to_string(), "rows": rows });
     let set_aside = repaired.sessions.iter().map(|(session, set_aside)| {
         let mut object = file(set_aside);
@@ -200,6 +200,6 @@ fn object(dry_run: bool, repaired: &Repaired, after: &Checked) -> Value {
         "mended": repaired.mended,
         "strays": repaired.strays.as_ref().map(file),
         "damages": after.damages,
-        "more": after.more,
+        "more": after.more_damages,
     })
 }

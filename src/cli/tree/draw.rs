@@ -4,17 +4,17 @@ use hermod_actors::model::{RunId, Timestamp};
 
 use super::spend::spend;
 use crate::{
-    cli::{runs, terminal::Charset, waits, words::shown},
-    control::Node,
+    cli::{format::truncated_line, runs, terminal::Charset, waits},
+    control::RunNode,
 };
 
 /// Characters of a task that are shown.
-const TASK: usize = 60;
+const MAX_INPUT_CHARS: usize = 60;
 /// Characters of a subagent's id that are shown: enough to name it, see `Reader::find`.
-const ENDING: usize = 8;
+const ID_SUFFIX_CHARS: usize = 8;
 
 /// The trees, a line for each run.
-pub(super) fn lines(nodes: &[Node], now: Timestamp) -> Vec<String> {
+pub(super) fn lines(nodes: &[RunNode], now: Timestamp) -> Vec<String> {
     if nodes.is_empty() {
         return vec!["no run is unfinished".into()];
     }
@@ -25,48 +25,49 @@ pub(super) fn lines(nodes: &[Node], now: Timestamp) -> Vec<String> {
             let (n, call) = (parent.n + 1, format!("{}.{}", call.iteration, call.n));
             drawn.push(format!("task {n} of call {call} of run {}", parent.call.run));
         }
-        drawn.push(format!("{}  {}", root.run.id, told(root, now)));
+        drawn.push(format!("{}  {}", root.run.id, format_node(root, now)));
         below(&root.children, now, "", &mut drawn);
     }
     drawn
 }
 
 /// Subagents of one run, and those below them, behind `indent`.
-pub(crate) fn below(nodes: &[Node], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
+pub(crate) fn below(nodes: &[RunNode], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
     for (n, node) in (1..).zip(nodes) {
         let (branch, next) = Charset::current().branch(n == nodes.len());
-        drawn.push(format!("{indent}{branch}{}  {}", ending(node.run.id), told(node, now)));
+        drawn.push(format!("{indent}{branch}{}  {}", id_suffix(node.run.id), format_node(node, now)));
         below(&node.children, now, &format!("{indent}{next}"), drawn);
     }
 }
 
 /// `STATE, WHAT IT WAITS FOR  WHAT IT HAS SPENT  TASK`.
-fn told(node: &Node, now: Timestamp) -> String {
+fn format_node(node: &RunNode, now: Timestamp) -> String {
     let (state, waits) = (runs::state(&node.run), waits::short(&node.waits, now));
     let waits = waits.map_or_else(String::new, |waits| format!(", {waits}"));
     let spent = spend(node.account.as_ref(), node.run.iterations);
-    format!("{state}{waits}  {spent}  \"{}\"", shown(&node.input, TASK))
+    format!("{state}{waits}  {spent}  \"{}\"", truncated_line(&node.input, MAX_INPUT_CHARS))
 }
 
 /// The end of an id: siblings are begun at the same time, so that their ids begin alike.
-pub(crate) fn ending(run: RunId) -> String {
-    run.to_string().split_off(26 - ENDING)
+pub(crate) fn id_suffix(run: RunId) -> String {
+    run.to_string().split_off(26 - ID_SUFFIX_CHARS)
 }
 
 #[cfg(test)]
 mod tests {
     use hermod_actors::model::{
-        Account, Amounts, Awaited, CallId, Ended, Outcome, Parent, RunRow, RunState, SessionId, Usage, Wait,
+        Amounts, BudgetAccount, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, RunWait,
+        SessionId, Usage, WaitKind,
     };
 
     use super::*;
 
     const ROOT: CallId = CallId { run: RunId::from_bits(1), iteration: 2, n: 1 };
 
-    fn node(n: u128, task: &str, what: Option<Awaited>, children: Vec<Node>) -> Node {
+    fn node(n: u128, task: &str, what: Option<WaitKind>, children: Vec<RunNode>) -> RunNode {
         let id = RunId::from_bits(n);
-        let outcome = Ended { outcome: Outcome::Completed, cause: None };
-        let parent = Parent { session: SessionId::from_bits(1), call: ROOT, n: 0 };
+        let outcome = OutcomeDetail { outcome: Outcome::Completed, cause: None };
+        let parent = ParentRef { session: SessionId::from_bits(1), call: ROOT, n: 0 };
         let run = RunRow {
             id,
             session: SessionId::from_bits(n),
@@ -83,8 +84,8 @@ mod tests {
             first: 1,
             last: 1,
         };
-        let wait = what.map(|what| Wait { what, since: Timestamp(1_000), until: None });
-        Node {
+        let wait = what.map(|what| RunWait { kind: what, since: Timestamp(1_000), until: None });
+        RunNode {
             run: run.into(),
             input: task.into(),
             account: None,
@@ -93,23 +94,23 @@ mod tests {
         }
     }
 
-    fn tree() -> Node {
-        let asks = Awaited::Model { model: "p/m".parse().expect("a model"), attempt: 2 };
-        let tool = Awaited::Tool { call: CallId { n: 1, ..ROOT }, tool: "shell".into(), attempt: 1 };
+    fn tree() -> RunNode {
+        let asks = WaitKind::Model { model: "p/m".parse().expect("a model"), attempt: 2 };
+        let tool = WaitKind::Tool { call: CallId { n: 1, ..ROOT }, tool: "shell".into(), attempt: 1 };
         let mut deep = node(3, "count the words", Some(asks), vec![]);
         let limits = Amounts { iterations: Some(50), tokens: Some(50_000), ..Amounts::default() };
         let spent = Amounts { iterations: Some(7), tokens: Some(12_000), ..Amounts::default() };
         let reserved = Amounts { tokens: Some(3_000), ..Amounts::default() };
-        deep.account = Some(Account { parent: None, limits, spent, reserved, apart: false });
-        let first = node(2, "read\nall", Some(Awaited::Children { call: ROOT, left: 1 }), vec![deep]);
+        deep.account = Some(BudgetAccount { parent: None, limits, spent, reserved, owns_iterations: false });
+        let first = node(2, "read\nall", Some(WaitKind::Children { call: ROOT, left: 1 }), vec![deep]);
         let third = node(5, "look", Some(tool), vec![]);
         let task = "x".repeat(70);
         let children = vec![first, node(4, "say hello", None, vec![]), third];
-        node(1, &task, Some(Awaited::Children { call: ROOT, left: 2 }), children)
+        node(1, &task, Some(WaitKind::Children { call: ROOT, left: 2 }), children)
     }
 
     #[track_caller]
-    fn check(nodes: &[Node], expect: &[&str]) {
+    fn check(nodes: &[RunNode], expect: &[&str]) {
         assert_eq!(lines(nodes, Timestamp(66_000)), expect);
     }
 

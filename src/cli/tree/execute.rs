@@ -6,16 +6,16 @@ use super::{draw, follow};
 use crate::{
     cli::{
         examples,
-        exit::{Exit, Failure},
+        exit::{CliError, Exit},
         identifier::Identifier,
-        inquiry::{Inquiry, other_answer},
         output::{print, print_json},
         report,
-        terminal::{cut, stdout_columns},
+        store_client::{StoreClient, unexpected_response},
+        terminal::{stdout_columns, truncate},
     },
     clock::SystemClock,
-    control::{Answer, Node, Request},
-    environment::Variables,
+    control::{ControlRequest, ControlResponse, RunNode},
+    discovery::Variables,
 };
 
 /// Show a run and its subagents: what each does, what it waits for, and what it has spent of its limits
@@ -38,25 +38,27 @@ pub(crate) struct TreeArgs {
 /// Draws it, once or until it has ended.
 pub(crate) async fn execute(
     args: TreeArgs,
-    inquiry: &Inquiry,
+    inquiry: &StoreClient,
     variables: &Variables,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     if args.follow {
         return follow::follow(args, inquiry, variables).await;
     }
-    let Answer::Tree(nodes) = inquiry.ask(&Request::Tree { run: args.run.map(String::from) }).await? else {
-        return Err(other_answer().into());
+    let ControlResponse::Tree(nodes) =
+        inquiry.request(&ControlRequest::Tree { run: args.run.map(String::from) }).await?
+    else {
+        return Err(unexpected_response().into());
     };
     if args.json {
         print_json(&json(&nodes))?;
     } else {
         let lines = draw::lines(&nodes, SystemClock::default().at());
         let columns = stdout_columns().unwrap_or(usize::MAX);
-        print(&lines.iter().map(|line| cut(line, columns) + "\n").collect::<String>())?;
+        print(&lines.iter().map(|line| truncate(line, columns) + "\n").collect::<String>())?;
     }
     Ok(Exit::Ok)
 }
 
-pub(super) fn json(nodes: &[Node]) -> Value {
+pub(super) fn json(nodes: &[RunNode]) -> Value {
     nodes.iter().map(report::node).collect()
 }

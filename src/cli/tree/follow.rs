@@ -10,110 +10,113 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
-    board::Board,
     draw,
     execute::{TreeArgs, json},
+    live_screen::LiveScreen,
 };
 use crate::{
     cli::{
-        exit::{Exit, Failure},
-        hold::Signals,
-        inquiry::{self, Inquiry, Reached, other_answer},
-        output::{Audience, escaped, print_over, say},
+        exit::{CliError, Exit},
+        output::{StdoutState, escaped, print_note, print_over},
+        owner::Signals,
+        store_client::{self, StoreAccess, StoreClient, unexpected_response},
     },
     clock::SystemClock,
-    control::{Answer, Lost, Node, Request},
-    environment::Variables,
+    control::{AskError, ControlRequest, ControlResponse, RunNode},
+    discovery::Variables,
 };
 
 /// How often it is asked.
-const EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows a tree until it has ended, nobody reads it any more, or a signal comes, which ends the watching only.
 pub(super) async fn follow(
     args: TreeArgs,
-    inquiry: &Inquiry,
+    inquiry: &StoreClient,
     variables: &Variables,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let told = if args.json { Told::Json(Value::Null) } else { Told::Lines(Board::default()) };
-    let mut watch = Watch { run: args.run.map(String::from), told, variables };
+    let told =
+        if args.json { TreeOutput::Json(Value::Null) } else { TreeOutput::Lines(LiveScreen::default()) };
+    let mut watch = TreeFollower { run: args.run.map(String::from), output: told, variables };
     tokio::select! {
         biased;
-        exit = signals.either() => Ok(exit),
-        watched = watch.go_on(inquiry) => watched.map(|()| Exit::Ok),
+        exit = signals.next_exit() => Ok(exit),
+        watched = watch.watch(inquiry) => watched.map(|()| Exit::Ok),
     }
 }
 
 /// What is watched, and how it is told.
-struct Watch<'a> {
+struct TreeFollower<'a> {
     run: Option<String>,
-    told: Told,
+    output: TreeOutput,
     variables: &'a Variables,
 }
 
-enum Told {
-    Lines(Board),
+enum TreeOutput {
+    Lines(LiveScreen),
     /// The last line.
     Json(Value),
 }
 
 /// Whether there is more to see.
 #[derive(PartialEq, Eq)]
-enum Next {
-    More,
-    Nothing,
+enum FollowStep {
+    Continue,
+    Done,
 }
 
-impl Watch<'_> {
-    async fn go_on(&mut self, inquiry: &Inquiry) -> Result<(), Failure> {
+impl TreeFollower<'_> {
+    async fn watch(&mut self, inquiry: &StoreClient) -> Result<(), CliError> {
         loop {
-            match inquiry.reach().await? {
-                Reached::Holder(mut client) => loop {
-                    match client.ask(&self.request(), |_| Ok(())).await {
-                        Ok(Answer::Tree(nodes)) => {
-                            if self.show(&nodes)? == Next::Nothing {
+            match inquiry.access().await? {
+                StoreAccess::Owner(mut client) => loop {
+                    match client.request(&self.request(), |_| Ok(())).await {
+                        Ok(ControlResponse::Tree(nodes)) => {
+                            if self.show(&nodes)? == FollowStep::Done {
                                 return Ok(());
                             }
                         }
-                        Ok(_) => return Err(other_answer().into()),
-                        Err(Lost::Gone) => break,
-                        Err(Lost::Fault(fault)) => return Err(fault.into()),
+                        Ok(_) => return Err(unexpected_response().into()),
+                        Err(AskError::Disconnected) => break,
+                        Err(AskError::Rejected(fault)) => return Err(fault.into()),
                     }
-                    sleep(EVERY).await;
+                    sleep(POLL_INTERVAL).await;
                 },
-                Reached::Store(journal) => {
-                    let Answer::Tree(nodes) = inquiry.look(journal, self.request()).await? else {
-                        return Err(other_answer().into());
+                StoreAccess::Store(journal) => {
+                    let ControlResponse::Tree(nodes) =
+                        inquiry.request_from_store(journal, self.request()).await?
+                    else {
+                        return Err(unexpected_response().into());
                     };
-                    if self.show(&nodes)? == Next::More {
-                        say(
+                    if self.show(&nodes)? == FollowStep::Continue {
+                        print_note(
                             "there is nothing to follow: no process runs it; `hermod runs resume` takes it up",
                         );
                     }
                     return Ok(());
                 }
             }
-            sleep(inquiry::PAUSE).await;
+            sleep(store_client::RETRY_DELAY).await;
         }
     }
 
-    fn request(&self) -> Request {
-        Request::Tree { run: self.run.clone() }
+    fn request(&self) -> ControlRequest {
+        ControlRequest::Tree { run: self.run.clone() }
     }
 
-    fn show(&mut self, nodes: &[Node]) -> Result<Next, Failure> {
+    fn show(&mut self, nodes: &[RunNode]) -> Result<FollowStep, CliError> {
         // What is the last run now may not be it the next time.
         if let (Some(run), [root]) = (&mut self.run, nodes) {
             *run = root.run.id.to_string();
         }
-        let audience = match &mut self.told {
-            Told::Lines(board) => {
+        let audience = match &mut self.output {
+            TreeOutput::Lines(board) => {
                 let lines = draw::lines(nodes, SystemClock::default().at());
                 board.show(lines, draw::lines(nodes, Timestamp::default()), self.variables)?
             }
-            Told::Json(last) => match json(nodes) {
-                line if line == *last => Audience::There,
+            TreeOutput::Json(last) => match json(nodes) {
+                line if line == *last => StdoutState::Open,
                 line => {
                     *last = line;
                     print_over("", &escaped(&last.to_string()))?
@@ -121,6 +124,6 @@ impl Watch<'_> {
             },
         };
         let is_over = nodes.iter().all(|node| node.run.state == RunState::Ended);
-        Ok(if is_over || audience == Audience::Gone { Next::Nothing } else { Next::More })
+        Ok(if is_over || audience == StdoutState::Closed { FollowStep::Done } else { FollowStep::Continue })
     }
 }

@@ -1,10 +1,10 @@
 //! `hermod tree`: runs, and the subagents below them.
 
-mod board;
 mod draw;
 mod execute;
 mod follow;
+mod live_screen;
 mod spend;
 
-pub(crate) use draw::{below, ending};
+pub(crate) use draw::{below, id_suffix};
 pub(crate) use execute::{TreeArgs, execute};

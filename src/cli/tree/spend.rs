@@ -1,12 +1,12 @@
 //! What a run has spent of what it may: an account in, text out.
 
-use hermod_actors::model::{Account, Dimension};
+use hermod_actors::model::{BudgetAccount, Dimension};
 
-use crate::cli::words::dollars;
+use crate::cli::format::dollars;
 
 /// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: what is spent, what calls under way have reserved, and the
 /// limit. Nothing of a dimension that has neither a spend nor a limit, but for the iterations.
-pub(super) fn spend(account: Option<&Account>, iterations: u32) -> String {
+pub(super) fn spend(account: Option<&BudgetAccount>, iterations: u32) -> String {
     let account = account.copied();
     let told = Dimension::ALL.map(|dimension| account.and_then(|account| of(&account, dimension)));
     let [own, rest @ ..] = told;
@@ -14,7 +14,7 @@ pub(super) fn spend(account: Option<&Account>, iterations: u32) -> String {
     std::iter::once(own).chain(rest.into_iter().flatten()).collect::<Vec<_>>().join("  ")
 }
 
-fn of(account: &Account, dimension: Dimension) -> Option<String> {
+fn of(account: &BudgetAccount, dimension: Dimension) -> Option<String> {
     let show = |amount| match dimension {
         Dimension::Usd => dollars(amount),
         Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
@@ -80,7 +80,7 @@ mod tests {
             children,
         };
         let check = |limits, spent, reserved, expect: &str| {
-            let account = Account { parent: None, limits, spent, reserved, apart: false };
+            let account = BudgetAccount { parent: None, limits, spent, reserved, owns_iterations: false };
             assert_eq!(spend(Some(&account), 9), expect);
         };
         let none = Amounts::default();

@@ -4,32 +4,32 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use hermod_actors::model::{
-    Hash, Image, ImageFormat, Message, Thinking, ThinkingRequest, ThinkingStyle, ToolSpec,
+    Hash, Image, ImageFormat, Message, ThinkingLevel, ThinkingRequest, ThinkingStyle, ToolSpec,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::message::{self, Wrong};
+use super::message::{self, FieldError};
 
 /// A request, apart from any wire format.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct ParsedConversation {
     pub(super) model: Arc<str>,
     pub(super) max_tokens: u64,
     pub(super) thinking: Option<ThinkingRequest>,
     /// Whether the model sees pictures.
-    pub(super) sees: bool,
+    pub(super) accepts_images: bool,
     pub(super) system: String,
     pub(super) tools: Vec<ToolSpec>,
     pub(super) messages: Vec<Message>,
-    pub(super) pictures: Pictures,
+    pub(super) images: ImagesByHash,
 }
 
 /// Pictures by the hash of their bytes.
 #[derive(Debug, Default)]
-pub(super) struct Pictures(pub(super) BTreeMap<String, Bytes>);
+pub(super) struct ImagesByHash(pub(super) BTreeMap<String, Bytes>);
 
-impl Pictures {
+impl ImagesByHash {
     /// Keeps one; `None` if it is of no format that is known.
     pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Option<Image> {
         let format = ImageFormat::of_bytes(&bytes)?;
@@ -67,7 +67,7 @@ const fn sees() -> bool {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Level {
-    level: Thinking,
+    level: ThinkingLevel,
     style: ThinkingStyle,
 }
 
@@ -98,27 +98,27 @@ fn nothing() -> Value {
     serde_json::json!({ "type": "object", "properties": {} })
 }
 
-impl Conversation {
+impl ParsedConversation {
     /// Reads a file's text; the error names the field.
     pub(super) fn parse(json: &[u8]) -> Result<Self, String> {
         let mut json = serde_json::Deserializer::from_slice(json);
         let file: File = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
         json.end().map_err(|error| error.to_string())?;
-        Self::of(file).map_err(|Wrong { field, why }| format!("{field}: {why}"))
+        Self::of(file).map_err(|FieldError { field, reason: why }| format!("{field}: {why}"))
     }
 
-    fn of(file: File) -> Result<Self, Wrong> {
+    fn of(file: File) -> Result<Self, FieldError> {
         if file.max_tokens == 0 {
-            return Err(Wrong::at("max_tokens", "0 leaves no room for an answer; give 1 or more"));
+            return Err(FieldError::at("max_tokens", "0 leaves no room for an answer; give 1 or more"));
         }
         let mut names = std::collections::BTreeSet::new();
         for (n, tool) in file.tools.iter().enumerate() {
             let (field, name) = (format!("tools[{n}].function.name"), &tool.function.name);
             if name.is_empty() || !names.insert(name.as_str()) {
-                return Err(Wrong::at(field, format!("\"{name}\": each tool needs a name of its own")));
+                return Err(FieldError::at(field, format!("\"{name}\": each tool needs a name of its own")));
             }
         }
-        let mut pictures = Pictures::default();
+        let mut pictures = ImagesByHash::default();
         let (system, messages) = message::read(file.system, file.messages, &mut pictures)?;
         let spec = |Tool { function: Spec { name, description, parameters }, r#type: Function::Function }| {
             ToolSpec { name, description, parameters }
@@ -127,11 +127,11 @@ impl Conversation {
             model: file.model.into(),
             max_tokens: file.max_tokens,
             thinking: file.thinking.map(|Level { level, style }| ThinkingRequest { level, style }),
-            sees: file.images,
+            accepts_images: file.images,
             system,
             tools: file.tools.into_iter().map(spec).collect(),
             messages,
-            pictures,
+            images: pictures,
         })
     }
 }

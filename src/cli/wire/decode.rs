@@ -5,22 +5,22 @@ use std::{
 
 use clap::Args;
 use hermod_actors::{
-    model::{Answer, Failure as CallFailure, FailureClass, Origin, Timestamp, ToolCall, Usage},
-    port::Deltas,
+    model::{AnswerOrigin, Failure as CallFailure, FailureClass, ModelAnswer, Timestamp, ToolCall, Usage},
+    port::DeltaSink,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
     FormatArgs, read,
-    signs::{Said, Shape, Signs, contradiction},
+    response_shape::{BodyKind, ErrorPlace, ResponseShape, contradiction},
     wrong,
 };
 use crate::{
     cli::{
-        exit::Failure,
+        exit::CliError,
         identifier::Identifier,
-        output::{print_json, say},
+        output::{print_json, print_note},
     },
     clock::rfc3339,
     provider::{Dialect, WireFormat},
@@ -52,18 +52,20 @@ pub(super) struct DecodeArgs {
 }
 
 /// Prints it.
-pub(super) fn execute(args: &DecodeArgs) -> Result<(), Failure> {
+pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
     let wire = args.format.wire(&Dialect::default())?;
     let headers = args.headers.as_deref().map(headers).transpose()?.unwrap_or_default();
     let body = read(&args.file)?;
-    let origin = Arc::new(Origin {
+    let origin = Arc::new(AnswerOrigin {
         provider: (*args.provider).into(),
         wire: wire.name().into(),
         model: args.model.as_deref().unwrap_or_default().into(),
     });
     let mut decoded = if (200..300).contains(&args.status) {
-        let signs = Signs::of(&body);
-        contradiction(&headers, signs.shape).into_iter().for_each(|told| say(format!("hermod: {told}")));
+        let signs = ResponseShape::of(&body);
+        contradiction(&headers, signs.kind)
+            .into_iter()
+            .for_each(|told| print_note(format!("hermod: {told}")));
         of_answer(&*wire, origin, (&body, &signs))
     } else {
         of_failure("http_error", &wire.failure(args.status, &headers, &body))
@@ -74,7 +76,7 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), Failure> {
     print_json(&Value::Object(decoded))
 }
 
-fn headers(path: &Path) -> Result<HeaderMap, Failure> {
+fn headers(path: &Path) -> Result<HeaderMap, CliError> {
     let json: Map<String, Value> = serde_json::from_slice(&read(path)?)
         .map_err(|error| wrong(path, format!("{error}; give an object like {{\"retry-after\": \"3\"}}")))?;
     let header = |(name, value): (String, Value)| {
@@ -92,14 +94,14 @@ fn headers(path: &Path) -> Result<HeaderMap, Failure> {
 /// What is printed of a response under a status that promises an answer.
 fn of_answer(
     wire: &dyn WireFormat,
-    origin: Arc<Origin>,
-    (body, signs): (&[u8], &Signs),
+    origin: Arc<AnswerOrigin>,
+    (body, signs): (&[u8], &ResponseShape),
 ) -> Map<String, Value> {
-    let shown = Shown::default();
+    let shown = DeltaBuffer::default();
     let mut decoder = wire.decoder(origin);
     let result = match decoder.push(body, &shown) {
-        Ok(_) => decoder.finish(&shown).map_err(|failure| (failure, At::End)),
-        Err(failure) => Err((failure, At::Event)),
+        Ok(_) => decoder.finish(&shown).map_err(|failure| (failure, DecodeStage::End)),
+        Err(failure) => Err((failure, DecodeStage::Event)),
     };
     let shown = shown.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut decoded = match &result {
@@ -116,7 +118,7 @@ fn of_answer(
     decoded
 }
 
-fn of_message(wire: &dyn WireFormat, answer: &Answer) -> Map<String, Value> {
+fn of_message(wire: &dyn WireFormat, answer: &ModelAnswer) -> Map<String, Value> {
     let mut decoded = shape("message");
     let call = |ToolCall { id, name, arguments }: &ToolCall| json!({ "id": id, "name": name, "arguments": arguments });
     decoded["text"] = answer.message.text.as_str().into();
@@ -176,7 +178,7 @@ fn shape(outcome: &str) -> Map<String, Value> {
 
 /// When decoding failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum DecodeStage {
     /// In an event.
     Event,
     /// At the end of what came.
@@ -184,34 +186,34 @@ enum At {
 }
 
 /// The word for what came in place of an answer.
-fn outcome(class: &FailureClass, at: At, signs: &Signs) -> &'static str {
-    match (signs.shape, signs.error) {
-        (Shape::Neither, _) => "empty_stream",
-        (_, Some(Said::Failed)) => "failed",
-        (Shape::Events, Some(Said::Error)) => "stream_error",
-        (Shape::Document, Some(Said::Error)) => "no_choices",
-        (_, None) if *class != FailureClass::Cut => match signs.shape {
-            Shape::Events => "stream_error",
-            Shape::Document | Shape::Neither => "no_choices",
+fn outcome(class: &FailureClass, at: DecodeStage, signs: &ResponseShape) -> &'static str {
+    match (signs.kind, signs.error) {
+        (BodyKind::Neither, _) => "empty_stream",
+        (_, Some(ErrorPlace::Failed)) => "failed",
+        (BodyKind::Events, Some(ErrorPlace::Error)) => "stream_error",
+        (BodyKind::Document, Some(ErrorPlace::Error)) => "no_choices",
+        (_, None) if *class != FailureClass::IncompleteStream => match signs.kind {
+            BodyKind::Events => "stream_error",
+            BodyKind::Document | BodyKind::Neither => "no_choices",
         },
         (_, None) => match at {
-            At::Event => "sdk_error",
-            At::End => "truncated_stream",
+            DecodeStage::Event => "sdk_error",
+            DecodeStage::End => "truncated_stream",
         },
     }
 }
 
 /// What was shown before the answer was whole.
 #[derive(Debug, Default)]
-struct Shown(Mutex<Texts>);
+struct DeltaBuffer(Mutex<DeltaTexts>);
 
 #[derive(Debug, Default)]
-struct Texts {
+struct DeltaTexts {
     text: String,
     reasoning: String,
 }
 
-impl Deltas for Shown {
+impl DeltaSink for DeltaBuffer {
     fn text(&self, delta: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).text.push_str(delta);
     }

@@ -2,14 +2,14 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use hermod_actors::{
-    model::{CallId, CredentialId, ModelDeadlines, Origin, RunId, SessionId},
-    port::{ModelRequest, Segments, ToolChoice},
+    model::{AnswerOrigin, CallId, CredentialId, ModelDeadlines, RunId, SessionId},
+    port::{MessageBuffer, ModelRequest, ToolChoice},
 };
 
-use super::{FormatArgs, conversation::Conversation, read, wrong};
+use super::{FormatArgs, conversation::ParsedConversation, read, wrong};
 use crate::{
-    cli::{exit::Failure, identifier::Identifier, output::print_escaped},
-    provider::{self, Dialect, WireFormat, Writing, encode_pictures},
+    cli::{exit::CliError, identifier::Identifier, output::print_escaped},
+    provider::{self, Dialect, EncodeTarget, WireFormat, encode_images},
 };
 
 /// Print the request that a conversation makes
@@ -28,14 +28,14 @@ pub(super) struct EncodeArgs {
     host: String,
     /// For how long the vendor is to cache how requests begin
     #[arg(long, value_enum, default_value_t)]
-    cache: Cache,
+    cache: CacheArg,
     /// The conversation, as docs/wire.md says; `-` is standard input
     file: PathBuf,
 }
 
 /// As in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Cache {
+enum CacheArg {
     Off,
     #[default]
     #[value(name = "5m")]
@@ -44,21 +44,21 @@ enum Cache {
     Long,
 }
 
-impl From<Cache> for provider::Cache {
-    fn from(cache: Cache) -> Self {
+impl From<CacheArg> for provider::CacheTtl {
+    fn from(cache: CacheArg) -> Self {
         match cache {
-            Cache::Off => Self::Off,
-            Cache::Short => Self::Short,
-            Cache::Long => Self::Long,
+            CacheArg::Off => Self::Off,
+            CacheArg::Short => Self::Short,
+            CacheArg::Long => Self::Long,
         }
     }
 }
 
 /// Prints it.
-pub(super) fn execute(args: &EncodeArgs) -> Result<(), Failure> {
+pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
     let wire = args.format.wire(&Dialect { host: args.host.clone(), cache: args.cache.into() })?;
     let mut conversation =
-        Conversation::parse(&read(&args.file)?).map_err(|error| wrong(&args.file, error))?;
+        ParsedConversation::parse(&read(&args.file)?).map_err(|error| wrong(&args.file, error))?;
     if let Some(model) = &args.model {
         conversation.model = (**model).into();
     }
@@ -67,11 +67,21 @@ pub(super) fn execute(args: &EncodeArgs) -> Result<(), Failure> {
 }
 
 /// The request as it is sent.
-fn body(wire: &dyn WireFormat, conversation: Conversation, provider: &str) -> Vec<u8> {
-    let Conversation { model, max_tokens, thinking, sees, system, tools, messages, pictures } = conversation;
-    let origin = Origin { provider: provider.into(), wire: wire.name().into(), model: Arc::clone(&model) };
-    let encoder = wire.encoder(Writing { origin: Arc::new(origin), sees });
-    let mut segments = Segments::default();
+fn body(wire: &dyn WireFormat, conversation: ParsedConversation, provider: &str) -> Vec<u8> {
+    let ParsedConversation {
+        model,
+        max_tokens,
+        thinking,
+        accepts_images: sees,
+        system,
+        tools,
+        messages,
+        images: pictures,
+    } = conversation;
+    let origin =
+        AnswerOrigin { provider: provider.into(), wire: wire.name().into(), model: Arc::clone(&model) };
+    let encoder = wire.encoder(EncodeTarget { origin: Arc::new(origin), has_vision: sees });
+    let mut segments = MessageBuffer::default();
     encoder.messages(&messages, &mut segments);
     let mut request = ModelRequest {
         call: CallId { run: RunId::from_bits(0), iteration: 1, n: 0 },
@@ -84,8 +94,8 @@ fn body(wire: &dyn WireFormat, conversation: Conversation, provider: &str) -> Ve
         head: encoder.head(&system, &tools),
         tool_choice: ToolChoice::Auto,
         messages: segments,
-        pictures: pictures.0,
+        images: pictures.0,
     };
-    encode_pictures(&mut request);
+    encode_images(&mut request);
     wire.body(request).concat()
 }

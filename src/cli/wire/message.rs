@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hermod_actors::model::{AssistantMessage, Content, Image, Message, Opaque, ToolCall};
+use hermod_actors::model::{AssistantMessage, Image, Message, MessageContent, OpaqueState, ToolCall};
 use serde::Deserialize;
 
-use super::conversation::Pictures;
+use super::conversation::ImagesByHash;
 
 /// A field that cannot be used, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct FieldError {
     pub(super) field: String,
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
-impl Wrong {
+impl FieldError {
     pub(super) fn at(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { field: field.into(), why: why.into() }
+        Self { field: field.into(), reason: why.into() }
     }
 }
 
@@ -36,13 +36,13 @@ enum Role {
 pub(super) struct Fields {
     role: Role,
     #[serde(default)]
-    content: Option<Said>,
+    content: Option<ContentJson>,
     #[serde(default)]
     reasoning: Option<String>,
     #[serde(default)]
     tool_calls: Vec<Call>,
     #[serde(default)]
-    opaque: Option<Arc<Opaque>>,
+    opaque: Option<Arc<OpaqueState>>,
     #[serde(default)]
     tool_call_id: Option<String>,
     #[serde(default)]
@@ -54,7 +54,7 @@ pub(super) struct Fields {
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a text, or a list of parts `text` and `image_url`")]
-enum Said {
+enum ContentJson {
     Text(String),
     Parts(Vec<Part>),
 }
@@ -91,32 +91,35 @@ struct Function {
 pub(super) fn read(
     mut system: String,
     fields: Vec<Fields>,
-    pictures: &mut Pictures,
-) -> Result<(String, Vec<Message>), Wrong> {
+    pictures: &mut ImagesByHash,
+) -> Result<(String, Vec<Message>), FieldError> {
     let mut messages = Vec::with_capacity(fields.len());
-    let mut open = Open::default();
+    let mut open = UnansweredCalls::default();
     for (n, fields) in fields.into_iter().enumerate() {
         let field = |name: &str| format!("messages[{n}].{name}");
         check_fields(&fields, &field)?;
         if fields.role != Role::Tool {
             open.check_answered()?;
         }
-        let (text, images) = said(fields.content, &field, pictures)?;
+        let (text, images) = read_content(fields.content, &field, pictures)?;
         if !images.is_empty() && !matches!(fields.role, Role::User | Role::Tool) {
-            return Err(Wrong::at(field("content"), "only users and tools show pictures"));
+            return Err(FieldError::at(field("content"), "only users and tools show pictures"));
         }
-        let content =
-            Content { text: text.as_str().into(), images: images.into(), note: fields.note.map(Into::into) };
+        let content = MessageContent {
+            text: text.as_str().into(),
+            images: images.into(),
+            note: fields.note.map(Into::into),
+        };
         match fields.role {
             Role::System if n == 0 && system.is_empty() => system = text,
             Role::System => {
                 let why = "a system prompt is the first message or the field `system`; leave it out here";
-                return Err(Wrong::at(field("role"), why));
+                return Err(FieldError::at(field("role"), why));
             }
             Role::User => messages.push(Message::User(content)),
             Role::Assistant => {
                 let calls: Vec<ToolCall> = fields.tool_calls.into_iter().map(Call::read).collect();
-                open = Open::of(n, &calls)?;
+                open = UnansweredCalls::of(n, &calls)?;
                 let reasoning = fields.reasoning.unwrap_or_default();
                 messages.push(Message::Assistant(Arc::new(AssistantMessage {
                     text,
@@ -130,7 +133,7 @@ pub(super) fn read(
                 let name = open.answer(&call).ok_or_else(|| {
                     let why =
                         "the assistant message before asks for no such call, or it has its result already";
-                    Wrong::at(field("tool_call_id"), format!("\"{call}\": {why}"))
+                    FieldError::at(field("tool_call_id"), format!("\"{call}\": {why}"))
                 })?;
                 let name = fields.name.unwrap_or(name);
                 messages.push(Message::Tool { call: call.into(), name: name.into(), content });
@@ -148,19 +151,22 @@ pub(in crate::cli) fn history(json: &[u8]) -> Result<Vec<Message>, String> {
     let fields: Vec<Fields> =
         serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
     json.end().map_err(|error| error.to_string())?;
-    let messages = fields.into_iter().enumerate().map(|(n, fields)| past_message(n, fields));
-    messages.collect::<Result<_, _>>().map_err(|Wrong { field, why }| format!("{field}: {why}"))
+    let messages = fields.into_iter().enumerate().map(|(n, fields)| history_message(n, fields));
+    messages.collect::<Result<_, _>>().map_err(|FieldError { field, reason: why }| format!("{field}: {why}"))
 }
 
-fn past_message(n: usize, fields: Fields) -> Result<Message, Wrong> {
+fn history_message(n: usize, fields: Fields) -> Result<Message, FieldError> {
     let field = |name: &str| format!("[{n}].{name}");
     check_fields(&fields, &field)?;
-    let (text, images) = said(fields.content, &field, &mut Pictures::default())?;
+    let (text, images) = read_content(fields.content, &field, &mut ImagesByHash::default())?;
     if !images.is_empty() {
-        return Err(Wrong::at(field("content"), "a history takes no pictures; leave them out"));
+        return Err(FieldError::at(field("content"), "a history takes no pictures; leave them out"));
     }
-    let content =
-        Content { text: text.as_str().into(), images: images.into(), note: fields.note.map(Into::into) };
+    let content = MessageContent {
+        text: text.as_str().into(),
+        images: images.into(),
+        note: fields.note.map(Into::into),
+    };
     Ok(match fields.role {
         Role::System => Message::System(text.into()),
         Role::User => Message::User(content),
@@ -185,7 +191,7 @@ impl Call {
 }
 
 /// Refuses what the role does not have, because it would be lost.
-fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), Wrong> {
+fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), FieldError> {
     let assistant = fields.role == Role::Assistant;
     let tool = fields.role == Role::Tool;
     let has = [
@@ -197,20 +203,20 @@ fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), 
         ("note", fields.note.is_some(), tool || fields.role == Role::User),
     ];
     match has.into_iter().find(|(_, is_there, may_be)| *is_there && !*may_be) {
-        Some((name, ..)) => Err(Wrong::at(field(name), "a message of this role has none; leave it out")),
+        Some((name, ..)) => Err(FieldError::at(field(name), "a message of this role has none; leave it out")),
         None => Ok(()),
     }
 }
 
-fn said(
-    content: Option<Said>,
+fn read_content(
+    content: Option<ContentJson>,
     field: &impl Fn(&str) -> String,
-    pictures: &mut Pictures,
-) -> Result<(String, Vec<Image>), Wrong> {
+    pictures: &mut ImagesByHash,
+) -> Result<(String, Vec<Image>), FieldError> {
     let parts = match content {
         None => return Ok(Default::default()),
-        Some(Said::Text(text)) => return Ok((text, Vec::new())),
-        Some(Said::Parts(parts)) => parts,
+        Some(ContentJson::Text(text)) => return Ok((text, Vec::new())),
+        Some(ContentJson::Parts(parts)) => parts,
     };
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for (n, part) in parts.into_iter().enumerate() {
@@ -221,7 +227,10 @@ fn said(
                 images.push(image.ok_or_else(|| {
                     let why = "give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it";
                     let begin: String = url.chars().take(40).collect();
-                    Wrong::at(field(&format!("content[{n}].image_url.url")), format!("\"{begin}\": {why}"))
+                    FieldError::at(
+                        field(&format!("content[{n}].image_url.url")),
+                        format!("\"{begin}\": {why}"),
+                    )
                 })?);
             }
         }
@@ -236,19 +245,19 @@ fn base64_of(url: &str) -> Option<Vec<u8>> {
 
 /// The calls that wait for their results.
 #[derive(Debug, Default)]
-struct Open {
+struct UnansweredCalls {
     message: usize,
     /// Id, name, and whether the result is there.
     calls: Vec<(String, String, bool)>,
 }
 
-impl Open {
-    fn of(message: usize, calls: &[ToolCall]) -> Result<Self, Wrong> {
+impl UnansweredCalls {
+    fn of(message: usize, calls: &[ToolCall]) -> Result<Self, FieldError> {
         let mut open = Self { message, calls: Vec::with_capacity(calls.len()) };
         for ToolCall { id, name, .. } in calls {
             if id.is_empty() || open.calls.iter().any(|(known, ..)| known == id) {
                 let field = open.field(open.calls.len());
-                return Err(Wrong::at(field, format!("\"{id}\": each call needs an id of its own")));
+                return Err(FieldError::at(field, format!("\"{id}\": each call needs an id of its own")));
             }
             open.calls.push((id.clone(), name.clone(), false));
         }
@@ -263,11 +272,11 @@ impl Open {
         Some(name.clone())
     }
 
-    fn check_answered(&self) -> Result<(), Wrong> {
+    fn check_answered(&self) -> Result<(), FieldError> {
         match self.calls.iter().enumerate().find(|(_, (_, _, is_answered))| !is_answered) {
             Some((n, (id, ..))) => {
                 let why = "no message of the role `tool` that follows has its result; add one";
-                Err(Wrong::at(self.field(n), format!("\"{id}\": {why}")))
+                Err(FieldError::at(self.field(n), format!("\"{id}\": {why}")))
             }
             None => Ok(()),
         }
@@ -283,11 +292,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::wire::conversation::Conversation;
+    use crate::cli::wire::conversation::ParsedConversation;
 
-    fn parse(messages: Value) -> Result<Conversation, String> {
+    fn parse(messages: Value) -> Result<ParsedConversation, String> {
         let file = json!({ "model": "m", "max_tokens": 9, "messages": messages });
-        Conversation::parse(file.to_string().as_bytes())
+        ParsedConversation::parse(file.to_string().as_bytes())
     }
 
     #[track_caller]
@@ -320,7 +329,7 @@ mod tests {
             { "role": "assistant", "content": "said", "reasoning": "thought", "opaque": opaque },
         ]))
         .unwrap();
-        assert_eq!((read.system.as_str(), read.messages.len(), read.pictures.0.len()), ("s", 5, 1));
+        assert_eq!((read.system.as_str(), read.messages.len(), read.images.0.len()), ("s", 5, 1));
         let [Message::User(user), _, Message::Tool { name: first, .. }, second, Message::Assistant(said)] =
             &read.messages[..]
         else {
@@ -361,7 +370,7 @@ mod tests {
     #[test]
     fn the_request_around_them_is_checked_too() {
         let check = |file: Value, field: &str| {
-            let error = Conversation::parse(file.to_string().as_bytes()).unwrap_err();
+            let error = ParsedConversation::parse(file.to_string().as_bytes()).unwrap_err();
             assert!(error.starts_with(&format!("{field}: ")), "{error}");
         };
         let with = |name: &str, value: Value| {

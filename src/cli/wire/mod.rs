@@ -4,13 +4,13 @@ mod conversation;
 mod decode;
 mod encode;
 pub(super) mod message;
-mod signs;
+mod response_shape;
 
 use std::{io, path::Path};
 
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 
-use super::exit::Failure;
+use super::exit::CliError;
 use crate::{
     files::{read_limited, read_regular},
     provider::{Dialect, WIRES, WireFormat},
@@ -41,15 +41,16 @@ struct FormatArgs {
 
 impl FormatArgs {
     /// The wire format, in a dialect.
-    fn wire(&self, dialect: &Dialect) -> Result<Box<dyn WireFormat>, Failure> {
+    fn wire(&self, dialect: &Dialect) -> Result<Box<dyn WireFormat>, CliError> {
         let wire = WIRES.iter().find(|wire| wire.name == self.format);
-        let wire = wire.ok_or_else(|| Failure::usage(format!("--format {}: no such format", self.format)))?;
+        let wire =
+            wire.ok_or_else(|| CliError::usage(format!("--format {}: no such format", self.format)))?;
         Ok((wire.make)(dialect))
     }
 }
 
 /// Decodes or encodes; touches neither network nor store.
-pub(crate) fn execute(args: &WireArgs) -> Result<(), Failure> {
+pub(crate) fn execute(args: &WireArgs) -> Result<(), CliError> {
     match &args.command {
         WireCommand::Decode(args) => decode::execute(args),
         WireCommand::Encode(args) => encode::execute(args),
@@ -57,7 +58,7 @@ pub(crate) fn execute(args: &WireArgs) -> Result<(), Failure> {
 }
 
 /// The bytes of a file, or of standard input where it is `-`.
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     let read = if path == Path::new("-") {
         read_limited(io::stdin().lock(), MAX_BYTES)
     } else {
@@ -67,7 +68,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// A file that does not do.
-fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {
+fn wrong(path: &Path, why: impl std::fmt::Display) -> CliError {
     let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-    Failure::usage(format!("{name}: {why}"))
+    CliError::usage(format!("{name}: {why}"))
 }

@@ -16,29 +16,29 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::files::{Folder, is_absent};
-use crate::process::{Capture, Cause, HEAD, Ran, TAIL};
+use super::files::{SpoolFolder, is_absent};
+use crate::process::{Capture, CommandResult, ExitCause, HEAD_BYTES, TAIL_BYTES};
 
 pub(super) const FILE: &str = "exit";
 const VERSION: u32 = 1;
 const MAGIC: &str = "hermod-exit";
 /// Room for both streams, and for the two lines.
-const ROOM: usize = 2 * (HEAD + TAIL) + (8 << 10);
+const RESERVED_BYTES: usize = 2 * (HEAD_BYTES + TAIL_BYTES) + (8 << 10);
 /// Bytes of an error that are kept, so that the room is always enough.
-const ERROR: usize = 1 << 10;
+const MAX_ERROR_BYTES: usize = 1 << 10;
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct Exit {
+pub struct ExitRecord {
     /// What ran; or why the system did not run it.
-    pub end: Result<Ran, String>,
+    pub end: Result<CommandResult, String>,
     /// What is in `output`.
-    pub output: Kept,
+    pub output: OutputExtent,
 }
 
 /// How much of an output is in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct OutputExtent {
     /// So many bytes of the beginning are.
     pub bytes: u64,
     /// So many bytes of the end are not.
@@ -46,52 +46,61 @@ pub struct Kept {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct ExitHeader {
     version: u32,
     /// The attempt's name. Absent in what an earlier version has written.
     #[serde(default)]
     attempt: Option<String>,
     #[serde(flatten)]
-    end: End,
-    output: Kept,
+    end: RecordedEnd,
+    output: OutputExtent,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum End {
-    Ran { cause: Cause, exit_code: Option<i32>, signal: Option<i32>, stdout: Lengths, stderr: Lengths },
-    Failed { error: String },
+enum RecordedEnd {
+    Ran {
+        cause: ExitCause,
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+        stdout: CaptureLengths,
+        stderr: CaptureLengths,
+    },
+    Failed {
+        error: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
-struct Lengths {
+struct CaptureLengths {
     head: usize,
     tail: usize,
     total: u64,
 }
 
-impl Exit {
+impl ExitRecord {
     pub(super) fn encode(&self, attempt: &str) -> Vec<u8> {
         let streams = self.end.as_ref().map_or_else(|_| vec![], |ran| vec![&ran.stdout, &ran.stderr]);
         let of = |stream: &Capture| {
             let (head, tail) = stream.parts();
-            Lengths {
+            CaptureLengths {
                 head: head.len(),
                 tail: tail.iter().map(|part| part.len()).sum(),
                 total: stream.total(),
             }
         };
         let end = match &self.end {
-            Ok(ran) => End::Ran {
+            Ok(ran) => RecordedEnd::Ran {
                 cause: ran.cause,
                 exit_code: ran.exit_code,
                 signal: ran.signal,
                 stdout: of(&ran.stdout),
                 stderr: of(&ran.stderr),
             },
-            Err(error) => End::Failed { error: error.chars().take(ERROR).collect() },
+            Err(error) => RecordedEnd::Failed { error: error.chars().take(MAX_ERROR_BYTES).collect() },
         };
-        let header = Header { version: VERSION, attempt: Some(attempt.to_owned()), end, output: self.output };
+        let header =
+            ExitHeader { version: VERSION, attempt: Some(attempt.to_owned()), end, output: self.output };
         let mut body = serde_json::to_vec(&header).expect("numbers and texts are JSON");
         body.push(b'\n');
         for (head, tail) in streams.into_iter().map(Capture::parts) {
@@ -113,26 +122,26 @@ impl Exit {
             return None;
         }
         let (header, kept) = line(body)?;
-        let Header { version, attempt: of, end, output } = serde_json::from_slice(header).ok()?;
+        let ExitHeader { version, attempt: of, end, output } = serde_json::from_slice(header).ok()?;
         if version != VERSION || of.is_some_and(|of| of != attempt) {
             return None;
         }
         let end = match end {
-            End::Failed { error } => Err(error),
-            End::Ran { cause, exit_code, signal, stdout, stderr } => {
+            RecordedEnd::Failed { error } => Err(error),
+            RecordedEnd::Ran { cause, exit_code, signal, stdout, stderr } => {
                 let (stdout, kept) = capture(kept, &stdout)?;
                 let (stderr, _) = capture(kept, &stderr)?;
-                Ok(Ran { cause, exit_code, signal, stdout, stderr })
+                Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
             }
         };
         Some(Self { end, output })
     }
 
     /// What the folder says; `None` if it says nothing that is whole.
-    pub(super) fn of(folder: &Folder) -> io::Result<Option<Self>> {
+    pub(super) fn read(folder: &SpoolFolder) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
         match File::open(folder.file(FILE)) {
-            Ok(file) => file.take(ROOM as u64).read_to_end(&mut bytes)?,
+            Ok(file) => file.take(RESERVED_BYTES as u64).read_to_end(&mut bytes)?,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -145,7 +154,7 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-fn capture<'a>(bytes: &'a [u8], lengths: &Lengths) -> Option<(Capture, &'a [u8])> {
+fn capture<'a>(bytes: &'a [u8], lengths: &CaptureLengths) -> Option<(Capture, &'a [u8])> {
     let (head, rest) = bytes.split_at_checked(lengths.head)?;
     let (tail, rest) = rest.split_at_checked(lengths.tail)?;
     Some((Capture::of_parts(head, tail, lengths.total)?, rest))
@@ -153,30 +162,30 @@ fn capture<'a>(bytes: &'a [u8], lengths: &Lengths) -> Option<(Capture, &'a [u8])
 
 /// The file, empty, with room on the disk for whatever a command may come to.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct PreallocatedExit {
     file: File,
-    folder: Folder,
+    folder: SpoolFolder,
 }
 
-impl Room {
-    pub(super) fn take(folder: &Folder) -> io::Result<Self> {
+impl PreallocatedExit {
+    pub(super) fn create(folder: &SpoolFolder) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
-        match fallocate(&file, FallocateFlags::empty(), 0, ROOM as u64) {
+        match fallocate(&file, FallocateFlags::empty(), 0, RESERVED_BYTES as u64) {
             Ok(()) => {}
             // This file system does not know that: zeros take the same room.
-            Err(Errno::OPNOTSUPP) => file.write_all_at(&vec![0; ROOM], 0)?,
+            Err(Errno::OPNOTSUPP) => file.write_all_at(&vec![0; RESERVED_BYTES], 0)?,
             Err(error) => return Err(error.into()),
         }
         Ok(Self { file, folder: folder.clone() })
     }
 
     /// Writes how the command ended. Where the command has removed the file, another one takes its place.
-    pub(super) fn fill(&mut self, exit: &Exit) -> io::Result<()> {
+    pub(super) fn write(&mut self, exit: &ExitRecord) -> io::Result<()> {
         let bytes = exit.encode(self.folder.name());
-        if self.folder.has(FILE, &self.file)? {
+        if self.folder.is_current(FILE, &self.file)? {
             return self.file.write_all_at(&bytes, 0);
         }
-        self.file = self.folder.put_back(FILE, |file| file.write_all_at(&bytes, 0))?;
+        self.file = self.folder.restore_file(FILE, |file| file.write_all_at(&bytes, 0))?;
         Ok(())
     }
 
@@ -197,44 +206,44 @@ mod tests {
         capture
     }
 
-    fn ran(out: usize, err: usize) -> Exit {
+    fn ran(out: usize, err: usize) -> ExitRecord {
         let (stdout, stderr) = (captured(out), captured(err));
-        let ran = Ran { cause: Cause::Exit, exit_code: Some(3), signal: None, stdout, stderr };
-        Exit { end: Ok(ran), output: Kept { bytes: 7, left_out: 8 } }
+        let ran = CommandResult { cause: ExitCause::Exit, exit_code: Some(3), signal: None, stdout, stderr };
+        ExitRecord { end: Ok(ran), output: OutputExtent { bytes: 7, left_out: 8 } }
     }
 
-    fn check(exit: &Exit) {
+    fn check(exit: &ExitRecord) {
         let mut bytes = exit.encode(NAME);
-        assert!(bytes.len() <= ROOM, "{}", bytes.len());
+        assert!(bytes.len() <= RESERVED_BYTES, "{}", bytes.len());
         let whole = bytes.len();
-        bytes.resize(ROOM, 0);
-        let again = Exit::decode(&bytes, NAME).expect("it is whole");
+        bytes.resize(RESERVED_BYTES, 0);
+        let again = ExitRecord::decode(&bytes, NAME).expect("it is whole");
         assert_eq!(again.encode(NAME), bytes[..whole]);
         // What a power loss can leave of it.
         for cut in [0, 1, 20, whole / 2, whole - 1] {
-            assert!(Exit::decode(&bytes[..cut], NAME).is_none(), "{cut}");
+            assert!(ExitRecord::decode(&bytes[..cut], NAME).is_none(), "{cut}");
             let mut torn = bytes.clone();
             torn[cut..].fill(0);
-            assert!(Exit::decode(&torn, NAME).is_none(), "{cut} then zeros");
+            assert!(ExitRecord::decode(&torn, NAME).is_none(), "{cut} then zeros");
             let mut torn = bytes.clone();
             torn[cut] ^= 1;
-            assert!(Exit::decode(&torn, NAME).is_none(), "another bit in {cut}");
+            assert!(ExitRecord::decode(&torn, NAME).is_none(), "another bit in {cut}");
         }
     }
 
     #[test]
     fn an_exit_is_whole_or_nothing() {
         check(&ran(0, 0));
-        check(&ran(10, HEAD + 1));
-        check(&ran(10 * HEAD, 20 * TAIL));
-        check(&Exit { end: Err("no such file\n".repeat(1_000)), output: Kept::default() });
+        check(&ran(10, HEAD_BYTES + 1));
+        check(&ran(10 * HEAD_BYTES, 20 * TAIL_BYTES));
+        check(&ExitRecord { end: Err("no such file\n".repeat(1_000)), output: OutputExtent::default() });
     }
 
     #[test]
     fn an_exit_of_another_attempt_is_none() {
         let bytes = ran(1, 1).encode("call.2");
-        assert!(Exit::decode(&bytes, "call.2").is_some());
-        assert!(Exit::decode(&bytes, NAME).is_none());
+        assert!(ExitRecord::decode(&bytes, "call.2").is_some());
+        assert!(ExitRecord::decode(&bytes, NAME).is_none());
     }
 
     #[test]
@@ -244,8 +253,10 @@ mod tests {
             let body = [body, b"\n"].concat();
             [format!("{MAGIC} {} {}\n", body.len(), Hash::of(&body)).as_bytes(), &body].concat()
         };
-        assert!(Exit::decode(&of(body), NAME).is_none());
-        assert!(Exit::decode(&of(&body.map(|byte| if byte == b'2' { b'1' } else { byte })), NAME).is_some());
+        assert!(ExitRecord::decode(&of(body), NAME).is_none());
+        assert!(
+            ExitRecord::decode(&of(&body.map(|byte| if byte == b'2' { b'1' } else { byte })), NAME).is_some()
+        );
     }
 
     #[test]
@@ -256,6 +267,6 @@ mod tests {
         let bytes =
             [format!("{MAGIC} {} {}\n", body.len(), Hash::of(body.as_bytes())).as_bytes(), body.as_bytes()]
                 .concat();
-        assert!(Exit::decode(&bytes, NAME).is_none());
+        assert!(ExitRecord::decode(&bytes, NAME).is_none());
     }
 }

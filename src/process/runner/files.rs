@@ -30,22 +30,22 @@ use crate::{
 pub const VARIABLE: &str = "HERMOD_CALL";
 
 const VERSION: u32 = 1;
-const TASK: &str = "task";
-const LOCK: &str = "lock";
-const STARTED: &str = "started";
+const TASK_FILE: &str = "task";
+const LOCK_FILE: &str = "lock";
+const STARTED_FILE: &str = "started";
 /// Follows an attempt's name in the name of a folder that is being removed.
-const REMOVED: &str = ".removed-";
+const REMOVAL_INFIX: &str = ".removed-";
 
 /// Names one attempt of a call: `<call>.<attempt>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Name {
+pub struct SpoolName {
     /// The call.
     pub call: CallId,
     /// The attempt.
     pub attempt: Attempt,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for SpoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.call, self.attempt)
     }
@@ -53,30 +53,32 @@ impl fmt::Display for Name {
 
 /// A text that names no attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoName;
+pub struct SpoolNameError;
 
-impl FromStr for Name {
-    type Err = NoName;
+impl FromStr for SpoolName {
+    type Err = SpoolNameError;
 
-    fn from_str(text: &str) -> Result<Self, NoName> {
-        let (call, attempt) = text.rsplit_once('.').ok_or(NoName)?;
-        let name =
-            Self { call: call.parse().map_err(|_| NoName)?, attempt: attempt.parse().map_err(|_| NoName)? };
+    fn from_str(text: &str) -> Result<Self, SpoolNameError> {
+        let (call, attempt) = text.rsplit_once('.').ok_or(SpoolNameError)?;
+        let name = Self {
+            call: call.parse().map_err(|_| SpoolNameError)?,
+            attempt: attempt.parse().map_err(|_| SpoolNameError)?,
+        };
         // Exactly one spelling, so that a folder is one attempt's.
-        if name.to_string() == text { Ok(name) } else { Err(NoName) }
+        if name.to_string() == text { Ok(name) } else { Err(SpoolNameError) }
     }
 }
 
 /// What a runner is to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Task {
+pub(super) struct RunnerTask {
     program: String,
     arguments: Vec<String>,
     folder: PathBuf,
     timeout_ms: u64,
 }
 
-impl TryFrom<Command> for Task {
+impl TryFrom<Command> for RunnerTask {
     type Error = io::Error;
 
     fn try_from(command: Command) -> io::Result<Self> {
@@ -95,8 +97,8 @@ impl TryFrom<Command> for Task {
     }
 }
 
-impl From<Task> for Command {
-    fn from(task: Task) -> Self {
+impl From<RunnerTask> for Command {
+    fn from(task: RunnerTask) -> Self {
         Self {
             program: task.program.into(),
             arguments: task.arguments.into_iter().map(Into::into).collect(),
@@ -119,22 +121,25 @@ pub(super) enum Claim {
 
 /// What came of making `started`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claimed {
+pub(super) enum ClaimResult {
     /// It is made.
-    Now,
+    Claimed,
     /// It was there.
-    Before,
+    AlreadyClaimed,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
-enum Started {
-    Runner { pid: i32 },
-    Reviver,
+enum StartedFile {
+    Runner {
+        pid: i32,
+    },
+    #[serde(rename = "reviver")]
+    Revoked,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Versioned<T> {
+struct VersionedFile<T> {
     version: u32,
     #[serde(flatten)]
     content: T,
@@ -142,9 +147,9 @@ struct Versioned<T> {
 
 /// The folder of one attempt.
 #[derive(Debug, Clone)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct SpoolFolder(PathBuf);
 
-impl Folder {
+impl SpoolFolder {
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -168,7 +173,7 @@ impl Folder {
     }
 
     /// Whether this is still what has the name in the folder. A command may have removed it, or put something in its place.
-    pub(super) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
+    pub(super) fn is_current(&self, name: &str, file: &File) -> io::Result<bool> {
         let own = file.metadata()?;
         Ok(fs::symlink_metadata(self.file(name))
             .is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
@@ -176,7 +181,7 @@ impl Folder {
 
     /// Puts a file into the folder whose place a command has removed or given to another one: `fill` writes it, and it has
     /// its content when it appears. Errors also if the state directory is gone.
-    pub(super) fn put_back(
+    pub(super) fn restore_file(
         &self,
         name: &str,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
@@ -198,7 +203,7 @@ impl Folder {
     }
 
     /// Makes the folder, and the spool if there is none. `AlreadyExists` if it is there.
-    pub(super) fn make(&self) -> io::Result<()> {
+    pub(super) fn create(&self) -> io::Result<()> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
         match (builder.create(&self.0), self.0.parent()) {
@@ -212,27 +217,31 @@ impl Folder {
     }
 
     /// Step 1: makes the folder and says in it what to run. Nobody reads that before the runner is started.
-    pub(super) fn lay_out(&self, task: &Task) -> io::Result<()> {
+    pub(super) fn create_with_task(&self, task: &RunnerTask) -> io::Result<()> {
         self.ledger().ensure()?;
-        self.make()?;
-        fs::write(self.file(TASK), json(task)?)
+        self.create()?;
+        fs::write(self.file(TASK_FILE), json(task)?)
     }
 
-    pub(super) fn task(&self) -> io::Result<Task> {
-        parse(&fs::read(self.file(TASK))?)
+    pub(super) fn task(&self) -> io::Result<RunnerTask> {
+        parse(&fs::read(self.file(TASK_FILE))?)
     }
 
     /// Step 2: takes the lock, for as long as the file is open. Waits only for one who looks whether it is held.
     pub(super) fn lock(&self) -> io::Result<File> {
-        let lock =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file(LOCK))?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.file(LOCK_FILE))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Ok(lock)
     }
 
     /// Whether a runner lives.
-    pub(super) fn is_held(&self) -> io::Result<bool> {
-        let lock = match File::open(self.file(LOCK)) {
+    pub(super) fn has_live_runner(&self) -> io::Result<bool> {
+        let lock = match File::open(self.file(LOCK_FILE)) {
             Ok(lock) => lock,
             Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -245,37 +254,39 @@ impl Folder {
     }
 
     /// Step 4, of both sides: makes `started`, whole and only once. `NotFound` if the folder is being removed.
-    pub(super) fn claim(&self, claim: Claim) -> io::Result<Claimed> {
+    pub(super) fn claim(&self, claim: Claim) -> io::Result<ClaimResult> {
         let (part, started) = match claim {
-            Claim::Runner(pid) => ("started.runner", Started::Runner { pid: pid.map_or(0, Pid::as_raw_pid) }),
-            Claim::Revoked => ("started.reviver", Started::Reviver),
+            Claim::Runner(pid) => {
+                ("started.runner", StartedFile::Runner { pid: pid.map_or(0, Pid::as_raw_pid) })
+            }
+            Claim::Revoked => ("started.reviver", StartedFile::Revoked),
         };
-        let (part, target) = (self.file(part), self.file(STARTED));
+        let (part, target) = (self.file(part), self.file(STARTED_FILE));
         // What an earlier reviver has linked is `started` itself: it must not be written again.
         if target.try_exists()? {
-            return Ok(Claimed::Before);
+            return Ok(ClaimResult::AlreadyClaimed);
         }
         fs::write(&part, json(started)?)?;
         // Unlike a file that is opened with O_EXCL, it has its content when it appears.
         match fs::hard_link(part, target) {
             // A folder that was renamed meanwhile has lost its `started`, and could have taken this one.
-            Ok(()) if self.claimed()? != Some(claim) => Err(Errno::NOENT.into()),
-            Ok(()) => Ok(Claimed::Now),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Claimed::Before),
+            Ok(()) if self.read_claim()? != Some(claim) => Err(Errno::NOENT.into()),
+            Ok(()) => Ok(ClaimResult::Claimed),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(ClaimResult::AlreadyClaimed),
             Err(error) => Err(error),
         }
     }
 
     /// Who has made `started`; `None` if nobody.
-    pub(super) fn claimed(&self) -> io::Result<Option<Claim>> {
-        let bytes = match fs::read(self.file(STARTED)) {
+    pub(super) fn read_claim(&self) -> io::Result<Option<Claim>> {
+        let bytes = match fs::read(self.file(STARTED_FILE)) {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         Ok(Some(match parse(&bytes) {
-            Ok(Started::Runner { pid }) => Claim::Runner(Pid::from_raw(pid)),
-            Ok(Started::Reviver) => Claim::Revoked,
+            Ok(StartedFile::Runner { pid }) => Claim::Runner(Pid::from_raw(pid)),
+            Ok(StartedFile::Revoked) => Claim::Revoked,
             // Of another version, or torn by a power loss: something was begun.
             Err(_) => Claim::Runner(None),
         }))
@@ -287,9 +298,9 @@ impl Folder {
         static REMOVALS: AtomicU64 = AtomicU64::new(0);
         let mut removed = self.0.clone().into_os_string();
         let number = REMOVALS.fetch_add(1, Ordering::Relaxed);
-        removed.push(format!("{REMOVED}{}-{number}", process::id()));
+        removed.push(format!("{REMOVAL_INFIX}{}-{number}", process::id()));
         match fs::rename(&self.0, &removed) {
-            Ok(()) => delete(Path::new(&removed)),
+            Ok(()) => delete_tree(Path::new(&removed)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -302,21 +313,21 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Whether this is the name of a folder whose removal was begun.
-pub(super) fn is_removed(name: &str) -> bool {
-    name.split_once(REMOVED).is_some_and(|(name, _)| name.parse::<Name>().is_ok())
+pub(super) fn is_removal(name: &str) -> bool {
+    name.split_once(REMOVAL_INFIX).is_some_and(|(name, _)| name.parse::<SpoolName>().is_ok())
 }
 
 /// Deletes a folder that is no attempt's any more.
-pub(super) fn delete(removed: &Path) -> io::Result<()> {
+pub(super) fn delete_tree(removed: &Path) -> io::Result<()> {
     files::remove_tree(removed)
 }
 
 fn json(content: impl Serialize) -> io::Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&Versioned { version: VERSION, content })?)
+    Ok(serde_json::to_vec(&VersionedFile { version: VERSION, content })?)
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
-    let Versioned { version, content } = serde_json::from_slice(bytes)?;
+    let VersionedFile { version, content } = serde_json::from_slice(bytes)?;
     if version != VERSION {
         let error = format!("its version is {version}, and this program knows {VERSION}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -331,20 +342,20 @@ mod tests {
 
     use super::*;
 
-    fn folder() -> (tempfile::TempDir, Folder) {
+    fn folder() -> (tempfile::TempDir, SpoolFolder) {
         let spool = tempfile::tempdir().unwrap();
-        let folder = Folder::new(spool.path().join("spool/a"));
-        folder.make().unwrap();
+        let folder = SpoolFolder::new(spool.path().join("spool/a"));
+        folder.create().unwrap();
         (spool, folder)
     }
 
     #[test]
     fn a_name_is_spelled_in_one_way() {
         let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
-        let name = Name { call, attempt: 4 };
+        let name = SpoolName { call, attempt: 4 };
         assert_eq!(name.to_string().parse(), Ok(name));
         for bad in ["", ".", "x.1", &call.to_string(), &format!("{call}.04"), &format!("{call}.4.part")] {
-            assert_eq!(bad.parse::<Name>(), Err(NoName), "{bad}");
+            assert_eq!(bad.parse::<SpoolName>(), Err(SpoolNameError), "{bad}");
         }
     }
 
@@ -352,9 +363,12 @@ mod tests {
     fn started_is_made_once() {
         let check = |claims: [Claim; 2]| {
             let (_spool, folder) = folder();
-            assert_eq!(folder.claimed().unwrap(), None);
-            assert_eq!(claims.map(|claim| folder.claim(claim).unwrap()), [Claimed::Now, Claimed::Before]);
-            assert_eq!(folder.claimed().unwrap(), Some(claims[0]));
+            assert_eq!(folder.read_claim().unwrap(), None);
+            assert_eq!(
+                claims.map(|claim| folder.claim(claim).unwrap()),
+                [ClaimResult::Claimed, ClaimResult::AlreadyClaimed]
+            );
+            assert_eq!(folder.read_claim().unwrap(), Some(claims[0]));
         };
         let runner = Claim::Runner(Some(getpid()));
         check([runner, Claim::Revoked]);
@@ -371,8 +385,8 @@ mod tests {
                 std::thread::spawn(move || folder.claim(claim).unwrap())
             };
             let both = [of(Claim::Runner(Some(getpid()))), of(Claim::Revoked)].map(|one| one.join().unwrap());
-            assert_eq!(both.iter().filter(|claimed| **claimed == Claimed::Now).count(), 1);
-            assert_eq!(folder.claimed().unwrap() == Some(Claim::Revoked), both[1] == Claimed::Now);
+            assert_eq!(both.iter().filter(|claimed| **claimed == ClaimResult::Claimed).count(), 1);
+            assert_eq!(folder.read_claim().unwrap() == Some(Claim::Revoked), both[1] == ClaimResult::Claimed);
         }
     }
 
@@ -387,7 +401,7 @@ mod tests {
             let removal = std::thread::spawn(move || removed.remove().unwrap());
             let error = loop {
                 match folder.claim(Claim::Runner(Some(getpid()))) {
-                    Ok(claimed) => assert_eq!(claimed, Claimed::Before),
+                    Ok(claimed) => assert_eq!(claimed, ClaimResult::AlreadyClaimed),
                     Err(error) => break error,
                 }
             };
@@ -400,11 +414,11 @@ mod tests {
     #[test]
     fn a_folder_that_is_being_removed_is_no_attempts() {
         let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
-        let removed = format!("{}{REMOVED}12-0", Name { call, attempt: 4 });
-        assert!(is_removed(&removed));
-        assert_eq!(removed.parse::<Name>(), Err(NoName));
-        for other in ["notes", REMOVED, &format!("{call}.4"), &format!("notes{REMOVED}1-0")] {
-            assert!(!is_removed(other), "{other}");
+        let removed = format!("{}{REMOVAL_INFIX}12-0", SpoolName { call, attempt: 4 });
+        assert!(is_removal(&removed));
+        assert_eq!(removed.parse::<SpoolName>(), Err(SpoolNameError));
+        for other in ["notes", REMOVAL_INFIX, &format!("{call}.4"), &format!("notes{REMOVAL_INFIX}1-0")] {
+            assert!(!is_removal(other), "{other}");
         }
     }
 
@@ -412,8 +426,8 @@ mod tests {
     fn a_started_that_cannot_be_read_is_a_start() {
         let (_spool, folder) = folder();
         for text in ["", "{", r#"{"version":2,"by":"reviver"}"#, r#"{"version":1,"by":"runner","pid":0}"#] {
-            fs::write(folder.file(STARTED), text).unwrap();
-            assert_eq!(folder.claimed().unwrap(), Some(Claim::Runner(None)), "{text}");
+            fs::write(folder.file(STARTED_FILE), text).unwrap();
+            assert_eq!(folder.read_claim().unwrap(), Some(Claim::Runner(None)), "{text}");
         }
     }
 
@@ -428,18 +442,18 @@ mod tests {
             timeout: Duration::from_millis(1_234),
         };
         fs::remove_dir(folder.path()).unwrap();
-        folder.lay_out(&command.clone().try_into().unwrap()).unwrap();
+        folder.create_with_task(&command.clone().try_into().unwrap()).unwrap();
         assert_eq!(format!("{:?}", Command::from(folder.task().unwrap())), format!("{command:?}"));
-        assert_eq!(folder.make().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(folder.create().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 
     #[test]
     fn the_lock_tells_whether_somebody_lives() {
         let (_spool, folder) = folder();
-        assert!(!folder.is_held().unwrap());
+        assert!(!folder.has_live_runner().unwrap());
         let lock = folder.lock().unwrap();
-        assert!(folder.is_held().unwrap());
+        assert!(folder.has_live_runner().unwrap());
         drop(lock);
-        assert!(!folder.is_held().unwrap());
+        assert!(!folder.has_live_runner().unwrap());
     }
 }

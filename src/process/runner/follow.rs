@@ -5,33 +5,33 @@ use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc, time::Dura
 use bytes::Bytes;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
-use super::watched::Left;
+use super::live_runner::RunnerOutcome;
 use crate::process::Tee;
 
 /// How often it is looked whether there is more.
-const TICK: Duration = Duration::from_millis(250);
-const CHUNK: usize = 256 << 10;
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// Waits for `over`; meanwhile and then hands on all of the `output`, as far as somebody takes it.
-pub async fn follow(over: impl Future<Output = Left>, output: &Path, tee: Tee) -> Left {
+pub async fn follow(over: impl Future<Output = RunnerOutcome>, output: &Path, tee: Tee) -> RunnerOutcome {
     let (done, is_done) = watch::channel(());
     let over = async {
         let left = over.await;
         drop(done);
         left
     };
-    let (left, read) = tokio::join!(over, hand_on(output, tee, is_done));
+    let (left, read) = tokio::join!(over, forward(output, tee, is_done));
     if let Err(error) = read {
         tracing::warn!(output = %output.display(), %error, "the output of a command cannot be read");
     }
     left
 }
 
-async fn hand_on(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
+async fn forward(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
     let (mut file, mut offset) = (None, 0);
     loop {
         // What is written before the end is seen is read after it.
-        let is_over = timeout(TICK, is_done.changed()).await.is_ok();
+        let is_over = timeout(POLL_INTERVAL, is_done.changed()).await.is_ok();
         if file.is_none() {
             file = open(output).await?;
         }
@@ -52,7 +52,7 @@ async fn catch_up(file: &Arc<File>, mut offset: u64, tee: &Tee) -> io::Result<u6
             break;
         }
         offset += bytes.len() as u64;
-        let room = tee.room().await;
+        let room = tee.reserve().await;
         tee.push(&bytes, room);
     }
     Ok(offset)
@@ -70,7 +70,7 @@ async fn open(output: &Path) -> io::Result<Option<Arc<File>>> {
 async fn read(file: Arc<File>, offset: u64) -> io::Result<Bytes> {
     spawn_blocking(move || {
         let left = file.metadata()?.len().saturating_sub(offset);
-        let mut bytes = vec![0; usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
+        let mut bytes = vec![0; usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
         let count = file.read_at(&mut bytes, offset)?;
         bytes.truncate(count);
         Ok(bytes.into())

@@ -20,24 +20,24 @@ use rustix::{
     process::Pid,
 };
 
-use super::files::Name;
+use super::files::SpoolName;
 
 pub(super) const FILE: &str = "begun";
 const MAGIC: &str = "hermod-begun 1 ";
 /// Bytes that the first line has at most.
-const MAX_HEAD: u64 = 64;
+const MAX_HEAD_BYTES: u64 = 64;
 /// Bytes from which on the entries of runs that are not open are left out.
-const LARGE: u64 = 64 << 10;
+const SHORTEN_FROM_BYTES: u64 = 64 << 10;
 /// Bytes that are read: far more than the entries of all open runs.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Held while a ledger is replaced: two replacements would use the same temporary file. Only the process that holds the
 /// store replaces its ledger, so no other process competes.
-static REPLACEMENT: Mutex<()> = Mutex::new(());
+static REPLACEMENT_LOCK: Mutex<()> = Mutex::new(());
 
 /// What the ledger says of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum LedgerMark {
     /// Its command was not begun.
     NotBegun,
     /// Its command was begun, by the runner with this pid.
@@ -46,7 +46,7 @@ pub(super) enum Mark {
     Unknown,
 }
 
-impl Mark {
+impl LedgerMark {
     pub(super) const fn runner(self) -> Option<Pid> {
         match self {
             Self::Begun(pid) => Some(pid),
@@ -64,7 +64,7 @@ pub(super) struct CommandLedger(PathBuf);
 struct LedgerEntries {
     /// When the ledger was made, in milliseconds of the wall clock.
     since_ms: u64,
-    begun: Vec<(Name, Pid)>,
+    begun: Vec<(SpoolName, Pid)>,
 }
 
 impl CommandLedger {
@@ -85,49 +85,49 @@ impl CommandLedger {
         }
         let state = self.0.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::DirBuilder::new().recursive(true).create(state)?;
-        let (mut file, part) = self.part()?;
+        let (mut file, part) = self.create_part()?;
         let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         file.write_all(format!("{MAGIC}{}\n", now.as_millis()).as_bytes())?;
         fs::rename(part, &self.0)
     }
 
     /// Notes that a command is about to run. `NotFound` if there is no ledger.
-    pub(super) fn begin(&self, attempt: &str, runner: Pid) -> io::Result<()> {
-        let mut file = self.locked()?;
+    pub(super) fn record_start(&self, attempt: &str, runner: Pid) -> io::Result<()> {
+        let mut file = self.open_locked()?;
         // A line of its own also behind one that was cut.
         file.write_all(format!("\n{attempt} {}\n", runner.as_raw_pid()).as_bytes())
     }
 
     /// What is known of an attempt.
-    pub(super) fn mark(&self, name: Name) -> io::Result<Mark> {
+    pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
         let entries = match self.read() {
             Ok(Some(entries)) => entries,
-            Ok(None) => return Ok(Mark::Unknown),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Mark::Unknown),
+            Ok(None) => return Ok(LedgerMark::Unknown),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LedgerMark::Unknown),
             Err(error) => return Err(error),
         };
         let begun = entries.begun.iter().rev().find(|(begun, _)| *begun == name);
         Ok(match begun {
-            Some((_, runner)) => Mark::Begun(*runner),
-            None if accepted_ms(name.call.run) > entries.since_ms => Mark::NotBegun,
-            None => Mark::Unknown,
+            Some((_, runner)) => LedgerMark::Begun(*runner),
+            None if accepted_ms(name.call.run) > entries.since_ms => LedgerMark::NotBegun,
+            None => LedgerMark::Unknown,
         })
     }
 
     /// All attempts that were begun, as far as they are kept.
-    pub(super) fn begun(&self) -> Vec<(Name, Pid)> {
+    pub(super) fn started_attempts(&self) -> Vec<(SpoolName, Pid)> {
         self.read().ok().flatten().unwrap_or_default().begun
     }
 
     /// Leaves out what belongs to no open run, if the file is large.
     pub(super) fn shorten(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<()> {
-        if !fs::metadata(&self.0).is_ok_and(|file| file.len() > LARGE) {
+        if !fs::metadata(&self.0).is_ok_and(|file| file.len() > SHORTEN_FROM_BYTES) {
             return Ok(());
         }
         let _sole = sole_replacement();
-        let _locked = self.locked()?;
+        let _locked = self.open_locked()?;
         let Some(LedgerEntries { since_ms, begun }) = self.read()? else { return Ok(()) };
-        let (file, part) = self.part()?;
+        let (file, part) = self.create_part()?;
         let mut file = BufWriter::new(file);
         writeln!(file, "{MAGIC}{since_ms}")?;
         for (name, runner) in begun.iter().filter(|(name, _)| is_open(name.call.run)) {
@@ -140,7 +140,7 @@ impl CommandLedger {
     fn has_head(&self) -> io::Result<bool> {
         let mut head = Vec::new();
         match File::open(&self.0) {
-            Ok(file) => file.take(MAX_HEAD).read_to_end(&mut head)?,
+            Ok(file) => file.take(MAX_HEAD_BYTES).read_to_end(&mut head)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -159,7 +159,7 @@ impl CommandLedger {
     }
 
     /// The file, to append to. The lock belongs to the file that has the name now.
-    fn locked(&self) -> io::Result<File> {
+    fn open_locked(&self) -> io::Result<File> {
         loop {
             let file = OpenOptions::new().append(true).open(&self.0)?;
             flock(&file, FlockOperation::LockExclusive)?;
@@ -171,7 +171,7 @@ impl CommandLedger {
     }
 
     /// What is to take its place.
-    fn part(&self) -> io::Result<(File, PathBuf)> {
+    fn create_part(&self) -> io::Result<(File, PathBuf)> {
         let part = self.0.with_extension("part");
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
         Ok((file, part))
@@ -191,7 +191,7 @@ impl LedgerEntries {
 }
 
 fn sole_replacement() -> MutexGuard<'static, ()> {
-    REPLACEMENT.lock().unwrap_or_else(PoisonError::into_inner)
+    REPLACEMENT_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn since_ms(head: &str) -> Option<u64> {
@@ -217,9 +217,9 @@ mod tests {
     }
 
     /// An attempt of a run that was accepted then.
-    fn name(accepted_ms: u64, n: u32) -> Name {
+    fn name(accepted_ms: u64, n: u32) -> SpoolName {
         let run = RunId::from_bits(u128::from(accepted_ms) << 80);
-        Name { call: CallId { run, iteration: 1, n }, attempt: 1 }
+        SpoolName { call: CallId { run, iteration: 1, n }, attempt: 1 }
     }
 
     const LATER: u64 = 1 << 47;
@@ -227,18 +227,18 @@ mod tests {
     #[test]
     fn it_speaks_for_runs_that_are_younger() {
         let (_state, ledger) = ledger();
-        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::Unknown, "there is none");
-        assert_eq!(ledger.begin("x", getpid()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Unknown, "there is none");
+        assert_eq!(ledger.record_start("x", getpid()).unwrap_err().kind(), io::ErrorKind::NotFound);
         ledger.ensure().unwrap();
-        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::NotBegun);
-        assert_eq!(ledger.mark(name(1, 1)).unwrap(), Mark::Unknown, "it was accepted before");
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::NotBegun);
+        assert_eq!(ledger.mark(name(1, 1)).unwrap(), LedgerMark::Unknown, "it was accepted before");
         for accepted in [1, LATER] {
-            ledger.begin(&name(accepted, 2).to_string(), getpid()).unwrap();
-            assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), Mark::Begun(getpid()));
+            ledger.record_start(&name(accepted, 2).to_string(), getpid()).unwrap();
+            assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), LedgerMark::Begun(getpid()));
         }
         // It is not made anew.
         ledger.ensure().unwrap();
-        assert_eq!(ledger.begun().len(), 2);
+        assert_eq!(ledger.started_attempts().len(), 2);
     }
 
     #[test]
@@ -253,17 +253,17 @@ mod tests {
             ledger.ensure().unwrap();
             let since_ms = || LedgerEntries::parse(&fs::read_to_string(&ledger.0).unwrap()).unwrap().since_ms;
             let accepted = since_ms() + 1;
-            ledger.begin(&name(accepted, 1).to_string(), getpid()).unwrap();
+            ledger.record_start(&name(accepted, 1).to_string(), getpid()).unwrap();
             damage(&ledger.0);
-            assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), Mark::Unknown);
+            assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), LedgerMark::Unknown);
             ledger.ensure().unwrap();
             // The clock of files may have ticks of several milliseconds.
             while since_ms() < accepted {
                 fs::remove_file(&ledger.0).unwrap();
                 ledger.ensure().unwrap();
             }
-            assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), Mark::Unknown);
-            assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::NotBegun);
+            assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), LedgerMark::Unknown);
+            assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::NotBegun);
         }
     }
 
@@ -281,11 +281,11 @@ mod tests {
                         scope.spawn(move || {
                             start.wait();
                             ledger.ensure().unwrap();
-                            ledger.begin(&name(LATER, n).to_string(), getpid()).unwrap();
+                            ledger.record_start(&name(LATER, n).to_string(), getpid()).unwrap();
                         });
                     }
                 });
-                assert_eq!(ledger.begun().len(), 8, "no thread's entry is replaced");
+                assert_eq!(ledger.started_attempts().len(), 8, "no thread's entry is replaced");
             }
         }
     }
@@ -296,9 +296,9 @@ mod tests {
         ledger.ensure().unwrap();
         let cut = OpenOptions::new().append(true).open(&ledger.0).unwrap();
         (&cut).write_all(&name(LATER, 7).to_string().as_bytes()[..20]).unwrap();
-        ledger.begin(&name(LATER, 1).to_string(), getpid()).unwrap();
-        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), Mark::Begun(getpid()));
-        assert_eq!(ledger.mark(name(LATER, 7)).unwrap(), Mark::NotBegun);
+        ledger.record_start(&name(LATER, 1).to_string(), getpid()).unwrap();
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Begun(getpid()));
+        assert_eq!(ledger.mark(name(LATER, 7)).unwrap(), LedgerMark::NotBegun);
     }
 
     #[test]
@@ -311,8 +311,8 @@ mod tests {
                 let ledger = ledger.clone();
                 std::thread::spawn(move || {
                     for n in 0..500 {
-                        ledger.begin(&name(LATER, of * 1_000 + n).to_string(), getpid()).unwrap();
-                        ledger.begin(&name(LATER + 1, of * 1_000 + n).to_string(), getpid()).unwrap();
+                        ledger.record_start(&name(LATER, of * 1_000 + n).to_string(), getpid()).unwrap();
+                        ledger.record_start(&name(LATER + 1, of * 1_000 + n).to_string(), getpid()).unwrap();
                     }
                 })
             })
@@ -321,7 +321,7 @@ mod tests {
             ledger.shorten(|run| run == open).unwrap();
         }
         ledger.shorten(|run| run == open).unwrap();
-        let kept = ledger.begun().into_iter().filter(|(name, _)| name.call.run == open).count();
+        let kept = ledger.started_attempts().into_iter().filter(|(name, _)| name.call.run == open).count();
         assert_eq!(kept, 2_000);
         assert!(fs::metadata(&ledger.0).unwrap().len() < 4_000 * 50);
     }

@@ -36,16 +36,16 @@
 mod exit;
 mod files;
 mod follow;
-mod inside;
 mod launch;
 mod ledger;
+mod live_runner;
+mod orphans;
 mod output;
-mod remains;
-mod watched;
+mod runner_process;
 
-pub use exit::{Exit, Kept};
-pub use files::{Name, VARIABLE};
+pub use exit::{ExitRecord, OutputExtent};
+pub use files::{SpoolName, VARIABLE};
 pub use follow::follow;
-pub use inside::{ARGUMENT, main};
-pub use launch::{Attached, Runner};
-pub use watched::{Left, STOP, Watched};
+pub use launch::{AttachedRunner, Runner};
+pub use live_runner::{LiveRunner, RunnerOutcome, STOP_TIMEOUT};
+pub use runner_process::{ARGUMENT, main};

@@ -9,44 +9,44 @@ use std::{
 use bytes::Bytes;
 use tokio::{sync::mpsc::UnboundedReceiver, task::spawn_blocking};
 
-use super::{exit::Kept, files::Folder};
-use crate::{process::Piece, space::check_left};
+use super::{exit::OutputExtent, files::SpoolFolder};
+use crate::{disk_space::check_reserve, process::OutputChunk};
 
 pub(super) const FILE: &str = "output";
 /// Bytes that are kept; a command that never stops writing must not fill the disk.
-const MOST: u64 = 256 << 20;
+const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 /// Bytes after which what is written is synced, so that the last sync is short.
-const SYNCED: u64 = 16 << 20;
+const SYNC_INTERVAL_BYTES: u64 = 16 << 20;
 
 /// The file.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputFile {
     file: File,
-    folder: Folder,
+    folder: SpoolFolder,
     total: u64,
-    kept: u64,
+    written: u64,
     since_sync: u64,
-    state: State,
+    state: OutputState,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum OutputState {
     Open,
     /// It takes no more.
     Full,
 }
 
-impl Output {
-    pub(super) fn make(folder: &Folder) -> io::Result<Self> {
+impl OutputFile {
+    pub(super) fn create(folder: &SpoolFolder) -> io::Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
         let folder = folder.clone();
-        Ok(Self { file, folder, total: 0, kept: 0, since_sync: 0, state: State::Open })
+        Ok(Self { file, folder, total: 0, written: 0, since_sync: 0, state: OutputState::Open })
     }
 
     /// Takes all that comes. A disk that takes no more, or needs the rest for records, ends no command: what comes then is
     /// counted.
-    pub(super) async fn take(mut self, mut pieces: UnboundedReceiver<Piece>) -> io::Result<Self> {
+    pub(super) async fn write_all(mut self, mut pieces: UnboundedReceiver<OutputChunk>) -> io::Result<Self> {
         while let Some(piece) = pieces.recv().await {
             let bytes = piece.bytes.clone();
             // A disk that does not answer must not keep the deadline from being kept.
@@ -63,26 +63,26 @@ impl Output {
 
     fn write(&mut self, bytes: &Bytes) {
         self.total += bytes.len() as u64;
-        if self.state == State::Full || !self.fits(bytes.len()) {
-            self.state = State::Full;
+        if self.state == OutputState::Full || !self.fits(bytes.len()) {
+            self.state = OutputState::Full;
             return;
         }
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             match self.file.write(rest) {
                 Ok(count) if count > 0 => {
-                    self.kept += count as u64;
+                    self.written += count as u64;
                     self.since_sync += count as u64;
                     rest = &rest[count..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) | Err(_) => {
-                    self.state = State::Full;
+                    self.state = OutputState::Full;
                     return;
                 }
             }
         }
-        if self.since_sync >= SYNCED {
+        if self.since_sync >= SYNC_INTERVAL_BYTES {
             self.since_sync = 0;
             // If it fails, so does the last one, which tells.
             let (Ok(()) | Err(_)) = self.file.sync_data();
@@ -90,26 +90,26 @@ impl Output {
     }
 
     fn fits(&self, bytes: usize) -> bool {
-        self.kept + bytes as u64 <= MOST && check_left(&self.file, bytes).is_ok()
+        self.written + bytes as u64 <= MAX_OUTPUT_BYTES && check_reserve(&self.file, bytes).is_ok()
     }
 
-    pub(super) fn kept(&self) -> Kept {
-        Kept { bytes: self.kept, left_out: self.total - self.kept }
+    pub(super) fn extent(&self) -> OutputExtent {
+        OutputExtent { bytes: self.written, left_out: self.total - self.written }
     }
 
     /// Puts the file back if the command has removed it. The bytes are still there, as long as this is open.
-    pub(super) fn put_back(&mut self) -> io::Result<()> {
-        if self.folder.has(FILE, &self.file)? {
+    pub(super) fn restore_file(&mut self) -> io::Result<()> {
+        if self.folder.is_current(FILE, &self.file)? {
             return Ok(());
         }
         let mut from = &self.file;
         from.rewind()?;
-        self.file = self.folder.put_back(FILE, |file| io::copy(&mut from, file).map(drop))?;
+        self.file = self.folder.restore_file(FILE, |file| io::copy(&mut from, file).map(drop))?;
         Ok(())
     }
 
     /// Step 6, first half.
     pub(super) fn sync(&self) -> io::Result<()> {
-        if self.kept == 0 { Ok(()) } else { self.file.sync_all() }
+        if self.written == 0 { Ok(()) } else { self.file.sync_all() }
     }
 }

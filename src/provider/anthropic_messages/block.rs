@@ -1,39 +1,39 @@
-use hermod_actors::port::Deltas;
+use hermod_actors::port::DeltaSink;
 use serde_json::{Map, Value, json};
 
-use super::parts::Parts;
+use super::opaque::OpaqueParts;
 use crate::provider::{
-    loose::{Loose, is_object},
-    think::{Piece, Splitter},
+    loose::{LooseValue, is_object},
+    think_tags::{SplitPiece, ThinkTagSplitter},
 };
 
 /// A block of an answer, as far as it has come.
 #[derive(Debug, Clone)]
-pub(super) enum Block {
+pub(super) enum AnswerBlock {
     /// A text.
-    Text(Text),
+    Text(TextBlock),
     /// What was thought, and by what its maker knows it again.
     Thinking { thinking: String, signature: String },
     /// A call.
-    Call(Call),
+    Call(CallBlock),
     /// Something that only its maker can read; if it is a call of a server's own tool, then `json` is what has come of its
     /// input.
-    Kept { block: Map<String, Value>, json: String },
+    Opaque { block: Map<String, Value>, json: String },
     /// What is not known, and takes what belongs to it.
     Ignored,
 }
 
 /// A text, with what was thought in it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Text {
+pub(super) struct TextBlock {
     pub(super) text: String,
     pub(super) reasoning: String,
-    splitter: Splitter,
+    splitter: ThinkTagSplitter,
 }
 
 /// A call, whose input has come as JSON text, or at once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Call {
+pub(super) struct CallBlock {
     pub(super) id: String,
     pub(super) name: String,
     /// What came at once.
@@ -41,38 +41,38 @@ pub(super) struct Call {
     /// What came in pieces, which counts if there is any.
     pub(super) json: String,
     /// The vendor has said that nothing follows.
-    pub(super) stopped: bool,
+    pub(super) is_stopped: bool,
 }
 
-impl Text {
+impl TextBlock {
     /// Takes the next piece.
-    pub(super) fn push(&mut self, delta: &str, deltas: &dyn Deltas) {
+    pub(super) fn push(&mut self, delta: &str, deltas: &dyn DeltaSink) {
         let Self { text, reasoning, splitter } = self;
-        splitter.push(delta, &mut |piece| take(piece, (text, reasoning), deltas));
+        splitter.push(delta, &mut |piece| push_piece(piece, (text, reasoning), deltas));
     }
 
     /// Takes out what is held back.
-    pub(super) fn flush(&mut self, deltas: &dyn Deltas) {
+    pub(super) fn flush(&mut self, deltas: &dyn DeltaSink) {
         let Self { text, reasoning, splitter } = self;
-        splitter.finish(&mut |piece| take(piece, (text, reasoning), deltas));
+        splitter.finish(&mut |piece| push_piece(piece, (text, reasoning), deltas));
     }
 }
 
-fn take(piece: Piece<'_>, (text, reasoning): (&mut String, &mut String), deltas: &dyn Deltas) {
+fn push_piece(piece: SplitPiece<'_>, (text, reasoning): (&mut String, &mut String), deltas: &dyn DeltaSink) {
     match piece {
-        Piece::Text(delta) => {
+        SplitPiece::Text(delta) => {
             text.push_str(delta);
             deltas.text(delta);
         }
-        Piece::Reasoning(delta) => {
+        SplitPiece::Reasoning(delta) => {
             reasoning.push_str(delta);
             deltas.reasoning(delta);
         }
-        Piece::AllWasReasoning => reasoning.push_str(&std::mem::take(text)),
+        SplitPiece::AllWasReasoning => reasoning.push_str(&std::mem::take(text)),
     }
 }
 
-impl Call {
+impl CallBlock {
     /// A call as its block begins.
     pub(super) fn of(block: &mut Map<String, Value>) -> Self {
         let mut text = |name: &str| match block.get_mut(name).map(Value::take) {
@@ -97,25 +97,25 @@ impl Call {
     pub(super) fn looks_whole(&self) -> bool {
         // Every input begins as an empty object, whether or not something follows.
         let has_come = !self.json.trim().is_empty() || !matches!(self.input.trim(), "" | "{}");
-        if has_come { is_object(self.arguments()) } else { self.stopped }
+        if has_come { is_object(self.arguments()) } else { self.is_stopped }
     }
 }
 
-impl Block {
+impl AnswerBlock {
     /// Whether a piece that would begin `fresh` by itself belongs to this block.
-    pub(super) const fn takes(&self, fresh: &Self) -> bool {
+    pub(super) const fn accepts(&self, fresh: &Self) -> bool {
         match self {
             Self::Ignored => true,
             Self::Text(_) => matches!(fresh, Self::Text(_)),
             Self::Thinking { .. } => matches!(fresh, Self::Thinking { .. }),
-            Self::Call(_) | Self::Kept { .. } => matches!(fresh, Self::Call(_)),
+            Self::Call(_) | Self::Opaque { .. } => matches!(fresh, Self::Call(_)),
         }
     }
 
     /// Takes a piece of an input; tells how many bytes it added.
-    pub(super) fn push_json(&mut self, delta: Loose<'_>) -> usize {
+    pub(super) fn push_json(&mut self, delta: LooseValue<'_>) -> usize {
         let json = match self {
-            Self::Call(Call { json, .. }) | Self::Kept { json, .. } => json,
+            Self::Call(CallBlock { json, .. }) | Self::Opaque { json, .. } => json,
             Self::Text(_) | Self::Thinking { .. } | Self::Ignored => return 0,
         };
         let before = json.len();
@@ -126,26 +126,26 @@ impl Block {
     /// What was thought in it.
     pub(super) fn reasoning(&self) -> &str {
         match self {
-            Self::Text(Text { reasoning, .. }) => reasoning,
+            Self::Text(TextBlock { reasoning, .. }) => reasoning,
             Self::Thinking { thinking, .. } => thinking,
-            Self::Call(_) | Self::Kept { .. } | Self::Ignored => "",
+            Self::Call(_) | Self::Opaque { .. } | Self::Ignored => "",
         }
     }
 
     /// Puts it in order, or what is kept of it.
-    pub(super) fn put(&self, to: &mut Parts) {
+    pub(super) fn add_to(&self, to: &mut OpaqueParts) {
         match self {
-            Self::Text(text) => to.text(text.text.len()),
+            Self::Text(text) => to.push_text(text.text.len()),
             Self::Thinking { thinking, signature } => {
-                to.keep(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
+                to.push_opaque(json!({"type": "thinking", "thinking": thinking, "signature": signature}));
             }
-            Self::Call(_) => to.call(),
-            Self::Kept { block, json } => {
+            Self::Call(_) => to.push_call(),
+            Self::Opaque { block, json } => {
                 let mut block = block.clone();
                 if let Ok(input) = serde_json::from_str::<Map<String, Value>>(json) {
                     block.insert("input".into(), Value::Object(input));
                 }
-                to.keep(Value::Object(block));
+                to.push_opaque(Value::Object(block));
             }
             Self::Ignored => {}
         }
@@ -153,6 +153,6 @@ impl Block {
 }
 
 /// Whether a block is to be sent back as it came: hidden thoughts, and what tools of the server were asked and said.
-pub(super) fn is_kept(kind: &str) -> bool {
+pub(super) fn is_opaque(kind: &str) -> bool {
     kind == "redacted_thinking" || kind.ends_with("_tool_use") || kind.ends_with("_tool_result")
 }

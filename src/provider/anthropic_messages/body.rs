@@ -1,51 +1,51 @@
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Thinking, ThinkingStyle},
+    model::{ThinkingLevel, ThinkingStyle},
     port::{ModelRequest, ToolChoice},
 };
 
-use crate::provider::{Cache, wire::write_json};
+use crate::provider::{CacheTtl, wire::write_json};
 
 /// Messages that are marked for the vendor's cache: the marker that was last in the request before is among them again.
-const MARKED: usize = 3;
+const MAX_MARKED_MESSAGES: usize = 3;
 /// Tokens of thinking that the vendor takes at least.
-const MIN_BUDGET: u64 = 1_024;
+const MIN_BUDGET_TOKENS: u64 = 1_024;
 
 /// What is put into a block up to which the vendor is to cache.
-pub(super) const fn marker(cache: Cache) -> Option<&'static str> {
+pub(super) const fn cache_marker(cache: CacheTtl) -> Option<&'static str> {
     match cache {
-        Cache::Off => None,
-        Cache::Short => Some(r#","cache_control":{"type":"ephemeral"}"#),
-        Cache::Long => Some(r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#),
+        CacheTtl::Off => None,
+        CacheTtl::Short => Some(r#","cache_control":{"type":"ephemeral"}"#),
+        CacheTtl::Long => Some(r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#),
     }
 }
 
 /// The whole body, in pieces.
-pub(super) fn body(cache: Cache, request: ModelRequest) -> Vec<Bytes> {
+pub(super) fn body(cache: CacheTtl, request: ModelRequest) -> Vec<Bytes> {
     let mut begin = br#"{"model":"#.to_vec();
     write_json(&mut begin, &*request.model);
     let limit = format!(r#","max_tokens":{},"stream":true,"#, request.max_tokens);
     begin.extend_from_slice(limit.as_bytes());
-    begin.extend_from_slice(thinking(&request).as_bytes());
+    begin.extend_from_slice(thinking_fields(&request).as_bytes());
     if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
         begin.extend_from_slice(br#""tool_choice":{"type":"none"},"#);
     }
     let marks = request.messages.marks();
-    let marks = &marks[marks.len().saturating_sub(MARKED)..];
-    let markers: Vec<(usize, Bytes)> = marker(cache)
+    let marks = &marks[marks.len().saturating_sub(MAX_MARKED_MESSAGES)..];
+    let markers: Vec<(usize, Bytes)> = cache_marker(cache)
         .map(|marker| marks.iter().map(|place| (*place, Bytes::from_static(marker.as_bytes()))).collect())
         .unwrap_or_default();
     let mut pieces = vec![begin.into(), request.head.bytes];
-    pieces.extend(request.messages.assemble(&markers, &request.pictures));
+    pieces.extend(request.messages.assemble(&markers, &request.images));
     pieces.push(Bytes::from_static(b"]}"));
     pieces
 }
 
 /// How much it is to think, as fields with a comma behind.
-fn thinking(request: &ModelRequest) -> String {
+fn thinking_fields(request: &ModelRequest) -> String {
     let Some(thinking) = request.thinking else { return String::new() };
     // Nothing is the one way to say `off` that no model refuses.
-    let Some((effort, budget)) = amount(thinking.level) else { return String::new() };
+    let Some((effort, budget)) = effort_and_budget(thinking.level) else { return String::new() };
     match thinking.style {
         ThinkingStyle::None => String::new(),
         ThinkingStyle::Effort => format!(r#""output_config":{{"effort":"{effort}"}},"#),
@@ -53,9 +53,9 @@ fn thinking(request: &ModelRequest) -> String {
             format!(r#""thinking":{{"type":"adaptive"}},"output_config":{{"effort":"{effort}"}},"#)
         }
         // A turn that began without thinking is refused with it, unless the model chooses by itself.
-        ThinkingStyle::Budget if request.messages.is_foreign() => String::new(),
+        ThinkingStyle::Budget if request.messages.has_foreign_reasoning() => String::new(),
         // What is thought counts as output: a quarter is left for the answer.
-        ThinkingStyle::Budget => match budget.min(request.max_tokens / 4 * 3).max(MIN_BUDGET) {
+        ThinkingStyle::Budget => match budget.min(request.max_tokens / 4 * 3).max(MIN_BUDGET_TOKENS) {
             budget if budget < request.max_tokens => {
                 format!(r#""thinking":{{"type":"enabled","budget_tokens":{budget}}},"#)
             }
@@ -65,12 +65,12 @@ fn thinking(request: &ModelRequest) -> String {
 }
 
 /// A level as the vendor's word for the effort, and in tokens.
-const fn amount(level: Thinking) -> Option<(&'static str, u64)> {
+const fn effort_and_budget(level: ThinkingLevel) -> Option<(&'static str, u64)> {
     match level {
-        Thinking::Off => None,
-        Thinking::Minimal => Some(("low", MIN_BUDGET)),
-        Thinking::Low => Some(("low", 4_096)),
-        Thinking::Medium => Some(("medium", 10_000)),
-        Thinking::High => Some(("high", 24_000)),
+        ThinkingLevel::Off => None,
+        ThinkingLevel::Minimal => Some(("low", MIN_BUDGET_TOKENS)),
+        ThinkingLevel::Low => Some(("low", 4_096)),
+        ThinkingLevel::Medium => Some(("medium", 10_000)),
+        ThinkingLevel::High => Some(("high", 24_000)),
     }
 }

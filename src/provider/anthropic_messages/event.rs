@@ -1,31 +1,31 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::provider::loose::{Loose, Maybe};
+use crate::provider::loose::{LooseOption, LooseValue};
 
 /// One event of a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
     #[serde(rename = "type")]
-    pub(super) kind: Loose<'a>,
-    pub(super) index: Loose<'a>,
+    pub(super) kind: LooseValue<'a>,
+    pub(super) index: LooseValue<'a>,
     /// Of `message_start`.
-    pub(super) message: Maybe<Start<'a>>,
+    pub(super) message: LooseOption<Start<'a>>,
     /// Of `content_block_start`.
     pub(super) content_block: Value,
     /// Of `content_block_delta` and `message_delta`.
-    pub(super) delta: Maybe<Delta<'a>>,
+    pub(super) delta: LooseOption<Delta<'a>>,
     /// Of `message_delta`.
-    pub(super) usage: Maybe<UsageFields<'a>>,
+    pub(super) usage: LooseOption<UsageFields<'a>>,
     /// An error in place of the rest, under status 200.
-    pub(super) error: Loose<'a>,
+    pub(super) error: LooseValue<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Start<'a> {
-    pub(super) usage: Maybe<UsageFields<'a>>,
+    pub(super) usage: LooseOption<UsageFields<'a>>,
 }
 
 /// A piece of a block, or the end of the message.
@@ -33,30 +33,30 @@ pub(super) struct Start<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Delta<'a> {
     #[serde(rename = "type")]
-    pub(super) kind: Loose<'a>,
-    pub(super) text: Loose<'a>,
-    pub(super) thinking: Loose<'a>,
-    pub(super) signature: Loose<'a>,
-    pub(super) partial_json: Loose<'a>,
-    pub(super) stop_reason: Loose<'a>,
+    pub(super) kind: LooseValue<'a>,
+    pub(super) text: LooseValue<'a>,
+    pub(super) thinking: LooseValue<'a>,
+    pub(super) signature: LooseValue<'a>,
+    pub(super) partial_json: LooseValue<'a>,
+    pub(super) stop_reason: LooseValue<'a>,
 }
 
 /// A whole answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Document<'a> {
-    pub(super) content: Maybe<Vec<Value>>,
-    pub(super) stop_reason: Loose<'a>,
-    pub(super) usage: Maybe<UsageFields<'a>>,
+    pub(super) content: LooseOption<Vec<Value>>,
+    pub(super) stop_reason: LooseValue<'a>,
+    pub(super) usage: LooseOption<UsageFields<'a>>,
     /// An error in place of the rest, under status 200.
-    pub(super) error: Loose<'a>,
+    pub(super) error: LooseValue<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct UsageFields<'a> {
-    pub(super) input_tokens: Loose<'a>,
-    pub(super) output_tokens: Loose<'a>,
-    pub(super) cache_read_input_tokens: Loose<'a>,
-    pub(super) cache_creation_input_tokens: Loose<'a>,
+    pub(super) input_tokens: LooseValue<'a>,
+    pub(super) output_tokens: LooseValue<'a>,
+    pub(super) cache_read_input_tokens: LooseValue<'a>,
+    pub(super) cache_creation_input_tokens: LooseValue<'a>,
 }

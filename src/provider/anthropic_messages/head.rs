@@ -1,19 +1,19 @@
 use std::{borrow::Cow, sync::Arc};
 
-use hermod_actors::{model::ToolSpec, port::Head};
+use hermod_actors::{model::ToolSpec, port::EncodedHead};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{encode::NAME, write::is_blank};
+use super::{encode::MAX_NAME_CHARS, write::is_blank};
 use crate::provider::{
     names::{self, wire_name},
-    schema::schema,
+    schema::object_schema,
     wire::write_json,
 };
 
 /// `"tools":[…],"system":[…],"messages":[`: tools by name, none of the two if there is none. The last of them carries the
 /// marker.
-pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> Head {
+pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> EncodedHead {
     let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 128);
     let has_system = !is_blank(system);
     let mut sorted: Vec<&ToolSpec> = tools.iter().collect();
@@ -26,7 +26,7 @@ pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> Head {
         }
         write_json(&mut out, &WireTool::of(last));
         if !has_system {
-            mark(&mut out, marker);
+            insert_marker(&mut out, marker);
         }
         out.extend_from_slice(b"],");
     }
@@ -34,15 +34,19 @@ pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> Head {
         out.extend_from_slice(br#""system":[{"type":"text","text":"#);
         write_json(&mut out, system);
         out.push(b'}');
-        mark(&mut out, marker);
+        insert_marker(&mut out, marker);
         out.extend_from_slice(b"],");
     }
     out.extend_from_slice(br#""messages":["#);
-    Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)), has_tools: !tools.is_empty() }
+    EncodedHead {
+        bytes: out.into(),
+        renamed_tools: Arc::new(names::changed_names(tools, MAX_NAME_CHARS)),
+        has_tools: !tools.is_empty(),
+    }
 }
 
 /// Puts the marker into the object that was written last.
-fn mark(out: &mut Vec<u8>, marker: &str) {
+fn insert_marker(out: &mut Vec<u8>, marker: &str) {
     let brace = out.pop();
     out.extend_from_slice(marker.as_bytes());
     out.extend(brace);
@@ -58,6 +62,6 @@ struct WireTool<'a> {
 
 impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
-        Self { name: wire_name(name, NAME), description, input_schema: schema(parameters) }
+        Self { name: wire_name(name, MAX_NAME_CHARS), description, input_schema: object_schema(parameters) }
     }
 }

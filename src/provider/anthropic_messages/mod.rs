@@ -2,11 +2,11 @@
 
 mod block;
 mod body;
-mod draft;
+mod decode;
 mod encode;
 mod event;
 mod head;
-mod parts;
+mod opaque;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Failure, Origin},
+    model::{AnswerOrigin, Failure},
     port::{Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName};
@@ -23,12 +23,12 @@ use http::{HeaderMap, HeaderName};
 pub use encode::MessagesEncoder;
 
 use super::{
-    Cache, Dialect,
+    CacheTtl, Dialect,
     failure::failure_of,
-    reader::Reader,
-    wire::{Decoder, WireFormat, Writing},
+    reader::ResponseReader,
+    wire::{Decoder, EncodeTarget, WireFormat},
 };
-use draft::Draft;
+use decode::MessagesDecoder;
 
 /// Its name.
 pub const NAME: &str = "anthropic_messages";
@@ -39,7 +39,7 @@ static HEADERS: [(HeaderName, &str); 1] = [(HeaderName::from_static("anthropic-v
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AnthropicMessages {
-    cache: Cache,
+    cache: CacheTtl,
 }
 
 impl AnthropicMessages {
@@ -66,7 +66,7 @@ impl WireFormat for AnthropicMessages {
         &HEADERS
     }
 
-    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
+    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(MessagesEncoder::new(writing, self.cache))
     }
 
@@ -74,8 +74,8 @@ impl WireFormat for AnthropicMessages {
         body::body(self.cache, request)
     }
 
-    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder> {
-        Box::new(Reader::new(Draft::new(origin)))
+    fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
+        Box::new(ResponseReader::new(MessagesDecoder::new(origin)))
     }
 
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {

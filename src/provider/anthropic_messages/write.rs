@@ -1,4 +1,4 @@
-use hermod_actors::{model::Image, port::Segments};
+use hermod_actors::{model::Image, port::MessageBuffer};
 use serde_json::Value;
 
 use crate::provider::wire::write_json;
@@ -9,35 +9,35 @@ pub(super) const NO_TEXT: &str = "[No text.]";
 
 /// One message that is being written. The last of its blocks is open, so that a cache marker fits in.
 #[derive(Debug)]
-pub(super) struct Writer<'a> {
-    to: &'a mut Segments,
+pub(super) struct MessageWriter<'a> {
+    to: &'a mut MessageBuffer,
     buffer: Vec<u8>,
-    first: Option<Kind>,
-    last: Option<Kind>,
+    first: Option<BlockClass>,
+    last: Option<BlockClass>,
     is_marked: bool,
 }
 
 /// What a block is, as far as its place in a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BlockClass {
     /// Can be marked.
     Plain,
     /// Cannot be the last.
     Thinking,
     /// Anything else of the vendor's.
-    Kept,
+    Opaque,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> MessageWriter<'a> {
     /// Begins a message behind those that are there.
-    pub(super) fn begin(to: &'a mut Segments, role: &str) -> Self {
+    pub(super) fn begin(to: &'a mut MessageBuffer, role: &str) -> Self {
         let comma = if to.is_empty() { "" } else { "," };
         let begin = format!(r#"{comma}{{"role":"{role}","content":["#);
         Self { to, buffer: begin.into_bytes(), first: None, last: None, is_marked: false }
     }
 
     /// Begins a block behind those that are there.
-    fn block(&mut self, kind: Kind) {
+    fn block(&mut self, kind: BlockClass) {
         if self.last.is_some() {
             self.buffer.extend_from_slice(b"},");
         }
@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
     /// A text, unless it is blank.
     pub(super) fn text(&mut self, text: &str) {
         if !is_blank(text) {
-            self.block(Kind::Plain);
+            self.block(BlockClass::Plain);
             self.buffer.extend_from_slice(br#"{"type":"text","text":"#);
             write_json(&mut self.buffer, text);
         }
@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
 
     /// A picture, as a hole.
     pub(super) fn image(&mut self, image: &Image) {
-        self.block(Kind::Plain);
+        self.block(BlockClass::Plain);
         let media = image.format.media_type();
         let begin = format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"{media}","data":""#);
         self.buffer.extend_from_slice(begin.as_bytes());
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
 
     /// A call; `input` is a JSON object.
     pub(super) fn call(&mut self, id: &str, name: &str, input: &str) {
-        self.block(Kind::Plain);
+        self.block(BlockClass::Plain);
         self.buffer.extend_from_slice(br#"{"type":"tool_use","id":"#);
         write_json(&mut self.buffer, id);
         self.buffer.extend_from_slice(br#","name":"#);
@@ -86,46 +86,46 @@ impl<'a> Writer<'a> {
 
     /// The result of a call, with the blocks that `content` writes.
     pub(super) fn result(&mut self, id: &str, content: impl FnOnce(&mut Self)) {
-        self.block(Kind::Plain);
+        self.block(BlockClass::Plain);
         self.buffer.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);
         write_json(&mut self.buffer, id);
         self.buffer.extend_from_slice(br#","content":["#);
         self.last = None;
         content(self);
-        self.fill();
+        self.fill_if_empty();
         self.buffer.extend_from_slice(b"}]");
     }
 
     /// A block as it came.
-    pub(super) fn kept(&mut self, block: &Value) {
+    pub(super) fn opaque_block(&mut self, block: &Value) {
         let Some(fields) = block.as_object() else { return };
         let thinks =
             matches!(fields.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"));
-        self.block(if thinks { Kind::Thinking } else { Kind::Kept });
+        self.block(if thinks { BlockClass::Thinking } else { BlockClass::Opaque });
         write_json(&mut self.buffer, fields);
         self.buffer.pop();
     }
 
     /// Sees to it that there is something, and something behind what was thought.
-    pub(super) fn fill(&mut self) {
-        if matches!(self.last, None | Some(Kind::Thinking)) {
+    pub(super) fn fill_if_empty(&mut self) {
+        if matches!(self.last, None | Some(BlockClass::Thinking)) {
             self.text(NO_TEXT);
         }
     }
 
     /// Ends the message; tells whether it began with what was thought.
     pub(super) fn end(mut self) -> bool {
-        self.fill();
+        self.fill_if_empty();
         self.mark();
         self.to.push("}]}");
-        self.first == Some(Kind::Thinking)
+        self.first == Some(BlockClass::Thinking)
     }
 
     /// Lets the message be marked at the block that is open, if that can be and no earlier one is.
     fn mark(&mut self) {
         self.flush();
-        if self.last == Some(Kind::Plain) && !self.is_marked {
-            self.to.mark();
+        if self.last == Some(BlockClass::Plain) && !self.is_marked {
+            self.to.mark_cacheable();
             self.is_marked = true;
         }
     }

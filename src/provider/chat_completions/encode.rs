@@ -5,24 +5,27 @@ use std::{
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{AssistantMessage, Content, Hash, Image, Message, Thinking, ThinkingStyle, ToolCall, ToolSpec},
-    port::{Encoder, Head, ModelRequest, Segments, ToolChoice},
+    model::{
+        AssistantMessage, Hash, Image, Message, MessageContent, ThinkingLevel, ThinkingStyle, ToolCall,
+        ToolSpec,
+    },
+    port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::kept::Returned;
+use super::echoed::EchoedFields;
 
 use crate::provider::{
     loose::is_object,
     names::{self, wire_name},
-    schema::schema,
-    wire::{Writing, unseen, write_json},
+    schema::object_schema,
+    wire::{EncodeTarget, image_placeholder, write_json},
 };
 
 /// What one vendor alone understands, or asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Vendor {
+pub enum ChatDialect {
     /// What nearly all understand: `max_tokens`.
     #[default]
     Any,
@@ -34,7 +37,7 @@ pub enum Vendor {
     Mistral,
 }
 
-impl Vendor {
+impl ChatDialect {
     /// The vendor at this host.
     pub fn of(host: &str) -> Self {
         match host {
@@ -54,12 +57,12 @@ impl Vendor {
     }
 
     /// The id of a call as the vendor takes it, the same in its result.
-    fn id(self, id: &str) -> Cow<'_, str> {
+    fn call_id(self, id: &str) -> Cow<'_, str> {
         match self {
-            Self::Any | Self::OpenAi | Self::Azure => wire_name(id, ID),
+            Self::Any | Self::OpenAi | Self::Azure => wire_name(id, MAX_ID_CHARS),
             Self::Mistral => {
                 let mut hash = Hash::of(id.as_bytes()).to_string();
-                hash.truncate(MISTRAL_ID);
+                hash.truncate(MISTRAL_ID_CHARS);
                 Cow::Owned(hash)
             }
         }
@@ -67,11 +70,11 @@ impl Vendor {
 }
 
 /// Characters that the name of a tool may have.
-const NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// Characters that the id of a call may have.
-const ID: usize = 40;
+const MAX_ID_CHARS: usize = 40;
 /// Characters that it has for Mistral.
-const MISTRAL_ID: usize = 9;
+const MISTRAL_ID_CHARS: usize = 9;
 
 /// What stands for the reasoning of calls that another model made: without it these vendors refuse the request.
 const NO_REASONING: &str = ".";
@@ -82,8 +85,8 @@ static NO_SIGNATURE: LazyLock<Value> =
 /// Writes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ChatEncoder {
-    vendor: Vendor,
-    writing: Writing,
+    vendor: ChatDialect,
+    writing: EncodeTarget,
     /// Whether the model insists on reasoning with every call.
     wants_reasoning: bool,
     /// Whether it insists on a signature.
@@ -92,7 +95,7 @@ pub struct ChatEncoder {
 
 impl ChatEncoder {
     /// An encoder for one model.
-    pub fn new(vendor: Vendor, writing: Writing) -> Self {
+    pub fn new(vendor: ChatDialect, writing: EncodeTarget) -> Self {
         let model = writing.origin.model.to_ascii_lowercase();
         let is_one_of = |names: &[&str]| names.iter().any(|name| model.contains(name));
         let wants_reasoning = is_one_of(&["kimi-k2", "deepseek"]);
@@ -101,17 +104,17 @@ impl ChatEncoder {
     }
 
     /// The text of a result; for a model that sees no pictures with what it reads in their place.
-    fn told(&self, content: &Content) -> Arc<str> {
-        let mut text = content.whole();
-        for image in content.images.iter().filter(|_| !self.writing.sees) {
+    fn result_text(&self, content: &MessageContent) -> Arc<str> {
+        let mut text = content.text_with_note();
+        for image in content.images.iter().filter(|_| !self.writing.has_vision) {
             let line = if text.is_empty() { "" } else { "\n" };
-            text = format!("{text}{line}{}", unseen(image)).into();
+            text = format!("{text}{line}{}", image_placeholder(image)).into();
         }
         text
     }
 
     /// `{"role":ROLE,"content":TEXT…}`, or with a list of parts where there are pictures.
-    fn said(&self, message: &WireMessage<'_>, images: &[Image], to: &mut Segments) {
+    fn write_message(&self, message: &WireMessage<'_>, images: &[Image], to: &mut MessageBuffer) {
         if images.is_empty() {
             to.push_json(message);
             return;
@@ -124,7 +127,7 @@ impl ChatEncoder {
             comma = ",";
         }
         for image in images {
-            if self.writing.sees {
+            if self.writing.has_vision {
                 let media = image.format.media_type();
                 let before = r#"{"type":"image_url","image_url":{"url":"data:"#;
                 to.push(format!("{comma}{before}{media};base64,"));
@@ -132,7 +135,7 @@ impl ChatEncoder {
                 to.push(r#""}}"#);
             } else {
                 to.push(comma);
-                to.push_json(&WirePart { r#type: "text", text: &unseen(image) });
+                to.push_json(&WirePart { r#type: "text", text: &image_placeholder(image) });
             }
             comma = ",";
         }
@@ -142,7 +145,7 @@ impl ChatEncoder {
 
 impl Encoder for ChatEncoder {
     /// `"tools":[…],"messages":[{system}`: tools by name, none of the two if there is none.
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
         if !tools.is_empty() {
             let mut tools: Vec<&ToolSpec> = tools.iter().collect();
@@ -153,62 +156,74 @@ impl Encoder for ChatEncoder {
         }
         out.extend_from_slice(br#""messages":["#);
         if !system.is_empty() {
-            write_json(&mut out, &WireMessage::said("system", system));
+            write_json(&mut out, &WireMessage::with_text("system", system));
         }
-        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)), has_tools: !tools.is_empty() }
+        EncodedHead {
+            bytes: out.into(),
+            renamed_tools: Arc::new(names::changed_names(tools, MAX_NAME_CHARS)),
+            has_tools: !tools.is_empty(),
+        }
     }
 
-    fn messages(&self, messages: &[Message], to: &mut Segments) {
+    fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
         // Pictures of results: no server takes them there, so they follow in a message of the user's.
         let mut shown: Vec<Image> = Vec::new();
         for (n, message) in messages.iter().enumerate() {
             to.push(",");
             match message {
-                Message::System(text) => to.push_json(&WireMessage::said("system", text)),
+                Message::System(text) => to.push_json(&WireMessage::with_text("system", text)),
                 Message::User(content) => {
-                    self.said(&WireMessage::said("user", &content.whole()), &content.images, to);
+                    self.write_message(
+                        &WireMessage::with_text("user", &content.text_with_note()),
+                        &content.images,
+                        to,
+                    );
                 }
                 Message::Assistant(answer) => {
                     to.push_json(&WireMessage::assistant(answer, self));
                 }
                 Message::Tool { call, name: _, content } => {
-                    let whole = self.told(content);
+                    let whole = self.result_text(content);
                     to.push_json(&WireMessage {
-                        tool_call_id: Some(&self.vendor.id(call)),
-                        ..WireMessage::said("tool", &whole)
+                        tool_call_id: Some(&self.vendor.call_id(call)),
+                        ..WireMessage::with_text("tool", &whole)
                     });
-                    shown.extend(content.images.iter().filter(|_| self.writing.sees).cloned());
+                    shown.extend(content.images.iter().filter(|_| self.writing.has_vision).cloned());
                 }
             }
             let is_last = !matches!(messages.get(n + 1), Some(Message::Tool { .. }));
             if is_last && !shown.is_empty() {
                 to.push(",");
                 let shown = std::mem::take(&mut shown);
-                self.said(&WireMessage::said("user", "[The pictures that the tools returned:]"), &shown, to);
+                self.write_message(
+                    &WireMessage::with_text("user", "[The pictures that the tools returned:]"),
+                    &shown,
+                    to,
+                );
             }
         }
     }
 }
 
 /// The whole body, in pieces.
-pub(super) fn body(vendor: Vendor, request: ModelRequest) -> Vec<Bytes> {
+pub(super) fn body(vendor: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     let mut begin = br#"{"model":"#.to_vec();
     write_json(&mut begin, &*request.model);
     let (field, limit) = (vendor.max_tokens(), request.max_tokens);
     let fixed = format!(r#","{field}":{limit},"stream":true,"stream_options":{{"include_usage":true}},"#);
     begin.extend_from_slice(fixed.as_bytes());
     if let Some(thinking) = request.thinking.filter(|thinking| thinking.style != ThinkingStyle::None) {
-        let effort = format!(r#""reasoning_effort":"{}","#, effort(thinking.level));
+        let effort = format!(r#""reasoning_effort":"{}","#, effort_word(thinking.level));
         begin.extend_from_slice(effort.as_bytes());
     }
-    if vendor == Vendor::OpenAi {
+    if vendor == ChatDialect::OpenAi {
         begin.extend_from_slice(format!(r#""prompt_cache_key":"{}","#, request.session).as_bytes());
     }
     if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
         begin.extend_from_slice(br#""tool_choice":"none","#);
     }
     let headless = request.head.bytes.ends_with(b"[");
-    let mut messages = request.messages.assemble(&[], &request.pictures).into_iter();
+    let mut messages = request.messages.assemble(&[], &request.images).into_iter();
     // Every message brings its comma; the first of a list must not.
     let first = messages
         .next()
@@ -221,13 +236,13 @@ pub(super) fn body(vendor: Vendor, request: ModelRequest) -> Vec<Bytes> {
 }
 
 /// The vendor's word for a level.
-const fn effort(level: Thinking) -> &'static str {
+const fn effort_word(level: ThinkingLevel) -> &'static str {
     match level {
-        Thinking::Off => "none",
-        Thinking::Minimal => "minimal",
-        Thinking::Low => "low",
-        Thinking::Medium => "medium",
-        Thinking::High => "high",
+        ThinkingLevel::Off => "none",
+        ThinkingLevel::Minimal => "minimal",
+        ThinkingLevel::Low => "low",
+        ThinkingLevel::Medium => "medium",
+        ThinkingLevel::High => "high",
     }
 }
 
@@ -248,7 +263,7 @@ struct WireMessage<'a> {
 }
 
 impl<'a> WireMessage<'a> {
-    fn said(role: &'static str, content: &'a str) -> Self {
+    fn with_text(role: &'static str, content: &'a str) -> Self {
         Self {
             role,
             content: Some(content),
@@ -262,7 +277,7 @@ impl<'a> WireMessage<'a> {
 
     fn assistant(answer: &'a AssistantMessage, encoder: &ChatEncoder) -> Self {
         let ChatEncoder { vendor, writing, wants_reasoning, wants_signature } = encoder;
-        let returned = Returned::of(answer, &writing.origin);
+        let returned = EchoedFields::of(answer, &writing.origin);
         let is_foreign = !answer.calls.is_empty() && returned.is_empty();
         let no_reasoning = (is_foreign && *wants_reasoning).then_some(NO_REASONING);
         let no_signature = (is_foreign && *wants_signature).then(|| &*NO_SIGNATURE);
@@ -279,7 +294,7 @@ impl<'a> WireMessage<'a> {
             reasoning_content: reasoning("reasoning_content").or(no_reasoning),
             reasoning: reasoning("reasoning"),
             reasoning_details: returned.details,
-            ..Self::said("assistant", "")
+            ..Self::with_text("assistant", "")
         }
     }
 }
@@ -306,11 +321,11 @@ struct WireFunction<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(vendor: Vendor, call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
+    fn of(vendor: ChatDialect, call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
         // Servers parse the arguments of earlier calls and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
-        let function = WireFunction { name: wire_name(&call.name, NAME), arguments };
-        Self { id: vendor.id(&call.id), r#type: "function", function, extra_content }
+        let function = WireFunction { name: wire_name(&call.name, MAX_NAME_CHARS), arguments };
+        Self { id: vendor.call_id(&call.id), r#type: "function", function, extra_content }
     }
 }
 
@@ -329,7 +344,7 @@ struct OfferedFunction<'a> {
 
 impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
-        let (name, parameters) = (wire_name(name, NAME), schema(parameters));
+        let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
         let function = OfferedFunction { name, description, parameters };
         Self { r#type: "function", function }
     }

@@ -3,19 +3,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, CredentialId, Image, ImageFormat, Message,
-        ModelDeadlines, Opaque, Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall,
-        ToolSpec,
+        AnswerOrigin, Artifact, AssistantMessage, CallId, CredentialId, Image, ImageFormat, Message,
+        MessageContent, ModelDeadlines, OpaqueState, RunId, SessionId, ThinkingLevel, ThinkingRequest,
+        ThinkingStyle, ToolCall, ToolSpec,
     },
-    port::{Encoder as _, ModelRequest, Segments, ToolChoice},
+    port::{Encoder as _, MessageBuffer, ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 
 use super::{
-    Vendor,
+    ChatDialect,
     encode::{ChatEncoder, body},
 };
-use crate::provider::wire::Writing;
+use crate::provider::wire::EncodeTarget;
 
 fn tool(name: &str) -> ToolSpec {
     let parameters = json!({"type": "object", "properties": {"z": {"type": "string"}, "a": {}}});
@@ -66,15 +66,15 @@ fn reference(system: Option<&str>, tools: &Value) -> Value {
     body
 }
 
-fn origin(model: &str) -> Arc<Origin> {
-    Arc::new(Origin { provider: "p".into(), wire: "chat_completions".into(), model: model.into() })
+fn origin(model: &str) -> Arc<AnswerOrigin> {
+    Arc::new(AnswerOrigin { provider: "p".into(), wire: "chat_completions".into(), model: model.into() })
 }
 
 fn encoder() -> ChatEncoder {
-    ChatEncoder::new(Vendor::Any, Writing { origin: origin("m"), sees: true })
+    ChatEncoder::new(ChatDialect::Any, EncodeTarget { origin: origin("m"), has_vision: true })
 }
 
-fn assemble(vendor: Vendor, system: &str, tools: &[ToolSpec], messages: Segments) -> Vec<u8> {
+fn assemble(vendor: ChatDialect, system: &str, tools: &[ToolSpec], messages: MessageBuffer) -> Vec<u8> {
     let head = encoder().head(system, tools);
     let request = ModelRequest { model: "m \"1\"".into(), head, messages, ..request() };
     body(vendor, request).concat()
@@ -84,9 +84,9 @@ fn assemble(vendor: Vendor, system: &str, tools: &[ToolSpec], messages: Segments
 fn check(system: &str, tools: &[ToolSpec], reference: &Value) {
     let all = conversation();
     for parts in [vec![&all[..]], vec![&all[..1], &all[1..5], &all[5..]]] {
-        let mut messages = Segments::default();
+        let mut messages = MessageBuffer::default();
         parts.into_iter().for_each(|part| encoder().messages(part, &mut messages));
-        let body = assemble(Vendor::Any, system, tools, messages);
+        let body = assemble(ChatDialect::Any, system, tools, messages);
         let found: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(&found, reference);
         // The order of keys is that of the reference, too.
@@ -107,7 +107,7 @@ fn a_body_is_what_its_parts_say() {
 #[test]
 fn a_body_without_messages_is_json() {
     for system in ["", "s"] {
-        let body = assemble(Vendor::Any, system, &[], Segments::default());
+        let body = assemble(ChatDialect::Any, system, &[], MessageBuffer::default());
         assert!(serde_json::from_slice::<Value>(&body).is_ok());
     }
 }
@@ -115,7 +115,7 @@ fn a_body_without_messages_is_json() {
 #[test]
 fn the_limit_has_the_vendors_name() {
     let check = |host: &str, field: &str| {
-        let body = assemble(Vendor::of(host), "", &[], Segments::default());
+        let body = assemble(ChatDialect::of(host), "", &[], MessageBuffer::default());
         let found: Value = serde_json::from_slice(&body).unwrap();
         let names = ["max_completion_tokens", "max_tokens"];
         assert_eq!(found[field], 7, "{host}");
@@ -131,15 +131,18 @@ fn the_limit_has_the_vendors_name() {
 
 /// What these messages become.
 fn written(messages: &[Message], sees: bool) -> Value {
-    written_by(&ChatEncoder::new(Vendor::Any, Writing { origin: origin("m"), sees }), messages)
+    written_by(
+        &ChatEncoder::new(ChatDialect::Any, EncodeTarget { origin: origin("m"), has_vision: sees }),
+        messages,
+    )
 }
 
 fn written_by(encoder: &ChatEncoder, messages: &[Message]) -> Value {
-    let mut segments = Segments::default();
+    let mut segments = MessageBuffer::default();
     encoder.messages(messages, &mut segments);
     let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"UElD"))]);
-    let request = ModelRequest { messages: segments, pictures, ..request() };
-    let body: Value = serde_json::from_slice(&body(Vendor::Any, request).concat()).unwrap();
+    let request = ModelRequest { messages: segments, images: pictures, ..request() };
+    let body: Value = serde_json::from_slice(&body(ChatDialect::Any, request).concat()).unwrap();
     body["messages"].clone()
 }
 
@@ -154,8 +157,8 @@ fn request() -> ModelRequest {
         deadlines: ModelDeadlines::default(),
         head: encoder().head("", &[]),
         tool_choice: ToolChoice::Auto,
-        messages: Segments::default(),
-        pictures: BTreeMap::new(),
+        messages: MessageBuffer::default(),
+        images: BTreeMap::new(),
     }
 }
 
@@ -163,26 +166,26 @@ fn picture() -> Image {
     Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 3, sha256: None } }
 }
 
-fn asks(id: &str, opaque: Option<Opaque>) -> Message {
+fn asks(id: &str, opaque: Option<OpaqueState>) -> Message {
     let calls = vec![ToolCall { id: id.into(), name: "math.sin".into(), arguments: "{}".into() }];
     let (reasoning, opaque) = ("thought".into(), opaque.map(Arc::new));
     Message::Assistant(Arc::new(AssistantMessage { calls, reasoning, opaque, ..AssistantMessage::default() }))
 }
 
-fn result(id: &str, content: Content) -> Message {
+fn result(id: &str, content: MessageContent) -> Message {
     Message::Tool { call: id.into(), name: "math.sin".into(), content }
 }
 
 #[test]
 fn pictures_stand_where_they_belong() {
     let shown = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,UElD"}});
-    let user = [Message::User(Content::new("what?", [picture()]))];
+    let user = [Message::User(MessageContent::new("what?", [picture()]))];
     let text = |text: &str| json!({"type": "text", "text": text});
     assert_eq!(written(&user, true), json!([{"role": "user", "content": [text("what?"), shown]}]));
     let told = "[A picture is here (image/png, 3 bytes); you cannot see it.]";
     assert_eq!(written(&user, false), json!([{"role": "user", "content": [text("what?"), text(told)]}]));
     // Behind all results, because no server takes them within one.
-    let acted = [asks("a", None), result("a", Content::new("r", [picture()]))];
+    let acted = [asks("a", None), result("a", MessageContent::new("r", [picture()]))];
     let behind = json!({"role": "user", "content": [text("[The pictures that the tools returned:]"), shown]});
     let seen = written(&acted, true);
     assert_eq!((seen[1]["content"].clone(), seen[2].clone()), (json!("r"), behind));
@@ -192,7 +195,7 @@ fn pictures_stand_where_they_belong() {
 
 #[test]
 fn what_the_runtime_says_stands_behind_a_result() {
-    let noted = Content { note: Some(" [note]".into()), ..Content::from("r") };
+    let noted = MessageContent { note: Some(" [note]".into()), ..MessageContent::from("r") };
     assert_eq!(written(&[asks("a", None), result("a", noted)], true)[1]["content"], "r [note]");
 }
 
@@ -205,7 +208,7 @@ fn reasoning_goes_back_to_its_maker_in_the_field_that_it_came_in() {
         json!({"reasoning_details": details}),
         json!({"call": 0, "extra_content": extra}),
     ];
-    let from = |model: &str| Opaque::new(origin(model), parts.clone()).unwrap();
+    let from = |model: &str| OpaqueState::new(origin(model), parts.clone()).unwrap();
     let message = written(&[asks("a", Some(from("m"))), result("a", "r".into())], true)[0].clone();
     assert_eq!((&message["reasoning_content"], &message["reasoning_details"]), (&json!("thought"), &details));
     assert_eq!(message["tool_calls"][0]["extra_content"], extra);
@@ -217,7 +220,7 @@ fn reasoning_goes_back_to_its_maker_in_the_field_that_it_came_in() {
 #[test]
 fn a_name_that_no_vendor_takes_is_the_same_in_tools_and_calls() {
     let head = encoder().head("", &[tool("math.sin")]);
-    let (name, own) = head.names.first_key_value().unwrap();
+    let (name, own) = head.renamed_tools.first_key_value().unwrap();
     assert_eq!(own, "math.sin");
     assert!(String::from_utf8_lossy(&head.bytes).contains(&format!("\"name\":\"{name}\"")));
     let called = written(&[asks("a", None), result("a", "r".into())], true);
@@ -227,14 +230,15 @@ fn a_name_that_no_vendor_takes_is_the_same_in_tools_and_calls() {
 #[test]
 fn a_level_of_thinking_is_told_as_effort() {
     let thinking = |level| Some(ThinkingRequest { level, style: ThinkingStyle::Effort });
-    for (level, effort) in [(Thinking::Off, "none"), (Thinking::Minimal, "minimal"), (Thinking::High, "high")]
+    for (level, effort) in
+        [(ThinkingLevel::Off, "none"), (ThinkingLevel::Minimal, "minimal"), (ThinkingLevel::High, "high")]
     {
-        let body = body(Vendor::Any, ModelRequest { thinking: thinking(level), ..request() }).concat();
+        let body = body(ChatDialect::Any, ModelRequest { thinking: thinking(level), ..request() }).concat();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["reasoning_effort"], effort);
     }
-    for thinking in [None, Some(ThinkingRequest { level: Thinking::High, style: ThinkingStyle::None })] {
-        let body = body(Vendor::Any, ModelRequest { thinking, ..request() }).concat();
+    for thinking in [None, Some(ThinkingRequest { level: ThinkingLevel::High, style: ThinkingStyle::None })] {
+        let body = body(ChatDialect::Any, ModelRequest { thinking, ..request() }).concat();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.get("reasoning_effort"), None);
     }
@@ -246,14 +250,15 @@ fn the_vendor_itself_is_told_the_session_for_its_cache() {
         let body: Value = serde_json::from_slice(&body(vendor, request()).concat()).unwrap();
         body.get("prompt_cache_key").cloned()
     };
-    assert_eq!(key(Vendor::OpenAi), Some(json!(SessionId::from_bits(1).to_string())));
-    assert_eq!(key(Vendor::Any), None);
+    assert_eq!(key(ChatDialect::OpenAi), Some(json!(SessionId::from_bits(1).to_string())));
+    assert_eq!(key(ChatDialect::Any), None);
 }
 
 #[test]
 fn an_id_is_one_that_the_vendor_takes_and_the_same_in_the_result() {
     let check = |host: &str, id: &str, is_right: &dyn Fn(&str) -> bool| {
-        let encoder = ChatEncoder::new(Vendor::of(host), Writing { origin: origin("m"), sees: true });
+        let encoder =
+            ChatEncoder::new(ChatDialect::of(host), EncodeTarget { origin: origin("m"), has_vision: true });
         let written = written_by(&encoder, &[asks(id, None), result(id, "r".into())]);
         let called = written[0]["tool_calls"][0]["id"].as_str().unwrap();
         assert!(is_right(called), "{host}: {called}");
@@ -276,19 +281,20 @@ fn an_id_is_one_that_the_vendor_takes_and_the_same_in_the_result() {
 
 #[test]
 fn calls_of_another_model_have_what_a_thinking_model_wants_to_see() {
-    let check = |model: &str, opaque: Option<Opaque>, expected: [Value; 2]| {
-        let encoder = ChatEncoder::new(Vendor::Any, Writing { origin: origin(model), sees: true });
+    let check = |model: &str, opaque: Option<OpaqueState>, expected: [Value; 2]| {
+        let encoder =
+            ChatEncoder::new(ChatDialect::Any, EncodeTarget { origin: origin(model), has_vision: true });
         let written = written_by(&encoder, &[asks("a", opaque), result("a", "r".into())]);
         let found = [&written[0]["reasoning_content"], &written[0]["tool_calls"][0]["extra_content"]];
         assert_eq!(found.map(Clone::clone), expected, "{model}");
     };
     let skipped = json!({"google": {"thought_signature": "skip_thought_signature_validator"}});
-    let other = || Some(Opaque::new(origin("other"), vec![json!({"field": "reasoning"})]).unwrap());
+    let other = || Some(OpaqueState::new(origin("other"), vec![json!({"field": "reasoning"})]).unwrap());
     check("moonshotai/Kimi-K2-Thinking", None, [json!("."), Value::Null]);
     check("deepseek-chat", other(), [json!("."), Value::Null]);
     check("gemini-3-pro", other(), [Value::Null, skipped]);
     check("gemini-2.5-pro", other(), [Value::Null, Value::Null]);
-    let own = |model: &str, part: Value| Some(Opaque::new(origin(model), vec![part]).unwrap());
+    let own = |model: &str, part: Value| Some(OpaqueState::new(origin(model), vec![part]).unwrap());
     let thought = own("kimi-k2", json!({"field": "reasoning_content"}));
     check("kimi-k2", thought, [json!("thought"), Value::Null]);
     let signed = own("gemini-3", json!({"call": 0, "extra_content": 1}));
@@ -299,7 +305,7 @@ fn calls_of_another_model_have_what_a_thinking_model_wants_to_see() {
 fn calls_are_forbidden_where_there_are_tools() {
     let choice = |tools: &[ToolSpec], tool_choice| {
         let request = ModelRequest { head: encoder().head("", tools), tool_choice, ..request() };
-        let body: Value = serde_json::from_slice(&body(Vendor::Any, request).concat()).unwrap();
+        let body: Value = serde_json::from_slice(&body(ChatDialect::Any, request).concat()).unwrap();
         body.get("tool_choice").cloned()
     };
     assert_eq!(choice(&[tool("t")], ToolChoice::NoCalls), Some(json!("none")));

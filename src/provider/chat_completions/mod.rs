@@ -2,11 +2,11 @@
 
 mod calls;
 mod chunk;
-mod draft;
+mod decode;
+mod echoed;
 mod encode;
 #[cfg(test)]
 mod encode_tests;
-mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -14,20 +14,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Failure, Origin},
+    model::{AnswerOrigin, Failure},
     port::{Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName, header};
 
-pub use encode::{ChatEncoder, Vendor};
+pub use encode::{ChatDialect, ChatEncoder};
 
 use super::{
     Dialect,
     failure::failure_of,
-    reader::Reader,
-    wire::{Decoder, WireFormat, Writing},
+    reader::ResponseReader,
+    wire::{Decoder, EncodeTarget, WireFormat},
 };
-use draft::Draft;
+use decode::ChatDecoder;
 
 /// Its name.
 pub const NAME: &str = "chat_completions";
@@ -35,13 +35,13 @@ pub const NAME: &str = "chat_completions";
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChatCompletions {
-    vendor: Vendor,
+    vendor: ChatDialect,
 }
 
 impl ChatCompletions {
     /// The dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
-        Self { vendor: Vendor::of(&dialect.host) }
+        Self { vendor: ChatDialect::of(&dialect.host) }
     }
 }
 
@@ -58,7 +58,7 @@ impl WireFormat for ChatCompletions {
         (header::AUTHORIZATION, "Bearer ")
     }
 
-    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
+    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(ChatEncoder::new(self.vendor, writing))
     }
 
@@ -66,8 +66,8 @@ impl WireFormat for ChatCompletions {
         encode::body(self.vendor, request)
     }
 
-    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder> {
-        Box::new(Reader::new(Draft::new(origin)))
+    fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
+        Box::new(ResponseReader::new(ChatDecoder::new(origin)))
     }
 
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {

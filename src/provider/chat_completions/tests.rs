@@ -3,23 +3,25 @@
 use std::sync::{Arc, Mutex};
 
 use hermod_actors::{
-    model::{Answer, AssistantMessage, Failure, FailureClass, Finish, Origin, ToolCall, Usage},
-    port::Deltas,
+    model::{
+        AnswerOrigin, AssistantMessage, Failure, FailureClass, FinishReason, ModelAnswer, ToolCall, Usage,
+    },
+    port::DeltaSink,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Draft;
+use super::ChatDecoder;
 use crate::provider::{
-    reader::Reader,
-    wire::{Decoder, Progress},
+    reader::ResponseReader,
+    wire::{DecodeProgress, Decoder},
 };
 
 /// Text and reasoning as they were shown.
 #[derive(Default)]
 struct Shown(Mutex<(String, String)>);
 
-impl Deltas for Shown {
+impl DeltaSink for Shown {
     fn text(&self, delta: &str) {
         self.0.lock().unwrap().0.push_str(delta);
     }
@@ -28,12 +30,12 @@ impl Deltas for Shown {
     }
 }
 
-fn origin() -> Arc<Origin> {
-    Arc::new(Origin { provider: "p".into(), wire: "chat_completions".into(), model: "m".into() })
+fn origin() -> Arc<AnswerOrigin> {
+    Arc::new(AnswerOrigin { provider: "p".into(), wire: "chat_completions".into(), model: "m".into() })
 }
 
-fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Result<Answer, Failure> {
-    let mut decoder = Box::new(Reader::new(Draft::new(origin())));
+fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Result<ModelAnswer, Failure> {
+    let mut decoder = Box::new(ResponseReader::new(ChatDecoder::new(origin())));
     for part in parts {
         decoder.push(part, shown)?;
     }
@@ -41,12 +43,17 @@ fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Resul
 }
 
 /// The body decodes so, also byte by byte, and what was shown is what was said.
-fn decode_in_all_ways(body: &[u8]) -> Result<Answer, Failure> {
+fn decode_in_all_ways(body: &[u8]) -> Result<ModelAnswer, Failure> {
     let shown = Shown::default();
     let answer = decode([body], &shown);
     assert_eq!(decode(body.chunks(1), &Shown::default()), answer);
     let shown = shown.0.into_inner().unwrap();
-    if let Ok(Answer { message, finish: Finish::Stop | Finish::ToolCalls | Finish::Length, .. }) = &answer {
+    if let Ok(ModelAnswer {
+        message,
+        finish: FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Length,
+        ..
+    }) = &answer
+    {
         assert_eq!((&message.text, &message.reasoning), (&shown.0, &shown.1));
     }
     answer
@@ -64,7 +71,7 @@ fn finish(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-fn check_answer(chunks: &[Value], text: &str, reasoning: &str, finish: Finish) {
+fn check_answer(chunks: &[Value], text: &str, reasoning: &str, finish: FinishReason) {
     let answer = decode_in_all_ways(stream(chunks).as_bytes()).unwrap();
     let AssistantMessage { text: said, reasoning: thought, .. } = &answer.message;
     assert_eq!((&**said, &**thought, answer.finish), (text, reasoning, finish));
@@ -80,7 +87,7 @@ fn check_calls(calls: &[Value], expected: &[(&str, &str, &str)]) {
         arguments: (*arguments).into(),
     };
     assert_eq!(answer.message.calls, expected.iter().map(call).collect::<Vec<_>>());
-    assert_eq!(answer.finish, Finish::ToolCalls);
+    assert_eq!(answer.finish, FinishReason::ToolCalls);
 }
 
 fn check_failure(body: &str, class: FailureClass, says: &str) {
@@ -92,21 +99,26 @@ fn check_failure(body: &str, class: FailureClass, says: &str) {
 #[test]
 fn text_and_reasoning_are_told_apart() {
     let said = |text: &str| delta(json!({"content": text}));
-    check_answer(&[said("a"), said("ü"), finish("stop")], "aü", "", Finish::Stop);
-    check_answer(&[said("<thi"), said("nk>a</think>\n"), said("b"), finish("eos")], "b", "a", Finish::Stop);
+    check_answer(&[said("a"), said("ü"), finish("stop")], "aü", "", FinishReason::Stop);
+    check_answer(
+        &[said("<thi"), said("nk>a</think>\n"), said("b"), finish("eos")],
+        "b",
+        "a",
+        FinishReason::Stop,
+    );
     let thought = json!({"content": null, "reasoning_content": "a", "reasoning": "a"});
-    check_answer(&[delta(thought), said("b"), finish("length")], "b", "a", Finish::Length);
+    check_answer(&[delta(thought), said("b"), finish("length")], "b", "a", FinishReason::Length);
     let thought = json!([{"type": "text", "text": "a"}]);
     let parts =
         json!({"content": [{"type": "thinking", "thinking": thought}, {"type": "text", "text": "b"}]});
-    check_answer(&[delta(parts), said("c"), finish("stop")], "bc", "a", Finish::Stop);
+    check_answer(&[delta(parts), said("c"), finish("stop")], "bc", "a", FinishReason::Stop);
 }
 
 #[test]
 fn a_refusal_is_one_whatever_the_finish_reason() {
     let refusal = |text: &str| delta(json!({"content": "", "refusal": text}));
-    check_answer(&[refusal("I "), refusal("can't"), finish("stop")], "I can't", "", Finish::Refused);
-    check_answer(&[delta(json!({"content": "a"})), finish("content_filter")], "a", "", Finish::Refused);
+    check_answer(&[refusal("I "), refusal("can't"), finish("stop")], "I can't", "", FinishReason::Refused);
+    check_answer(&[delta(json!({"content": "a"})), finish("content_filter")], "a", "", FinishReason::Refused);
 }
 
 #[test]
@@ -178,7 +190,7 @@ fn an_error_may_come_in_place_of_the_rest() {
 
 #[test]
 fn a_stream_without_an_end_is_cut() {
-    let cut = |body: &str| check_failure(body, FailureClass::Cut, "");
+    let cut = |body: &str| check_failure(body, FailureClass::IncompleteStream, "");
     cut("");
     cut("\n \n");
     cut(&stream(&[delta(json!({"content": "a"}))]));
@@ -194,9 +206,9 @@ fn a_stream_without_an_end_is_cut() {
 #[test]
 fn an_end_may_be_marked_in_one_way_only() {
     let body = stream(&[delta(json!({"content": "a"}))]) + ": bye\n\ndata: [DONE]";
-    assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, Finish::Stop);
+    assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, FinishReason::Stop);
     let body = stream(&[finish("length")]) + "data: {\"usage\":{\"pro";
-    assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, Finish::Length);
+    assert_eq!(decode_in_all_ways(body.as_bytes()).unwrap().finish, FinishReason::Length);
 }
 
 #[test]
@@ -206,7 +218,7 @@ fn an_odd_event_does_not_cost_the_answer() {
         let end = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#;
         let body = format!("data: {said}\n\ndata: {odd}\n\ndata: {end}\n\n");
         let answer = decode_in_all_ways(body.as_bytes()).unwrap();
-        assert_eq!((&*answer.message.text, answer.finish), ("a", Finish::Length), "{odd}");
+        assert_eq!((&*answer.message.text, answer.finish), ("a", FinishReason::Length), "{odd}");
     };
     let any = ["-1", "1.5", "1", "true", "\"x\"", "null", "{}", "{\"x\":[{}]}", "[]", "[null,-1,{}]"];
     for odd in any {
@@ -232,7 +244,7 @@ fn a_whole_document_is_an_answer_too() {
     let answer = decode_in_all_ways(format!("\u{feff}\n{document:#}\n").as_bytes()).unwrap();
     assert_eq!(
         (&*answer.message.text, answer.message.calls.len(), answer.finish),
-        ("a", 1, Finish::ToolCalls)
+        ("a", 1, FinishReason::ToolCalls)
     );
     check_failure("[{\"error\":{\"code\":503}}]", FailureClass::Overloaded, "503");
     check_failure("{\"detail\":\"Not allowed\"}", FailureClass::Server, "Not allowed");
@@ -248,15 +260,15 @@ fn what_is_no_answer_is_shown() {
 #[test]
 fn an_answer_has_a_limit() {
     let piece = stream(&[delta(json!({"content": "x".repeat(4 << 20)}))]);
-    let mut decoder = Reader::new(Draft::new(origin()));
+    let mut decoder = ResponseReader::new(ChatDecoder::new(origin()));
     let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
-    assert_eq!(results[0], Ok(Progress::Content));
+    assert_eq!(results[0], Ok(DecodeProgress::Content));
     assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");
     let call = |n| json!({"index": n, "id": format!("{n}"), "function": {"name": "f"}});
     let many: Vec<_> = (0..2_000).map(|n| delta(json!({"tool_calls": [call(n)]}))).collect();
-    check_failure(&stream(&many), FailureClass::Cut, "more than 1024 tool calls");
+    check_failure(&stream(&many), FailureClass::IncompleteStream, "more than 1024 tool calls");
     let details = delta(json!({"reasoning_details": vec![json!({"type": "reasoning.text"}); 1_025]}));
-    check_failure(&stream(&[details]), FailureClass::Cut, "more than 1024 reasoning details");
+    check_failure(&stream(&[details]), FailureClass::IncompleteStream, "more than 1024 reasoning details");
     let large = "x".repeat(4 << 20);
     let id = |n: usize| json!({"index": n, "id": large, "function": {"name": "f"}});
     let extra = |_: usize| json!({"index": 0, "extra_content": {"x": [large]}});
@@ -338,7 +350,7 @@ fn reasoning_that_the_output_leaves_out_is_counted_apart() {
             "completion_tokens_details": details});
         let body = stream(&[finish("stop"), json!({"choices": [], "usage": usage})]);
         let usage = decode_in_all_ways(body.as_bytes()).unwrap().usage.unwrap();
-        (usage.output_tokens, usage.apart_tokens, usage.total())
+        (usage.output_tokens, usage.unlisted_reasoning_tokens, usage.total())
     };
     assert_eq!(usage(45), (5, 30, 45));
     assert_eq!(usage(15), (5, 0, 15));
@@ -354,5 +366,5 @@ fn state_that_no_record_can_carry_makes_the_answer_unusable() {
     };
     // The object that names the call is around the state.
     assert!(decode_in_all_ways(nested(63).as_bytes()).unwrap().message.opaque.is_some());
-    check_failure(&nested(64), FailureClass::Cut, "nests more than 64 arrays or objects");
+    check_failure(&nested(64), FailureClass::IncompleteStream, "nests more than 64 arrays or objects");
 }

@@ -1,32 +1,32 @@
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Thinking, ThinkingRequest, ThinkingStyle},
+    model::{ThinkingLevel, ThinkingRequest, ThinkingStyle},
     port::{ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 
 /// The least that OpenAI takes as a limit of the output.
-const LEAST_OUTPUT: u64 = 16;
+const MIN_OUTPUT_TOKENS: u64 = 16;
 
 /// Whether the server takes a limit of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputLimit {
     /// It does, as `max_output_tokens`.
     #[default]
-    Told,
+    Supported,
     /// It refuses the field.
-    Untold,
+    Unsupported,
 }
 
 /// The whole body, in pieces.
 pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
     let mut fields = json!({"model": &*request.model});
-    if limit == OutputLimit::Told {
-        fields["max_output_tokens"] = request.max_tokens.max(LEAST_OUTPUT).into();
+    if limit == OutputLimit::Supported {
+        fields["max_output_tokens"] = request.max_tokens.max(MIN_OUTPUT_TOKENS).into();
     }
     fields["stream"] = true.into();
     fields["store"] = false.into();
-    if reasons(&request.model) {
+    if may_reason(&request.model) {
         fields["include"] = json!(["reasoning.encrypted_content"]);
     }
     if let Some(reasoning) = request.thinking.and_then(|thinking| reasoning(&request.model, thinking)) {
@@ -41,7 +41,7 @@ pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
     begin.pop();
     begin.push(',');
     let mut pieces = vec![begin.into(), request.head.bytes];
-    let mut messages = request.messages.assemble(&[], &request.pictures).into_iter();
+    let mut messages = request.messages.assemble(&[], &request.images).into_iter();
     // Every item brings its comma; the first must not.
     pieces
         .extend(messages.next().map(|piece| if piece.starts_with(b",") { piece.slice(1..) } else { piece }));
@@ -56,7 +56,7 @@ fn base_name(model: &str) -> &str {
 }
 
 /// Whether a model may reason: OpenAI's older ones do not, and refuse to be asked for what they reasoned.
-fn reasons(model: &str) -> bool {
+fn may_reason(model: &str) -> bool {
     !["gpt-3.5", "gpt-4", "chatgpt-4o"].iter().any(|old| base_name(model).starts_with(old))
 }
 
@@ -77,7 +77,7 @@ fn reasoning(model: &str, thinking: ThinkingRequest) -> Option<Value> {
 }
 
 /// The word for a level: the nearest that the model takes, by OpenAI's documentation of `reasoning.effort`.
-fn effort(model: &str, level: Thinking) -> &'static str {
+fn effort(model: &str, level: ThinkingLevel) -> &'static str {
     let name = base_name(model);
     let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
     let (off, minimal) = if is_one_of(&["o1", "o3", "o4", "gpt-oss"]) || name.contains("-codex") {
@@ -90,11 +90,11 @@ fn effort(model: &str, level: Thinking) -> &'static str {
         ("none", "minimal")
     };
     match level {
-        Thinking::Off => off,
-        Thinking::Minimal => minimal,
-        Thinking::Low => "low",
-        Thinking::Medium => "medium",
-        Thinking::High => "high",
+        ThinkingLevel::Off => off,
+        ThinkingLevel::Minimal => minimal,
+        ThinkingLevel::Low => "low",
+        ThinkingLevel::Medium => "medium",
+        ThinkingLevel::High => "high",
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_level_is_the_nearest_word_that_the_model_takes() {
         let check = |model: &str, words: [&str; 5]| {
-            assert_eq!(Thinking::ALL.map(|level| effort(model, level)), words, "{model}");
+            assert_eq!(ThinkingLevel::ALL.map(|level| effort(model, level)), words, "{model}");
         };
         check("o4-mini", ["low", "low", "low", "medium", "high"]);
         check("openai/gpt-oss-120b", ["low", "low", "low", "medium", "high"]);
@@ -118,11 +118,11 @@ mod tests {
     #[test]
     fn a_style_without_words_is_left_out() {
         let told = |style, level| reasoning("gpt-5.1", ThinkingRequest { level, style });
-        assert_eq!(told(ThinkingStyle::None, Thinking::High), None);
-        assert_eq!(told(ThinkingStyle::Effort, Thinking::Off), Some(json!({"effort": "none"})));
+        assert_eq!(told(ThinkingStyle::None, ThinkingLevel::High), None);
+        assert_eq!(told(ThinkingStyle::Effort, ThinkingLevel::Off), Some(json!({"effort": "none"})));
         let high = Some(json!({"effort": "high", "summary": "auto"}));
         for style in [ThinkingStyle::Effort, ThinkingStyle::Budget, ThinkingStyle::Adaptive] {
-            assert_eq!(told(style, Thinking::High), high);
+            assert_eq!(told(style, ThinkingLevel::High), high);
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         for (model, expected) in
             [("gpt-4o-mini", false), ("openai/gpt-4.1", false), ("gpt-5", true), ("grok-4", true)]
         {
-            assert_eq!(reasons(model), expected, "{model}");
+            assert_eq!(may_reason(model), expected, "{model}");
         }
     }
 }

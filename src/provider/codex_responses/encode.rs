@@ -1,40 +1,40 @@
 use std::{borrow::Cow, sync::Arc};
 
 use hermod_actors::{
-    model::{AssistantMessage, Content, Image, Message, ToolCall, ToolSpec},
-    port::{Encoder, Head, Segments},
+    model::{AssistantMessage, Image, Message, MessageContent, ToolCall, ToolSpec},
+    port::{EncodedHead, Encoder, MessageBuffer},
 };
 use serde::Serialize;
 
-use super::opaque::{Entry, entries};
+use super::opaque::{EchoedItem, entries};
 use crate::provider::{
     loose::is_object,
     names::{self, wire_name},
-    schema::schema,
-    wire::{Writing, unseen, write_json},
+    schema::object_schema,
+    wire::{EncodeTarget, image_placeholder, write_json},
 };
 
 /// Characters that the name of a tool may have, and the id of a call.
-const NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// Characters from which on an id of a call is taken to be one of its own among all answers.
-const DISTINCT: usize = 12;
+const MIN_UNIQUE_ID_CHARS: usize = 12;
 
 /// Writes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ResponsesEncoder {
-    writing: Writing,
+    writing: EncodeTarget,
 }
 
 impl ResponsesEncoder {
     /// An encoder for one model.
-    pub const fn new(writing: Writing) -> Self {
+    pub const fn new(writing: EncodeTarget) -> Self {
         Self { writing }
     }
 
     /// A text, or a list of parts where there are pictures to see.
-    fn content(&self, content: &Content, to: &mut Segments) {
-        if content.images.is_empty() || !self.writing.sees {
-            to.push_json(&*plain(content));
+    fn write_content(&self, content: &MessageContent, to: &mut MessageBuffer) {
+        if content.images.is_empty() || !self.writing.has_vision {
+            to.push_json(&*plain_text(content));
             return;
         }
         let mut before = "[";
@@ -58,17 +58,17 @@ impl ResponsesEncoder {
         to.push("]");
     }
 
-    fn answer(&self, answer: &AssistantMessage, to: &mut Segments) {
+    fn write_answer(&self, answer: &AssistantMessage, to: &mut MessageBuffer) {
         let place = to.len();
         for entry in entries(answer, answer.parts_of(&self.writing.origin)) {
             to.push(",");
             match entry {
-                Entry::Reasoning(item) => to.push_json(item),
-                Entry::Text { text, phase } => {
+                EchoedItem::Reasoning(item) => to.push_json(item),
+                EchoedItem::Text { text, phase } => {
                     let role = "assistant";
                     to.push_json(&WireMessage { r#type: "message", role, content: text, phase });
                 }
-                Entry::Call(call) => to.push_json(&WireCall::of(call, place)),
+                EchoedItem::Call(call) => to.push_json(&WireCall::of(call, place)),
             }
         }
     }
@@ -79,7 +79,7 @@ impl Encoder for ResponsesEncoder {
     ///
     /// The prompt is no message of the input: servers differ in the role that they know for it, and one insists on this
     /// field. It stands before all else either way, so it is cached as well.
-    fn head(&self, system: &str, tools: &[ToolSpec]) -> Head {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
         if !system.is_empty() {
             out.extend_from_slice(br#""instructions":"#);
@@ -94,10 +94,14 @@ impl Encoder for ResponsesEncoder {
             out.push(b',');
         }
         out.extend_from_slice(br#""input":["#);
-        Head { bytes: out.into(), names: Arc::new(names::changed(tools, NAME)), has_tools: !tools.is_empty() }
+        EncodedHead {
+            bytes: out.into(),
+            renamed_tools: Arc::new(names::changed_names(tools, MAX_NAME_CHARS)),
+            has_tools: !tools.is_empty(),
+        }
     }
 
-    fn messages(&self, messages: &[Message], to: &mut Segments) {
+    fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
         let mut asked_at = 0;
         for message in messages {
             match message {
@@ -108,18 +112,18 @@ impl Encoder for ResponsesEncoder {
                 }
                 Message::User(content) => {
                     to.push(r#",{"type":"message","role":"user","content":"#);
-                    self.content(content, to);
+                    self.write_content(content, to);
                     to.push("}");
                 }
                 Message::Assistant(answer) => {
                     asked_at = to.len();
-                    self.answer(answer, to);
+                    self.write_answer(answer, to);
                 }
                 Message::Tool { call, name: _, content } => {
                     to.push(r#",{"type":"function_call_output","call_id":"#);
                     to.push_json(&*call_id(call, asked_at));
                     to.push(r#","output":"#);
-                    self.content(content, to);
+                    self.write_content(content, to);
                     to.push("}");
                 }
             }
@@ -128,11 +132,11 @@ impl Encoder for ResponsesEncoder {
 }
 
 /// The content as one text: servers take a list of parts less often.
-fn plain(content: &Content) -> Cow<'_, str> {
+fn plain_text(content: &MessageContent) -> Cow<'_, str> {
     if content.images.is_empty() && content.note.is_none() {
         return Cow::Borrowed(&content.text);
     }
-    let images: Vec<String> = content.images.iter().map(|image: &Image| unseen(image)).collect();
+    let images: Vec<String> = content.images.iter().map(|image: &Image| image_placeholder(image)).collect();
     let text = Some(&*content.text).filter(|text| !text.is_empty());
     let lines: Vec<&str> = text.into_iter().chain(images.iter().map(String::as_str)).collect();
     Cow::Owned(lines.join("\n") + content.note.as_deref().unwrap_or_default())
@@ -143,9 +147,9 @@ fn plain(content: &Content) -> Cow<'_, str> {
 /// asked.
 fn call_id(id: &str, place: usize) -> Cow<'_, str> {
     match id.chars().count() {
-        0..DISTINCT => Cow::Owned(format!("{id}_{place}")),
-        DISTINCT..=NAME => Cow::Borrowed(id),
-        _ => wire_name(id, NAME),
+        0..MIN_UNIQUE_ID_CHARS => Cow::Owned(format!("{id}_{place}")),
+        MIN_UNIQUE_ID_CHARS..=MAX_NAME_CHARS => Cow::Borrowed(id),
+        _ => wire_name(id, MAX_NAME_CHARS),
     }
 }
 
@@ -179,7 +183,7 @@ impl<'a> WireCall<'a> {
         Self {
             r#type: "function_call",
             call_id: call_id(&call.id, place),
-            name: wire_name(&call.name, NAME),
+            name: wire_name(&call.name, MAX_NAME_CHARS),
             arguments,
         }
     }
@@ -197,7 +201,7 @@ struct WireTool<'a> {
 impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
         // Strict schemas are a dialect of their own: every property required, no other allowed.
-        let (name, parameters) = (wire_name(name, NAME), schema(parameters));
+        let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
         Self { r#type: "function", name, description, parameters, strict: false }
     }
 }

@@ -1,50 +1,50 @@
 use serde::Deserialize;
 
 use super::slot::PartKind;
-use crate::provider::loose::{Loose, Maybe};
+use crate::provider::loose::{LooseOption, LooseValue};
 
 /// What an event says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EventKind {
     /// An error in place of the rest.
     Error,
     /// The final response.
-    End(Ending),
+    End(ResponseStatus),
     /// An item begins.
-    ItemBegins,
+    ItemStarted,
     /// An item is whole.
-    ItemWhole,
+    ItemDone,
     /// A part of an item is whole.
-    PartWhole,
+    PartDone,
     /// A piece of this.
-    Delta(Stream),
+    Delta(DeltaTarget),
     /// All of this.
-    Whole(Stream),
+    Done(DeltaTarget),
     /// Something happens to an item, such as a tool of the vendor's own being at work.
-    Goes,
+    Activity,
     /// Nothing about the answer.
-    Nothing,
+    Unrelated,
 }
 
 /// What comes in deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum DeltaTarget {
     Part(PartKind),
     Arguments,
 }
 
 /// How the vendor ends an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ResponseStatus {
     Completed,
     Incomplete,
     Failed,
     Cancelled,
 }
 
-impl Ending {
+impl ResponseStatus {
     /// By the `status` of a response, which is also how its last event is named.
-    pub(super) fn named(status: &str) -> Option<Self> {
+    pub(super) fn from_status(status: &str) -> Option<Self> {
         match status {
             "completed" | "done" => Some(Self::Completed),
             "incomplete" => Some(Self::Incomplete),
@@ -55,9 +55,9 @@ impl Ending {
     }
 }
 
-impl Stream {
+impl DeltaTarget {
     /// By what stands between `response.` and `.delta` or `.done`.
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "output_text" => Some(Self::Part(PartKind::Text)),
             "refusal" => Some(Self::Part(PartKind::Refusal)),
@@ -73,45 +73,46 @@ impl Stream {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
-    pub(super) r#type: Loose<'a>,
-    pub(super) response: Maybe<Response<'a>>,
-    pub(super) item: Maybe<Item<'a>>,
-    pub(super) part: Maybe<Part<'a>>,
-    pub(super) output_index: Loose<'a>,
-    pub(super) item_id: Loose<'a>,
-    pub(super) content_index: Loose<'a>,
-    pub(super) summary_index: Loose<'a>,
-    pub(super) delta: Loose<'a>,
-    pub(super) text: Loose<'a>,
-    pub(super) refusal: Loose<'a>,
-    pub(super) arguments: Loose<'a>,
-    pub(super) input: Loose<'a>,
+    pub(super) r#type: LooseValue<'a>,
+    pub(super) response: LooseOption<Response<'a>>,
+    pub(super) item: LooseOption<Item<'a>>,
+    pub(super) part: LooseOption<Part<'a>>,
+    pub(super) output_index: LooseValue<'a>,
+    pub(super) item_id: LooseValue<'a>,
+    pub(super) content_index: LooseValue<'a>,
+    pub(super) summary_index: LooseValue<'a>,
+    pub(super) delta: LooseValue<'a>,
+    pub(super) text: LooseValue<'a>,
+    pub(super) refusal: LooseValue<'a>,
+    pub(super) arguments: LooseValue<'a>,
+    pub(super) input: LooseValue<'a>,
     /// An error in place of the rest, under status 200; some vendors write its fields beside the type.
-    pub(super) error: Loose<'a>,
-    pub(super) code: Loose<'a>,
-    pub(super) message: Loose<'a>,
+    pub(super) error: LooseValue<'a>,
+    pub(super) code: LooseValue<'a>,
+    pub(super) message: LooseValue<'a>,
 }
 
 impl Event<'_> {
     /// What it says, by its `type`.
-    pub(super) fn what(&self) -> What {
+    pub(super) fn kind(&self) -> EventKind {
         let name = self.r#type.text();
-        if matches!(name, "error" | "response.error") || (name.is_empty() && self.error != Loose::Nothing) {
-            return What::Error;
+        if matches!(name, "error" | "response.error") || (name.is_empty() && self.error != LooseValue::Absent)
+        {
+            return EventKind::Error;
         }
-        let Some(name) = name.strip_prefix("response.") else { return What::Nothing };
+        let Some(name) = name.strip_prefix("response.") else { return EventKind::Unrelated };
         let Some((name, step)) = name.rsplit_once('.') else {
-            return Ending::named(name).map_or(What::Nothing, What::End);
+            return ResponseStatus::from_status(name).map_or(EventKind::Unrelated, EventKind::End);
         };
-        let stream = Stream::named(name);
+        let stream = DeltaTarget::from_name(name);
         match (name, step, stream) {
-            ("output_item", "added", _) => What::ItemBegins,
-            ("output_item", "done", _) => What::ItemWhole,
-            ("content_part" | "reasoning_summary_part", "done", _) => What::PartWhole,
-            (_, "delta", Some(stream)) => What::Delta(stream),
-            (_, "done", Some(stream)) => What::Whole(stream),
-            _ if self.output_index == Loose::Nothing => What::Nothing,
-            _ => What::Goes,
+            ("output_item", "added", _) => EventKind::ItemStarted,
+            ("output_item", "done", _) => EventKind::ItemDone,
+            ("content_part" | "reasoning_summary_part", "done", _) => EventKind::PartDone,
+            (_, "delta", Some(stream)) => EventKind::Delta(stream),
+            (_, "done", Some(stream)) => EventKind::Done(stream),
+            _ if self.output_index == LooseValue::Absent => EventKind::Unrelated,
+            _ => EventKind::Activity,
         }
     }
 
@@ -125,60 +126,60 @@ impl Event<'_> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Response<'a> {
-    pub(super) object: Loose<'a>,
-    pub(super) status: Loose<'a>,
-    pub(super) output: Maybe<Vec<Maybe<Item<'a>>>>,
-    pub(super) error: Loose<'a>,
-    pub(super) incomplete_details: Maybe<Incomplete<'a>>,
-    pub(super) usage: Maybe<UsageFields<'a>>,
+    pub(super) object: LooseValue<'a>,
+    pub(super) status: LooseValue<'a>,
+    pub(super) output: LooseOption<Vec<LooseOption<Item<'a>>>>,
+    pub(super) error: LooseValue<'a>,
+    pub(super) incomplete_details: LooseOption<Incomplete<'a>>,
+    pub(super) usage: LooseOption<UsageFields<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Incomplete<'a> {
-    pub(super) reason: Loose<'a>,
+    pub(super) reason: LooseValue<'a>,
 }
 
 /// An output item. Each kind has some of the fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Item<'a> {
-    pub(super) r#type: Loose<'a>,
-    pub(super) id: Loose<'a>,
+    pub(super) r#type: LooseValue<'a>,
+    pub(super) id: LooseValue<'a>,
     /// Of a message or of reasoning: a list of parts, or a text.
-    pub(super) content: Loose<'a>,
-    pub(super) phase: Loose<'a>,
-    pub(super) summary: Loose<'a>,
-    pub(super) encrypted_content: Loose<'a>,
-    pub(super) signature: Loose<'a>,
-    pub(super) format: Loose<'a>,
-    pub(super) call_id: Loose<'a>,
-    pub(super) name: Loose<'a>,
-    pub(super) status: Loose<'a>,
-    pub(super) arguments: Loose<'a>,
+    pub(super) content: LooseValue<'a>,
+    pub(super) phase: LooseValue<'a>,
+    pub(super) summary: LooseValue<'a>,
+    pub(super) encrypted_content: LooseValue<'a>,
+    pub(super) signature: LooseValue<'a>,
+    pub(super) format: LooseValue<'a>,
+    pub(super) call_id: LooseValue<'a>,
+    pub(super) name: LooseValue<'a>,
+    pub(super) status: LooseValue<'a>,
+    pub(super) arguments: LooseValue<'a>,
     /// In place of `arguments`, for tools without a schema.
-    pub(super) input: Loose<'a>,
+    pub(super) input: LooseValue<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
-    pub(super) r#type: Loose<'a>,
-    pub(super) text: Loose<'a>,
-    pub(super) refusal: Loose<'a>,
+    pub(super) r#type: LooseValue<'a>,
+    pub(super) text: LooseValue<'a>,
+    pub(super) refusal: LooseValue<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct UsageFields<'a> {
-    pub(super) input_tokens: Loose<'a>,
-    pub(super) output_tokens: Loose<'a>,
-    pub(super) input_tokens_details: Maybe<InputDetails<'a>>,
+    pub(super) input_tokens: LooseValue<'a>,
+    pub(super) output_tokens: LooseValue<'a>,
+    pub(super) input_tokens_details: LooseOption<InputDetails<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct InputDetails<'a> {
-    pub(super) cached_tokens: Loose<'a>,
-    pub(super) cache_write_tokens: Loose<'a>,
+    pub(super) cached_tokens: LooseValue<'a>,
+    pub(super) cache_write_tokens: LooseValue<'a>,
 }

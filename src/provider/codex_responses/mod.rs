@@ -1,13 +1,13 @@
 //! `codex_responses`: OpenAI's Responses API, as OpenAI, Azure, xAI and many local servers speak it.
 
 mod body;
-mod draft;
+mod decode;
 mod encode;
 mod event;
 mod items;
 mod opaque;
-mod said;
 mod slot;
+mod streamed_text;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{Failure, Origin},
+    model::{AnswerOrigin, Failure},
     port::{Encoder, ModelRequest},
 };
 use http::{HeaderMap, HeaderName, header};
@@ -26,10 +26,10 @@ pub use encode::ResponsesEncoder;
 use super::{
     Dialect,
     failure::failure_of,
-    reader::Reader,
-    wire::{Decoder, WireFormat, Writing},
+    reader::ResponseReader,
+    wire::{Decoder, EncodeTarget, WireFormat},
 };
-use draft::Draft;
+use decode::ResponsesDecoder;
 
 /// Its name.
 pub const NAME: &str = "codex_responses";
@@ -48,7 +48,11 @@ impl CodexResponses {
 
     /// The dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
-        Self::new(if dialect.host == "chatgpt.com" { OutputLimit::Untold } else { OutputLimit::Told })
+        Self::new(if dialect.host == "chatgpt.com" {
+            OutputLimit::Unsupported
+        } else {
+            OutputLimit::Supported
+        })
     }
 }
 
@@ -65,7 +69,7 @@ impl WireFormat for CodexResponses {
         (header::AUTHORIZATION, "Bearer ")
     }
 
-    fn encoder(&self, writing: Writing) -> Arc<dyn Encoder> {
+    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(ResponsesEncoder::new(writing))
     }
 
@@ -73,8 +77,8 @@ impl WireFormat for CodexResponses {
         body::body(self.limit, request)
     }
 
-    fn decoder(&self, origin: Arc<Origin>) -> Box<dyn Decoder> {
-        Box::new(Reader::new(Draft::new(origin)))
+    fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
+        Box::new(ResponseReader::new(ResponsesDecoder::new(origin)))
     }
 
     fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {

@@ -6,11 +6,11 @@
 use hermod_actors::model::{AssistantMessage, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::slot::{Kind, PartKind, Slot};
+use super::slot::{ItemKind, ItemSlot, PartKind};
 
 /// An item of an answer, as it goes back to the vendor.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Entry<'a> {
+pub(super) enum EchoedItem<'a> {
     /// To be written as it is.
     Reasoning(&'a Value),
     Text {
@@ -21,49 +21,49 @@ pub(super) enum Entry<'a> {
 }
 
 /// The opaque parts of an answer; none if there is nothing in them that its text and calls do not say.
-pub(super) fn parts(slots: &[Slot]) -> Vec<Value> {
+pub(super) fn parts(slots: &[ItemSlot]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for slot in slots {
         let text = slot.text();
         match slot.kind {
-            Kind::Reasoning => parts.extend(reasoning(slot)),
-            Kind::Message if !text.is_empty() => {
+            ItemKind::Reasoning => parts.extend(reasoning(slot)),
+            ItemKind::Message if !text.is_empty() => {
                 let mut part = json!({"type": "message", "bytes": text.len()});
                 if !slot.phase.is_empty() {
                     part["phase"] = slot.phase.as_str().into();
                 }
                 parts.push(part);
             }
-            Kind::Call if slot.is_call() => parts.push(json!({"type": "function_call"})),
-            Kind::Message | Kind::Call | Kind::Other => drop_last_bound(&mut parts),
+            ItemKind::Call if slot.is_call() => parts.push(json!({"type": "function_call"})),
+            ItemKind::Message | ItemKind::Call | ItemKind::Other => drop_dangling_reasoning(&mut parts),
         }
     }
-    drop_last_bound(&mut parts);
-    if parts.iter().any(|part| is(part, "reasoning") || part.get("phase").is_some()) {
+    drop_dangling_reasoning(&mut parts);
+    if parts.iter().any(|part| has_type(part, "reasoning") || part.get("phase").is_some()) {
         parts
     } else {
         Vec::new()
     }
 }
 
-fn is(part: &Value, kind: &str) -> bool {
+fn has_type(part: &Value, kind: &str) -> bool {
     part.get("type").and_then(Value::as_str) == Some(kind)
 }
 
 /// Whether a part is reasoning that the vendor refuses without the item that it led to. A gateway to other vendors, which
 /// says whose `format` it is, also puts it behind.
-fn is_bound(part: &Value) -> bool {
+fn needs_next_item(part: &Value) -> bool {
     let format = part.get("format").and_then(Value::as_str);
-    is(part, "reasoning") && format.is_none_or(|format| format.starts_with("openai"))
+    has_type(part, "reasoning") && format.is_none_or(|format| format.starts_with("openai"))
 }
 
-fn drop_last_bound(parts: &mut Vec<Value>) {
-    let kept = parts.iter().rposition(|part| !is_bound(part)).map_or(0, |at| at + 1);
+fn drop_dangling_reasoning(parts: &mut Vec<Value>) {
+    let kept = parts.iter().rposition(|part| !needs_next_item(part)).map_or(0, |at| at + 1);
     parts.truncate(kept);
 }
 
 /// A reasoning item as it goes back; `None` if there is only an id in it, which says nothing where nothing is stored.
-fn reasoning(slot: &Slot) -> Option<Value> {
+fn reasoning(slot: &ItemSlot) -> Option<Value> {
     let list = |kind: PartKind| {
         let parts = slot.parts.iter().filter(move |part| part.kind == kind);
         parts.map(|part| json!({"type": kind.name(), "text": part.text})).collect::<Vec<_>>()
@@ -94,23 +94,23 @@ fn reasoning(slot: &Slot) -> Option<Value> {
 ///
 /// The answer may have changed since: a text whose length is another one goes whole to where the last text stood, calls
 /// whose number is another one go to the end, and reasoning whose next item is gone is left out.
-pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> Vec<Entry<'a>> {
-    let mut entries = Entries::default();
+pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> Vec<EchoedItem<'a>> {
+    let mut entries = EchoedItems::default();
     let mut texts = texts(message, parts).into_iter();
     let mut calls = message.calls.iter();
-    let known = parts.iter().filter(|part| is(part, "function_call")).count() == message.calls.len();
-    if !parts.iter().any(|part| is(part, "message")) {
+    let known = parts.iter().filter(|part| has_type(part, "function_call")).count() == message.calls.len();
+    if !parts.iter().any(|part| has_type(part, "message")) {
         entries.text(&message.text, None);
     }
     for part in parts {
-        if is_bound(part) {
+        if needs_next_item(part) {
             entries.pending.push(part);
-        } else if is(part, "reasoning") {
-            entries.list.push(Entry::Reasoning(part));
-        } else if is(part, "message") {
+        } else if has_type(part, "reasoning") {
+            entries.list.push(EchoedItem::Reasoning(part));
+        } else if has_type(part, "message") {
             let phase = part.get("phase").and_then(Value::as_str);
             entries.text(texts.next().unwrap_or_default(), phase);
-        } else if is(part, "function_call") {
+        } else if has_type(part, "function_call") {
             entries.call(calls.next().filter(|_| known));
         } else {
             entries.pending.clear();
@@ -120,14 +120,14 @@ pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> 
     if !known {
         message.calls.iter().for_each(|call| entries.call(Some(call)));
     }
-    let alone = entries.list.iter().all(|entry| matches!(entry, Entry::Reasoning(_)));
+    let alone = entries.list.iter().all(|entry| matches!(entry, EchoedItem::Reasoning(_)));
     if alone { Vec::new() } else { entries.list }
 }
 
 /// The text of each `message` among the parts.
 fn texts<'a>(message: &'a AssistantMessage, parts: &[Value]) -> Vec<&'a str> {
     let mut rest = message.text.as_str();
-    let places = parts.iter().filter(|part| is(part, "message"));
+    let places = parts.iter().filter(|part| has_type(part, "message"));
     let cut = |part: &Value| {
         let bytes = part.get("bytes").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok())?;
         let (text, after) = rest.split_at_checked(bytes)?;
@@ -148,21 +148,21 @@ fn texts<'a>(message: &'a AssistantMessage, parts: &[Value]) -> Vec<&'a str> {
 }
 
 #[derive(Debug, Default)]
-struct Entries<'a> {
-    list: Vec<Entry<'a>>,
+struct EchoedItems<'a> {
+    list: Vec<EchoedItem<'a>>,
     /// Reasoning whose next item has not come.
     pending: Vec<&'a Value>,
     /// Where the first call stands, its reasoning included.
     calls_at: Option<usize>,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> EchoedItems<'a> {
     fn text(&mut self, text: &'a str, phase: Option<&'a str>) {
         if text.is_empty() {
             self.pending.clear();
             return;
         }
-        let entry = Entry::Text { text, phase };
+        let entry = EchoedItem::Text { text, phase };
         match self.calls_at {
             // Some vendors refuse what stands between a call and its result.
             Some(at) => {
@@ -180,11 +180,11 @@ impl<'a> Entries<'a> {
             return;
         };
         self.calls_at.get_or_insert(self.list.len());
-        self.follow(Entry::Call(call));
+        self.follow(EchoedItem::Call(call));
     }
 
-    fn follow(&mut self, entry: Entry<'a>) {
-        self.list.extend(self.pending.drain(..).map(Entry::Reasoning));
+    fn follow(&mut self, entry: EchoedItem<'a>) {
+        self.list.extend(self.pending.drain(..).map(EchoedItem::Reasoning));
         self.list.push(entry);
     }
 }

@@ -3,20 +3,20 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::event::Item;
-use crate::provider::loose::{Loose, is_object};
+use crate::provider::loose::{LooseValue, is_object};
 
 /// Items that one answer may have, and parts that one item may have.
 pub(super) const MAX_PARTS: usize = 1_024;
 /// What an item costs at least, and a part.
-pub(super) const SLOT_BYTES: usize = 64;
+pub(super) const MIN_SLOT_BYTES: usize = 64;
 
 /// More items or parts than [`MAX_PARTS`].
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TooManyParts;
 
 /// What an output item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Message,
     Reasoning,
     Call,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
+impl ItemKind {
     fn of(item: &Item<'_>) -> Self {
         match item.r#type.text() {
             "message" => Self::Message,
@@ -48,24 +48,24 @@ pub(super) enum PartKind {
 
 impl PartKind {
     /// By the `type` of a part; of `owner`'s usual kind if it has none that is known.
-    pub(super) fn named(name: &str, owner: Kind) -> Self {
+    pub(super) fn from_name(name: &str, owner: ItemKind) -> Self {
         match name {
             "output_text" | "text" => Self::Text,
             "refusal" => Self::Refusal,
             "reasoning_text" => Self::Thought,
             "summary_text" => Self::Summary,
             _ => match owner {
-                Kind::Reasoning => Self::Thought,
-                Kind::Message | Kind::Call | Kind::Other => Self::Text,
+                ItemKind::Reasoning => Self::Thought,
+                ItemKind::Message | ItemKind::Call | ItemKind::Other => Self::Text,
             },
         }
     }
 
     /// The kind of the items that have such parts.
-    pub(super) const fn owner(self) -> Kind {
+    pub(super) const fn owner(self) -> ItemKind {
         match self {
-            Self::Summary | Self::Thought => Kind::Reasoning,
-            Self::Text | Self::Refusal => Kind::Message,
+            Self::Summary | Self::Thought => ItemKind::Reasoning,
+            Self::Text | Self::Refusal => ItemKind::Message,
         }
     }
 
@@ -82,7 +82,7 @@ impl PartKind {
 
 /// A part of an item's content.
 #[derive(Debug, Clone)]
-pub(super) struct Part {
+pub(super) struct ItemPart {
     pub(super) kind: PartKind,
     pub(super) index: u64,
     pub(super) text: String,
@@ -90,15 +90,15 @@ pub(super) struct Part {
 
 /// An output item, as far as it has come.
 #[derive(Debug, Clone)]
-pub(super) struct Slot {
-    pub(super) kind: Kind,
+pub(super) struct ItemSlot {
+    pub(super) kind: ItemKind,
     /// Its place in the output; `None` if the vendor gave none.
     pub(super) index: Option<u64>,
     pub(super) id: String,
     /// It has come as a whole.
-    pub(super) whole: bool,
+    pub(super) is_complete: bool,
     /// In the order of kind and index.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ItemPart>,
     pub(super) phase: String,
     pub(super) encrypted: String,
     pub(super) signature: String,
@@ -106,28 +106,28 @@ pub(super) struct Slot {
     pub(super) call_id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    pub(super) told: Told,
+    pub(super) arguments_state: ArgumentsState,
 }
 
 /// How far the arguments of a call have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Told {
+pub(super) enum ArgumentsState {
     /// So far in pieces.
     #[default]
-    Pieces,
+    Streaming,
     /// The vendor says that they have not all come.
-    Half,
+    Incomplete,
     /// The vendor says that they have all come.
-    Whole,
+    Complete,
 }
 
-impl Slot {
-    pub(super) fn new(kind: Kind, index: Option<u64>, id: String) -> Self {
+impl ItemSlot {
+    pub(super) fn new(kind: ItemKind, index: Option<u64>, id: String) -> Self {
         Self {
             kind,
             index,
             id,
-            whole: false,
+            is_complete: false,
             parts: Vec::new(),
             phase: String::new(),
             encrypted: String::new(),
@@ -136,52 +136,55 @@ impl Slot {
             call_id: String::new(),
             name: String::new(),
             arguments: String::new(),
-            told: Told::default(),
+            arguments_state: ArgumentsState::default(),
         }
     }
 
     /// An item that holds nothing yet.
     pub(super) fn of(item: &Item<'_>, index: Option<u64>) -> Self {
-        Self::new(Kind::of(item), index, item.id.text().to_owned())
+        Self::new(ItemKind::of(item), index, item.id.text().to_owned())
     }
 
     /// What tells an item apart from others, as it is known when the item begins.
-    pub(super) fn name_it(&mut self, item: &mut Item<'_>) {
+    pub(super) fn set_identity(&mut self, item: &mut Item<'_>) {
         let fields = [
             (&mut self.call_id, &mut item.call_id),
             (&mut self.name, &mut item.name),
             (&mut self.phase, &mut item.phase),
         ];
         for (field, told) in fields {
-            take(field, std::mem::take(told));
+            set_if_present(field, std::mem::take(told));
         }
     }
 
     /// Takes the whole item. What it does not say stays as it was.
-    pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), TooMany> {
-        self.whole = true;
-        if self.kind == Kind::Other {
+    pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), TooManyParts> {
+        self.is_complete = true;
+        if self.kind == ItemKind::Other {
             return Ok(());
         }
-        self.name_it(&mut item);
+        self.set_identity(&mut item);
         if !matches!(item.status.text(), "in_progress" | "incomplete") {
-            self.told = Told::Whole;
-        } else if self.told == Told::Pieces {
-            self.told = Told::Half;
+            self.arguments_state = ArgumentsState::Complete;
+        } else if self.arguments_state == ArgumentsState::Streaming {
+            self.arguments_state = ArgumentsState::Incomplete;
         }
-        take(&mut self.id, item.id);
-        take(&mut self.encrypted, item.encrypted_content);
-        take(&mut self.signature, item.signature);
-        take(&mut self.format, item.format);
-        take(&mut self.arguments, if item.arguments == Loose::Nothing { item.input } else { item.arguments });
+        set_if_present(&mut self.id, item.id);
+        set_if_present(&mut self.encrypted, item.encrypted_content);
+        set_if_present(&mut self.signature, item.signature);
+        set_if_present(&mut self.format, item.format);
+        set_if_present(
+            &mut self.arguments,
+            if item.arguments == LooseValue::Absent { item.input } else { item.arguments },
+        );
         let owner = self.kind;
         self.replace(&[PartKind::Summary], texts(item.summary, |_| PartKind::Summary))?;
-        let content = texts(item.content, |name| PartKind::named(name, owner));
+        let content = texts(item.content, |name| PartKind::from_name(name, owner));
         self.replace(&[PartKind::Thought, PartKind::Text, PartKind::Refusal], content)
     }
 
     /// Puts `parts` in the place of those of these kinds, if there are any.
-    fn replace(&mut self, kinds: &[PartKind], mut parts: Vec<Part>) -> Result<(), TooMany> {
+    fn replace(&mut self, kinds: &[PartKind], mut parts: Vec<ItemPart>) -> Result<(), TooManyParts> {
         parts.retain(|part| !part.text.is_empty());
         if parts.is_empty() {
             return Ok(());
@@ -189,19 +192,19 @@ impl Slot {
         parts.extend(self.parts.drain(..).filter(|part| !kinds.contains(&part.kind)));
         parts.sort_by_key(|part| (part.kind, part.index));
         self.parts = parts;
-        if self.parts.len() > MAX_PARTS { Err(TooMany) } else { Ok(()) }
+        if self.parts.len() > MAX_PARTS { Err(TooManyParts) } else { Ok(()) }
     }
 
     /// The text of a part, made if it is new.
-    pub(super) fn part(&mut self, kind: PartKind, index: u64) -> Result<&mut String, TooMany> {
+    pub(super) fn part(&mut self, kind: PartKind, index: u64) -> Result<&mut String, TooManyParts> {
         // Nearly always it is the last.
         let after = self.parts.iter().rposition(|part| (part.kind, part.index) <= (kind, index));
         let at = match after {
             Some(at) if (self.parts[at].kind, self.parts[at].index) == (kind, index) => at,
-            _ if self.parts.len() >= MAX_PARTS => return Err(TooMany),
+            _ if self.parts.len() >= MAX_PARTS => return Err(TooManyParts),
             after => {
                 let at = after.map_or(0, |at| at + 1);
-                self.parts.insert(at, Part { kind, index, text: String::new() });
+                self.parts.insert(at, ItemPart { kind, index, text: String::new() });
                 at
             }
         };
@@ -234,38 +237,38 @@ impl Slot {
     }
 
     /// What was thought, a paragraph for each part.
-    pub(super) fn thought(&self) -> String {
-        self.joined([PartKind::Summary, PartKind::Thought], PARAGRAPH)
+    pub(super) fn reasoning(&self) -> String {
+        self.joined([PartKind::Summary, PartKind::Thought], PARAGRAPH_BREAK)
     }
 
     /// Bytes that it holds.
     pub(super) fn size(&self) -> usize {
         let fields = [&self.phase, &self.encrypted, &self.signature, &self.format];
         let more = [&self.id, &self.call_id, &self.name, &self.arguments];
-        let parts: usize = self.parts.iter().map(|part| SLOT_BYTES + part.text.len()).sum();
-        SLOT_BYTES + parts + fields.into_iter().chain(more).map(String::len).sum::<usize>()
+        let parts: usize = self.parts.iter().map(|part| MIN_SLOT_BYTES + part.text.len()).sum();
+        MIN_SLOT_BYTES + parts + fields.into_iter().chain(more).map(String::len).sum::<usize>()
     }
 
     /// Whether it is a call: what has neither name nor arguments is none.
     pub(super) fn is_call(&self) -> bool {
-        self.kind == Kind::Call && !(self.name.is_empty() && self.arguments.is_empty())
+        self.kind == ItemKind::Call && !(self.name.is_empty() && self.arguments.is_empty())
     }
 
     /// Whether it is a call whose arguments have not all come.
-    pub(super) fn is_half_a_call(&self) -> bool {
+    pub(super) fn is_incomplete_call(&self) -> bool {
         self.is_call()
-            && match self.told {
-                Told::Pieces => !is_object(&self.arguments),
-                Told::Half => true,
-                Told::Whole => false,
+            && match self.arguments_state {
+                ArgumentsState::Streaming => !is_object(&self.arguments),
+                ArgumentsState::Incomplete => true,
+                ArgumentsState::Complete => false,
             }
     }
 }
 
 /// What parts two pieces of reasoning.
-pub(super) const PARAGRAPH: &str = "\n\n";
+pub(super) const PARAGRAPH_BREAK: &str = "\n\n";
 
-fn take(field: &mut String, told: Loose<'_>) {
+fn set_if_present(field: &mut String, told: LooseValue<'_>) {
     let told = told.into_text();
     if !told.is_empty() {
         *field = told;
@@ -273,12 +276,12 @@ fn take(field: &mut String, told: Loose<'_>) {
 }
 
 /// The texts of a content: a list of parts, or one text.
-fn texts(content: Loose<'_>, kind: impl Fn(&str) -> PartKind) -> Vec<Part> {
+fn texts(content: LooseValue<'_>, kind: impl Fn(&str) -> PartKind) -> Vec<ItemPart> {
     let list = match content {
-        Loose::Nothing => return Vec::new(),
-        Loose::Text(text) => vec![Value::String(Cow::into_owned(text))],
-        Loose::Other(Value::Array(list)) => list,
-        Loose::Other(part) => vec![part],
+        LooseValue::Absent => return Vec::new(),
+        LooseValue::Text(text) => vec![Value::String(Cow::into_owned(text))],
+        LooseValue::Other(Value::Array(list)) => list,
+        LooseValue::Other(part) => vec![part],
     };
     let part = |(index, part)| {
         let (name, text) = match part {
@@ -293,7 +296,7 @@ fn texts(content: Loose<'_>, kind: impl Fn(&str) -> PartKind) -> Vec<Part> {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
         };
-        Some(Part { kind: kind(&name), index, text })
+        Some(ItemPart { kind: kind(&name), index, text })
     };
     (0..).zip(list).filter_map(part).collect()
 }

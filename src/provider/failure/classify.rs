@@ -3,40 +3,40 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use super::{
+    error_hints::{ErrorHint, hint_of_code, hint_of_loose_code, normalize_code},
     headers,
-    phrases::signs_of,
-    signs::{Sign, of_code, of_loose_code, plain},
-    sizes::{too_much, window_in},
-    times::ComeBack,
+    phrases::hints_in,
+    retry_after::RetryAfter,
+    sizes::{class_of_sizes, window_in},
     vendor_error::VendorError,
 };
 use crate::provider::excerpt::excerpt;
 
 /// Characters that a failure's message may have.
-const SHOWN: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 
 /// What a response means whose status is not 200. `body` may be cut off; the message quotes the vendor, bounded.
 pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-    if is_page(body) {
-        let wait = headers::asked(headers).or(headers::resets(headers));
+    if is_html(body) {
+        let wait = headers::retry_after(headers).or(headers::latest_reset(headers));
         let class = match status {
-            401 | 408 | 413 | 429 | 500.. => of_status(status, wait),
+            401 | 408 | 413 | 429 | 500.. => class_of_status(status, wait),
             _ => FailureClass::NotAnApi,
         };
         let fate = fate_of(status, &class);
         let before = format!("HTTP {status}: HTML page in place of an answer: ");
-        return told(class, &before, body).with_request(fate);
+        return failure_with_excerpt(class, &before, body).with_request(fate);
     }
     let mut error = VendorError::of_bytes(body);
     let named = headers.get("x-amzn-errortype").and_then(|kind| kind.to_str().ok());
-    error.codes.extend(named.and_then(|kind| kind.split(':').next()).map(plain));
+    error.codes.extend(named.and_then(|kind| kind.split(':').next()).map(normalize_code));
     let text = if error.message.is_empty() { "no explanation" } else { &error.message };
     let mut class = class_of(&error, Some(status), headers);
     if let FailureClass::QuotaExhausted { reset_at } = &mut class {
-        *reset_at = reset_at.or_else(|| headers::asked_until(headers));
+        *reset_at = reset_at.or_else(|| headers::retry_at(headers));
     }
     let fate = fate_of(status, &class);
-    told(class, &format!("HTTP {status}: "), text.as_bytes()).with_request(fate)
+    failure_with_excerpt(class, &format!("HTTP {status}: "), text.as_bytes()).with_request(fate)
 }
 
 /// Whether a response with this status, understood as this class, says that the provider turned the request away before
@@ -54,32 +54,32 @@ const fn fate_of(status: u16, class: &FailureClass) -> RequestFate {
 
 /// What an error means that came under status 200: the value of an `error` field, or a whole event of type `error`.
 pub fn failure_in_stream(error: &Value) -> Failure {
-    told_under_200(&VendorError::of_body(error).unwrap_or_else(|| VendorError::of_error(error)))
+    failure_under_200(&VendorError::of_body(error).unwrap_or_else(|| VendorError::of_error(error)))
 }
 
 /// What a JSON document means that came under status 200 and is no answer; `None` if it tells of no error.
 pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
     let error = VendorError::of_body(&serde_json::from_slice(body).ok()?)?;
-    Some(told_under_200(&error))
+    Some(failure_under_200(&error))
 }
 
-fn told_under_200(error: &VendorError) -> Failure {
+fn failure_under_200(error: &VendorError) -> Failure {
     let status = error.chain().iter().rev().find_map(|error| error.status);
     let class = class_of(error, status, &HeaderMap::new());
     let fate = match status {
         Some(status) => fate_of(status, &class),
         None => class.usual_fate(),
     };
-    told(class, "error in place of an answer: ", error.message.as_bytes()).with_request(fate)
+    failure_with_excerpt(class, "error in place of an answer: ", error.message.as_bytes()).with_request(fate)
 }
 
-fn told(class: FailureClass, before: &str, text: &[u8]) -> Failure {
+fn failure_with_excerpt(class: FailureClass, before: &str, text: &[u8]) -> Failure {
     let hint = if class == FailureClass::NotAnApi { " (check base_url)" } else { "" };
-    let message = excerpt(&[before.as_bytes(), text].concat(), SHOWN - hint.len());
+    let message = excerpt(&[before.as_bytes(), text].concat(), MAX_MESSAGE_CHARS - hint.len());
     Failure::new(class, message + hint)
 }
 
-fn is_page(body: &[u8]) -> bool {
+fn is_html(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'<')
 }
 
@@ -87,73 +87,73 @@ fn is_page(body: &[u8]) -> bool {
 /// status lets it be believed; then the status.
 fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> FailureClass {
     let chain = error.chain();
-    let body = chain.iter().fold(ComeBack::default(), |found, error| found.or(error.come_back));
-    let wait = headers::asked(headers).or(body).or(headers::resets(headers));
-    let believes = |sign: &Sign| status.is_none_or(|status| is_believed(*sign, status));
+    let body = chain.iter().fold(RetryAfter::default(), |found, error| found.or(error.retry_after));
+    let wait = headers::retry_after(headers).or(body).or(headers::latest_reset(headers));
+    let believes = |sign: &ErrorHint| status.is_none_or(|status| is_plausible(*sign, status));
     let texts = || chain.iter().filter(|error| !error.is_about_a_field).map(|error| error.text.as_str());
-    if believes(&Sign::Context)
-        && let Some(class) = texts().find_map(too_much)
+    if believes(&ErrorHint::Context)
+        && let Some(class) = texts().find_map(class_of_sizes)
     {
         return class;
     }
     let codes = || chain.iter().flat_map(|error| &error.codes);
-    let mut signs = (codes().filter_map(|code| of_code(code)))
-        .chain(texts().flat_map(signs_of))
-        .chain(codes().filter_map(|code| of_loose_code(code)));
+    let mut signs = (codes().filter_map(|code| hint_of_code(code)))
+        .chain(texts().flat_map(hints_in))
+        .chain(codes().filter_map(|code| hint_of_loose_code(code)));
     match (signs.find(believes), status) {
         // A limit that is soon over is no used-up account, in whichever words.
-        (Some(Sign::Quota), _) if body.after_ms.is_some() => rate_limited(wait),
-        (Some(Sign::Context), _) => {
+        (Some(ErrorHint::Quota), _) if body.after_ms.is_some() => rate_limited(wait),
+        (Some(ErrorHint::Context), _) => {
             let window = chain.iter().find_map(|error| error.window.or_else(|| window_in(&error.text)));
             FailureClass::ContextTooLong { limit: window }
         }
         // Then the wait is worth more than the reason.
-        (Some(Sign::Overloaded), Some(429)) if wait != ComeBack::default() => rate_limited(wait),
-        (Some(sign), _) => of_sign(sign, wait),
+        (Some(ErrorHint::Overloaded), Some(429)) if wait != RetryAfter::default() => rate_limited(wait),
+        (Some(sign), _) => class_of_hint(sign, wait),
         (None, Some(404)) if error.text.is_empty() => FailureClass::NotAnApi,
-        (None, Some(status)) => of_status(status, wait),
+        (None, Some(status)) => class_of_status(status, wait),
         (None, None) => FailureClass::Server,
     }
 }
 
 /// Whether a response with this status can mean this; what it quotes of others it does not mean.
-const fn is_believed(sign: Sign, status: u16) -> bool {
+const fn is_plausible(sign: ErrorHint, status: u16) -> bool {
     match sign {
-        Sign::Quota => status < 500 && status != 408,
-        Sign::Content => matches!(status, 400 | 403 | 422 | 451 | 500),
-        Sign::Context => matches!(status, 400 | 413 | 422 | 429 | 500),
-        Sign::Model => matches!(status, 400 | 403 | 404 | 410 | 422),
-        Sign::RateLimit => !matches!(status, 401 | 404 | 408),
-        Sign::Overloaded => matches!(status, 400 | 429 | 500..),
-        Sign::Auth | Sign::Request => matches!(status, 400 | 422),
-        Sign::Path => matches!(status, 404 | 405),
+        ErrorHint::Quota => status < 500 && status != 408,
+        ErrorHint::Content => matches!(status, 400 | 403 | 422 | 451 | 500),
+        ErrorHint::Context => matches!(status, 400 | 413 | 422 | 429 | 500),
+        ErrorHint::Model => matches!(status, 400 | 403 | 404 | 410 | 422),
+        ErrorHint::RateLimit => !matches!(status, 401 | 404 | 408),
+        ErrorHint::Overloaded => matches!(status, 400 | 429 | 500..),
+        ErrorHint::Auth | ErrorHint::Request => matches!(status, 400 | 422),
+        ErrorHint::Path => matches!(status, 404 | 405),
         // With a status there is nothing that they would add.
-        Sign::Timeout | Sign::Network | Sign::Server => false,
+        ErrorHint::Timeout | ErrorHint::Network | ErrorHint::Server => false,
     }
 }
 
-const fn rate_limited(wait: ComeBack) -> FailureClass {
+const fn rate_limited(wait: RetryAfter) -> FailureClass {
     FailureClass::RateLimited { retry_after_ms: wait.after_ms, reset_at: wait.at }
 }
 
-const fn of_sign(sign: Sign, wait: ComeBack) -> FailureClass {
+const fn class_of_hint(sign: ErrorHint, wait: RetryAfter) -> FailureClass {
     match sign {
-        Sign::Quota => FailureClass::QuotaExhausted { reset_at: wait.at },
-        Sign::Content => FailureClass::ContentRefused,
-        Sign::Context => FailureClass::ContextTooLong { limit: None },
-        Sign::Model => FailureClass::ModelNotFound,
-        Sign::RateLimit => rate_limited(wait),
-        Sign::Overloaded => FailureClass::Overloaded,
-        Sign::Auth => FailureClass::Auth,
-        Sign::Timeout => FailureClass::Timeout { which: Deadline::Call },
-        Sign::Network => FailureClass::Network,
-        Sign::Path => FailureClass::NotAnApi,
-        Sign::Request => FailureClass::InvalidRequest,
-        Sign::Server => FailureClass::Server,
+        ErrorHint::Quota => FailureClass::QuotaExhausted { reset_at: wait.at },
+        ErrorHint::Content => FailureClass::ContentRefused,
+        ErrorHint::Context => FailureClass::ContextTooLong { limit: None },
+        ErrorHint::Model => FailureClass::ModelNotFound,
+        ErrorHint::RateLimit => rate_limited(wait),
+        ErrorHint::Overloaded => FailureClass::Overloaded,
+        ErrorHint::Auth => FailureClass::Auth,
+        ErrorHint::Timeout => FailureClass::Timeout { which: Deadline::Call },
+        ErrorHint::Network => FailureClass::Network,
+        ErrorHint::Path => FailureClass::NotAnApi,
+        ErrorHint::Request => FailureClass::InvalidRequest,
+        ErrorHint::Server => FailureClass::Server,
     }
 }
 
-const fn of_status(status: u16, wait: ComeBack) -> FailureClass {
+const fn class_of_status(status: u16, wait: RetryAfter) -> FailureClass {
     match status {
         // Redirects are not followed.
         ..400 | 405 => FailureClass::NotAnApi,
@@ -185,7 +185,7 @@ mod tests {
         let failure = failure_of(status, &headers.iter().map(pair).collect(), body.as_bytes());
         assert_eq!(failure.class, expected, "{status} {body}");
         assert!(failure.message.starts_with(&format!("HTTP {status}: ")), "{failure}");
-        assert!(failure.message.chars().count() <= SHOWN + 1, "{failure}");
+        assert!(failure.message.chars().count() <= MAX_MESSAGE_CHARS + 1, "{failure}");
     }
 
     fn check(status: u16, body: &str, expected: FailureClass) {

@@ -5,39 +5,39 @@ use std::time::UNIX_EPOCH;
 use hermod_actors::model::Timestamp;
 use http::{HeaderMap, header};
 
-use super::times::{ComeBack, moment};
+use super::retry_after::{RetryAfter, parse_retry_after};
 
 /// What the vendor asks for in `retry-after-ms` or `retry-after`. A date is measured against the response's own `date`,
 /// so that nobody's clock matters.
-pub(super) fn asked(headers: &HeaderMap) -> ComeBack {
+pub(super) fn retry_after(headers: &HeaderMap) -> RetryAfter {
     let number = |name: &str| text(headers, name).and_then(|text| text.parse::<f64>().ok());
     let date = |name: &str| text(headers, name).and_then(date_ms);
     let at = date("retry-after");
     let between = at.and_then(|at| Some(at.saturating_sub(date(header::DATE.as_str())?)));
     let after = number("retry-after-ms")
-        .and_then(ComeBack::after)
-        .or_else(|| number("retry-after").and_then(|seconds| ComeBack::after(seconds * 1_000.0)));
+        .and_then(RetryAfter::after)
+        .or_else(|| number("retry-after").and_then(|seconds| RetryAfter::after(seconds * 1_000.0)));
     let at = at.and_then(|ms| i64::try_from(ms).ok()).map(Timestamp);
-    after.unwrap_or_default().or(ComeBack { after_ms: between, at })
+    after.unwrap_or_default().or(RetryAfter { after_ms: between, at })
 }
 
 /// The time, by the vendor's clock, until which it asks to wait.
-pub(super) fn asked_until(headers: &HeaderMap) -> Option<Timestamp> {
+pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
     let now = i64::try_from(date_ms(text(headers, header::DATE.as_str())?)?).ok()?;
-    asked(headers).after_ms.map(|ms| Timestamp(now).plus_ms(ms))
+    retry_after(headers).after_ms.map(|ms| Timestamp(now).plus_ms(ms))
 }
 
 /// When the limits that are used up are reset, the last of them. Only for a response that says that one is.
-pub(super) fn resets(headers: &HeaderMap) -> ComeBack {
+pub(super) fn latest_reset(headers: &HeaderMap) -> RetryAfter {
     let each = headers.iter().filter_map(|(name, value)| {
-        let found = moment(value.to_str().ok()?)?;
+        let found = parse_retry_after(value.to_str().ok()?)?;
         match name.as_str() {
             // Without a unit and below an epoch, vendors mean all sorts of things.
             "x-ratelimit-reset" => found.at.map(|_| found),
             name => is_used_up(headers, name).then_some(found),
         }
     });
-    each.fold(ComeBack::default(), ComeBack::later)
+    each.fold(RetryAfter::default(), RetryAfter::later)
 }
 
 /// Whether nothing remains of the limit whose reset this header tells.
@@ -70,15 +70,15 @@ pub(in crate::provider) fn date_ms(text: &str) -> Option<u64> {
 mod tests {
     use http::{HeaderName, HeaderValue};
 
-    use super::{super::times::LONGEST_MS, *};
+    use super::{super::retry_after::MAX_WAIT_MS, *};
 
     fn check(headers: &[(&'static str, &'static str)], after_ms: Option<u64>, at: Option<i64>) {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         let headers = headers.iter().map(pair).collect();
-        let found = asked(&headers).or(resets(&headers));
-        assert_eq!(found, ComeBack { after_ms, at: at.map(Timestamp) }, "{headers:?}");
+        let found = retry_after(&headers).or(latest_reset(&headers));
+        assert_eq!(found, RetryAfter { after_ms, at: at.map(Timestamp) }, "{headers:?}");
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         check(&[], None, None);
         check(&[("retry-after", "soon"), ("retry-after-ms", "-1")], None, None);
         check(&[("retry-after", "NaN")], None, None);
-        check(&[("retry-after", "1e300")], Some(LONGEST_MS), None);
+        check(&[("retry-after", "1e300")], Some(MAX_WAIT_MS), None);
         check(&[("x-ratelimit-reset", "1e300")], None, None);
         check(&[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "soon")], None, None);
     }

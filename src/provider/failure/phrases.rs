@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use regex_lite::Regex;
 
-use super::signs::Sign;
+use super::error_hints::ErrorHint;
 
 /// What a text, made ready by `unquoted`, says.
-pub(super) fn signs_of(text: &str) -> impl Iterator<Item = Sign> {
-    static PHRASES: LazyLock<Vec<(Sign, Regex)>> =
+pub(super) fn hints_in(text: &str) -> impl Iterator<Item = ErrorHint> {
+    static PHRASES: LazyLock<Vec<(ErrorHint, Regex)>> =
         LazyLock::new(|| PATTERNS.iter().map(|(sign, patterns)| (*sign, any_of(patterns))).collect());
     PHRASES.iter().filter(move |(_, phrases)| phrases.is_match(text)).map(|(sign, _)| *sign)
 }
@@ -28,9 +28,9 @@ pub(super) fn anchored(pattern: &str) -> String {
 
 /// In the order in which they are believed. `^` stands for the begin of a clause; what is left without it is said by
 /// vendors in the middle of sentences and by nobody else.
-const PATTERNS: &[(Sign, &[&str])] = &[
+const PATTERNS: &[(ErrorHint, &[&str])] = &[
     (
-        Sign::Quota,
+        ErrorHint::Quota,
         &[
             r"exceeded your current quota",
             r"^(?:http )?payment required",
@@ -52,7 +52,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Content,
+        ErrorHint::Content,
         &[
             r"content management policy",
             r"azure openai's content management",
@@ -66,7 +66,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Context,
+        ErrorHint::Context,
         &[
             r"^(?:the |your )?prompt (?:is )?too (?:long|large)",
             r"^(?:the )?input (?:is )?too long",
@@ -100,7 +100,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Model,
+        ErrorHint::Model,
         &[
             r"\bmodel(?: \S{1,80})? (?:(?:was |is )?not (?:found|exist)|does not exist|has been (?:deprecated|retired))",
             r"^models/\S{1,80} is not found",
@@ -118,7 +118,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::RateLimit,
+        ErrorHint::RateLimit,
         &[
             r"^(?:\w+ ){0,3}rate limit (?:was |has been |is )?(?:exceeded|reached|hit)",
             r"(?:exceed|exceeds|exceeded|reached|hit|over) (?:the |your |its |our )?(?:\S+ ){0,3}rate limits?\b",
@@ -133,7 +133,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Overloaded,
+        ErrorHint::Overloaded,
         &[
             r"^overloaded\b",
             r"\b(?:is|are) (?:currently |temporarily )?(?:overloaded|at capacity)",
@@ -142,7 +142,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Auth,
+        ErrorHint::Auth,
         &[
             r"^(?:incorrect|invalid|missing|no) (?:\w+ )?api key",
             r"^api key (?:is )?(?:not valid|invalid|expired)",
@@ -158,11 +158,11 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Timeout,
+        ErrorHint::Timeout,
         &[r"^(?:request |read |connection )?timed out", r"^(?:request )?timeout\b", r"^deadline exceeded"],
     ),
     (
-        Sign::Network,
+        ErrorHint::Network,
         &[
             r"^connection (?:error|reset|refused|aborted|closed)",
             r"^(?:connect|read|write) e(?:conn|host|net|pipe|socket|timed)",
@@ -173,7 +173,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Path,
+        ErrorHint::Path,
         &[
             r"^(?:404 )?(?:page |resource |route |url |path )?not found\.?$",
             r"^invalid url\b",
@@ -185,7 +185,7 @@ const PATTERNS: &[(Sign, &[&str])] = &[
         ],
     ),
     (
-        Sign::Request,
+        ErrorHint::Request,
         &[
             r"^invalid request format",
             r"^bad request",
@@ -195,5 +195,5 @@ const PATTERNS: &[(Sign, &[&str])] = &[
             r"^image exceeds",
         ],
     ),
-    (Sign::Server, &[r"^internal server error", r"^bad gateway"]),
+    (ErrorHint::Server, &[r"^internal server error", r"^bad gateway"]),
 ];

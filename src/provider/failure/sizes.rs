@@ -8,13 +8,17 @@ use regex_lite::Regex;
 use super::phrases::anchored;
 
 /// Tokens of output below which a request is too long, rather than asking for too much: no answer is that short.
-const LEAST_OUTPUT: u64 = 1_024;
+const MIN_OUTPUT_TOKENS: u64 = 1_024;
 
 /// What a text says of sizes, if they are what failed: too much output, or too much input for any output.
-pub(super) fn too_much(text: &str) -> Option<FailureClass> {
-    static RULES: LazyLock<Vec<(Regex, Limit)>> = LazyLock::new(|| {
-        let compiled = |(pattern, limit): &(&str, Limit)| {
-            (Regex::new(&anchored(pattern).replace("OUT", OUT)).expect("the patterns are constant"), *limit)
+pub(super) fn class_of_sizes(text: &str) -> Option<FailureClass> {
+    static RULES: LazyLock<Vec<(Regex, LimitRule)>> = LazyLock::new(|| {
+        let compiled = |(pattern, limit): &(&str, LimitRule)| {
+            (
+                Regex::new(&anchored(pattern).replace("OUT", OUTPUT_LIMIT_PATTERN))
+                    .expect("the patterns are constant"),
+                *limit,
+            )
         };
         PATTERNS.iter().map(compiled).collect()
     });
@@ -27,86 +31,95 @@ pub(super) fn too_much(text: &str) -> Option<FailureClass> {
 }
 
 /// How a vendor calls the most output that a request asks for.
-const OUT: &str = r"(?:max[ _]?(?:imum[ _])?(?:completion[ _]?|output[ _]?|new[ _]?)?tokens(?:_to_sample)?)";
+const OUTPUT_LIMIT_PATTERN: &str =
+    r"(?:max[ _]?(?:imum[ _])?(?:completion[ _]?|output[ _]?|new[ _]?)?tokens(?:_to_sample)?)";
 
 /// How the limit comes out of a text's numbers.
 #[derive(Debug, Clone, Copy)]
-enum Limit {
+enum LimitRule {
     /// It is not told.
-    Untold,
+    Unknown,
     /// The number, for the output.
     Output,
     /// One less than the number, for the output.
-    Below,
+    OutputExclusive,
     /// The window, and what of it the input takes.
-    Room,
+    WindowAndInput,
     /// What the input takes of the window, and the window.
-    RoomReversed,
+    InputAndWindow,
     /// The window, all that was asked for, and the output in it.
-    RoomOfAll,
+    WindowTotalAndOutput,
     /// It is not told, and it is the window's.
     Context,
     /// What a minute allows, and what was asked for: if it is more, no waiting helps.
-    Minute,
+    PerMinute,
 }
 
-impl Limit {
+impl LimitRule {
     fn class(self, numbers: &[u64]) -> Option<FailureClass> {
         let cap = |limit| Some(FailureClass::OutputCap { limit });
         let room = |window: u64, input: u64| match window.checked_sub(input) {
-            Some(room) if room >= LEAST_OUTPUT => cap(Some(room)),
+            Some(room) if room >= MIN_OUTPUT_TOKENS => cap(Some(room)),
             _ => Some(FailureClass::ContextTooLong { limit: Some(window) }),
         };
         match (self, numbers) {
             (Self::Output, [limit]) => cap(Some(*limit)),
-            (Self::Below, [limit]) => cap(Some(limit.saturating_sub(1))),
-            (Self::Room, [window, input]) | (Self::RoomReversed, [input, window]) => room(*window, *input),
-            (Self::RoomOfAll, [window, all, output]) => room(*window, all.saturating_sub(*output)),
-            (Self::Minute, [limit, asked]) if asked > limit => {
+            (Self::OutputExclusive, [limit]) => cap(Some(limit.saturating_sub(1))),
+            (Self::WindowAndInput, [window, input]) | (Self::InputAndWindow, [input, window]) => {
+                room(*window, *input)
+            }
+            (Self::WindowTotalAndOutput, [window, all, output]) => room(*window, all.saturating_sub(*output)),
+            (Self::PerMinute, [limit, asked]) if asked > limit => {
                 Some(FailureClass::ContextTooLong { limit: Some(*limit) })
             }
             (Self::Context, _) => Some(FailureClass::ContextTooLong { limit: None }),
             // A number that is too large for one says nothing.
-            (Self::Untold | Self::Output | Self::Below, _) => cap(None),
-            (Self::Room | Self::RoomReversed | Self::RoomOfAll | Self::Minute, _) => None,
+            (Self::Unknown | Self::Output | Self::OutputExclusive, _) => cap(None),
+            (
+                Self::WindowAndInput | Self::InputAndWindow | Self::WindowTotalAndOutput | Self::PerMinute,
+                _,
+            ) => None,
         }
     }
 }
 
-const PATTERNS: &[(&str, Limit)] = &[
+const PATTERNS: &[(&str, LimitRule)] = &[
     (
         r"OUT(?: or OUT)? is too large: \d+\. this model's maximum context length is ([\d,]+) tokens and your request has ([\d,]+) input tokens",
-        Limit::Room,
+        LimitRule::WindowAndInput,
     ),
     (
         r"maximum context length is ([\d,]+) tokens[.,] however,? you requested (?:about )?([\d,]+) ?tokens \([^)]*?([\d,]+) (?:in|for|of) the (?:completion|output)",
-        Limit::RoomOfAll,
+        LimitRule::WindowTotalAndOutput,
     ),
     (
         r"maximum context length of ([\d,]+) tokens\. you requested a total of [\d,]+ tokens: ([\d,]+) tokens from the input",
-        Limit::Room,
+        LimitRule::WindowAndInput,
     ),
-    (r"inputs tokens \+ OUT must be <= ([\d,]+)\. given: ([\d,]+) inputs tokens", Limit::Room),
-    (r"input length and OUT exceed context limit: ([\d,]+) \+ [\d,]+ > ([\d,]+)", Limit::RoomReversed),
-    (r"^OUT: [\d,]+ > ([\d,]+), which is the maximum allowed", Limit::Output),
-    (r"^OUT is too large: .*supports at most ([\d,]+) (?:completion|output) tokens", Limit::Output),
+    (r"inputs tokens \+ OUT must be <= ([\d,]+)\. given: ([\d,]+) inputs tokens", LimitRule::WindowAndInput),
+    (r"input length and OUT exceed context limit: ([\d,]+) \+ [\d,]+ > ([\d,]+)", LimitRule::InputAndWindow),
+    (r"^OUT: [\d,]+ > ([\d,]+), which is the maximum allowed", LimitRule::Output),
+    (r"^OUT is too large: .*supports at most ([\d,]+) (?:completion|output) tokens", LimitRule::Output),
     (
         r"OUT value of [\d,]+ but the supported range is from \d+ \(inclusive\) to ([\d,]+) \(exclusive\)",
-        Limit::Below,
+        LimitRule::OutputExclusive,
     ),
-    (r"^the OUT you requested exceeds? the model limit of ([\d,]+)", Limit::Output),
-    (r"OUT(?: for \S+)?:? (?:must|should) be (?:less than or equal to|at most|<=) ([\d,]+)", Limit::Output),
-    (r"range of OUT (?:is|should be) [\[(]\d+, ?([\d,]+)\]", Limit::Output),
-    (r"^invalid OUT: integer above maximum value\. expected a value <= ([\d,]+)", Limit::Output),
-    (r"^OUT (?:is |are )?too (?:large|high)\b", Limit::Untold),
-    (r"maximum allowed number of output tokens", Limit::Untold),
-    (r"OUT would exceed (?:the )?context window", Limit::Untold),
-    (r"^extra usage is required for long context", Limit::Context),
-    (r"request too large .*\blimit:? ([\d,]+), requested:? ([\d,]+)", Limit::Minute),
+    (r"^the OUT you requested exceeds? the model limit of ([\d,]+)", LimitRule::Output),
+    (
+        r"OUT(?: for \S+)?:? (?:must|should) be (?:less than or equal to|at most|<=) ([\d,]+)",
+        LimitRule::Output,
+    ),
+    (r"range of OUT (?:is|should be) [\[(]\d+, ?([\d,]+)\]", LimitRule::Output),
+    (r"^invalid OUT: integer above maximum value\. expected a value <= ([\d,]+)", LimitRule::Output),
+    (r"^OUT (?:is |are )?too (?:large|high)\b", LimitRule::Unknown),
+    (r"maximum allowed number of output tokens", LimitRule::Unknown),
+    (r"OUT would exceed (?:the )?context window", LimitRule::Unknown),
+    (r"^extra usage is required for long context", LimitRule::Context),
+    (r"request too large .*\blimit:? ([\d,]+), requested:? ([\d,]+)", LimitRule::PerMinute),
 ];
 
 /// What stands in front of the size of the window.
-const BEFORE_WINDOW: &[&str] = &[
+const WINDOW_PREFIXES: &[&str] = &[
     "maximum context length is ",
     "maximum context length of ",
     "maximum prompt length is ",
@@ -121,7 +134,7 @@ const BEFORE_WINDOW: &[&str] = &[
 
 /// The size of the window, in tokens, if the text tells it.
 pub(super) fn window_in(text: &str) -> Option<u64> {
-    BEFORE_WINDOW.iter().find_map(|before| {
+    WINDOW_PREFIXES.iter().find_map(|before| {
         let (_, rest) = text.split_once(before)?;
         number_at(rest.split(|c: char| !c.is_ascii_digit() && c != ',' && c != '_').next()?)
     })
@@ -133,10 +146,10 @@ fn number_at(digits: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::text::unquoted, *};
+    use super::{super::text::strip_quotes, *};
 
     fn check(message: &str, expected: Option<FailureClass>) {
-        assert_eq!(too_much(&unquoted(message)), expected, "{message}");
+        assert_eq!(class_of_sizes(&strip_quotes(message)), expected, "{message}");
     }
 
     #[test]

@@ -1,44 +1,44 @@
 //! A vendor's message, made ready to look for phrases: what it quotes is not what it says.
 
-use super::signs::plain;
+use super::error_hints::normalize_code;
 
 /// Characters of a message that are looked at; what an error is stands at its begin.
-const READ: usize = 2_000;
+const MAX_READ_CHARS: usize = 2_000;
 
 /// In lower case, on one line, and without what stands in quotes: an error may quote the request. A parameter's name, a
 /// placeholder and a number stay, because limits are told so.
-pub(super) fn unquoted(message: &str) -> String {
+pub(super) fn strip_quotes(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-    let chars: Vec<char> = line.chars().take(READ).collect();
+    let chars: Vec<char> = line.chars().take(MAX_READ_CHARS).collect();
     let mut out = String::with_capacity(chars.len());
     let mut at = 0;
     while at < chars.len() {
-        let end = opens(&chars, at).then(|| closes(&chars, at)).flatten();
+        let end = is_opening_quote(&chars, at).then(|| find_closing_quote(&chars, at)).flatten();
         let Some(end) = end else {
             out.push(chars[at]);
             at += 1;
             continue;
         };
         let quoted: String = chars[at + 1..end].iter().collect();
-        out.push_str(if stays(&quoted) { &quoted } else { "_" });
+        out.push_str(if is_significant(&quoted) { &quoted } else { "_" });
         at = end + 1;
     }
     out
 }
 
 /// An apostrophe inside a word opens nothing.
-fn opens(chars: &[char], at: usize) -> bool {
+fn is_opening_quote(chars: &[char], at: usize) -> bool {
     matches!(chars[at], '"' | '\'' | '`' | '“') && (at == 0 || !chars[at - 1].is_alphanumeric())
 }
 
-fn closes(chars: &[char], open: usize) -> Option<usize> {
+fn find_closing_quote(chars: &[char], open: usize) -> Option<usize> {
     let closing = if chars[open] == '“' { '”' } else { chars[open] };
     (open + 1..chars.len())
         .find(|&at| chars[at] == closing && chars.get(at + 1).is_none_or(|next| !next.is_alphanumeric()))
 }
 
-fn stays(quoted: &str) -> bool {
-    let name = plain(quoted);
+fn is_significant(quoted: &str) -> bool {
+    let name = normalize_code(quoted);
     let is_limit = !quoted.contains(' ') && name.starts_with("max") && name.ends_with("tokens");
     let is_number = !quoted.is_empty() && quoted.chars().all(|c| c.is_ascii_digit() || c == ',');
     is_limit || is_number || matches!(name.as_str(), "inputs" | "model")
@@ -46,7 +46,7 @@ fn stays(quoted: &str) -> bool {
 
 /// A status that a text tells of itself at its begin: `HTTP 402: ..`, `Error code: 400 - ..`, `529 Overloaded`, but not
 /// `402 items found`.
-pub(super) fn status_told(message: &str) -> Option<u16> {
+pub(super) fn parse_status(message: &str) -> Option<u16> {
     let lower = message.trim_start().get(..40).unwrap_or(message.trim_start()).to_ascii_lowercase();
     let start = lower.find(|c: char| c.is_ascii_digit())?;
     let before = lower[..start].split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -70,7 +70,7 @@ pub(super) fn status_told(message: &str) -> Option<u16> {
 }
 
 /// The code in front of a text, or the text if it is nothing else: `RESOURCE_EXHAUSTED: ..`, `litellm.Timeout: ..`.
-pub(super) fn code_told(message: &str) -> Option<&str> {
+pub(super) fn parse_code(message: &str) -> Option<&str> {
     let message = message.trim();
     let word = message.split_once(": ").map_or(message, |(word, _)| word);
     let word = word.rsplit_once('.').map_or(word, |(_, last)| last);
@@ -79,7 +79,7 @@ pub(super) fn code_told(message: &str) -> Option<&str> {
 }
 
 /// The JSON that a text wraps, if what stands in front of it says that it is an error: a status, or an exception's name.
-pub(super) fn wrapped(message: &str) -> Option<&str> {
+pub(super) fn embedded_json(message: &str) -> Option<&str> {
     let (before, _) = message.split_at_checked(message.find('{')?)?;
     let before = before.trim_end_matches([' ', ':', '-', ',']);
     let status = before
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn quotes_are_not_what_is_said() {
-        let check = |message: &str, expected: &str| assert_eq!(unquoted(message), expected, "{message}");
+        let check = |message: &str, expected: &str| assert_eq!(strip_quotes(message), expected, "{message}");
         check("This model's limit isn't 5", "this model's limit isn't 5");
         check("The model `a/b c` does not\n exist", "the model _ does not exist");
         check("Invalid 'max_tokens': \"rate limit\" (\"x\")", "invalid max_tokens: _ (_)");
@@ -106,13 +106,13 @@ mod tests {
         check("“Rate Limit” 'it's mine'.", "_ _.");
         check("'", "'");
         check("ÄÖ 余额", "äö 余额");
-        assert_eq!(unquoted(&"x".repeat(9_000)).len(), READ);
+        assert_eq!(strip_quotes(&"x".repeat(9_000)).len(), MAX_READ_CHARS);
     }
 
     #[test]
     fn a_status_is_told_at_the_begin() {
         let check =
-            |message: &str, status: Option<u16>| assert_eq!(status_told(message), status, "{message}");
+            |message: &str, status: Option<u16>| assert_eq!(parse_status(message), status, "{message}");
         check("HTTP 402: so", Some(402));
         check("error code 402", Some(402));
         check("Error code: 400 - {", Some(400));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_code_is_one_word() {
-        let check = |message: &str, code: Option<&str>| assert_eq!(code_told(message), code, "{message}");
+        let check = |message: &str, code: Option<&str>| assert_eq!(parse_code(message), code, "{message}");
         check("RESOURCE_EXHAUSTED: so: so", Some("RESOURCE_EXHAUSTED"));
         check("litellm.RateLimitError: so", Some("RateLimitError"));
         check("invalid_api_key", Some("invalid_api_key"));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn json_is_unwrapped_from_errors_only() {
-        let check = |message: &str, json: Option<&str>| assert_eq!(wrapped(message), json, "{message}");
+        let check = |message: &str, json: Option<&str>| assert_eq!(embedded_json(message), json, "{message}");
         check("{\"a\":1}", Some("{\"a\":1}"));
         check("400 {\"a\":1}", Some("{\"a\":1}"));
         check("Error code: 400 - {\"a\":1}", Some("{\"a\":1}"));

@@ -4,16 +4,16 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::{
+    error_hints::normalize_code,
     headers,
-    signs::plain,
-    text::{code_told, status_told, unquoted, wrapped},
-    times::{ComeBack, moment, said},
+    retry_after::{RetryAfter, find_retry_after, parse_retry_after},
+    text::{embedded_json, parse_code, parse_status, strip_quotes},
 };
 
 /// How deep errors stand in errors: a gateway in front of a gateway.
-const DEPTH: u8 = 3;
+const MAX_DEPTH: u8 = 3;
 /// The code that stands here for Google's ids of such quotas.
-const DAYS_QUOTA: &str = "quotaperday";
+const DAILY_QUOTA: &str = "quotaperday";
 
 /// An error as a vendor tells it.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct VendorError {
     pub(super) codes: Vec<String>,
     /// A status that stands in the body.
     pub(super) status: Option<u16>,
-    pub(super) come_back: ComeBack,
+    pub(super) retry_after: RetryAfter,
     /// The size of the context, where the vendor has a field for it.
     pub(super) window: Option<u64>,
     /// It is about a field of the request that is neither the messages nor a limit of tokens.
@@ -41,18 +41,18 @@ impl VendorError {
         let json = serde_json::from_slice(body).ok();
         json.and_then(|body| Self::of_body(&body)).unwrap_or_else(|| match json_without_error(body) {
             true => Self::default(),
-            false => Self::of_text(&String::from_utf8_lossy(body), DEPTH),
+            false => Self::of_text(&String::from_utf8_lossy(body), MAX_DEPTH),
         })
     }
 
     /// A JSON document; `None` if it tells of no error.
     pub(super) fn of_body(body: &Value) -> Option<Self> {
-        Self::of_document(body, DEPTH)
+        Self::of_document(body, MAX_DEPTH)
     }
 
     /// An error object, or a text in its place.
     pub(super) fn of_error(error: &Value) -> Self {
-        Self::of_value(error, DEPTH)
+        Self::of_value(error, MAX_DEPTH)
     }
 
     /// This error and the ones in it, the innermost first: it knows best.
@@ -102,12 +102,12 @@ impl VendorError {
 
     fn of_text(message: &str, depth: u8) -> Self {
         let message = message.trim();
-        let text = unquoted(message);
+        let text = strip_quotes(message);
         Self {
-            codes: code_told(message).map(plain).into_iter().collect(),
-            status: status_told(message),
-            come_back: said(&text),
-            inner: wrapped(message).and_then(|json| Self::of_wrapped(json, depth)),
+            codes: parse_code(message).map(normalize_code).into_iter().collect(),
+            status: parse_status(message),
+            retry_after: find_retry_after(&text),
+            inner: embedded_json(message).and_then(|json| Self::of_wrapped(json, depth)),
             text,
             message: message.to_owned(),
             ..Self::default()
@@ -135,9 +135,9 @@ impl VendorError {
         error.codes.splice(0..0, codes_of(fields));
         error.status = status_of(fields).or(error.status);
         // With a day's quota the delay that is told is that of a minute's.
-        error.come_back = match error.codes.iter().any(|code| code == DAYS_QUOTA) {
-            true => ComeBack::default(),
-            false => come_back_of(fields).or(error.come_back),
+        error.retry_after = match error.codes.iter().any(|code| code == DAILY_QUOTA) {
+            true => RetryAfter::default(),
+            false => retry_after_of(fields).or(error.retry_after),
         };
         error.window = fields.get("n_ctx").and_then(Value::as_u64);
         error.is_about_a_field = fields.get("param").and_then(Value::as_str).is_some_and(is_another_field);
@@ -171,16 +171,16 @@ fn codes_of(fields: &Map<String, Value>) -> Vec<String> {
         let quotas = detail.get("violations").and_then(Value::as_array).into_iter().flatten();
         let ids = quotas.filter_map(|quota| quota.get("quotaId")?.as_str());
         if ids.into_iter().any(|id| id.contains("PerDay")) {
-            codes.push(DAYS_QUOTA.to_owned());
+            codes.push(DAILY_QUOTA.to_owned());
         }
-        codes.extend(detail.get("reason").and_then(Value::as_str).map(plain));
+        codes.extend(detail.get("reason").and_then(Value::as_str).map(normalize_code));
     }
     let inner =
         fields.get("innererror").or_else(|| fields.get("inner_error")).and_then(|inner| inner.get("code"));
     let own = ["code", "errorCode", "__type", "error", "status", "type"].iter().map(|name| fields.get(*name));
     let words = own.chain([inner]).flatten().filter_map(Value::as_str);
     // `type.googleapis.com/..`, `com.amazonaws#ThrottlingException`
-    codes.extend(words.map(|word| plain(word.rsplit(['#', '/']).next().unwrap_or(word))));
+    codes.extend(words.map(|word| normalize_code(word.rsplit(['#', '/']).next().unwrap_or(word))));
     codes
 }
 
@@ -197,23 +197,24 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 /// When to come back, by fields.
-fn come_back_of(fields: &Map<String, Value>) -> ComeBack {
+fn retry_after_of(fields: &Map<String, Value>) -> RetryAfter {
     let as_text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let seconds = ["retry_after", "retry_after_seconds", "retryAfter", "resets_in_seconds"];
-    let millis = fields.get("retry_after_ms").and_then(number).and_then(ComeBack::after);
+    let millis = fields.get("retry_after_ms").and_then(number).and_then(RetryAfter::after);
     let times = ["resets_at", "reset_at", "resetAt", "reset_time"];
-    let named = seconds.iter().chain(&times).filter_map(|name| moment(&as_text(fields.get(*name)?)));
+    let named =
+        seconds.iter().chain(&times).filter_map(|name| parse_retry_after(&as_text(fields.get(*name)?)));
     let details = fields.get("details").and_then(Value::as_array).into_iter().flatten();
-    let delays = details.filter_map(|detail| moment(detail.get("retryDelay")?.as_str()?));
+    let delays = details.filter_map(|detail| parse_retry_after(detail.get("retryDelay")?.as_str()?));
     let headers =
         fields.get("metadata").and_then(|metadata| metadata.get("headers")).and_then(Value::as_object);
-    let headers = headers.map(headers_in).unwrap_or_default();
-    let of_headers = headers::asked(&headers).or(headers::resets(&headers));
-    named.chain(delays).fold(millis.unwrap_or_default(), ComeBack::or).or(of_headers)
+    let headers = headers.map(parse_headers).unwrap_or_default();
+    let of_headers = headers::retry_after(&headers).or(headers::latest_reset(&headers));
+    named.chain(delays).fold(millis.unwrap_or_default(), RetryAfter::or).or(of_headers)
 }
 
 /// Headers of the provider behind, which a gateway puts into its error.
-fn headers_in(fields: &Map<String, Value>) -> HeaderMap {
+fn parse_headers(fields: &Map<String, Value>) -> HeaderMap {
     let header = |(name, value): (&String, &Value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
         Some((name, HeaderValue::from_str(value.as_str()?).ok()?))
@@ -226,5 +227,5 @@ fn is_another_field(param: &str) -> bool {
     let first = param.split(['.', '[']).next().unwrap_or(param);
     !(first.is_empty()
         || matches!(first, "messages" | "input" | "prompt" | "model" | "contents")
-        || plain(first).ends_with("tokens"))
+        || normalize_code(first).ends_with("tokens"))
 }

@@ -8,7 +8,7 @@ use crate::provider::failure::BodyEnd;
 
 /// A client for one URL, which makes a connection for each request that finds none idle: nothing waits for a connection.
 /// It reads certificates only for https: they cost milliseconds.
-pub(super) fn client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
+pub(super) fn build_client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = if url.scheme() == "https" { tls(ring)? } else { no_tls(ring)? };
     let mut builder = Client::builder()
@@ -44,7 +44,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Reads the begin of a body into `into`, at most `most` bytes, and says where that ended.
-pub(super) async fn begin_of(response: &mut Response, most: usize, into: &mut Vec<u8>) -> BodyEnd {
+pub(super) async fn read_prefix(response: &mut Response, most: usize, into: &mut Vec<u8>) -> BodyEnd {
     loop {
         let chunk = match response.chunk().await {
             Ok(Some(chunk)) => chunk,

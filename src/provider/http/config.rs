@@ -4,8 +4,8 @@ use hermod_actors::model::{ModelDeadlines, PoolStrategy, RateLimits};
 use reqwest::Url;
 
 use crate::{
-    provider::{Cache, Credential},
-    secret::shown_url,
+    provider::{CacheTtl, Credential},
+    secret::redacted_url,
 };
 
 /// How long each part of a call may take.
@@ -35,7 +35,7 @@ impl Default for Deadlines {
 impl Deadlines {
     /// These, where the model has none of its own.
     #[must_use]
-    pub fn under(self, own: &ModelDeadlines) -> Self {
+    pub fn overridden_by(self, own: &ModelDeadlines) -> Self {
         let or = |own: Option<u64>, else_: Duration| own.map_or(else_, Duration::from_millis);
         Self {
             connect: self.connect,
@@ -62,14 +62,14 @@ pub struct ProviderConfig {
     /// What each of them may use up within a minute.
     pub limits: RateLimits,
     /// For how long its vendor is to cache how requests begin.
-    pub cache: Cache,
+    pub cache: CacheTtl,
     /// How long calls may take, where a request does not say otherwise.
     pub deadlines: Deadlines,
 }
 
 /// A provider that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub enum ProviderConfigError {
     /// The base URL is none.
     #[error("providers.{provider}.base_url = \"{url}\": {reason}; give it as `https://host/v1`")]
     BaseUrl {
@@ -99,11 +99,11 @@ pub enum ConfigError {
 }
 
 /// The base URL, without anything secret in it.
-pub(super) fn base_url(config: &ProviderConfig) -> Result<Url, ConfigError> {
+pub(super) fn base_url(config: &ProviderConfig) -> Result<Url, ProviderConfigError> {
     let text = &config.base_url;
-    parse_base_url(text).map_err(|reason| ConfigError::BaseUrl {
+    parse_base_url(text).map_err(|reason| ProviderConfigError::BaseUrl {
         provider: config.name.clone(),
-        url: shown_url(text),
+        url: redacted_url(text),
         reason,
     })
 }

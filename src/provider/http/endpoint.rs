@@ -11,48 +11,48 @@ use futures::future::{BoxFuture, FutureExt};
 use hermod_actors::{
     ActiveDeadline,
     model::{
-        Answer, CredentialId, Deadline, Failure, FailureClass, ModelLimits, ModelTraits, Origin,
+        AnswerOrigin, CredentialId, Deadline, Failure, FailureClass, ModelAnswer, ModelLimits, ModelProfile,
         PoolStrategy, RateLimits, RequestFate,
     },
-    port::{Clock as _, Deltas, Encoder, ModelRequest, Provider},
+    port::{Clock as _, DeltaSink, Encoder, ModelProvider, ModelRequest},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Body, Client, Response, Url};
 use tokio::time::timeout;
 
 use super::{
-    client::{begin_of, client, root_cause},
-    config::{ConfigError, Deadlines, ProviderConfig, base_url},
+    client::{build_client, read_prefix, root_cause},
+    config::{Deadlines, ProviderConfig, ProviderConfigError, base_url},
     model_list,
 };
 use crate::{
     clock::SystemClock,
     provider::{
         Credential, Dialect, WIRES, chat_completions,
-        credential::{Carried, Key, NoKey},
+        chunked_body::ChunkedBody,
+        credential::{KeyError, KeyPlacement, NumberedKey},
         failure::{BodyEnd, with_body_end},
-        pieces::Pieces,
         rates::rate_info,
-        wire::{Decoder, Progress, WireFormat, Writing, encode_pictures},
+        wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images},
     },
-    secret::hidden,
+    secret::redact,
 };
 
 /// Bytes of an error's body that are read.
-const ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// How long an error's body may take.
-const ERROR_BODY_WAIT: Duration = Duration::from_secs(10);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a whole answer waits for what may still follow (the usage, the end mark).
-const TAIL_WAIT: Duration = Duration::from_secs(5);
+const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the end of the body may take behind the end mark, so that the connection can be used again.
-const END_WAIT: Duration = Duration::from_millis(50);
+const END_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A provider behind HTTP.
 #[derive(Debug)]
 pub struct HttpProvider {
     wire: Box<dyn WireFormat>,
     name: Arc<str>,
-    encoders: Mutex<Vec<(Writing, Arc<dyn Encoder>)>>,
+    encoders: Mutex<Vec<(EncodeTarget, Arc<dyn Encoder>)>>,
     base: Url,
     url: Url,
     /// The URL as people may see it.
@@ -64,34 +64,35 @@ pub struct HttpProvider {
     deadlines: Deadlines,
     clock: SystemClock,
     /// Whether it may be asked for a list of its models.
-    has_list: bool,
+    may_list_models: bool,
     /// Made at the first call: what TLS needs takes milliseconds that a start without a call should not pay.
     client: OnceLock<Client>,
 }
 
 impl HttpProvider {
     /// Checks the configuration; touches neither network nor disk.
-    pub fn new(config: ProviderConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: ProviderConfig) -> Result<Self, ProviderConfigError> {
         let base = base_url(&config)?;
         let mut url = base.clone();
         let dialect = Dialect { host: url.host_str().unwrap_or_default().to_owned(), cache: config.cache };
-        let wire = WIRES.iter().find(|wire| wire.name == config.wire).ok_or_else(|| ConfigError::Wire {
-            provider: config.name.clone(),
-            wire: config.wire.clone(),
-            known: WIRES.iter().map(|wire| wire.name).collect::<Vec<_>>().join(", "),
-        })?;
+        let wire =
+            WIRES.iter().find(|wire| wire.name == config.wire).ok_or_else(|| ProviderConfigError::Wire {
+                provider: config.name.clone(),
+                wire: config.wire.clone(),
+                known: WIRES.iter().map(|wire| wire.name).collect::<Vec<_>>().join(", "),
+            })?;
         let wire = (wire.make)(&dialect);
-        for (credential, key) in config.credentials.iter().filter_map(|it| Some((it, it.known()?))) {
-            authorization(&*wire, credential.carried(), key.reveal())
-                .ok_or_else(|| ConfigError::Credential { provider: config.name.clone() })?;
+        for (credential, key) in config.credentials.iter().filter_map(|it| Some((it, it.known_key()?))) {
+            authorization(&*wire, credential.placement(), key.reveal())
+                .ok_or_else(|| ProviderConfigError::Credential { provider: config.name.clone() })?;
         }
-        join(&mut url, wire.path());
+        append_path(&mut url, wire.path());
         let mut shown = url.clone();
         shown.set_query(None);
         Ok(Self {
             name: config.name.as_str().into(),
             encoders: Mutex::default(),
-            headers: headers(&*wire),
+            headers: base_headers(&*wire),
             wire,
             endpoint: shown.to_string(),
             base,
@@ -101,7 +102,7 @@ impl HttpProvider {
             limits: config.limits,
             deadlines: config.deadlines,
             clock: SystemClock::default(),
-            has_list: true,
+            may_list_models: true,
             client: OnceLock::new(),
         })
     }
@@ -109,41 +110,41 @@ impl HttpProvider {
     /// This provider, never asked for a list of its models.
     #[must_use]
     pub fn without_model_list(self) -> Self {
-        Self { has_list: false, ..self }
+        Self { may_list_models: false, ..self }
     }
 
-    fn origin(&self, model: &str) -> Origin {
-        Origin { provider: Arc::clone(&self.name), wire: self.wire.name().into(), model: model.into() }
+    fn origin(&self, model: &str) -> AnswerOrigin {
+        AnswerOrigin { provider: Arc::clone(&self.name), wire: self.wire.name().into(), model: model.into() }
     }
 
     fn client(&self) -> Result<&Client, Failure> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client(&self.url, self.deadlines.connect)
-            .map_err(|error| self.broken("cannot set up a connection to", &*error))?;
+        let client = build_client(&self.url, self.deadlines.connect)
+            .map_err(|error| self.network_failure("cannot set up a connection to", &*error))?;
         Ok(self.client.get_or_init(|| client))
     }
 
     /// The key that a request with this credential is made with; `None` if none is asked for.
-    async fn key(&self, id: CredentialId) -> Result<Option<Key>, Failure> {
+    async fn key(&self, id: CredentialId) -> Result<Option<NumberedKey>, Failure> {
         let Some(credential) = self.credentials.get(id.0) else {
             let none = format!("provider {} has no {id}", self.name);
             return self.credentials.is_empty().then_some(None).ok_or(Failure::new(FailureClass::Auth, none));
         };
         credential.key().await.map(Some).map_err(|error| {
             let class = match &error {
-                NoKey::Denied(_) => FailureClass::Auth,
-                NoKey::Unreachable(_) => FailureClass::Server,
+                KeyError::Denied(_) => FailureClass::Auth,
+                KeyError::Unreachable(_) => FailureClass::Server,
             };
             Failure::new(class, format!("{id} of provider {} cannot be had: {error}", self.name))
         })
     }
 
-    fn headers_with(&self, id: CredentialId, key: Option<&Key>) -> Result<HeaderMap, Failure> {
+    fn headers_with(&self, id: CredentialId, key: Option<&NumberedKey>) -> Result<HeaderMap, Failure> {
         let mut headers = self.headers.clone();
         if let (Some(credential), Some(key)) = (self.credentials.get(id.0), key) {
-            let header = authorization(&*self.wire, credential.carried(), key.secret.reveal());
+            let header = authorization(&*self.wire, credential.placement(), key.secret.reveal());
             let (name, value) = header.ok_or_else(|| {
                 let what = "is empty or has a line break or control character in it";
                 Failure::new(FailureClass::Auth, format!("{id} of provider {} {what}", self.name))
@@ -154,36 +155,37 @@ impl HttpProvider {
     }
 
     /// The failure as it may be told, and what it says of the credential.
-    fn told(&self, mut failure: Failure, id: CredentialId, key: Option<Key>) -> Failure {
+    fn redacted(&self, mut failure: Failure, id: CredentialId, key: Option<NumberedKey>) -> Failure {
         if let (FailureClass::Auth, Some(key), Some(credential)) =
             (&failure.class, &key, self.credentials.get(id.0))
         {
-            credential.refused(key);
+            credential.on_refused(key);
         }
         // The key may have become another one meanwhile.
         let mut secrets: Vec<_> = key.into_iter().map(|key| key.secret).collect();
         secrets.extend(self.credentials.iter().flat_map(Credential::secrets));
-        failure.message = hidden(&secrets, failure.message);
+        failure.message = redact(&secrets, failure.message);
         failure
     }
 
-    async fn exchange(
+    async fn send_request(
         &self,
         mut request: ModelRequest,
         (headers, sent): (HeaderMap, &Arc<AtomicBool>),
-        deltas: &dyn Deltas,
-    ) -> Result<Answer, Failure> {
-        let deadlines = self.deadlines.under(&request.deadlines);
+        deltas: &dyn DeltaSink,
+    ) -> Result<ModelAnswer, Failure> {
+        let deadlines = self.deadlines.overridden_by(&request.deadlines);
         let mut first_by = ActiveDeadline::after(deadlines.first_event);
-        let (origin, names) = (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.names));
-        encode_pictures(&mut request);
-        let body = Body::wrap(Pieces::new(self.wire.body(request), Arc::clone(sent)));
+        let (origin, names) =
+            (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.renamed_tools));
+        encode_images(&mut request);
+        let body = Body::wrap(ChunkedBody::new(self.wire.body(request), Arc::clone(sent)));
         let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
         let response = first_by
             .bound(send)
             .await
-            .ok_or_else(|| self.late(Deadline::FirstEvent, &deadlines))?
-            .map_err(|error| self.not_sent(&error))?;
+            .ok_or_else(|| self.timeout_failure(Deadline::FirstEvent, &deadlines))?
+            .map_err(|error| self.send_failure(&error))?;
         if let Some(info) = rate_info(response.headers(), self.clock.at()) {
             deltas.limits(info);
         }
@@ -198,7 +200,7 @@ impl HttpProvider {
             return Ok(answer);
         }
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let (body, end) = error_body(response).await;
+        let (body, end) = read_error_body(response).await;
         let failure = self.wire.failure(status, &headers, &body);
         Err(with_body_end(failure, (status, &headers), (&body, end)))
     }
@@ -208,8 +210,8 @@ impl HttpProvider {
         mut response: Response,
         mut decoder: Box<dyn Decoder>,
         (first_by, deadlines): (ActiveDeadline, &Deadlines),
-        deltas: &dyn Deltas,
-    ) -> Result<Answer, Failure> {
+        deltas: &dyn DeltaSink,
+    ) -> Result<ModelAnswer, Failure> {
         let mut next = (first_by, Deadline::FirstEvent);
         loop {
             let chunk = match next.0.bound(response.chunk()).await {
@@ -217,14 +219,16 @@ impl HttpProvider {
                 Some(Ok(None)) => break,
                 // The answer is whole: how the connection ends does not matter.
                 Some(Err(_)) | None if decoder.is_whole() => break,
-                Some(Err(error)) => return Err(self.cut(&error)),
-                None => return Err(self.late(next.1, deadlines)),
+                Some(Err(error)) => return Err(self.incomplete_stream(&error)),
+                None => return Err(self.timeout_failure(next.1, deadlines)),
             };
             match decoder.push(&chunk, deltas)? {
-                Progress::Quiet => {}
-                Progress::Content if decoder.is_whole() => next = within(TAIL_WAIT.min(deadlines.gap)),
-                Progress::Content => next = within(deadlines.gap),
-                Progress::Done => {
+                DecodeProgress::Quiet => {}
+                DecodeProgress::Content if decoder.is_whole() => {
+                    next = gap_deadline(TAIL_TIMEOUT.min(deadlines.gap))
+                }
+                DecodeProgress::Content => next = gap_deadline(deadlines.gap),
+                DecodeProgress::Done => {
                     read_to_end(response).await;
                     break;
                 }
@@ -233,7 +237,7 @@ impl HttpProvider {
         decoder.finish(deltas)
     }
 
-    fn late(&self, which: Deadline, deadlines: &Deadlines) -> Failure {
+    fn timeout_failure(&self, which: Deadline, deadlines: &Deadlines) -> Failure {
         let (limit, what) = match which {
             Deadline::Connect => (deadlines.connect, "no connection"),
             Deadline::FirstEvent => (deadlines.first_event, "no answer began"),
@@ -244,33 +248,36 @@ impl HttpProvider {
         Failure::new(FailureClass::Timeout { which }, message)
     }
 
-    fn not_sent(&self, error: &reqwest::Error) -> Failure {
+    fn send_failure(&self, error: &reqwest::Error) -> Failure {
         if error.is_connect() && error.is_timeout() {
-            return self.late(Deadline::Connect, &self.deadlines);
+            return self.timeout_failure(Deadline::Connect, &self.deadlines);
         }
         let what = if error.is_connect() { "cannot connect to" } else { "no response came from" };
-        self.broken(what, error)
+        self.network_failure(what, error)
     }
 
-    fn broken(&self, what: &str, error: &(dyn Error + 'static)) -> Failure {
+    fn network_failure(&self, what: &str, error: &(dyn Error + 'static)) -> Failure {
         let message = format!("{what} {}: {}", self.endpoint, root_cause(error));
         Failure::new(FailureClass::Network, message)
     }
 
-    fn cut(&self, error: &reqwest::Error) -> Failure {
+    fn incomplete_stream(&self, error: &reqwest::Error) -> Failure {
         let message = format!("the answer of {} broke off: {}", self.endpoint, root_cause(error));
-        Failure::new(FailureClass::Cut, message)
+        Failure::new(FailureClass::IncompleteStream, message)
     }
 }
 
-impl Provider for HttpProvider {
-    fn encoder(&self, model: &str, traits: &ModelTraits) -> Arc<dyn Encoder> {
+impl ModelProvider for HttpProvider {
+    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder> {
         let mut encoders = self.encoders.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |writing: &Writing| &*writing.origin.model == model && writing.sees == traits.sees();
+        let is_it = |writing: &EncodeTarget| {
+            &*writing.origin.model == model && writing.has_vision == traits.accepts_images()
+        };
         if let Some((_, encoder)) = encoders.iter().find(|(writing, _)| is_it(writing)) {
             return Arc::clone(encoder);
         }
-        let writing = Writing { origin: Arc::new(self.origin(model)), sees: traits.sees() };
+        let writing =
+            EncodeTarget { origin: Arc::new(self.origin(model)), has_vision: traits.accepts_images() };
         let encoder = self.wire.encoder(writing.clone());
         encoders.push((writing, Arc::clone(&encoder)));
         encoder
@@ -279,22 +286,22 @@ impl Provider for HttpProvider {
     fn call<'a>(
         &'a self,
         request: ModelRequest,
-        deltas: &'a dyn Deltas,
-    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
         async move {
-            let deadlines = self.deadlines.under(&request.deadlines);
+            let deadlines = self.deadlines.overridden_by(&request.deadlines);
             let (id, mut key) = (request.credential, None);
             let sent = Arc::new(AtomicBool::new(false));
             let attempt = async {
                 key = self.key(id).await?;
                 let headers = self.headers_with(id, key.as_ref())?;
-                self.exchange(request, (headers, &sent), deltas).await
+                self.send_request(request, (headers, &sent), deltas).await
             };
             let result = ActiveDeadline::after(deadlines.call).bound(attempt).await;
-            let result = result.unwrap_or_else(|| Err(self.late(Deadline::Call, &deadlines)));
+            let result = result.unwrap_or_else(|| Err(self.timeout_failure(Deadline::Call, &deadlines)));
             result.map_err(|failure| {
                 let fate = fate_of(&failure, sent.load(Ordering::Relaxed));
-                self.told(failure.with_request(fate), id, key)
+                self.redacted(failure.with_request(fate), id, key)
             })
         }
         .boxed()
@@ -319,12 +326,12 @@ impl Provider for HttpProvider {
     fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
         async move {
             // The other formats' lists tell no limits.
-            if !self.has_list || self.wire.name() != chat_completions::NAME {
+            if !self.may_list_models || self.wire.name() != chat_completions::NAME {
                 return None;
             }
             // A key that would have to be fetched first is not worth the wait.
             let known = self.credentials.first().and_then(|credential| {
-                authorization(&*self.wire, credential.carried(), credential.known()?.reveal())
+                authorization(&*self.wire, credential.placement(), credential.known_key()?.reveal())
             });
             let mut headers = self.headers.clone();
             headers.extend(known);
@@ -355,12 +362,12 @@ fn fate_of(failure: &Failure, is_sent: bool) -> RequestFate {
 }
 
 /// When the next piece has to be there.
-fn within(gap: Duration) -> (ActiveDeadline, Deadline) {
+fn gap_deadline(gap: Duration) -> (ActiveDeadline, Deadline) {
     (ActiveDeadline::after(gap), Deadline::Gap)
 }
 
 /// Puts the path behind a base URL, unless the URL ends in it already, as it stands in some vendors' documentation.
-fn join(url: &mut Url, path: &[&str]) {
+fn append_path(url: &mut Url, path: &[&str]) {
     let has_it = url.path_segments().is_some_and(|segments| {
         segments.filter(|segment| !segment.is_empty()).collect::<Vec<_>>().ends_with(path)
     });
@@ -370,22 +377,26 @@ fn join(url: &mut Url, path: &[&str]) {
 }
 
 /// The headers of every request, without a credential.
-fn headers(wire: &dyn WireFormat) -> HeaderMap {
-    const AGENT: &str = concat!("hermod/", env!("CARGO_PKG_VERSION"));
+fn base_headers(wire: &dyn WireFormat) -> HeaderMap {
+    const USER_AGENT: &str = concat!("hermod/", env!("CARGO_PKG_VERSION"));
     let fixed: [(HeaderName, &'static str); 3] = [
         (header::CONTENT_TYPE, "application/json"),
         (header::ACCEPT, "text/event-stream"),
-        (header::USER_AGENT, AGENT),
+        (header::USER_AGENT, USER_AGENT),
     ];
     let own = wire.headers().iter().cloned();
     fixed.into_iter().chain(own).map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
 }
 
 /// The header that carries a key; `None` if it cannot be one.
-fn authorization(wire: &dyn WireFormat, carried: Carried, key: &str) -> Option<(HeaderName, HeaderValue)> {
+fn authorization(
+    wire: &dyn WireFormat,
+    carried: KeyPlacement,
+    key: &str,
+) -> Option<(HeaderName, HeaderValue)> {
     let (name, before) = match carried {
-        Carried::ByWire => wire.credential(),
-        Carried::Bearer => (header::AUTHORIZATION, "Bearer "),
+        KeyPlacement::ByWire => wire.credential(),
+        KeyPlacement::Bearer => (header::AUTHORIZATION, "Bearer "),
     };
     let mut value = HeaderValue::from_str(&format!("{before}{key}")).ok().filter(|_| !key.is_empty())?;
     value.set_sensitive(true);
@@ -393,15 +404,15 @@ fn authorization(wire: &dyn WireFormat, carried: Carried, key: &str) -> Option<(
 }
 
 /// The begin of an error's body, and how that ended.
-async fn error_body(mut response: Response) -> (Vec<u8>, BodyEnd) {
+async fn read_error_body(mut response: Response) -> (Vec<u8>, BodyEnd) {
     let mut body = Vec::new();
-    let read = begin_of(&mut response, ERROR_BODY, &mut body);
-    let read = ActiveDeadline::after(ERROR_BODY_WAIT).bound(read).await;
+    let read = read_prefix(&mut response, MAX_ERROR_BODY_BYTES, &mut body);
+    let read = ActiveDeadline::after(ERROR_BODY_TIMEOUT).bound(read).await;
     (body, read.unwrap_or(BodyEnd::Broken))
 }
 
 /// Reads what is left, so that the connection can be used again; if that takes long, it is closed.
 async fn read_to_end(mut response: Response) {
     let read = async { while let Ok(Some(_)) = response.chunk().await {} };
-    let _late = timeout(END_WAIT, read).await;
+    let _late = timeout(END_TIMEOUT, read).await;
 }

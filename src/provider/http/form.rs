@@ -5,28 +5,28 @@ use http::header;
 use reqwest::{Client, Url};
 
 use super::{
-    client::{begin_of, client, root_cause},
+    client::{build_client, read_prefix, root_cause},
     config::parse_base_url,
 };
-use crate::{provider::failure::BodyEnd, secret::shown_url};
+use crate::{provider::failure::BodyEnd, secret::redacted_url};
 
 /// How long a connection may take, and all of it.
-const CONNECT: Duration = Duration::from_secs(10);
-const WHOLE: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of an answer that are read.
-const BODY: usize = 64 * 1024;
+const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Sends forms to one URL.
-pub struct Forms {
+pub struct FormClient {
     url: Url,
     /// The URL as people may see it.
-    shown: String,
+    redacted_url: String,
     client: OnceLock<Client>,
 }
 
 /// An answer to a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct FormResponse {
     /// Its status.
     pub status: u16,
     /// The begin of its body.
@@ -36,68 +36,72 @@ pub struct Reply {
 /// Why no answer came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NotPosted(String);
+pub struct FormError(String);
 
-impl Forms {
+impl FormClient {
     /// Touches no network. The error says what is wrong with the URL.
     pub fn new(url: &str) -> Result<Self, String> {
-        Ok(Self { url: parse_base_url(url)?, shown: shown_url(url), client: OnceLock::new() })
+        Ok(Self { url: parse_base_url(url)?, redacted_url: redacted_url(url), client: OnceLock::new() })
     }
 
     /// The URL as people may see it.
-    pub fn shown(&self) -> &str {
-        &self.shown
+    pub fn redacted_url(&self) -> &str {
+        &self.redacted_url
     }
 
     /// Sends a form. What is in it is in no error.
-    pub async fn post(&self, fields: &[(&str, &str)]) -> Result<Reply, NotPosted> {
-        match ActiveDeadline::after(WHOLE).bound(self.exchange(fields)).await {
+    pub async fn post(&self, fields: &[(&str, &str)]) -> Result<FormResponse, FormError> {
+        match ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(fields)).await {
             Some(replied) => replied,
-            None => Err(NotPosted(format!("{} did not answer within {} s", self.shown, WHOLE.as_secs()))),
+            None => Err(FormError(format!(
+                "{} did not answer within {} s",
+                self.redacted_url,
+                REQUEST_TIMEOUT.as_secs()
+            ))),
         }
     }
 
-    fn client(&self) -> Result<&Client, NotPosted> {
+    fn client(&self) -> Result<&Client, FormError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client(&self.url, CONNECT)
-            .map_err(|error| self.failed("cannot set up a connection to", &*error))?;
+        let client = build_client(&self.url, CONNECT_TIMEOUT)
+            .map_err(|error| self.network_error("cannot set up a connection to", &*error))?;
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn exchange(&self, fields: &[(&str, &str)]) -> Result<Reply, NotPosted> {
+    async fn send(&self, fields: &[(&str, &str)]) -> Result<FormResponse, FormError> {
         let client = self.client()?;
         let request = client
             .post(self.url.clone())
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(header::ACCEPT, "application/json")
-            .body(self.encoded(fields));
+            .body(self.encode(fields));
         let response = request.send().await;
-        let mut response = response.map_err(|error| self.failed("no answer came from", &error))?;
+        let mut response = response.map_err(|error| self.network_error("no answer came from", &error))?;
         let mut body = Vec::new();
         // A refusal may not be told from an answer that broke off.
-        if begin_of(&mut response, BODY, &mut body).await == BodyEnd::Broken {
-            return Err(NotPosted(format!("the answer of {} broke off", self.shown)));
+        if read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await == BodyEnd::Broken {
+            return Err(FormError(format!("the answer of {} broke off", self.redacted_url)));
         }
-        Ok(Reply { status: response.status().as_u16(), body })
+        Ok(FormResponse { status: response.status().as_u16(), body })
     }
 
     /// A form is written as queries are.
-    fn encoded(&self, fields: &[(&str, &str)]) -> String {
+    fn encode(&self, fields: &[(&str, &str)]) -> String {
         let mut url = self.url.clone();
         url.query_pairs_mut().clear().extend_pairs(fields);
         url.query().unwrap_or_default().to_owned()
     }
 
-    fn failed(&self, what: &str, error: &(dyn std::error::Error + 'static)) -> NotPosted {
-        NotPosted(format!("{what} {}: {}", self.shown, root_cause(error)))
+    fn network_error(&self, what: &str, error: &(dyn std::error::Error + 'static)) -> FormError {
+        FormError(format!("{what} {}: {}", self.redacted_url, root_cause(error)))
     }
 }
 
-impl fmt::Debug for Forms {
+impl fmt::Debug for FormClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Forms").field("url", &self.shown).finish_non_exhaustive()
+        f.debug_struct("Forms").field("url", &self.redacted_url).finish_non_exhaustive()
     }
 }
 
@@ -107,9 +111,9 @@ mod tests {
 
     #[test]
     fn a_form_is_encoded() {
-        let forms = Forms::new("https://host/token?tenant=1").unwrap();
-        assert_eq!(forms.encoded(&[("a", "b c"), ("d", "&=+ü")]), "a=b+c&d=%26%3D%2B%C3%BC");
-        assert_eq!(forms.shown(), "https://host/token?…");
-        Forms::new("ftp://host").unwrap_err();
+        let forms = FormClient::new("https://host/token?tenant=1").unwrap();
+        assert_eq!(forms.encode(&[("a", "b c"), ("d", "&=+ü")]), "a=b+c&d=%26%3D%2B%C3%BC");
+        assert_eq!(forms.redacted_url(), "https://host/token?…");
+        FormClient::new("ftp://host").unwrap_err();
     }
 }

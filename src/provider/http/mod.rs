@@ -6,6 +6,6 @@ mod endpoint;
 mod form;
 mod model_list;
 
-pub use config::{ConfigError, Deadlines, ProviderConfig, check_base_url};
+pub use config::{Deadlines, ProviderConfig, ProviderConfigError, check_base_url};
 pub use endpoint::HttpProvider;
-pub use form::{Forms, NotPosted, Reply};
+pub use form::{FormClient, FormError, FormResponse};

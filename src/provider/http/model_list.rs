@@ -7,13 +7,13 @@ use http::{HeaderMap, HeaderValue, header};
 use reqwest::{Client, Url};
 use tokio::time::timeout;
 
-use super::client::begin_of;
-use crate::provider::model_list::{Behind, LISTS, ModelList, read};
+use super::client::read_prefix;
+use crate::provider::model_list::{LISTS, ListBase, ModelList, parse_limits};
 
 /// How long all questions of one model may take together.
-const WHOLE: Duration = Duration::from_millis(1_500);
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Bytes of an answer that are read; one that is longer is not understood. OpenRouter's is below 1 MiB.
-const BODY: usize = 4 << 20;
+const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// What the endpoint tells of a model. `None` if it has not answered.
 pub(super) async fn limits(
@@ -26,24 +26,26 @@ pub(super) async fn limits(
     let mut told = None;
     let ask_all = async {
         for list in &LISTS {
-            let Some(url) = url(base, list) else { continue };
-            let Some(limits) = ask(client, (url, headers.clone()), list, model).await else { continue };
+            let Some(url) = list_url(base, list) else { continue };
+            let Some(limits) = fetch_limits(client, (url, headers.clone()), list, model).await else {
+                continue;
+            };
             told = Some(limits);
             if limits.window.is_some() {
                 break;
             }
         }
     };
-    if timeout(WHOLE, ask_all).await.is_err() {
+    if timeout(LOOKUP_TIMEOUT, ask_all).await.is_err() {
         tracing::debug!(host = base.host_str(), model, "no list of models came in time");
     }
     told
 }
 
 /// Where a list is; `None` if it is only asked of local servers, and this is none.
-fn url(base: &Url, list: &ModelList) -> Option<Url> {
+fn list_url(base: &Url, list: &ModelList) -> Option<Url> {
     let mut url = base.clone();
-    if list.behind == Behind::Root && (base.scheme() != "http" || !strip_version(&mut url)) {
+    if list.base == ListBase::Root && (base.scheme() != "http" || !strip_version(&mut url)) {
         return None;
     }
     url.path_segments_mut().ok()?.pop_if_empty().extend(list.path);
@@ -58,7 +60,7 @@ fn strip_version(url: &mut Url) -> bool {
     true
 }
 
-async fn ask(
+async fn fetch_limits(
     client: &Client,
     (url, headers): (Url, HeaderMap),
     list: &ModelList,
@@ -71,8 +73,12 @@ async fn ask(
     let mut response = request.headers(headers).send().await.ok()?;
     let is_list = response.status().is_success();
     let mut body = Vec::new();
-    begin_of(&mut response, BODY, &mut body).await;
-    Some(if is_list && body.len() < BODY { read(list, &body, model) } else { ModelLimits::default() })
+    read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await;
+    Some(if is_list && body.len() < MAX_BODY_BYTES {
+        parse_limits(list, &body, model)
+    } else {
+        ModelLimits::default()
+    })
 }
 
 #[cfg(test)]
@@ -83,7 +89,7 @@ mod tests {
     fn lists_are_found_behind_the_base_url() {
         let check = |base: &str, expect: [Option<&str>; 3]| {
             let base = Url::parse(base).unwrap();
-            let urls = LISTS.map(|list| url(&base, &list).map(|url| url.to_string()));
+            let urls = LISTS.map(|list| list_url(&base, &list).map(|url| url.to_string()));
             assert_eq!(urls.each_ref().map(Option::as_deref), expect, "{base}");
         };
         check("https://openrouter.ai/api/v1", [Some("https://openrouter.ai/api/v1/models"), None, None]);

@@ -3,12 +3,15 @@
 use hermod_actors::model::ModelLimits;
 use serde_json::Value;
 
-use super::{Behind, ModelList, believed, entry, size};
+use super::{ListBase, ModelList, entry, plausible_limits, size};
 
 pub(super) const LIST: ModelList =
-    ModelList { behind: Behind::Root, path: &["api", "v0", "models"], body: None, limits };
+    ModelList { base: ListBase::Root, path: &["api", "v0", "models"], body: None, limits };
 
 fn limits(body: &Value, model: &str) -> ModelLimits {
     let entry = entry(body, model);
-    believed(entry.and_then(|entry| size(entry, &["loaded_context_length", "max_context_length"])), None)
+    plausible_limits(
+        entry.and_then(|entry| size(entry, &["loaded_context_length", "max_context_length"])),
+        None,
+    )
 }

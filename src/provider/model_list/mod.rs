@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::loose::count;
 
 /// Windows that are believed, in tokens.
-const WINDOWS: std::ops::RangeInclusive<u64> = 1_024..=100_000_000;
+const WINDOW_RANGE_TOKENS: std::ops::RangeInclusive<u64> = 1_024..=100_000_000;
 
 /// One way to ask a server for a model's limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ModelList {
     /// Where: behind the base URL, or behind that without its `/v1`.
-    pub(super) behind: Behind,
+    pub(super) base: ListBase,
     /// The path there.
     pub(super) path: &'static [&'static str],
     /// The body of a POST about a model; a GET without one.
@@ -28,7 +28,7 @@ pub(super) struct ModelList {
 
 /// What a path stands behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum ListBase {
     /// The base URL.
     Base,
     /// The base URL without `/v1`: where local servers have an API of their own.
@@ -39,7 +39,7 @@ pub(super) enum Behind {
 pub(super) const LISTS: [ModelList; 3] = [models::LIST, lm_studio::LIST, ollama::LIST];
 
 /// A list reads what it can from a body.
-pub(super) fn read(list: &ModelList, body: &[u8], model: &str) -> ModelLimits {
+pub(super) fn parse_limits(list: &ModelList, body: &[u8], model: &str) -> ModelLimits {
     // Deep bodies are refused by the parser.
     serde_json::from_slice(body).map_or_else(|_| ModelLimits::default(), |body| (list.limits)(&body, model))
 }
@@ -50,8 +50,8 @@ fn size(entry: &Value, fields: &[&str]) -> Option<u64> {
 }
 
 /// The limits, as far as they can be so.
-fn believed(window: Option<u64>, max_output: Option<u64>) -> ModelLimits {
-    let window = window.filter(|window| WINDOWS.contains(window));
+fn plausible_limits(window: Option<u64>, max_output: Option<u64>) -> ModelLimits {
+    let window = window.filter(|window| WINDOW_RANGE_TOKENS.contains(window));
     let max_output = max_output.filter(|most| *most > 0 && window.is_some_and(|window| *most <= window));
     ModelLimits { window, max_output }
 }

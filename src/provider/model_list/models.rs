@@ -3,19 +3,19 @@
 use hermod_actors::model::ModelLimits;
 use serde_json::Value;
 
-use super::{Behind, ModelList, believed, entry, size};
+use super::{ListBase, ModelList, entry, plausible_limits, size};
 
-pub(super) const LIST: ModelList = ModelList { behind: Behind::Base, path: &["models"], body: None, limits };
+pub(super) const LIST: ModelList = ModelList { base: ListBase::Base, path: &["models"], body: None, limits };
 
 /// Fields that vendors have a window in.
-const WINDOWS: [&str; 4] = ["context_length", "max_model_len", "context_window", "max_context_length"];
+const WINDOW_FIELDS: [&str; 4] = ["context_length", "max_model_len", "context_window", "max_context_length"];
 /// Those that have the longest answer.
-const OUTPUTS: [&str; 2] = ["max_completion_tokens", "max_output_tokens"];
+const OUTPUT_FIELDS: [&str; 2] = ["max_completion_tokens", "max_output_tokens"];
 
 fn limits(body: &Value, model: &str) -> ModelLimits {
     let Some(entry) = entry(body, model) else { return ModelLimits::default() };
     let top = entry.get("top_provider").unwrap_or(&Value::Null);
     // The provider that OpenRouter asks first may have less than the model.
-    let window = [size(entry, &WINDOWS), size(top, &WINDOWS)].into_iter().flatten().min();
-    believed(window, size(top, &OUTPUTS).or_else(|| size(entry, &OUTPUTS)))
+    let window = [size(entry, &WINDOW_FIELDS), size(top, &WINDOW_FIELDS)].into_iter().flatten().min();
+    plausible_limits(window, size(top, &OUTPUT_FIELDS).or_else(|| size(entry, &OUTPUT_FIELDS)))
 }

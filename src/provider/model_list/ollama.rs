@@ -3,10 +3,10 @@
 use hermod_actors::model::ModelLimits;
 use serde_json::{Value, json};
 
-use super::{Behind, ModelList, believed, count};
+use super::{ListBase, ModelList, count, plausible_limits};
 
 pub(super) const LIST: ModelList = ModelList {
-    behind: Behind::Root,
+    base: ListBase::Root,
     path: &["api", "show"],
     body: Some(|model| json!({ "model": model })),
     limits,
@@ -26,5 +26,5 @@ fn limits(body: &Value, _: &str) -> ModelLimits {
         (Some(set), Some(trained)) => Some(trained.min(set)),
         (set, trained) => set.or(trained),
     };
-    believed(window, None)
+    plausible_limits(window, None)
 }

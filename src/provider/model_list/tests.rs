@@ -3,7 +3,7 @@ use super::*;
 /// What a list reads of the model `m` in a body.
 #[track_caller]
 fn check(list: &ModelList, body: &str, window: Option<u64>, max_output: Option<u64>) {
-    assert_eq!(read(list, body.as_bytes(), "m"), ModelLimits { window, max_output }, "{body}");
+    assert_eq!(parse_limits(list, body.as_bytes(), "m"), ModelLimits { window, max_output }, "{body}");
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn odd_bodies_tell_nothing() {
     }
     for list in LISTS {
         for body in &bodies {
-            assert_eq!(read(&list, body.as_bytes(), "m"), ModelLimits::default(), "{body:.200}");
+            assert_eq!(parse_limits(&list, body.as_bytes(), "m"), ModelLimits::default(), "{body:.200}");
         }
-        assert_eq!(read(&list, &[0xff, 0xfe, 0], "m"), ModelLimits::default());
+        assert_eq!(parse_limits(&list, &[0xff, 0xfe, 0], "m"), ModelLimits::default());
     }
 }
 

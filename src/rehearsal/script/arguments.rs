@@ -1,86 +1,92 @@
 use serde_json::{Map, Value};
 
-use super::template::{Misread, Results, Source, Template};
+use super::template::{Template, TemplateError, TemplateValues, ValueSource};
 
 /// The arguments of a call: JSON whose strings may have holes.
 #[derive(Debug, Clone)]
-pub(crate) struct Arguments(Node);
+pub(crate) struct ArgumentsTemplate(ArgumentNode);
 
 #[derive(Debug, Clone)]
-enum Node {
+enum ArgumentNode {
     /// Nothing to fill.
     Plain(Value),
     Text(Template),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
+    List(Vec<ArgumentNode>),
+    Map(Vec<(String, ArgumentNode)>),
 }
 
-impl Arguments {
-    pub(super) fn compile(value: Value) -> Result<Self, Misread> {
+impl ArgumentsTemplate {
+    pub(super) fn compile(value: Value) -> Result<Self, TemplateError> {
         // A bare string is the arguments' text itself, so it is a template even without holes.
         if let Value::String(text) = &value {
-            return Ok(Self(Node::Text(Template::parse(text)?)));
+            return Ok(Self(ArgumentNode::Text(Template::parse(text)?)));
         }
-        node(value).map(Self)
+        compile_node(value).map(Self)
     }
 
-    pub(super) fn sources(&self) -> Vec<&Source> {
+    pub(super) fn sources(&self) -> Vec<&ValueSource> {
         let mut found = Vec::new();
-        self.0.collect(&mut found);
+        self.0.collect_sources(&mut found);
         found
     }
 
     /// The text that the model sends.
-    pub(in crate::rehearsal) fn render(&self, results: &impl Results) -> String {
+    pub(in crate::rehearsal) fn render(&self, results: &impl TemplateValues) -> String {
         match &self.0 {
-            Node::Text(raw) => raw.render(results),
-            node @ (Node::Plain(_) | Node::List(_) | Node::Map(_)) => node.fill(results).to_string(),
+            ArgumentNode::Text(raw) => raw.render(results),
+            node @ (ArgumentNode::Plain(_) | ArgumentNode::List(_) | ArgumentNode::Map(_)) => {
+                node.fill(results).to_string()
+            }
         }
     }
 }
 
-fn node(value: Value) -> Result<Node, Misread> {
+fn compile_node(value: Value) -> Result<ArgumentNode, TemplateError> {
     match value {
         Value::String(text) => {
             let template = Template::parse(&text)?;
-            Ok(if template.is_plain() { Node::Plain(Value::String(text)) } else { Node::Text(template) })
+            Ok(if template.is_plain() {
+                ArgumentNode::Plain(Value::String(text))
+            } else {
+                ArgumentNode::Text(template)
+            })
         }
         Value::Array(items) => {
-            let nodes = items.iter().cloned().map(node).collect::<Result<Vec<_>, _>>()?;
-            Ok(if nodes.iter().all(Node::is_plain) {
-                Node::Plain(Value::Array(items))
+            let nodes = items.iter().cloned().map(compile_node).collect::<Result<Vec<_>, _>>()?;
+            Ok(if nodes.iter().all(ArgumentNode::is_plain) {
+                ArgumentNode::Plain(Value::Array(items))
             } else {
-                Node::List(nodes)
+                ArgumentNode::List(nodes)
             })
         }
         Value::Object(fields) => {
-            let nodes = fields.iter().map(|(name, value)| Ok((name.clone(), node(value.clone())?)));
-            let nodes = nodes.collect::<Result<Vec<_>, Misread>>()?;
+            let nodes = fields.iter().map(|(name, value)| Ok((name.clone(), compile_node(value.clone())?)));
+            let nodes = nodes.collect::<Result<Vec<_>, TemplateError>>()?;
             Ok(if nodes.iter().all(|(_, node)| node.is_plain()) {
-                Node::Plain(Value::Object(fields))
+                ArgumentNode::Plain(Value::Object(fields))
             } else {
-                Node::Map(nodes)
+                ArgumentNode::Map(nodes)
             })
         }
-        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Ok(Node::Plain(plain)),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Ok(ArgumentNode::Plain(plain)),
     }
 }
 
-impl Node {
+impl ArgumentNode {
     fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    fn collect<'a>(&'a self, found: &mut Vec<&'a Source>) {
+    fn collect_sources<'a>(&'a self, found: &mut Vec<&'a ValueSource>) {
         match self {
             Self::Plain(_) => {}
             Self::Text(template) => found.extend(template.sources()),
-            Self::List(nodes) => nodes.iter().for_each(|node| node.collect(found)),
-            Self::Map(nodes) => nodes.iter().for_each(|(_, node)| node.collect(found)),
+            Self::List(nodes) => nodes.iter().for_each(|node| node.collect_sources(found)),
+            Self::Map(nodes) => nodes.iter().for_each(|(_, node)| node.collect_sources(found)),
         }
     }
 
-    fn fill(&self, results: &impl Results) -> Value {
+    fn fill(&self, results: &impl TemplateValues) -> Value {
         match self {
             Self::Plain(value) => value.clone(),
             Self::Text(template) => Value::String(template.render(results)),

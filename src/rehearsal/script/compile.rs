@@ -1,66 +1,66 @@
 use std::time::Duration;
 
-use hermod_actors::model::{FROM_RUNTIME, Finish};
+use hermod_actors::model::{FinishReason, RUNTIME_TEXT_PREFIX};
 use regex_lite::Regex;
 use serde_json::Value;
 
 use super::{
-    Arguments, ScriptError, Template, UsageSpec,
+    ArgumentsTemplate, ScriptError, Template, UsageSpec,
     fault::{self, FaultRule},
     spec::{FinishSpec, PartSpec, ScriptSpec, Span, StepSpec, Times},
-    template::{Misread, Source, Which},
+    template::{ResultRef, TemplateError, ValueSource},
 };
 
 /// A script that was read and checked: every step can be reached, every template refers to an earlier call.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub(in crate::rehearsal) name: String,
-    pub(in crate::rehearsal) parts: Vec<Part>,
+    pub(in crate::rehearsal) branches: Vec<ScriptBranch>,
     pub(in crate::rehearsal) nudges: Vec<Pattern>,
 }
 
 /// What is played for one kind of user text.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct ScriptBranch {
     pub(in crate::rehearsal) when: Option<Pattern>,
-    pub(in crate::rehearsal) steps: Steps,
+    pub(in crate::rehearsal) steps: ScriptSteps,
 }
 
 /// A part of a text, or a regular expression.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
-    Part(String),
+    Substring(String),
     Regex(Regex),
 }
 
 /// The steps of a part. Not empty; only the last can be endless.
 #[derive(Debug, Clone)]
-pub(crate) struct Steps(Vec<Step>);
+pub(crate) struct ScriptSteps(Vec<ScriptStep>);
 
 /// One step, which answers the step numbers from `first` to `last`.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct ScriptStep {
     first: u64,
     /// `None`: endless.
     last: Option<u64>,
-    pub(in crate::rehearsal) act: Act,
-    pub(in crate::rehearsal) pace: Pace,
+    pub(in crate::rehearsal) content: StepContent,
+    pub(in crate::rehearsal) pace: AnswerPace,
     pub(in crate::rehearsal) usage: UsageSpec,
-    pub(in crate::rehearsal) finish: Option<Finish>,
+    pub(in crate::rehearsal) finish: Option<FinishReason>,
     pub(in crate::rehearsal) fault: Option<FaultRule>,
 }
 
 /// What a step says and calls.
 #[derive(Debug, Clone)]
-pub(crate) struct Act {
+pub(crate) struct StepContent {
     pub(in crate::rehearsal) say: Option<Template>,
     pub(in crate::rehearsal) think: Option<Template>,
-    pub(in crate::rehearsal) calls: Vec<(String, Arguments)>,
+    pub(in crate::rehearsal) calls: Vec<(String, ArgumentsTemplate)>,
 }
 
 /// How fast an answer comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct AnswerPace {
     /// Bytes in one delta; `None`: all in one.
     pub chunk: Option<usize>,
     /// Before the first byte.
@@ -85,7 +85,7 @@ impl Script {
     }
 
     /// The script that is played when none is given: takes stock of a folder with real tools.
-    pub fn stock() -> Self {
+    pub fn builtin() -> Self {
         Self::parse(include_bytes!("../default.json")).expect("a test parses the embedded script")
     }
 
@@ -100,21 +100,21 @@ impl Script {
     }
 
     /// The steps for a user's text.
-    pub(in crate::rehearsal) fn steps_for(&self, user: &str) -> Option<&Steps> {
-        let fits = |part: &&Part| part.when.as_ref().is_none_or(|when| when.fits(user));
-        self.parts.iter().find(fits).map(|part| &part.steps)
+    pub(in crate::rehearsal) fn steps_for(&self, user: &str) -> Option<&ScriptSteps> {
+        let fits = |part: &&ScriptBranch| part.when.as_ref().is_none_or(|when| when.is_match(user));
+        self.branches.iter().find(fits).map(|part| &part.steps)
     }
 
     /// Whether this text does not begin the script again.
     pub(in crate::rehearsal) fn is_nudge(&self, user: &str) -> bool {
-        user.starts_with(FROM_RUNTIME) || self.nudges.iter().any(|nudge| nudge.fits(user))
+        user.starts_with(RUNTIME_TEXT_PREFIX) || self.nudges.iter().any(|nudge| nudge.is_match(user))
     }
 }
 
 impl Pattern {
     fn compile(place: String, text: &str) -> Result<Self, ScriptError> {
         let Some(pattern) = text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) else {
-            return Ok(Self::Part(text.into()));
+            return Ok(Self::Substring(text.into()));
         };
         let regex = Regex::new(pattern).map_err(|error| {
             let problem = format!("`{pattern}` is no regular expression: {error}");
@@ -123,17 +123,17 @@ impl Pattern {
         regex.map(Self::Regex)
     }
 
-    fn fits(&self, text: &str) -> bool {
+    fn is_match(&self, text: &str) -> bool {
         match self {
-            Self::Part(part) => text.contains(part),
+            Self::Substring(part) => text.contains(part),
             Self::Regex(regex) => regex.is_match(text),
         }
     }
 }
 
-impl Steps {
+impl ScriptSteps {
     /// The step that answers number `step`, counted from 1; `None` after the last.
-    pub(in crate::rehearsal) fn at(&self, step: u64) -> Option<&Step> {
+    pub(in crate::rehearsal) fn step_at(&self, step: u64) -> Option<&ScriptStep> {
         let at = self.0.partition_point(|candidate| candidate.last.is_some_and(|last| last < step));
         self.0.get(at).filter(|found| found.first <= step)
     }
@@ -144,8 +144,8 @@ fn compile(spec: ScriptSpec) -> Result<Script, ScriptError> {
         let problem = format!("`{}` cannot be part of a model's name", spec.name);
         return Err(ScriptError::new("name", problem, "give a word without blanks"));
     }
-    not_empty("scripts", spec.scripts.len(), "script")?;
-    let default = Pace {
+    check_not_empty("scripts", spec.scripts.len(), "script")?;
+    let default = AnswerPace {
         chunk: chunk("chunk", spec.chunk)?,
         delay: spec.delay.map_or(Duration::ZERO, |Span(time)| time),
         between: spec.chunk_delay.map_or(Duration::ZERO, |Span(time)| time),
@@ -162,10 +162,10 @@ fn compile(spec: ScriptSpec) -> Result<Script, ScriptError> {
     }
     let nudges = spec.nudges.iter().enumerate();
     let nudges = nudges.map(|(i, text)| Pattern::compile(format!("nudges[{i}]"), text));
-    Ok(Script { name: spec.name, parts, nudges: nudges.collect::<Result<_, _>>()? })
+    Ok(Script { name: spec.name, branches: parts, nudges: nudges.collect::<Result<_, _>>()? })
 }
 
-fn not_empty(place: &str, len: usize, what: &str) -> Result<(), ScriptError> {
+fn check_not_empty(place: &str, len: usize, what: &str) -> Result<(), ScriptError> {
     if len == 0 {
         return Err(ScriptError::new(place, "the list is empty", format!("give at least one {what}")));
     }
@@ -183,10 +183,10 @@ fn chunk(place: &str, chunk: Option<usize>) -> Result<Option<usize>, ScriptError
     Ok(chunk)
 }
 
-fn compile_part(place: &str, part: PartSpec, default: Pace) -> Result<Part, ScriptError> {
+fn compile_part(place: &str, part: PartSpec, default: AnswerPace) -> Result<ScriptBranch, ScriptError> {
     let when = part.when.map(|when| Pattern::compile(format!("{place}.when"), &when)).transpose()?;
-    not_empty(&format!("{place}.steps"), part.steps.len(), "step")?;
-    let mut steps = Steps(Vec::with_capacity(part.steps.len()));
+    check_not_empty(&format!("{place}.steps"), part.steps.len(), "step")?;
+    let mut steps = ScriptSteps(Vec::with_capacity(part.steps.len()));
     let mut first = Some(1_u64);
     for (i, spec) in part.steps.into_iter().enumerate() {
         let place = format!("{place}.steps[{i}]");
@@ -203,15 +203,20 @@ fn compile_part(place: &str, part: PartSpec, default: Pace) -> Result<Part, Scri
         first = step.last.map(|last| last.saturating_add(1));
         steps.0.push(step);
     }
-    Ok(Part { when, steps })
+    Ok(ScriptBranch { when, steps })
 }
 
-fn compile_step(place: &str, spec: StepSpec, first: u64, default: Pace) -> Result<Step, ScriptError> {
+fn compile_step(
+    place: &str,
+    spec: StepSpec,
+    first: u64,
+    default: AnswerPace,
+) -> Result<ScriptStep, ScriptError> {
     if spec.say.is_none() && spec.call.is_none() {
         let problem = "a step has neither `say` nor `call`";
         return Err(ScriptError::new(place, problem, "add one of them; `\"say\": \"\"` is an empty answer"));
     }
-    let pace = Pace {
+    let pace = AnswerPace {
         chunk: chunk(&format!("{place}.chunk"), spec.chunk)?.or(default.chunk),
         delay: spec.delay.map_or(default.delay, |Span(time)| time),
         between: spec.chunk_delay.map_or(default.between, |Span(time)| time),
@@ -223,73 +228,79 @@ fn compile_step(place: &str, spec: StepSpec, first: u64, default: Pace) -> Resul
     };
     let template = |field: &str, text: Option<String>| {
         let parsed = text.map(|text| Template::parse(&text)).transpose();
-        parsed.map_err(|misread| misread_at(format!("{place}.{field}"), misread))
+        parsed.map_err(|misread| template_error_at(format!("{place}.{field}"), misread))
     };
     let mut calls = Vec::new();
     if let Some(list) = spec.call {
-        not_empty(&format!("{place}.call"), list.len(), "call")?;
+        check_not_empty(&format!("{place}.call"), list.len(), "call")?;
         for (i, call) in list.into_iter().enumerate() {
             let place = format!("{place}.call[{i}]");
-            let arguments = Arguments::compile(call.arguments)
-                .map_err(|misread| misread_at(format!("{place}.arguments"), misread))?;
+            let arguments = ArgumentsTemplate::compile(call.arguments)
+                .map_err(|misread| template_error_at(format!("{place}.arguments"), misread))?;
             calls.push((call.tool, arguments));
         }
     }
-    Ok(Step {
+    Ok(ScriptStep {
         first,
         last,
-        act: Act { say: template("say", spec.say)?, think: template("think", spec.think)?, calls },
+        content: StepContent {
+            say: template("say", spec.say)?,
+            think: template("think", spec.think)?,
+            calls,
+        },
         pace,
         usage: spec.usage.unwrap_or_default(),
-        finish: spec.finish.map(FinishSpec::neutral),
+        finish: spec.finish.map(FinishSpec::to_model),
         fault: spec.fault.map(|spec| fault::compile(&format!("{place}.fault"), spec)).transpose()?,
     })
 }
 
-fn misread_at(place: String, (problem, remedy): Misread) -> ScriptError {
+fn template_error_at(place: String, (problem, remedy): TemplateError) -> ScriptError {
     ScriptError::new(place, problem, remedy)
 }
 
 impl FinishSpec {
-    fn neutral(self) -> Finish {
+    fn to_model(self) -> FinishReason {
         match self {
-            Self::Stop => Finish::Stop,
-            Self::ToolCalls => Finish::ToolCalls,
-            Self::Length => Finish::Length,
-            Self::Refused => Finish::Refused,
+            Self::Stop => FinishReason::Stop,
+            Self::ToolCalls => FinishReason::ToolCalls,
+            Self::Length => FinishReason::Length,
+            Self::Refused => FinishReason::Refused,
         }
     }
 }
 
 /// Every template of a step must refer to a call of a step before it.
-fn check_sources(place: &str, step: &Step, earlier: &Steps) -> Result<(), ScriptError> {
-    let act = &step.act;
+fn check_sources(place: &str, step: &ScriptStep, earlier: &ScriptSteps) -> Result<(), ScriptError> {
+    let act = &step.content;
     let texts = [("say", &act.say), ("think", &act.think)];
     for (field, template) in texts {
         for source in template.iter().flat_map(Template::sources) {
             check_source(source, earlier)
-                .map_err(|misread| misread_at(format!("{place}.{field}"), misread))?;
+                .map_err(|misread| template_error_at(format!("{place}.{field}"), misread))?;
         }
     }
     for (i, (_, arguments)) in act.calls.iter().enumerate() {
         for source in arguments.sources() {
             check_source(source, earlier)
-                .map_err(|misread| misread_at(format!("{place}.call[{i}].arguments"), misread))?;
+                .map_err(|misread| template_error_at(format!("{place}.call[{i}].arguments"), misread))?;
         }
     }
     Ok(())
 }
 
-fn check_source(source: &Source, earlier: &Steps) -> Result<(), Misread> {
+fn check_source(source: &ValueSource, earlier: &ScriptSteps) -> Result<(), TemplateError> {
     let of = match source {
-        Source::User | Source::Step | Source::Open => return Ok(()),
-        Source::Result { of, .. } => *of,
+        ValueSource::User | ValueSource::Step | ValueSource::Open => return Ok(()),
+        ValueSource::Result { of, .. } => *of,
     };
     match of {
-        Which::Last if earlier.0.iter().any(|step| !step.act.calls.is_empty()) => Ok(()),
-        Which::Last => Err(("`result:last` has no call before it".into(), "call a tool in an earlier step")),
-        Which::Call { step, n } => {
-            let calls = earlier.at(step).map_or(0, |found| found.act.calls.len() as u64);
+        ResultRef::Last if earlier.0.iter().any(|step| !step.content.calls.is_empty()) => Ok(()),
+        ResultRef::Last => {
+            Err(("`result:last` has no call before it".into(), "call a tool in an earlier step"))
+        }
+        ResultRef::Call { step, n } => {
+            let calls = earlier.step_at(step).map_or(0, |found| found.content.calls.len() as u64);
             if (1..=calls).contains(&n) {
                 return Ok(());
             }

@@ -11,14 +11,14 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct FaultRule {
     /// What goes wrong.
-    pub fault: Fault,
+    pub fault: ScriptFault,
     /// Attempts of one request that meet it; `None`: all.
     pub times: Option<u64>,
 }
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum ScriptFault {
     /// A response of its own instead of the answer.
     Status {
         /// 400 to 599.
@@ -75,11 +75,13 @@ pub(super) fn compile(place: &str, spec: FaultSpec) -> Result<FaultRule, ScriptE
         ));
     }
     let fault = match (spec.status, spec.cut_after, spec.stall) {
-        (Some(code), ..) => {
-            Fault::Status { status: status(place, code)?, headers: headers(place, &spec)?, body: spec.body }
-        }
-        (_, Some(after), _) => Fault::Cut { after, how: spec.cut.unwrap_or_default() },
-        (.., stall) => Fault::Stall {
+        (Some(code), ..) => ScriptFault::Status {
+            status: status(place, code)?,
+            headers: headers(place, &spec)?,
+            body: spec.body,
+        },
+        (_, Some(after), _) => ScriptFault::Cut { after, how: spec.cut.unwrap_or_default() },
+        (.., stall) => ScriptFault::Stall {
             after: spec.stall_after.unwrap_or(0),
             time: stall.map_or(Duration::ZERO, |Span(time)| time),
         },

@@ -7,13 +7,13 @@ mod fault;
 mod spec;
 mod template;
 
-pub use compile::{Pace, Script};
+pub use compile::{AnswerPace, Script};
 pub use error::ScriptError;
-pub use fault::{Fault, FaultRule};
+pub use fault::{FaultRule, ScriptFault};
 pub use spec::Cut;
 
-use arguments::Arguments;
-pub(super) use compile::Step;
+use arguments::ArgumentsTemplate;
+pub(super) use compile::ScriptStep;
 use spec::UsageSpec;
-pub(super) use template::Results;
 use template::Template;
+pub(super) use template::TemplateValues;

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 /// What templates may ask for while an answer is made.
-pub(crate) trait Results {
+pub(crate) trait TemplateValues {
     /// The result of call `n` of step `step`.
     fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>>;
     /// The newest result.
@@ -16,17 +16,17 @@ pub(crate) trait Results {
 
 /// A text with holes, each filled when the answer is made.
 #[derive(Debug, Clone)]
-pub(crate) struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<TemplatePiece>);
 
 #[derive(Debug, Clone)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
-    Hole { source: Source, filters: Vec<Filter> },
+    Hole { source: ValueSource, filters: Vec<TemplateFilter> },
 }
 
 /// Where a hole's value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ValueSource {
     /// `{{user}}`
     User,
     /// `{{step}}`
@@ -36,7 +36,7 @@ pub(crate) enum Source {
     /// `{{result:…}}`
     Result {
         /// Which result.
-        of: Which,
+        of: ResultRef,
         /// A JSON pointer into it, if it is to be read as JSON.
         pointer: Option<String>,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Source {
 
 /// Which result a hole asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum ResultRef {
     /// The newest.
     Last,
     /// That of one call.
@@ -57,7 +57,7 @@ pub(crate) enum Which {
 }
 
 #[derive(Debug, Clone)]
-enum Filter {
+enum TemplateFilter {
     Lines,
     Count,
     Trim,
@@ -67,13 +67,13 @@ enum Filter {
 }
 
 /// A hole that cannot be understood: the problem and the remedy.
-pub(super) type Misread = (String, &'static str);
+pub(super) type TemplateError = (String, &'static str);
 
 const SOURCES: &str = "write `user`, `step`, `open`, `result:last` or `result:<step>.<n>`, each result perhaps with a JSON pointer such as `result:1.1#/stdout`; for two plain braces write `{{open}}`";
 const FILTERS: &str = "use `lines`, `count`, `trim`, `first:<number>`, `join:<text>` or `json`";
 
 impl Template {
-    pub(super) fn parse(text: &str) -> Result<Self, Misread> {
+    pub(super) fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -82,37 +82,37 @@ impl Template {
                 return Err((problem, "close it with `}}`; for two plain braces write `{{open}}`"));
             };
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.into()));
+                pieces.push(TemplatePiece::Text(before.into()));
             }
             pieces.push(hole_of(hole)?);
             rest = next;
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.into()));
+            pieces.push(TemplatePiece::Text(rest.into()));
         }
         Ok(Self(pieces))
     }
 
     /// Whether there is nothing to fill.
     pub(super) fn is_plain(&self) -> bool {
-        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+        self.0.iter().all(|piece| matches!(piece, TemplatePiece::Text(_)))
     }
 
-    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+    pub(super) fn sources(&self) -> impl Iterator<Item = &ValueSource> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Hole { source, .. } => Some(source),
+            TemplatePiece::Text(_) => None,
+            TemplatePiece::Hole { source, .. } => Some(source),
         })
     }
 
     /// Fills the holes. What is not there is named in its place, in brackets.
-    pub(in crate::rehearsal) fn render(&self, results: &impl Results) -> String {
+    pub(in crate::rehearsal) fn render(&self, results: &impl TemplateValues) -> String {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Hole { source, filters } => match value(source, results) {
-                    Ok(found) => text.push_str(&filtered(found, filters).into_text()),
+                TemplatePiece::Text(plain) => text.push_str(plain),
+                TemplatePiece::Hole { source, filters } => match resolve(source, results) {
+                    Ok(found) => text.push_str(&apply_filters(found, filters).into_text()),
                     Err(missing) => text.push_str(&missing),
                 },
             }
@@ -121,7 +121,7 @@ impl Template {
     }
 }
 
-fn hole_of(hole: &str) -> Result<Piece, Misread> {
+fn hole_of(hole: &str) -> Result<TemplatePiece, TemplateError> {
     let mut parts = hole.split('|');
     let name = parts.next().unwrap_or_default().trim();
     let source =
@@ -130,14 +130,14 @@ fn hole_of(hole: &str) -> Result<Piece, Misread> {
         filter_of(part)
             .ok_or_else(|| (format!("the filter `{}` in `{{{{{hole}}}}}` is unknown", part.trim()), FILTERS))
     });
-    Ok(Piece::Hole { source, filters: filters.collect::<Result<_, _>>()? })
+    Ok(TemplatePiece::Hole { source, filters: filters.collect::<Result<_, _>>()? })
 }
 
-fn source_of(name: &str) -> Option<Source> {
+fn source_of(name: &str) -> Option<ValueSource> {
     match name {
-        "user" => return Some(Source::User),
-        "step" => return Some(Source::Step),
-        "open" => return Some(Source::Open),
+        "user" => return Some(ValueSource::User),
+        "step" => return Some(ValueSource::Step),
+        "open" => return Some(ValueSource::Open),
         _ => {}
     }
     let result = name.strip_prefix("result:")?;
@@ -147,98 +147,104 @@ fn source_of(name: &str) -> Option<Source> {
         None => (result, None),
     };
     if result == "last" {
-        return Some(Source::Result { of: Which::Last, pointer });
+        return Some(ValueSource::Result { of: ResultRef::Last, pointer });
     }
     let (step, n) = result.split_once('.')?;
-    let of = Which::Call { step: step.parse().ok()?, n: n.parse().ok()? };
-    Some(Source::Result { of, pointer })
+    let of = ResultRef::Call { step: step.parse().ok()?, n: n.parse().ok()? };
+    Some(ValueSource::Result { of, pointer })
 }
 
-fn filter_of(part: &str) -> Option<Filter> {
+fn filter_of(part: &str) -> Option<TemplateFilter> {
     match part.trim_start().split_once(':') {
         None => match part.trim() {
-            "lines" => Some(Filter::Lines),
-            "count" => Some(Filter::Count),
-            "trim" => Some(Filter::Trim),
-            "json" => Some(Filter::Json),
+            "lines" => Some(TemplateFilter::Lines),
+            "count" => Some(TemplateFilter::Count),
+            "trim" => Some(TemplateFilter::Trim),
+            "json" => Some(TemplateFilter::Json),
             _ => None,
         },
-        Some(("first", n)) => n.trim().parse().ok().map(Filter::First),
-        Some(("join", text)) => Some(Filter::Join(text.into())),
+        Some(("first", n)) => n.trim().parse().ok().map(TemplateFilter::First),
+        Some(("join", text)) => Some(TemplateFilter::Join(text.into())),
         Some(_) => None,
     }
 }
 
 /// What flows through the filters.
-enum Flow<'a> {
+enum FilterValue<'a> {
     Text(Cow<'a, str>),
     List(Vec<String>),
 }
 
-impl Flow<'_> {
+impl FilterValue<'_> {
     fn into_text(self) -> String {
         match self {
-            Flow::Text(text) => text.into_owned(),
-            Flow::List(items) => items.join("\n"),
+            FilterValue::Text(text) => text.into_owned(),
+            FilterValue::List(items) => items.join("\n"),
         }
     }
 }
 
-fn value<'a>(source: &Source, results: &'a impl Results) -> Result<Flow<'a>, String> {
+fn resolve<'a>(source: &ValueSource, results: &'a impl TemplateValues) -> Result<FilterValue<'a>, String> {
     let (of, pointer) = match source {
-        Source::User => return Ok(Flow::Text(results.user())),
-        Source::Step => return Ok(Flow::Text(results.step().to_string().into())),
-        Source::Open => return Ok(Flow::Text("{{".into())),
-        Source::Result { of, pointer } => (of, pointer),
+        ValueSource::User => return Ok(FilterValue::Text(results.user())),
+        ValueSource::Step => return Ok(FilterValue::Text(results.step().to_string().into())),
+        ValueSource::Open => return Ok(FilterValue::Text("{{".into())),
+        ValueSource::Result { of, pointer } => (of, pointer),
     };
     let (found, name) = match of {
-        Which::Last => (results.last(), "last".to_owned()),
-        Which::Call { step, n } => (results.result(*step, *n), format!("{step}.{n}")),
+        ResultRef::Last => (results.last(), "last".to_owned()),
+        ResultRef::Call { step, n } => (results.result(*step, *n), format!("{step}.{n}")),
     };
     let text = found.ok_or_else(|| format!("(rehearsal: the request has no result {name})"))?;
-    let Some(pointer) = pointer else { return Ok(Flow::Text(text)) };
+    let Some(pointer) = pointer else { return Ok(FilterValue::Text(text)) };
     let whole = serde_json::from_str::<Value>(&text).ok();
     match whole.as_ref().and_then(|whole| whole.pointer(pointer)) {
         None => Err(format!("(rehearsal: result {name} has no {pointer}; it says: {text})")),
-        Some(Value::Array(items)) => Ok(Flow::List(items.iter().map(plain).collect())),
-        Some(found) => Ok(Flow::Text(plain(found).into())),
+        Some(Value::Array(items)) => Ok(FilterValue::List(items.iter().map(plain_text).collect())),
+        Some(found) => Ok(FilterValue::Text(plain_text(found).into())),
     }
 }
 
 /// A string as it is, everything else as JSON.
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn filtered<'a>(mut flow: Flow<'a>, filters: &[Filter]) -> Flow<'a> {
+fn apply_filters<'a>(mut flow: FilterValue<'a>, filters: &[TemplateFilter]) -> FilterValue<'a> {
     for filter in filters {
         flow = filter.apply(flow);
     }
     flow
 }
 
-impl Filter {
-    fn apply<'a>(&self, flow: Flow<'a>) -> Flow<'a> {
+impl TemplateFilter {
+    fn apply<'a>(&self, flow: FilterValue<'a>) -> FilterValue<'a> {
         match (self, flow) {
-            (Self::Lines, Flow::Text(text)) => {
-                Flow::List(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+            (Self::Lines, FilterValue::Text(text)) => FilterValue::List(
+                text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect(),
+            ),
+            (Self::Count, FilterValue::Text(text)) => {
+                FilterValue::Text(text.chars().count().to_string().into())
             }
-            (Self::Count, Flow::Text(text)) => Flow::Text(text.chars().count().to_string().into()),
-            (Self::Count, Flow::List(items)) => Flow::Text(items.len().to_string().into()),
-            (Self::Trim, Flow::Text(text)) => Flow::Text(text.trim().to_owned().into()),
-            (Self::Trim, Flow::List(items)) => {
-                Flow::List(items.iter().map(|item| item.trim().to_owned()).collect())
+            (Self::Count, FilterValue::List(items)) => FilterValue::Text(items.len().to_string().into()),
+            (Self::Trim, FilterValue::Text(text)) => FilterValue::Text(text.trim().to_owned().into()),
+            (Self::Trim, FilterValue::List(items)) => {
+                FilterValue::List(items.iter().map(|item| item.trim().to_owned()).collect())
             }
-            (Self::First(n), Flow::Text(text)) => Flow::Text(text.chars().take(*n).collect()),
-            (Self::First(n), Flow::List(mut items)) => {
+            (Self::First(n), FilterValue::Text(text)) => FilterValue::Text(text.chars().take(*n).collect()),
+            (Self::First(n), FilterValue::List(mut items)) => {
                 items.truncate(*n);
-                Flow::List(items)
+                FilterValue::List(items)
             }
-            (Self::Join(between), Flow::List(items)) => Flow::Text(items.join(between).into()),
-            (Self::Json, Flow::Text(text)) => Flow::Text(Value::from(text.into_owned()).to_string().into()),
-            (Self::Json, Flow::List(items)) => Flow::Text(Value::from(items).to_string().into()),
-            (Self::Lines, list @ Flow::List(_)) => list,
-            (Self::Join(_), text @ Flow::Text(_)) => text,
+            (Self::Join(between), FilterValue::List(items)) => FilterValue::Text(items.join(between).into()),
+            (Self::Json, FilterValue::Text(text)) => {
+                FilterValue::Text(Value::from(text.into_owned()).to_string().into())
+            }
+            (Self::Json, FilterValue::List(items)) => {
+                FilterValue::Text(Value::from(items).to_string().into())
+            }
+            (Self::Lines, list @ FilterValue::List(_)) => list,
+            (Self::Join(_), text @ FilterValue::Text(_)) => text,
         }
     }
 }
@@ -249,7 +255,7 @@ mod tests {
 
     struct Fixture;
 
-    impl Results for Fixture {
+    impl TemplateValues for Fixture {
         fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
             match (step, n) {
                 (1, 1) => Some(r#"{"stdout":"b.txt\n\n  a.txt\n","exit_code":0,"all":["x","y",3]}"#.into()),

@@ -3,12 +3,12 @@ use serde::Serialize;
 
 /// Rendered events, one after the other in one buffer.
 #[derive(Debug, Clone, Default)]
-pub struct Events {
+pub struct EventBuffer {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Events {
+impl EventBuffer {
     /// Adds an event without a name: `data: <json>`.
     pub(super) fn data(&mut self, body: &impl Serialize) {
         self.bytes.extend(b"data: ");
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn split_and_joined_are_the_same_bytes() {
-        let mut events = Events::default();
+        let mut events = EventBuffer::default();
         events.data(&1);
         events.data(&"two");
         events.named("three", &3);

@@ -6,15 +6,15 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::rehearsal::Id;
+use crate::rehearsal::BorrowedText;
 
 /// The fields of a JSON object, each read when it is asked for. `null` counts as absent.
 #[derive(Debug, Default)]
-pub(super) struct Fields<'a>(Vec<(Id<'a>, &'a RawValue)>);
+pub(super) struct JsonFields<'a>(Vec<(BorrowedText<'a>, &'a RawValue)>);
 
 /// Which fields an object may have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct ObjectShape {
     pub(super) required: &'static [&'static str],
     pub(super) optional: &'static [&'static str],
 }
@@ -23,11 +23,11 @@ pub(super) struct Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldProblem {
     pub(super) field: String,
-    pub(super) what: Wrong,
+    pub(super) kind: FieldProblemKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum FieldProblemKind {
     Missing,
     Unknown,
     /// Of another type than this one.
@@ -37,19 +37,19 @@ pub(super) enum Wrong {
 /// A text, or a list of objects.
 #[derive(Debug)]
 pub(super) enum TextOrList<'a> {
-    Text(Id<'a>),
+    Text(BorrowedText<'a>),
     List(Vec<&'a RawValue>),
 }
 
-impl<'a> Fields<'a> {
+impl<'a> JsonFields<'a> {
     /// `None` if it is no object.
     pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
 
     /// An object with one field.
-    pub(super) fn one(name: &'a str, value: &'a RawValue) -> Self {
-        Self(vec![(Id(name.into()), value)])
+    pub(super) fn single(name: &'a str, value: &'a RawValue) -> Self {
+        Self(vec![(BorrowedText(name.into()), value)])
     }
 
     /// All of them, in the object's order.
@@ -69,42 +69,42 @@ impl<'a> Fields<'a> {
         expected: &'static str,
     ) -> Result<Option<T>, FieldProblem> {
         let Some(raw) = self.get(name) else { return Ok(None) };
-        let problem = |_| FieldProblem { field: name.into(), what: Wrong::Type(expected) };
+        let problem = |_| FieldProblem { field: name.into(), kind: FieldProblemKind::Type(expected) };
         serde_json::from_str(raw.get()).map(Some).map_err(problem)
     }
 
     /// The same of a field that must be there.
-    pub(super) fn need<T: Deserialize<'a>>(
+    pub(super) fn require<T: Deserialize<'a>>(
         &self,
         name: &str,
         expected: &'static str,
     ) -> Result<T, FieldProblem> {
-        let missing = || FieldProblem { field: name.into(), what: Wrong::Missing };
+        let missing = || FieldProblem { field: name.into(), kind: FieldProblemKind::Missing };
         self.read(name, expected)?.ok_or_else(missing)
     }
 
     /// A text that must be there.
-    pub(super) fn text(&self, name: &str) -> Result<Id<'a>, FieldProblem> {
-        self.need(name, "string")
+    pub(super) fn text(&self, name: &str) -> Result<BorrowedText<'a>, FieldProblem> {
+        self.require(name, "string")
     }
 
     /// A text or a list, if it is there.
     pub(super) fn text_or_list(&self, name: &str) -> Result<Option<TextOrList<'a>>, FieldProblem> {
         let Some(raw) = self.get(name) else { return Ok(None) };
-        let problem = || FieldProblem { field: name.into(), what: Wrong::Type("string or array") };
+        let problem = || FieldProblem { field: name.into(), kind: FieldProblemKind::Type("string or array") };
         text_or_list(raw).map(Some).ok_or_else(problem)
     }
 
     /// Whether all that is required is there and nothing that is unknown.
-    pub(super) fn check(&self, shape: &Shape) -> Result<(), FieldProblem> {
+    pub(super) fn check(&self, shape: &ObjectShape) -> Result<(), FieldProblem> {
         let missing = shape.required.iter().find(|name| self.get(name).is_none());
         if let Some(name) = missing {
-            return Err(FieldProblem { field: (*name).into(), what: Wrong::Missing });
+            return Err(FieldProblem { field: (*name).into(), kind: FieldProblemKind::Missing });
         }
         let known = |name: &str| shape.required.contains(&name) || shape.optional.contains(&name);
         match self.iter().find(|(name, _)| !known(name)) {
             None => Ok(()),
-            Some((name, _)) => Err(FieldProblem { field: name.into(), what: Wrong::Unknown }),
+            Some((name, _)) => Err(FieldProblem { field: name.into(), kind: FieldProblemKind::Unknown }),
         }
     }
 }
@@ -117,11 +117,11 @@ pub(super) fn text_or_list(raw: &RawValue) -> Option<TextOrList<'_>> {
     serde_json::from_str(raw.get()).ok().map(TextOrList::List)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
         impl<'de> Visitor<'de> for Entries {
-            type Value = Vec<(Id<'de>, &'de RawValue)>;
+            type Value = Vec<(BorrowedText<'de>, &'de RawValue)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -135,6 +135,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                 Ok(fields)
             }
         }
-        deserializer.deserialize_map(Entries).map(Fields)
+        deserializer.deserialize_map(Entries).map(JsonFields)
     }
 }

@@ -1,7 +1,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 
 /// Kinds of image that every vendor takes, and the bytes they begin with (WebP's after its length).
-const KINDS: &[(&str, &[u8])] = &[
+const IMAGE_SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
     ("image/gif", b"GIF8"),
@@ -10,47 +10,47 @@ const KINDS: &[(&str, &[u8])] = &[
 
 /// Why bytes are no image that a vendor takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NoImage {
+pub(super) enum ImageError {
     /// None of the four kinds is named.
-    Kind(String),
+    UnsupportedType(String),
     /// The data is no base64, or none is there.
     Base64,
     /// The bytes are none of the four kinds.
     Unreadable,
     /// The bytes are of another kind than is said.
-    Other { said: String, is: &'static str },
+    TypeMismatch { said: String, is: &'static str },
     /// An URL that is neither `data:` with base64 nor `http(s):`.
     Url,
 }
 
 /// Checks an image that is sent as base64.
-pub(super) fn check(kind: &str, data: &str) -> Result<(), NoImage> {
-    if !KINDS.iter().any(|(name, _)| *name == kind) {
-        return Err(NoImage::Kind(kind.into()));
+pub(super) fn check(kind: &str, data: &str) -> Result<(), ImageError> {
+    if !IMAGE_SIGNATURES.iter().any(|(name, _)| *name == kind) {
+        return Err(ImageError::UnsupportedType(kind.into()));
     }
-    let bytes = BASE64_STANDARD.decode(data).map_err(|_| NoImage::Base64)?;
+    let bytes = BASE64_STANDARD.decode(data).map_err(|_| ImageError::Base64)?;
     if bytes.is_empty() {
-        return Err(NoImage::Base64);
+        return Err(ImageError::Base64);
     }
     match kind_of(&bytes) {
-        None => Err(NoImage::Unreadable),
-        Some(is) if is != kind => Err(NoImage::Other { said: kind.into(), is }),
+        None => Err(ImageError::Unreadable),
+        Some(is) if is != kind => Err(ImageError::TypeMismatch { said: kind.into(), is }),
         Some(_) => Ok(()),
     }
 }
 
 /// Checks an image that is named by its URL; what is elsewhere is not fetched.
-pub(super) fn check_url(url: &str) -> Result<(), NoImage> {
+pub(super) fn check_url(url: &str) -> Result<(), ImageError> {
     if url.starts_with("https://") || url.starts_with("http://") {
         return Ok(());
     }
     let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let (kind, data) = data.ok_or(NoImage::Url)?;
+    let (kind, data) = data.ok_or(ImageError::Url)?;
     check(kind, data)
 }
 
 fn kind_of(bytes: &[u8]) -> Option<&'static str> {
-    let (kind, _) = KINDS.iter().find(|(_, magic)| bytes.starts_with(magic))?;
+    let (kind, _) = IMAGE_SIGNATURES.iter().find(|(_, magic)| bytes.starts_with(magic))?;
     let whole = *kind != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
     whole.then_some(*kind)
 }
@@ -62,21 +62,22 @@ mod tests {
     #[test]
     fn images_are_what_they_say() {
         let png = BASE64_STANDARD.encode(b"\x89PNG\r\n\x1a\nrest");
-        let check = |url: &str, expected: Result<(), NoImage>| assert_eq!(check_url(url), expected, "{url}");
+        let check =
+            |url: &str, expected: Result<(), ImageError>| assert_eq!(check_url(url), expected, "{url}");
         let data = |kind: &str, bytes: &[u8]| format!("data:{kind};base64,{}", BASE64_STANDARD.encode(bytes));
         check(&format!("data:image/png;base64,{png}"), Ok(()));
         check(&data("image/jpeg", b"\xff\xd8\xff\xe0"), Ok(()));
         check(&data("image/gif", b"GIF89a"), Ok(()));
         check(&data("image/webp", b"RIFF\0\0\0\0WEBP"), Ok(()));
         check("https://example.com/a.png", Ok(()));
-        check("a.png", Err(NoImage::Url));
-        check("data:image/png,abc", Err(NoImage::Url));
-        check("data:image/png;base64,", Err(NoImage::Base64));
-        check("data:image/png;base64,a b", Err(NoImage::Base64));
-        check(&data("image/svg+xml", b"<svg/>"), Err(NoImage::Kind("image/svg+xml".into())));
-        check(&data("image/png", b"hello"), Err(NoImage::Unreadable));
-        check(&data("image/webp", b"RIFF\0\0\0\0WAVE"), Err(NoImage::Unreadable));
-        let other = NoImage::Other { said: "image/jpeg".into(), is: "image/png" };
+        check("a.png", Err(ImageError::Url));
+        check("data:image/png,abc", Err(ImageError::Url));
+        check("data:image/png;base64,", Err(ImageError::Base64));
+        check("data:image/png;base64,a b", Err(ImageError::Base64));
+        check(&data("image/svg+xml", b"<svg/>"), Err(ImageError::UnsupportedType("image/svg+xml".into())));
+        check(&data("image/png", b"hello"), Err(ImageError::Unreadable));
+        check(&data("image/webp", b"RIFF\0\0\0\0WAVE"), Err(ImageError::Unreadable));
+        let other = ImageError::TypeMismatch { said: "image/jpeg".into(), is: "image/png" };
         check(&format!("data:image/jpeg;base64,{png}"), Err(other));
     }
 }

@@ -12,10 +12,10 @@ mod openai;
 mod prefix;
 mod seal;
 
-pub use events::Events;
-pub use prefix::{Caching, Prefix, Stop};
+pub use events::EventBuffer;
+pub use prefix::{CacheBreakpoint, CachePolicy, CachePrefix};
 
-use super::{Conversation, Id, Scripted};
+use super::{BorrowedText, Conversation, ScriptedAnswer};
 
 /// A wire format.
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub struct Format {
     /// A header without which a request is refused.
     pub header: Option<&'static str>,
     /// Reads a request as a strict provider would.
-    pub read: fn(&[u8]) -> Result<Exchange<'_>, Refusal>,
+    pub read: fn(&[u8]) -> Result<ParsedRequest<'_>, RequestRefusal>,
     /// Writes an answer as it is wanted, by a model that calls itself so.
-    pub write: fn(&Scripted<'_>, &Exchange<'_>, &str) -> Events,
+    pub write: fn(&ScriptedAnswer<'_>, &ParsedRequest<'_>, &str) -> EventBuffer,
     /// The body of an error response.
-    pub error: fn(&Refusal) -> String,
+    pub error: fn(&RequestRefusal) -> String,
     /// The body of the list of models, of which there is one.
     pub models: fn(&str) -> String,
 }
@@ -40,22 +40,22 @@ pub static FORMATS: [Format; 3] =
 
 /// A request that was understood.
 #[derive(Debug)]
-pub struct Exchange<'a> {
+pub struct ParsedRequest<'a> {
     /// What is asked.
     pub conversation: Conversation<'a>,
     /// The model that is asked for: what is thought is sealed for it.
-    pub model: Id<'a>,
+    pub model: BorrowedText<'a>,
     /// How the answer is wanted.
-    pub reply: Reply,
+    pub reply: ReplyMode,
     /// What of it is wanted beside texts and calls.
-    pub include: Include,
+    pub include: AnswerOptions,
     /// What a cache may know of the request.
-    pub prefix: Prefix,
+    pub prefix: CachePrefix,
 }
 
 /// How an answer is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum ReplyMode {
     /// As one JSON object.
     Whole,
     /// As server-sent events.
@@ -64,7 +64,7 @@ pub enum Reply {
 
 /// What an answer contains only where it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Include {
+pub struct AnswerOptions {
     /// The usage, in a stream.
     pub usage: bool,
     /// What was thought, in words.
@@ -75,7 +75,7 @@ pub struct Include {
 
 /// Why a request is refused, as the client will read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RequestRefusal {
     /// The HTTP status.
     pub status: u16,
     /// What is wrong and what is expected.
@@ -86,7 +86,7 @@ pub struct Refusal {
     pub code: Option<&'static str>,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// A response with an error.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: None }
@@ -103,6 +103,6 @@ impl Refusal {
 }
 
 /// How an answer to `stream` comes.
-fn reply(stream: Option<bool>) -> Reply {
-    if stream == Some(true) { Reply::Stream } else { Reply::Whole }
+fn reply_mode(stream: Option<bool>) -> ReplyMode {
+    if stream == Some(true) { ReplyMode::Stream } else { ReplyMode::Whole }
 }

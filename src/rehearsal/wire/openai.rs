@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Refusal, image::NoImage};
+use super::{RequestRefusal, image::ImageError};
 
 /// Whether this may be the name of a function.
 pub(super) fn is_function_name(name: &str) -> bool {
@@ -11,23 +11,23 @@ pub(super) fn is_function_name(name: &str) -> bool {
 }
 
 /// Refuses an image in the field `param`.
-pub(super) fn refuse_image(param: &str, problem: &NoImage) -> Refusal {
+pub(super) fn refuse_image(param: &str, problem: &ImageError) -> RequestRefusal {
     let (code, message) = match problem {
-        NoImage::Kind(_) | NoImage::Unreadable => (
+        ImageError::UnsupportedType(_) | ImageError::Unreadable => (
             "invalid_image_format",
             "You uploaded an unsupported image. Please make sure your image is valid and has one of the following \
              formats: png, jpeg, gif, webp."
                 .to_owned(),
         ),
-        NoImage::Other { said, is } => (
+        ImageError::TypeMismatch { said, is } => (
             "invalid_image_format",
             format!("Invalid '{param}'. The image is declared as '{said}', but its bytes are '{is}'."),
         ),
-        NoImage::Base64 => (
+        ImageError::Base64 => (
             "invalid_base64",
             format!("Invalid '{param}'. Expected a base64-encoded data URL with an image MIME type."),
         ),
-        NoImage::Url => (
+        ImageError::Url => (
             "invalid_value",
             format!(
                 "Invalid '{param}'. Expected a valid URL, but got a value with an invalid format: give a \
@@ -35,11 +35,11 @@ pub(super) fn refuse_image(param: &str, problem: &NoImage) -> Refusal {
             ),
         ),
     };
-    Refusal::bad_request(Some(param), message).with_code(code)
+    RequestRefusal::bad_request(Some(param), message).with_code(code)
 }
 
 /// The body of an error response.
-pub(super) fn error(refusal: &Refusal) -> String {
+pub(super) fn error(refusal: &RequestRefusal) -> String {
     let kind = match refusal.status {
         401 | 403 => "authentication_error",
         429 => "rate_limit_error",

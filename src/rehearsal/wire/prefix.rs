@@ -2,37 +2,38 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// The beginnings of a request that a cache may know.
 #[derive(Debug, Clone)]
-pub struct Prefix {
-    caching: Caching,
+pub struct CachePrefix {
+    policy: CachePolicy,
     hasher: DefaultHasher,
     bytes: usize,
-    stops: Vec<Stop>,
+    breakpoints: Vec<CacheBreakpoint>,
 }
 
 /// Who decides what is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caching {
+pub enum CachePolicy {
     /// The client, with marks.
-    Marks,
+    Explicit,
     /// The vendor: whatever was seen before.
-    Itself,
+    Automatic,
 }
 
 /// Where a beginning ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stop {
+pub struct CacheBreakpoint {
     /// Of all that comes before.
     pub hash: u64,
     /// The tokens before.
     pub tokens: u64,
     /// Whether the client marked it.
-    pub marked: bool,
+    pub is_marked: bool,
 }
 
-impl Prefix {
+impl CachePrefix {
     /// Nothing yet, of a request to `model`.
-    pub fn new(caching: Caching, model: &str) -> Self {
-        let mut prefix = Self { caching, hasher: DefaultHasher::new(), bytes: 0, stops: Vec::new() };
+    pub fn new(caching: CachePolicy, model: &str) -> Self {
+        let mut prefix =
+            Self { policy: caching, hasher: DefaultHasher::new(), bytes: 0, breakpoints: Vec::new() };
         prefix.name(model);
         prefix
     }
@@ -50,20 +51,20 @@ impl Prefix {
     }
 
     /// Ends a beginning.
-    pub(super) fn stop(&mut self) {
+    pub(super) fn add_breakpoint(&mut self) {
         let tokens = (self.bytes / 4) as u64;
-        self.stops.push(Stop { hash: self.hasher.finish(), tokens, marked: false });
+        self.breakpoints.push(CacheBreakpoint { hash: self.hasher.finish(), tokens, is_marked: false });
     }
 
     /// Ends a beginning that the client marked.
-    pub(super) fn marked_stop(&mut self) {
-        self.stop();
+    pub(super) fn add_marked_breakpoint(&mut self) {
+        self.add_breakpoint();
         self.mark_last();
     }
 
     /// Marks the last end, if there is one.
     pub(super) fn mark_last(&mut self) {
-        self.stops.iter_mut().next_back().into_iter().for_each(|stop| stop.marked = true);
+        self.breakpoints.iter_mut().next_back().into_iter().for_each(|stop| stop.is_marked = true);
     }
 
     /// The bytes of all values: what the model reads.
@@ -72,12 +73,12 @@ impl Prefix {
     }
 
     /// Who decides what is cached.
-    pub fn caching(&self) -> Caching {
-        self.caching
+    pub fn policy(&self) -> CachePolicy {
+        self.policy
     }
 
     /// The ends, in order; their tokens never fall.
-    pub fn stops(&self) -> &[Stop] {
-        &self.stops
+    pub fn breakpoints(&self) -> &[CacheBreakpoint] {
+        &self.breakpoints
     }
 }

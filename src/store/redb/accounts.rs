@@ -1,15 +1,15 @@
 //! The stored form of an account: every append with a ledger reads and writes some, and JSON would cost it twenty times
 //! as much.
 
-use hermod_actors::model::{Account, AccountId, Amounts, Dimension};
+use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
 
 const VERSION: u8 = 1;
 
 /// Version, flags (1: there is a parent, 2: its iterations are apart), the parent, then the limits, what is spent and what is reserved: each a byte with a
 /// bit for each dimension that is said, and those amounts. All little-endian.
-pub(super) fn encode(account: &Account) -> Vec<u8> {
+pub(super) fn encode(account: &BudgetAccount) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2 + 16 + 3 * (1 + 8 * Dimension::ALL.len()));
-    let flags = u8::from(account.parent.is_some()) | u8::from(account.apart) << 1;
+    let flags = u8::from(account.parent.is_some()) | u8::from(account.owns_iterations) << 1;
     bytes.extend([VERSION, flags]);
     if let Some(parent) = account.parent {
         bytes.extend(parent.bits().to_le_bytes());
@@ -24,7 +24,7 @@ pub(super) fn encode(account: &Account) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Account, String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<BudgetAccount, String> {
     let mut rest = bytes;
     match take(&mut rest)? {
         [VERSION] => {}
@@ -37,12 +37,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Account, String> {
     let has_parent = flags & 1 != 0;
     let parent =
         if has_parent { Some(AccountId::from_bits(u128::from_le_bytes(take(&mut rest)?))) } else { None };
-    let account = Account {
+    let account = BudgetAccount {
         parent,
         limits: amounts(&mut rest)?,
         spent: amounts(&mut rest)?,
         reserved: amounts(&mut rest)?,
-        apart: flags & 2 != 0,
+        owns_iterations: flags & 2 != 0,
     };
     if rest.is_empty() { Ok(account) } else { Err(format!("{} bytes too many", rest.len())) }
 }
@@ -71,13 +71,13 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], String> {
 mod tests {
     use super::*;
 
-    fn full() -> Account {
-        let mut account = Account {
+    fn full() -> BudgetAccount {
+        let mut account = BudgetAccount {
             parent: Some(AccountId::from_bits(u128::MAX - 5)),
             limits: Amounts::default(),
             spent: Amounts { tokens: Some(0), children: Some(u64::MAX), ..Amounts::default() },
             reserved: Amounts::default(),
-            apart: true,
+            owns_iterations: true,
         };
         for (n, dimension) in (1 << 40..).zip(Dimension::ALL) {
             account.limits.set(dimension, n);
@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn accounts_survive_storage() {
-        let bare = Account { parent: None, limits: Amounts::default(), apart: false, ..full() };
+        let bare =
+            BudgetAccount { parent: None, limits: Amounts::default(), owns_iterations: false, ..full() };
         for account in [full(), bare] {
             assert_eq!(decode(&encode(&account)), Ok(account));
         }
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_stored_form_stays() {
-        let account = Account { parent: None, limits: Amounts::default(), ..full() };
+        let account = BudgetAccount { parent: None, limits: Amounts::default(), ..full() };
         let mut expect = vec![1, 2, 0, 0b1_0010];
         expect.extend(0_u64.to_le_bytes());
         expect.extend(u64::MAX.to_le_bytes());

@@ -2,11 +2,12 @@ use std::{collections::HashMap, sync::Arc};
 
 use hermod_actors::{
     model::{
-        self, Account, AccountId, Incarnation, ModelRow, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
+        self, AccountId, BudgetAccount, Incarnation, ModelRow, RunId, RunRow, RunState, Seq, SessionId,
+        SessionRow,
     },
     port::{
-        Append, Appended, InboxItem, InboxRow, Index, Opened, Posting, Refusal, View, Write, Written, admit,
-        fence,
+        Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, StoreView, WriteOp,
+        WriteOutcome, WriteRefusal, fence, validate_append,
     },
 };
 use redb::{ReadableTable, WriteTransaction};
@@ -15,37 +16,37 @@ use serde::Serialize;
 use super::{
     accounts,
     blobs::Spiller,
-    fault::Fault,
-    log::{self, Tail},
+    error::StoreError,
+    log::{self, SessionTail},
     read,
     tables::Tables,
 };
 
 /// What the committer knows beside the store.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct CommitterState {
     epoch: u64,
     /// The sessions that are open: nobody else can append. (64 bytes for each.)
-    open: HashMap<SessionId, Open>,
+    open: HashMap<SessionId, OpenSession>,
     /// How often one was opened in this epoch. One count for all, so that a session that was let go needs none of its own
     /// for its earlier incarnations to stay fenced.
     revivals: u32,
     /// Inbox rows are numbered by epoch and count, so that no number is used twice and none needs a row of its own.
     last_item: u64,
     /// The last place taken in the log.
-    places: u64,
+    last_position: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenSession {
     revival: u32,
-    tail: Tail,
+    tail: SessionTail,
 }
 
-impl Memory {
+impl CommitterState {
     /// At the beginning of an epoch, with the last place that is taken in the log.
-    pub(super) fn new(epoch: u64, places: u64) -> Self {
-        Self { epoch, open: HashMap::new(), revivals: 0, last_item: epoch << 32, places }
+    pub(super) fn new(epoch: u64, last_position: u64) -> Self {
+        Self { epoch, open: HashMap::new(), revivals: 0, last_item: epoch << 32, last_position }
     }
 
     fn close(&mut self, session: SessionId) {
@@ -69,75 +70,82 @@ impl Memory {
 /// The writes of one transaction.
 pub(super) struct Batch<'t> {
     tables: Tables<'t>,
-    memory: &'t mut Memory,
+    state: &'t mut CommitterState,
     spiller: &'t mut Spiller,
     dirty: bool,
 }
 
 /// Why a write is not done.
-pub(super) enum Stop {
+pub(super) enum WriteAbort {
     /// It alone.
-    Refused(Refusal),
+    Refused(WriteRefusal),
     /// And nothing else from now on.
-    Failed(Fault),
+    Failed(StoreError),
 }
 
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
+impl From<WriteRefusal> for WriteAbort {
+    fn from(refusal: WriteRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<StoreError> for WriteAbort {
+    fn from(fault: StoreError) -> Self {
         Self::Failed(fault)
     }
 }
 
-impl From<redb::StorageError> for Stop {
+impl From<redb::StorageError> for WriteAbort {
     fn from(error: redb::StorageError) -> Self {
         Self::Failed(error.into())
     }
 }
 
 impl<'t> Batch<'t> {
-    pub(super) fn new(txn: &'t WriteTransaction, memory: &'t mut Memory, spiller: &'t mut Spiller) -> Self {
-        Self { tables: Tables::of(txn), memory, spiller, dirty: false }
+    pub(super) fn new(
+        txn: &'t WriteTransaction,
+        state: &'t mut CommitterState,
+        spiller: &'t mut Spiller,
+    ) -> Self {
+        Self { tables: Tables::of(txn), state, spiller, dirty: false }
     }
 
-    pub(super) fn write(&mut self, write: Write) -> Result<Written, Fault> {
+    pub(super) fn write(&mut self, write: WriteOp) -> Result<WriteOutcome, StoreError> {
         let written = match write {
-            Write::Append(append) => self.append(*append).map(Written::Appended),
-            Write::Open(session) => self.take_over(session).map(Written::Opened),
-            Write::Close(session, incarnation) => self.let_go(session, incarnation).map(Written::Closed),
-            Write::Deliver(session, item) => self.deliver(session, &item).map(Written::Delivered),
+            WriteOp::Append(append) => self.append(*append).map(WriteOutcome::Appended),
+            WriteOp::Open(session) => self.open_session(session).map(WriteOutcome::Opened),
+            WriteOp::Close(session, incarnation) => {
+                self.release_session(session, incarnation).map(WriteOutcome::Closed)
+            }
+            WriteOp::Deliver(session, item) => self.deliver(session, &item).map(WriteOutcome::Delivered),
         };
         match written {
             Ok(written) => Ok(written),
-            Err(Stop::Refused(refusal)) => Ok(Written::Refused(refusal)),
-            Err(Stop::Failed(fault)) => Err(fault),
+            Err(WriteAbort::Refused(refusal)) => Ok(WriteOutcome::Refused(refusal)),
+            Err(WriteAbort::Failed(fault)) => Err(fault),
         }
     }
 
     /// Whether there is anything to commit.
-    pub(super) fn end(self) -> bool {
+    pub(super) fn has_changes(self) -> bool {
         self.dirty
     }
 
-    fn append(&mut self, append: Append) -> Result<Appended, Stop> {
-        let postings = admit(&append, self)?;
+    fn append(&mut self, append: Append) -> Result<AppendReceipt, WriteAbort> {
+        let postings = validate_append(&append, self)?;
         self.dirty = true;
-        let Append { session, records, index, key, take, send, found, .. } = append;
-        let last = self.log(session, &records)?;
+        let Append { session, records, index, key, consumed: take, deliver: send, spawned: found, .. } =
+            append;
+        let last = self.append_records(session, &records)?;
         for founded in found {
-            self.log(founded.session, &founded.records)?;
+            self.append_records(founded.session, &founded.records)?;
         }
-        self.post(&postings)?;
+        self.deliver_postings(&postings)?;
         for index in index {
             match index {
-                Index::Session(row) => self.index_session(&row)?,
-                Index::Run(row) => self.index_run(&row)?,
-                Index::Model(row) => self.index_model(row)?,
+                IndexRow::Session(row) => self.index_session(&row)?,
+                IndexRow::Run(row) => self.index_run(&row)?,
+                IndexRow::Model(row) => self.index_model(row)?,
             }
         }
         if let Some((key, run)) = key {
@@ -150,34 +158,38 @@ impl<'t> Batch<'t> {
             self.deliver(session, &item)?;
         }
         let accounts = postings.into_iter().map(|posting| (posting.id, posting.account)).collect();
-        Ok(Appended { last, accounts })
+        Ok(AppendReceipt { last, accounts })
     }
 
     /// Writes records behind those that a session has; says where it ends.
-    fn log(&mut self, session: SessionId, records: &[Arc<model::Record>]) -> Result<Seq, Stop> {
+    fn append_records(
+        &mut self,
+        session: SessionId,
+        records: &[Arc<model::Record>],
+    ) -> Result<Seq, WriteAbort> {
         let tail = self.tail(session)?;
         if records.is_empty() {
             return Ok(tail.last);
         }
         let spiller = &mut *self.spiller;
         let stored = records.iter().map(|record| spiller.store(model::encode(record)));
-        let tail = log::append(&mut self.tables, &mut self.memory.places, (session, tail), stored)?;
+        let tail = log::append(&mut self.tables, &mut self.state.last_position, (session, tail), stored)?;
         // Nobody need have a session open that another one founds.
-        if let Some(open) = self.memory.open.get_mut(&session) {
+        if let Some(open) = self.state.open.get_mut(&session) {
             open.tail = tail;
         }
         Ok(tail.last)
     }
 
-    fn post(&mut self, postings: &[Posting]) -> Result<(), Stop> {
-        for posting in postings.iter().filter(|posting| posting.changed) {
+    fn deliver_postings(&mut self, postings: &[Posting]) -> Result<(), WriteAbort> {
+        for posting in postings.iter().filter(|posting| posting.is_changed) {
             let row = accounts::encode(&posting.account);
             self.tables.accounts.open()?.insert(posting.id.bits(), &*row)?;
         }
         Ok(())
     }
 
-    fn index_session(&mut self, row: &SessionRow) -> Result<(), Stop> {
+    fn index_session(&mut self, row: &SessionRow) -> Result<(), WriteAbort> {
         let (id, value) = (row.id.bits(), json(row));
         // A row that cannot be read is written over; its key goes on standing for the session.
         let before = {
@@ -195,7 +207,7 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    fn index_run(&mut self, row: &RunRow) -> Result<(), Stop> {
+    fn index_run(&mut self, row: &RunRow) -> Result<(), WriteAbort> {
         let (id, value) = (row.id.bits(), json(row));
         let new = self.tables.runs.open()?.insert(id, &*self.spiller.store(value)?)?.is_none();
         if new {
@@ -215,47 +227,47 @@ impl<'t> Batch<'t> {
     }
 
     /// A row that cannot be read is written over.
-    fn index_model(&mut self, row: ModelRow) -> Result<(), Stop> {
+    fn index_model(&mut self, row: ModelRow) -> Result<(), WriteAbort> {
         let (name, models) = (row.model.to_string(), self.tables.models.open()?);
         let before = models.get(&*name)?.and_then(|before| serde_json::from_slice(before.value()).ok());
-        models.insert(&*name, &*json(&row.over(before)))?;
+        models.insert(&*name, &*json(&row.merged_over(before)))?;
         Ok(())
     }
 
-    fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64, Stop> {
+    fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64, WriteAbort> {
         self.dirty = true;
-        let row = self.memory.last_item.saturating_add(1);
-        self.memory.last_item = row;
+        let row = self.state.last_item.saturating_add(1);
+        self.state.last_item = row;
         let value = self.spiller.store(item.as_bytes())?;
         self.tables.inbox.open()?.insert((session.bits(), row), &*value)?;
         Ok(row)
     }
 
-    fn take_over(&mut self, session: SessionId) -> Result<Opened, Stop> {
+    fn open_session(&mut self, session: SessionId) -> Result<OpenedSession, WriteAbort> {
         let (inbox, unreadable) = self.inbox(session)?;
         let tail = self.tail(session)?;
         // The next process begins a new epoch.
-        let revival = self.memory.revivals.checked_add(1).ok_or_else(Fault::opened_too_often)?;
-        self.memory.revivals = revival;
-        let open = Open { revival, tail };
-        self.memory.open.insert(session, open);
-        let incarnation = Incarnation { epoch: self.memory.epoch, revival };
-        Ok(Opened { incarnation, last: open.tail.last, inbox, unreadable })
+        let revival = self.state.revivals.checked_add(1).ok_or_else(StoreError::opened_too_often)?;
+        self.state.revivals = revival;
+        let open = OpenSession { revival, tail };
+        self.state.open.insert(session, open);
+        let incarnation = Incarnation { epoch: self.state.epoch, revival };
+        Ok(OpenedSession { incarnation, last: open.tail.last, inbox, inbox_error: unreadable })
     }
 
-    fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, Stop> {
+    fn release_session(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteAbort> {
         fence(session, incarnation, self)?;
         let bits = session.bits();
         let waits =
             self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))?.next().transpose()?.is_some();
         if !waits {
-            self.memory.close(session);
+            self.state.close(session);
         }
         Ok(!waits)
     }
 
-    fn tail(&mut self, session: SessionId) -> Result<Tail, Stop> {
-        if let Some(open) = self.memory.open.get(&session) {
+    fn tail(&mut self, session: SessionId) -> Result<SessionTail, WriteAbort> {
+        if let Some(open) = self.state.open.get(&session) {
             return Ok(open.tail);
         }
         Ok(self
@@ -263,11 +275,11 @@ impl<'t> Batch<'t> {
             .tails
             .open()?
             .get(session.bits())?
-            .map_or(Tail::default(), |tail| Tail::of(tail.value())))
+            .map_or(SessionTail::default(), |tail| SessionTail::of(tail.value())))
     }
 
     /// The rows that can be read, and why another one cannot.
-    fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), Stop> {
+    fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), WriteAbort> {
         let bits = session.bits();
         let (mut rows, mut unreadable) = (Vec::new(), None);
         for row in self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))? {
@@ -285,34 +297,34 @@ impl<'t> Batch<'t> {
     }
 }
 
-impl View for Batch<'_> {
-    type Stop = Stop;
+impl StoreView for Batch<'_> {
+    type Error = WriteAbort;
 
-    fn latest(&mut self, session: SessionId) -> Result<Incarnation, Stop> {
-        let revival = self.memory.open.get(&session).map_or(0, |open| open.revival);
-        Ok(Incarnation { epoch: self.memory.epoch, revival })
+    fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation, WriteAbort> {
+        let revival = self.state.open.get(&session).map_or(0, |open| open.revival);
+        Ok(Incarnation { epoch: self.state.epoch, revival })
     }
 
-    fn last(&mut self, session: SessionId) -> Result<Seq, Stop> {
+    fn last_seq(&mut self, session: SessionId) -> Result<Seq, WriteAbort> {
         Ok(self.tail(session)?.last)
     }
 
-    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Stop> {
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, WriteAbort> {
         Ok(self.tables.keys.open()?.get(key)?.map(|run| RunId::from_bits(run.value())))
     }
 
-    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Stop> {
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, WriteAbort> {
         Ok(self.tables.session_keys.open()?.get(key)?.map(|id| SessionId::from_bits(id.value())))
     }
 
-    fn waits(&mut self, session: SessionId, row: u64) -> Result<bool, Stop> {
+    fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, WriteAbort> {
         Ok(self.tables.inbox.open()?.get((session.bits(), row))?.is_some())
     }
 
-    fn account(&mut self, id: AccountId) -> Result<Option<Account>, Stop> {
+    fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, WriteAbort> {
         let Some(row) = self.tables.accounts.open()?.get(id.bits())? else { return Ok(None) };
         let account = accounts::decode(row.value()).map_err(|error| {
-            Refusal::Malformed(format!("the row of account {id} cannot be read: {error}"))
+            WriteRefusal::Malformed(format!("the row of account {id} cannot be read: {error}"))
         })?;
         Ok(Some(account))
     }

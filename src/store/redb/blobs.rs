@@ -9,28 +9,28 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{fault::Fault, files::Files, room::Room};
+use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
 
 /// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.
-const LONGEST: usize = 16 * 1024;
+const MAX_INLINE_BYTES: usize = 16 * 1024;
 /// The first byte of a reference. A value that begins with it is spilled whatever its length, so that none is mistaken.
-const MARK: u8 = 0;
+const REFERENCE_TAG: u8 = 0;
 /// The mark, the SHA-256, and the length (u64, little-endian).
-const REFERENCE: usize = 1 + 32 + 8;
+const REFERENCE_BYTES: usize = 1 + 32 + 8;
 
 /// A blob's name: the SHA-256 of its content.
-pub(super) type Digest = [u8; 32];
+pub(super) type BlobHash = [u8; 32];
 
 /// Why a stored value has no bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(super) enum BlobError {
     /// This value is lost.
     Lost(String),
     /// The file system does not answer as it should.
     System(String),
 }
 
-impl Unreadable {
+impl BlobError {
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Lost(text) | Self::System(text) => text,
@@ -50,48 +50,52 @@ impl Blobs {
     }
 
     pub(super) fn is_spilled(stored: &[u8]) -> bool {
-        stored.first() == Some(&MARK)
+        stored.first() == Some(&REFERENCE_TAG)
     }
 
     /// The path in the folder of blobs, and the bytes, of the value that `stored` stands for; `None` if it is one itself.
-    pub(super) fn named(stored: &[u8]) -> Option<(String, u64)> {
-        let reference: &[u8; REFERENCE] = stored.try_into().ok().filter(|_| Self::is_spilled(stored))?;
+    pub(super) fn path_and_bytes(stored: &[u8]) -> Option<(String, u64)> {
+        let reference: &[u8; REFERENCE_BYTES] =
+            stored.try_into().ok().filter(|_| Self::is_spilled(stored))?;
         let path = Self::new(PathBuf::new()).path(&reference[1..33]);
         let bytes = u64::from_le_bytes(*reference.last_chunk()?);
         Some((path.to_str()?.to_owned(), bytes))
     }
 
     /// The value that `stored` is, or stands for.
-    pub(super) fn resolve<'v>(&self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, Unreadable> {
+    pub(super) fn resolve<'v>(&self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, BlobError> {
         if !Self::is_spilled(stored) {
             return Ok(Cow::Borrowed(stored));
         }
-        let reference: &[u8; REFERENCE] = stored.try_into().map_err(|_| {
-            Unreadable::Lost(format!("a reference to a file has {} bytes, not {REFERENCE}", stored.len()))
+        let reference: &[u8; REFERENCE_BYTES] = stored.try_into().map_err(|_| {
+            BlobError::Lost(format!(
+                "a reference to a file has {} bytes, not {REFERENCE_BYTES}",
+                stored.len()
+            ))
         })?;
         let path = self.path(&reference[1..33]);
         let value = fs::read(&path).map_err(|error| {
             let text = format!("{}: {error}", path.display());
             if error.kind() == io::ErrorKind::NotFound {
-                Unreadable::Lost(text)
+                BlobError::Lost(text)
             } else {
-                Unreadable::System(text)
+                BlobError::System(text)
             }
         })?;
-        if refer(&value) != *reference {
-            return Err(Unreadable::Lost(format!("{}: its content was changed", path.display())));
+        if make_reference(&value) != *reference {
+            return Err(BlobError::Lost(format!("{}: its content was changed", path.display())));
         }
         Ok(Cow::Owned(value))
     }
 
     /// The blob that `stored` stands for, if it does for any.
-    pub(super) fn referred(stored: &[u8]) -> Option<Digest> {
-        let reference: &[u8; REFERENCE] = stored.try_into().ok()?;
+    pub(super) fn referenced_hash(stored: &[u8]) -> Option<BlobHash> {
+        let reference: &[u8; REFERENCE_BYTES] = stored.try_into().ok()?;
         Self::is_spilled(stored).then(|| reference[1..33].try_into().ok()).flatten()
     }
 
     /// Hands over every blob there is, with its length. What else lies there is none of ours.
-    pub(super) fn each(&self, mut each: impl FnMut(Digest, u64)) -> io::Result<()> {
+    pub(super) fn for_each(&self, mut each: impl FnMut(BlobHash, u64)) -> io::Result<()> {
         for first in 0..=u8::MAX {
             let entries = match fs::read_dir(self.folder(first)) {
                 Ok(entries) => entries,
@@ -100,7 +104,7 @@ impl Blobs {
             };
             for entry in entries {
                 let entry = entry?;
-                let digest = entry.file_name().to_str().and_then(digest_of);
+                let digest = entry.file_name().to_str().and_then(parse_hash);
                 if let Some(digest) = digest.filter(|digest| digest[0] == first) {
                     each(digest, entry.metadata()?.len());
                 }
@@ -123,8 +127,8 @@ impl Blobs {
 }
 
 /// The digest that is written so, in lower case.
-fn digest_of(name: &str) -> Option<Digest> {
-    let mut digest = Digest::default();
+fn parse_hash(name: &str) -> Option<BlobHash> {
+    let mut digest = BlobHash::default();
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if name.len() != 2 * digest.len() || !name.bytes().all(is_hex) {
         return None;
@@ -135,8 +139,8 @@ fn digest_of(name: &str) -> Option<Digest> {
     Some(digest)
 }
 
-fn refer(value: &[u8]) -> [u8; REFERENCE] {
-    let mut reference = [MARK; REFERENCE];
+fn make_reference(value: &[u8]) -> [u8; REFERENCE_BYTES] {
+    let mut reference = [REFERENCE_TAG; REFERENCE_BYTES];
     reference[1..33].copy_from_slice(&Sha256::digest(value));
     reference[33..].copy_from_slice(&(value.len() as u64).to_le_bytes());
     reference
@@ -146,19 +150,19 @@ fn refer(value: &[u8]) -> [u8; REFERENCE] {
 #[derive(Debug)]
 pub(super) struct Spiller {
     blobs: Blobs,
-    files: Box<dyn Files>,
-    room: Arc<Room>,
+    files: Box<dyn FileSystem>,
+    disk_wait: Arc<DiskFullWait>,
     /// Folders whose entries are not all on disk.
     dirty: BTreeSet<u8>,
     /// Folders that are themselves on disk, as far as this process knows.
     known: BTreeSet<u8>,
     /// What was stored or found stored since a sweep began; `None` without one.
-    noted: Option<HashSet<Digest>>,
+    tracked: Option<HashSet<BlobHash>>,
 }
 
 impl Spiller {
-    pub(super) fn new(blobs: Blobs, files: Box<dyn Files>, room: Arc<Room>) -> Self {
-        Self { blobs, files, room, dirty: BTreeSet::new(), known: BTreeSet::new(), noted: None }
+    pub(super) fn new(blobs: Blobs, files: Box<dyn FileSystem>, disk_wait: Arc<DiskFullWait>) -> Self {
+        Self { blobs, files, disk_wait, dirty: BTreeSet::new(), known: BTreeSet::new(), tracked: None }
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -166,13 +170,13 @@ impl Spiller {
     }
 
     /// The stored form of `value`: itself, or a reference to the file that holds it now.
-    pub(super) fn store<'v>(&mut self, value: impl Into<Cow<'v, [u8]>>) -> Result<Cow<'v, [u8]>, Fault> {
+    pub(super) fn store<'v>(&mut self, value: impl Into<Cow<'v, [u8]>>) -> Result<Cow<'v, [u8]>, StoreError> {
         let value = value.into();
-        if value.len() <= LONGEST && !Blobs::is_spilled(&value) {
+        if value.len() <= MAX_INLINE_BYTES && !Blobs::is_spilled(&value) {
             return Ok(value);
         }
-        let reference = refer(&value);
-        if let (Some(noted), Some(digest)) = (&mut self.noted, Blobs::referred(&reference)) {
+        let reference = make_reference(&value);
+        if let (Some(noted), Some(digest)) = (&mut self.tracked, Blobs::referenced_hash(&reference)) {
             noted.insert(digest);
         }
         self.write(&self.blobs.path(&reference[1..33]), &value)?;
@@ -181,33 +185,33 @@ impl Spiller {
     }
 
     /// Begins to note what is stored.
-    pub(super) fn note(&mut self) {
-        self.noted = Some(HashSet::new());
+    pub(super) fn start_tracking(&mut self) {
+        self.tracked = Some(HashSet::new());
     }
 
     /// Notes no more.
-    pub(super) fn rest(&mut self) {
-        self.noted = None;
+    pub(super) fn stop_tracking(&mut self) {
+        self.tracked = None;
     }
 
     /// Whether a sweep may take this blob: one is under way, and nothing has stored it since.
-    pub(super) fn may_go(&self, blob: &Digest) -> bool {
-        self.noted.as_ref().is_some_and(|noted| !noted.contains(blob))
+    pub(super) fn is_removable(&self, blob: &BlobHash) -> bool {
+        self.tracked.as_ref().is_some_and(|noted| !noted.contains(blob))
     }
 
     /// Removes a blob's file, if it is there; says how many bytes it had.
-    pub(super) fn unlink(&self, blob: &Digest) -> io::Result<u64> {
+    pub(super) fn unlink(&self, blob: &BlobHash) -> io::Result<u64> {
         let bytes = self.length(blob)?;
         fs::remove_file(self.blobs.path(blob)).map(|()| bytes)
     }
 
     /// The bytes of a blob's file.
-    pub(super) fn length(&self, blob: &Digest) -> io::Result<u64> {
+    pub(super) fn length(&self, blob: &BlobHash) -> io::Result<u64> {
         fs::metadata(self.blobs.path(blob)).map(|file| file.len())
     }
 
     /// Must return before the commit of what refers to the blobs.
-    pub(super) fn sync(&mut self) -> Result<(), Fault> {
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         for first in std::mem::take(&mut self.dirty) {
             self.sync_folder(&self.blobs.folder(first))?;
             if self.known.insert(first) {
@@ -217,18 +221,18 @@ impl Spiller {
         Ok(())
     }
 
-    fn sync_folder(&mut self, path: &Path) -> Result<(), Fault> {
-        self.files.sync_folder(path).map_err(Fault::at(path))
+    fn sync_folder(&mut self, path: &Path) -> Result<(), StoreError> {
+        self.files.sync_folder(path).map_err(StoreError::at(path))
     }
 
-    fn write(&mut self, path: &Path, value: &[u8]) -> Result<(), Fault> {
+    fn write(&mut self, path: &Path, value: &[u8]) -> Result<(), StoreError> {
         // Only a file that was synced has its final name; the length tells one that a bad disk cut.
         if fs::metadata(path).is_ok_and(|found| found.len() == value.len() as u64) {
             return Ok(());
         }
         let new = self.blobs.root.join("new");
         let (files, mut at) = (&mut self.files, new.as_path());
-        let written = self.room.find((path, value.len()), || {
+        let written = self.disk_wait.retry_until_space((path, value.len()), || {
             at = &new;
             files.write(&new, value)?;
             if let Some(folder) = path.parent() {
@@ -238,18 +242,19 @@ impl Spiller {
             at = path;
             files.rename(&new, path)
         });
-        written.map_err(Fault::at(at))
+        written.map_err(StoreError::at(at))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redb::files::System;
+    use crate::store::redb::files::OsFileSystem;
 
     fn check(value: &[u8], spilled: bool) {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System), Arc::default());
+        let mut spiller =
+            Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(OsFileSystem), Arc::default());
         let stored = spiller.store(value).unwrap().into_owned();
         assert_eq!(Blobs::is_spilled(&stored), spilled);
         assert_eq!(spiller.store(value).unwrap(), stored, "a value has one name");
@@ -261,19 +266,20 @@ mod tests {
     fn only_long_values_are_spilled() {
         check(b"{}", false);
         check(b"", false);
-        check(&vec![7; LONGEST], false);
-        check(&vec![7; LONGEST + 1], true);
+        check(&vec![7; MAX_INLINE_BYTES], false);
+        check(&vec![7; MAX_INLINE_BYTES + 1], true);
         check(&[0], true);
-        check(&refer(b"like a reference"), true);
+        check(&make_reference(b"like a reference"), true);
     }
 
     #[test]
     fn a_lost_value_says_so() {
         let dir = tempfile::tempdir().unwrap();
-        let mut spiller = Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(System), Arc::default());
+        let mut spiller =
+            Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(OsFileSystem), Arc::default());
         let stored = spiller.store(vec![7; 20_000]).unwrap().into_owned();
         let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
-            Err(Unreadable::Lost(text)) => assert!(text.contains(why), "{text}"),
+            Err(BlobError::Lost(text)) => assert!(text.contains(why), "{text}"),
             other => panic!("{other:?}"),
         };
         let path = spiller.blobs().path(&stored[1..33]);

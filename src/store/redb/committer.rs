@@ -6,77 +6,77 @@ use std::{
     time::Duration,
 };
 
-use hermod_actors::port::{JournalError, Write, Written};
+use hermod_actors::port::{JournalError, WriteOp, WriteOutcome};
 use redb::{Database, WriteTransaction};
 use tokio::sync::oneshot;
 
 use super::{
-    batch::{Batch, Memory},
+    batch::{Batch, CommitterState},
     blobs::Spiller,
-    care::Chore,
+    disk_full_wait::DiskFullWait,
     engine::{Engine, EngineFile},
-    fault::Fault,
+    error::StoreError,
+    gc::GcStep,
     journal::Durability,
-    past,
-    room::Room,
+    previous_epoch,
 };
 
 /// A relaxed store goes to disk when it has been idle for so long,
-const IDLE: Duration = Duration::from_secs(1);
+const FLUSH_DELAY: Duration = Duration::from_secs(1);
 /// or after so many commits.
-const COMMITS: u32 = 4096;
+const MAX_PENDING_COMMITS: u32 = 4096;
 
-type Answer = Result<Vec<Written>, JournalError>;
+type CommitResult = Result<Vec<WriteOutcome>, JournalError>;
 
 /// What the committer is to do next.
-pub(super) enum Job {
+pub(super) enum CommitterJob {
     /// Write a batch, and tell who waits for it.
-    Write { batch: Vec<Write>, answer: oneshot::Sender<Answer> },
+    Write { batch: Vec<WriteOp>, answer: oneshot::Sender<CommitResult> },
     /// Care for the store.
-    Care(Chore),
+    Gc(GcStep),
 }
 
 /// The one writer, on a thread of its own.
 pub(super) struct Committer {
     pub(super) db: Arc<Engine>,
-    pub(super) memory: Memory,
+    pub(super) state: CommitterState,
     pub(super) spiller: Spiller,
-    pub(super) room: Arc<Room>,
+    pub(super) disk_wait: Arc<DiskFullWait>,
     pub(super) durability: Durability,
     /// Commits that are not on disk yet; of a relaxed store.
     pub(super) pending: u32,
     /// What a commit failed of: nothing is written after it.
-    pub(super) failed: Option<String>,
+    pub(super) failure: Option<String>,
 }
 
 impl Committer {
     /// Works until the last sender of jobs is gone.
-    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        self.room.wait_here();
+    pub(super) fn run(mut self, jobs: &Receiver<CommitterJob>) {
+        self.disk_wait.wait_on_this_thread();
         loop {
             let next = if self.pending == 0 {
                 jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                jobs.recv_timeout(IDLE)
+                jobs.recv_timeout(FLUSH_DELAY)
             };
             match next {
-                Ok(Job::Write { batch, answer }) => {
+                Ok(CommitterJob::Write { batch, answer }) => {
                     // Whoever asked may have gone; the batch is written all the same.
                     let _ = answer.send(self.commit(batch));
                 }
-                Ok(Job::Care(chore)) => self.tend(chore),
-                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Ok(CommitterJob::Gc(chore)) => self.run_gc_step(chore),
+                Err(RecvTimeoutError::Timeout) => self.flush_acknowledged(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if self.pending >= COMMITS {
-                self.settle();
+            if self.pending >= MAX_PENDING_COMMITS {
+                self.flush_acknowledged();
             }
         }
         self.close();
     }
 
-    pub(super) fn commit(&mut self, batch: Vec<Write>) -> Answer {
-        if let Some(failed) = &self.failed {
+    pub(super) fn commit(&mut self, batch: Vec<WriteOp>) -> CommitResult {
+        if let Some(failed) = &self.failure {
             return Err(JournalError::Unavailable(format!("an earlier commit failed: {failed}")));
         }
         self.file().run(|| self.write(batch)).map_err(|fault| JournalError::Unavailable(self.fail(&fault)))
@@ -86,11 +86,11 @@ impl Committer {
         self.db.file().clone()
     }
 
-    fn write(&mut self, batch: Vec<Write>) -> Result<Vec<Written>, Fault> {
-        let txn = self.begin()?;
-        let mut writes = Batch::new(&txn, &mut self.memory, &mut self.spiller);
+    fn write(&mut self, batch: Vec<WriteOp>) -> Result<Vec<WriteOutcome>, StoreError> {
+        let txn = self.begin_write()?;
+        let mut writes = Batch::new(&txn, &mut self.state, &mut self.spiller);
         let written = batch.into_iter().map(|write| writes.write(write)).collect::<Result<Vec<_>, _>>()?;
-        if writes.end() {
+        if writes.has_changes() {
             self.spiller.sync()?;
             txn.commit()?;
             self.pending += u32::from(self.durability == Durability::Relaxed);
@@ -101,7 +101,7 @@ impl Committer {
     }
 
     /// A transaction that is as durable as this store.
-    pub(super) fn begin(&self) -> Result<WriteTransaction, Fault> {
+    pub(super) fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
         let mut txn = self.db.begin_write()?;
         match self.durability {
             Durability::Strict => txn.set_quick_repair(true),
@@ -111,12 +111,12 @@ impl Committer {
     }
 
     /// Brings to disk what a relaxed store has acknowledged.
-    pub(super) fn settle(&mut self) {
-        if self.pending == 0 || self.failed.is_some() {
+    pub(super) fn flush_acknowledged(&mut self) {
+        if self.pending == 0 || self.failure.is_some() {
             return;
         }
         self.pending = 0;
-        if let Err(fault) = self.room.flushing(|| self.file().run(|| flush(&self.db))) {
+        if let Err(fault) = self.disk_wait.flushing(|| self.file().run(|| flush(&self.db))) {
             let error = self.fail(&fault);
             tracing::error!(error, "what was acknowledged since the last flush is not on disk");
         }
@@ -125,24 +125,25 @@ impl Committer {
     /// Leaves the store in order: the next process need not look for what is damaged. What a relaxed store has acknowledged
     /// goes to disk with the mark.
     fn close(&mut self) {
-        if self.failed.is_none()
-            && let Err(fault) = self.file().run(|| past::close(&self.db, self.memory.epoch()))
+        if self.failure.is_none()
+            && let Err(fault) =
+                self.file().run(|| previous_epoch::record_shutdown(&self.db, self.state.epoch()))
         {
             let error = self.fail(&fault);
             tracing::error!(error, "the store was not closed in order");
         }
     }
 
-    pub(super) fn fail(&mut self, fault: &Fault) -> String {
+    pub(super) fn fail(&mut self, fault: &StoreError) -> String {
         let failed = fault.to_string();
         tracing::error!(error = failed, "the store takes no more writes");
-        self.failed = Some(failed.clone());
+        self.failure = Some(failed.clone());
         failed
     }
 }
 
 /// An empty commit, durable together with all before it, that leaves the store quick to open.
-fn flush(db: &Database) -> Result<(), Fault> {
+fn flush(db: &Database) -> Result<(), StoreError> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
     Ok(txn.commit()?)
@@ -160,7 +161,7 @@ mod tests {
     use redb::{StorageBackend, backends::InMemoryBackend};
 
     use super::*;
-    use crate::store::redb::{blobs::Blobs, files::System, tables::Tables};
+    use crate::store::redb::{blobs::Blobs, files::OsFileSystem, tables::Tables};
 
     /// A disk that is full from some time on.
     #[derive(Debug, Clone, Default)]
@@ -200,21 +201,22 @@ mod tests {
         let txn = db.begin_write().unwrap();
         Tables::of(&txn).create().unwrap();
         txn.commit().unwrap();
-        let (blobs, room) = (Blobs::new(Path::new("no-such-folder").to_owned()), Arc::new(Room::default()));
-        let spiller = Spiller::new(blobs, Box::new(System), Arc::clone(&room));
+        let (blobs, room) =
+            (Blobs::new(Path::new("no-such-folder").to_owned()), Arc::new(DiskFullWait::default()));
+        let spiller = Spiller::new(blobs, Box::new(OsFileSystem), Arc::clone(&room));
         Committer {
             db: Arc::new(db),
-            memory: Memory::new(1, 0),
+            state: CommitterState::new(1, 0),
             spiller,
-            room,
+            disk_wait: room,
             durability,
             pending: 0,
-            failed: None,
+            failure: None,
         }
     }
 
     fn deliver(to: &mut Committer) -> Result<(), String> {
-        let batch = vec![Write::Deliver(SessionId::from_bits(1), "1".into())];
+        let batch = vec![WriteOp::Deliver(SessionId::from_bits(1), "1".into())];
         to.commit(batch).map(drop).map_err(|error| error.to_string())
     }
 
@@ -237,11 +239,11 @@ mod tests {
         let mut committer = committer(&disk, Durability::Relaxed);
         assert_eq!(deliver(&mut committer), Ok(()));
         assert_eq!(committer.pending, 1);
-        committer.settle();
-        assert_eq!((committer.pending, &committer.failed), (0, &None));
+        committer.flush_acknowledged();
+        assert_eq!((committer.pending, &committer.failure), (0, &None));
         assert_eq!(deliver(&mut committer), Ok(()));
         disk.0.1.store(true, Ordering::Relaxed);
-        committer.settle();
+        committer.flush_acknowledged();
         assert!(deliver(&mut committer).unwrap_err().contains("an earlier commit failed"));
     }
 
@@ -252,7 +254,7 @@ mod tests {
         let mut settled = || {
             let (reply, answer) = std::sync::mpsc::sync_channel(1);
             deliver(&mut committer).unwrap();
-            committer.tend(Chore::Settle(reply));
+            committer.run_gc_step(GcStep::Flush(reply));
             answer.recv().unwrap().result
         };
         assert_eq!(settled(), Ok(()));
@@ -265,6 +267,6 @@ mod tests {
         let disk = Disk::default();
         let mut committer = committer(&disk, Durability::Strict);
         disk.0.1.store(true, Ordering::Relaxed);
-        assert!(committer.commit(vec![Write::Open(SessionId::from_bits(1))]).is_ok());
+        assert!(committer.commit(vec![WriteOp::Open(SessionId::from_bits(1))]).is_ok());
     }
 }

@@ -39,7 +39,7 @@ impl Damage {
 
     /// Whether both are at one place, which is the same in every copy of a store; versions may word differently what is wrong
     /// there.
-    pub fn is_where(&self, other: &Self) -> bool {
+    pub fn is_same_position(&self, other: &Self) -> bool {
         (&self.table, self.session, self.seq) == (&other.table, other.session, other.seq)
     }
 }

@@ -11,12 +11,12 @@ use std::{
 use redb::{Builder, Database, StorageBackend};
 
 use super::{
-    fault::Fault,
+    error::StoreError,
     pages::{DamagedPages, VerifiedFile},
 };
 
 /// Damaged pages that an error names.
-const NAMED: usize = 5;
+const MAX_NAMED_PAGES: usize = 5;
 
 thread_local! {
     /// Whether panics of this thread are caught, and so not printed.
@@ -44,25 +44,25 @@ impl EngineFile {
 
     /// Opens or makes the database over `backend`, with a cache of at most so many bytes. Its pages are verified when they are
     /// read.
-    pub(super) fn open(&self, backend: impl StorageBackend, cache: usize) -> Result<Engine, Fault> {
+    pub(super) fn open(&self, backend: impl StorageBackend, cache: usize) -> Result<Engine, StoreError> {
         let backend = VerifiedFile::new(backend, self.damaged.clone());
         let db = self.run(|| Ok(Builder::new().set_cache_size(cache).create_with_backend(backend)?))?;
         Ok(Engine { db: Some(db), file: self.clone() })
     }
 
     /// Does what reads or writes the file. A panic of the engine becomes a fault, as do its errors.
-    pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.catch(|| work().map_err(|fault| self.explain(fault)))?
     }
 
     /// Does what reads or writes the file. A panic of the engine becomes a fault.
-    pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, Fault> {
+    pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, StoreError> {
         let before = silence();
         let done = catch_unwind(AssertUnwindSafe(work));
         IS_CAUGHT.set(before);
         done.map_err(|_| {
             let (path, text) = (self.path.display(), PANIC.take());
-            if self.damaged.met().is_empty() {
+            if self.damaged.offsets().is_empty() {
                 tracing::error!(%path, text, "the engine panicked, and no page of its file is known to be damaged");
             } else {
                 tracing::debug!(%path, text, "the engine panicked over a damaged page");
@@ -72,24 +72,25 @@ impl EngineFile {
     }
 
     /// The same fault, if it says that the file is damaged, with the path and the pages.
-    pub(super) fn explain(&self, fault: Fault) -> Fault {
+    pub(super) fn explain(&self, fault: StoreError) -> StoreError {
         match fault {
-            Fault::Engine(redb::Error::Corrupted(text)) => self.damage(&text),
-            fault @ (Fault::Engine(_) | Fault::File { .. } | Fault::Damaged { .. } | Fault::Stopped(_)) => {
-                fault
-            }
+            StoreError::Engine(redb::Error::Corrupted(text)) => self.damage(&text),
+            fault @ (StoreError::Engine(_)
+            | StoreError::File { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Stopped(_)) => fault,
         }
     }
 
     /// The damage that was met so far, if any.
-    pub(super) fn known_damage(&self) -> Option<Fault> {
-        (!self.damaged.met().is_empty()).then(|| self.damage(""))
+    pub(super) fn known_damage(&self) -> Option<StoreError> {
+        (!self.damaged.offsets().is_empty()).then(|| self.damage(""))
     }
 
-    fn damage(&self, text: &str) -> Fault {
-        let met = self.damaged.met();
-        let named: Vec<_> = met.iter().take(NAMED).map(u64::to_string).collect();
-        let what = match (&named[..], met.len().saturating_sub(NAMED)) {
+    fn damage(&self, text: &str) -> StoreError {
+        let met = self.damaged.offsets();
+        let named: Vec<_> = met.iter().take(MAX_NAMED_PAGES).map(u64::to_string).collect();
+        let what = match (&named[..], met.len().saturating_sub(MAX_NAMED_PAGES)) {
             ([], _) => format!("the file is damaged ({text})"),
             ([one], _) => format!("the page at byte {one} is not what was written to it"),
             (some, 0) => format!("the pages at bytes {} are not what was written to them", some.join(", ")),
@@ -98,7 +99,7 @@ impl EngineFile {
                 some.join(", ")
             ),
         };
-        Fault::Damaged { path: self.path.to_path_buf(), what }
+        StoreError::Damaged { path: self.path.to_path_buf(), what }
     }
 }
 
@@ -132,7 +133,7 @@ impl Engine {
     }
 
     /// Closes it, and says whether all of it is on disk.
-    pub(super) fn close(mut self) -> Result<(), Fault> {
+    pub(super) fn close(mut self) -> Result<(), StoreError> {
         let (db, file) = (self.db.take(), self.file.clone());
         file.run(|| Ok(db.map_or(Ok(()), Database::close)?))
     }

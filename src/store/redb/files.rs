@@ -4,7 +4,7 @@ use crate::files;
 
 /// What the store does to folders and to files beside its own. What is not synced may be gone after a power loss: the
 /// bytes of a file until the file is, its name until the folder is.
-pub(super) trait Files: Debug + Send {
+pub(super) trait FileSystem: Debug + Send {
     /// Makes a folder that only its owner may enter, and those above it, unless they are there.
     fn make_folder(&mut self, path: &Path) -> io::Result<()>;
 
@@ -21,9 +21,9 @@ pub(super) trait Files: Debug + Send {
 
 /// The files of the operating system.
 #[derive(Debug)]
-pub(super) struct System;
+pub(super) struct OsFileSystem;
 
-impl Files for System {
+impl FileSystem for OsFileSystem {
     fn make_folder(&mut self, path: &Path) -> io::Result<()> {
         files::make_folder(path)
     }

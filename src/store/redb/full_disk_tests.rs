@@ -11,8 +11,8 @@ use std::{
 
 use hermod_actors::{
     RunRequest, Runtime,
-    model::{Awaited, CallEnd, CallId, EffectClass, Kind, Outcome, RunId, SessionId},
-    port::{Journal, Read, Rows},
+    model::{CallEnd, CallId, EffectClass, Kind, Outcome, RunId, SessionId, WaitKind},
+    port::{Journal, Query, QueryRows},
     testkit::{ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, backends::InMemoryBackend};
@@ -22,12 +22,12 @@ use tokio::time::sleep;
 
 use super::{
     blobs::{Blobs, Spiller},
-    disk::Disk,
+    disk_full_wait::DiskFullWait,
     engine::EngineFile,
-    files::System,
+    files::OsFileSystem,
     journal::{Durability, RedbJournal},
-    open::Store,
-    room::Room,
+    open::OpenStore,
+    preallocated_file::PreallocatedFile,
     tables::{META, Tables},
 };
 
@@ -117,8 +117,8 @@ impl StorageBackend for Stored {
 fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (Arc<RedbJournal>, Trips) {
     let trips = stored.1.clone();
     trips.with(|plan| *plan = Plan::default());
-    let room = Arc::new(Room::tripping(trips.clone()));
-    let disk = Disk::new(stored.clone(), (None, dir.join("hermod.redb")), Arc::clone(&room));
+    let room = Arc::new(DiskFullWait::tripping(trips.clone()));
+    let disk = PreallocatedFile::new(stored.clone(), (None, dir.join("hermod.redb")), Arc::clone(&room));
     let db = EngineFile::new(&dir.join("hermod.redb")).open(disk, 256 << 20).unwrap();
     let txn = db.begin_write().unwrap();
     let epoch = {
@@ -131,8 +131,8 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
     txn.commit().unwrap();
     let blobs = Blobs::new(dir.join("blobs"));
     std::fs::create_dir_all(dir.join("blobs")).unwrap();
-    let spiller = Spiller::new(blobs, Box::new(System), Arc::clone(&room));
-    let store = Store { dir: dir.to_owned(), db, epoch, places, spiller, room };
+    let spiller = Spiller::new(blobs, Box::new(OsFileSystem), Arc::clone(&room));
+    let store = OpenStore { dir: dir.to_owned(), db, epoch, last_position: places, spiller, disk_wait: room };
     trips.with(|plan| *plan = Plan { full, ..Plan::default() });
     (Arc::new(RedbJournal::start(store, Durability::Strict).unwrap()), trips)
 }
@@ -165,8 +165,8 @@ fn request() -> RunRequest {
 
 /// The kinds of a session's records. There is no gap between them.
 async fn kinds(journal: &RedbJournal, session: SessionId) -> Vec<Kind> {
-    let read = Read::Records { session, from: 1, max: 10_000 };
-    let Rows::Records(rows) = journal.read(read).await.unwrap() else { panic!("other rows") };
+    let read = Query::Records { session, from: 1, max: 10_000 };
+    let QueryRows::Records(rows) = journal.read(read).await.unwrap() else { panic!("other rows") };
     assert!(rows.iter().map(|row| row.seq).eq(1..=rows.len() as u64), "gaps");
     rows.iter().map(|row| row.record.body.kind()).collect()
 }
@@ -193,7 +193,7 @@ fn whole_run(full: Option<(usize, usize, Trip)>) -> (Vec<Kind>, usize) {
         let runtime = start(&journal, &done).await;
         let result = runtime.run(request()).await.unwrap();
         assert_eq!(result.ended.outcome, Outcome::Completed, "{context}");
-        assert_eq!(journal.no_room(), None, "{context}");
+        assert_eq!(journal.disk_full(), None, "{context}");
         (kinds(&journal, result.session).await, trips.with(|plan| plan.attempts))
     });
     let done = done.lock().unwrap();
@@ -215,7 +215,7 @@ fn a_run_comes_to_the_same_wherever_the_disk_is_full_for_a_while() {
 /// Until the run has ended, or the disk is full for good; the run, if it was accepted.
 async fn until_full(runtime: &Runtime, journal: &RedbJournal) -> Option<(RunId, SessionId)> {
     let full = async {
-        while journal.no_room().is_none() {
+        while journal.disk_full().is_none() {
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -224,12 +224,12 @@ async fn until_full(runtime: &Runtime, journal: &RedbJournal) -> Option<(RunId, 
         () = full => return None,
     };
     let full = async {
-        while journal.no_room().is_none() {
+        while journal.disk_full().is_none() {
             sleep(Duration::from_millis(1)).await;
         }
         let waits = runtime.waits(accepted.run).await.unwrap();
         let is_told =
-            |wait: &hermod_actors::model::Wait| matches!(wait.what, Awaited::Disk { full: Some(_) });
+            |wait: &hermod_actors::model::RunWait| matches!(wait.kind, WaitKind::Disk { full: Some(_) });
         assert!(waits.iter().any(is_told), "{waits:?}");
     };
     tokio::select! {
@@ -274,26 +274,29 @@ fn a_process_that_ends_on_a_full_disk_leaves_all_that_it_has_acknowledged() {
 #[test]
 fn only_the_writer_waits_and_it_waits_no_more_when_all_is_over() {
     let full = || Err::<(), _>(Errno::NOSPC.into());
-    let room = Arc::new(Room::default());
+    let room = Arc::new(DiskFullWait::default());
     let place = Path::new("/s/hermod.redb");
     // Nobody has said that he waits.
-    assert!(room.find((place, 1), full).is_err());
+    assert!(room.retry_until_space((place, 1), full).is_err());
     let writer = Arc::clone(&room);
     let waiting = std::thread::spawn(move || {
-        writer.wait_here();
-        writer.find((place, 4_096), full)
+        writer.wait_on_this_thread();
+        writer.retry_until_space((place, 4_096), full)
     });
     while room.missing().is_none() {
         std::thread::yield_now();
     }
-    assert!(room.is_held());
+    assert!(room.may_block_readers());
     let missing = room.missing().unwrap();
-    assert_eq!((missing.path.as_str(), missing.wants), ("/s/hermod.redb", 4_096));
-    assert!(room.find((place, 1), full).is_err(), "another thread waits too");
-    room.give_up();
+    assert_eq!((missing.path.as_str(), missing.needed_bytes), ("/s/hermod.redb", 4_096));
+    assert!(room.retry_until_space((place, 1), full).is_err(), "another thread waits too");
+    room.stop_waiting();
     let error = waiting.join().unwrap().unwrap_err();
-    assert!(crate::space::is_full(&error), "{error}");
+    assert!(crate::disk_space::is_full(&error), "{error}");
     // Another error is never waited for.
-    room.wait_here();
-    assert_eq!(room.find((place, 1), || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(), Some(5));
+    room.wait_on_this_thread();
+    assert_eq!(
+        room.retry_until_space((place, 1), || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(),
+        Some(5)
+    );
 }

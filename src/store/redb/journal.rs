@@ -13,8 +13,8 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use hermod_actors::{
-    model::NoRoom,
-    port::{Journal, JournalError, Read, ReadError, Rows, Write, Written},
+    model::DiskFull,
+    port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
 };
 use redb::ReadableDatabase;
 use tokio::{
@@ -23,16 +23,16 @@ use tokio::{
 };
 
 use super::{
-    backup::LINEAGE,
-    batch::Memory,
+    backup::RESTORE_GENERATION,
+    batch::CommitterState,
     blobs::Blobs,
-    care::{Care, Chore},
-    committer::{Committer, Job},
+    committer::{Committer, CommitterJob},
+    disk_full_wait::DiskFullWait,
     engine::Engine,
-    fault::Fault,
-    open::{self, OpenError, Store},
-    read::{Halt, Reader},
-    room::Room,
+    error::StoreError,
+    gc::{GarbageCollector, GcStep},
+    open::{self, OpenError, OpenStore},
+    read::{ReadAbort, SnapshotReader},
     tables::META,
 };
 
@@ -54,12 +54,12 @@ pub struct RedbJournal {
     pub(super) db: Arc<Engine>,
     blobs: Blobs,
     /// How often it was restored.
-    lineage: u64,
-    room: Arc<Room>,
+    restore_generation: u64,
+    disk_wait: Arc<DiskFullWait>,
     /// Taken by whoever removes something, or needs that nothing is removed.
-    care: Arc<Semaphore>,
+    gc_gate: Arc<Semaphore>,
     /// `None` only while it is dropped.
-    committer: Option<(Sender<Job>, JoinHandle<()>)>,
+    committer: Option<(Sender<CommitterJob>, JoinHandle<()>)>,
 }
 
 impl RedbJournal {
@@ -69,36 +69,45 @@ impl RedbJournal {
         Self::start(open::open(dir)?, durability)
     }
 
-    pub(super) fn start(store: Store, durability: Durability) -> Result<Self, OpenError> {
-        let Store { dir, db, epoch, places, spiller, room } = store;
-        let lineage = lineage(&db).map_err(|fault| open::explain(&dir, &dir.join(open::FILE), fault))?;
+    pub(super) fn start(store: OpenStore, durability: Durability) -> Result<Self, OpenError> {
+        let OpenStore { dir, db, epoch, last_position: places, spiller, disk_wait: room } = store;
+        let lineage = read_restore_generation(&db)
+            .map_err(|fault| open::explain(&dir, &dir.join(open::STORE_FILE), fault))?;
         let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
         let (jobs, queue) = channel();
         let committer = Committer {
             db: Arc::clone(&db),
-            memory: Memory::new(epoch, places),
+            state: CommitterState::new(epoch, places),
             spiller,
-            room: Arc::clone(&room),
+            disk_wait: Arc::clone(&room),
             durability,
             pending: 0,
-            failed: None,
+            failure: None,
         };
         let thread = Builder::new()
             .name("committer".to_owned())
             .spawn(move || committer.run(&queue))
             .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
         let care = Arc::new(Semaphore::new(1));
-        Ok(Self { dir, db, blobs, lineage, room, care, committer: Some((jobs, thread)) })
+        Ok(Self {
+            dir,
+            db,
+            blobs,
+            restore_generation: lineage,
+            disk_wait: room,
+            gc_gate: care,
+            committer: Some((jobs, thread)),
+        })
     }
 
     /// Cares for this store for as long as it is open.
-    pub fn care(self: &Arc<Self>) -> Care {
-        Care::new(Arc::downgrade(self))
+    pub fn garbage_collector(self: &Arc<Self>) -> GarbageCollector {
+        GarbageCollector::new(Arc::downgrade(self))
     }
 
-    pub(super) fn reader(&self) -> Result<Reader, Fault> {
+    pub(super) fn reader(&self) -> Result<SnapshotReader, StoreError> {
         let file = self.db.file();
-        file.run(|| Ok(Reader::new(self.db.begin_read()?, self.blobs.clone(), file.clone())))
+        file.run(|| Ok(SnapshotReader::new(self.db.begin_read()?, self.blobs.clone(), file.clone())))
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -106,42 +115,46 @@ impl RedbJournal {
     }
 
     /// Held by whoever removes something, or needs that nothing is removed.
-    pub(super) fn care_gate(&self) -> &Arc<Semaphore> {
-        &self.care
+    pub(super) fn gc_gate(&self) -> &Arc<Semaphore> {
+        &self.gc_gate
     }
 
     /// Whether it will be done: the committer may be gone.
-    pub(super) fn tend(&self, chore: Chore) -> bool {
-        self.committer.as_ref().is_some_and(|(jobs, _)| jobs.send(Job::Care(chore)).is_ok())
+    pub(super) fn send_gc_step(&self, chore: GcStep) -> bool {
+        self.committer.as_ref().is_some_and(|(jobs, _)| jobs.send(CommitterJob::Gc(chore)).is_ok())
     }
 }
 
 impl Journal for RedbJournal {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let (answer, answered) = oneshot::channel();
         if let Some((jobs, _)) = &self.committer {
             // If the committer is gone, so is the answer.
-            let _ = jobs.send(Job::Write { batch, answer });
+            let _ = jobs.send(CommitterJob::Write { batch, answer });
         }
         let gone = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));
         answered.map(move |answer| answer.unwrap_or_else(gone)).boxed()
     }
 
-    fn lineage(&self) -> u64 {
-        self.lineage
+    fn restore_generation(&self) -> u64 {
+        self.restore_generation
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         let mut reader = match self.reader() {
             Ok(reader) => reader,
             Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
         };
-        let short = if self.room.is_held() { Err(Halt::Long) } else { reader.read_short(&what) };
+        let short = if self.disk_wait.may_block_readers() {
+            Err(ReadAbort::TooLong)
+        } else {
+            reader.read_short(&what)
+        };
         match short {
             Ok(rows) => ready(Ok(rows)).boxed(),
-            Err(Halt::Failed(error)) => ready(Err(error)).boxed(),
-            Err(Halt::Engine(fault)) => ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
-            Err(Halt::Long) => match Handle::try_current() {
+            Err(ReadAbort::Failed(error)) => ready(Err(error)).boxed(),
+            Err(ReadAbort::Engine(fault)) => ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
+            Err(ReadAbort::TooLong) => match Handle::try_current() {
                 Ok(runtime) => {
                     let rows = runtime.spawn_blocking(move || reader.read(&what));
                     let ended = |error| Err(ReadError::Unavailable(format!("a read ended early: {error}")));
@@ -152,13 +165,14 @@ impl Journal for RedbJournal {
         }
     }
 
-    fn no_room(&self) -> Option<NoRoom> {
-        self.room.missing()
+    fn disk_full(&self) -> Option<DiskFull> {
+        self.disk_wait.missing()
     }
 }
 
-fn lineage(db: &Engine) -> Result<u64, Fault> {
-    db.file().run(|| Ok(db.begin_read()?.open_table(META)?.get(LINEAGE)?.map_or(0, |row| row.value())))
+fn read_restore_generation(db: &Engine) -> Result<u64, StoreError> {
+    db.file()
+        .run(|| Ok(db.begin_read()?.open_table(META)?.get(RESTORE_GENERATION)?.map_or(0, |row| row.value())))
 }
 
 impl fmt::Debug for RedbJournal {
@@ -170,7 +184,7 @@ impl fmt::Debug for RedbJournal {
 impl Drop for RedbJournal {
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.committer.take() {
-            self.room.give_up();
+            self.disk_wait.stop_waiting();
             drop(jobs);
             if thread.join().is_err() {
                 tracing::error!(dir = %self.dir.display(), "the committer's thread has panicked");

@@ -7,36 +7,36 @@ use std::borrow::Cow;
 
 use hermod_actors::model::{Seq, SessionId};
 
-use super::{fault::Fault, tables::Tables};
+use super::{error::StoreError, tables::Tables};
 
 /// Rows of a session from one mark to the next.
-const MARKED: u64 = 64;
+const ROWS_PER_MARK: u64 = 64;
 /// What would make a row longer begins the next one: pages are powers of two, and a long value wastes half.
-const LONGEST: usize = 16 * 1024;
+const MAX_ROW_BYTES: usize = 16 * 1024;
 /// Session, first sequence, place of the session's row before (0: none); then the records, each behind its length (u32).
 /// All little-endian.
-const HEADER: usize = 16 + 8 + 8;
+const HEADER_BYTES: usize = 16 + 8 + 8;
 
 /// Where a session's records end; all 0 for a session without any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Tail {
+pub(super) struct SessionTail {
     /// The place of its last row.
-    pub(super) place: u64,
+    pub(super) position: u64,
     /// The sequence of its last record.
     pub(super) last: Seq,
     /// Rows since the last mark.
-    pub(super) unmarked: u64,
+    pub(super) rows_since_mark: u64,
 }
 
-impl Tail {
-    pub(super) fn of((place, last, unmarked): (u64, Seq, u64)) -> Self {
-        Self { place, last, unmarked }
+impl SessionTail {
+    pub(super) fn of((position, last, rows_since_mark): (u64, Seq, u64)) -> Self {
+        Self { position, last, rows_since_mark }
     }
 
     /// Counts a row more since the last mark, and says whether it is to be marked.
     pub(super) fn grow(&mut self) -> bool {
-        self.unmarked = (self.unmarked + 1) % MARKED;
-        self.unmarked == 0
+        self.rows_since_mark = (self.rows_since_mark + 1) % ROWS_PER_MARK;
+        self.rows_since_mark == 0
     }
 }
 
@@ -44,68 +44,68 @@ impl Tail {
 pub(super) fn append<'v>(
     tables: &mut Tables<'_>,
     places: &mut u64,
-    (session, mut tail): (SessionId, Tail),
-    stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>, Fault>>,
-) -> Result<Tail, Fault> {
-    let mut row = begin(session, tail);
+    (session, mut tail): (SessionId, SessionTail),
+    stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>, StoreError>>,
+) -> Result<SessionTail, StoreError> {
+    let mut row = row_header(session, tail);
     for stored in stored {
         let stored = stored?;
-        if row.len() > HEADER && row.len() + 4 + stored.len() > LONGEST {
-            put(tables, places, (session, &mut tail), &row)?;
-            row = begin(session, tail);
+        if row.len() > HEADER_BYTES && row.len() + 4 + stored.len() > MAX_ROW_BYTES {
+            insert_row(tables, places, (session, &mut tail), &row)?;
+            row = row_header(session, tail);
         }
         let length = u32::try_from(stored.len()).unwrap_or_else(|_| unreachable!("what is long is spilled"));
         row.extend(length.to_le_bytes());
         row.extend_from_slice(&stored);
         tail.last += 1;
     }
-    put(tables, places, (session, &mut tail), &row)?;
-    tables.tails.open()?.insert(session.bits(), (tail.place, tail.last, tail.unmarked))?;
+    insert_row(tables, places, (session, &mut tail), &row)?;
+    tables.tails.open()?.insert(session.bits(), (tail.position, tail.last, tail.rows_since_mark))?;
     Ok(tail)
 }
 
-fn begin(session: SessionId, tail: Tail) -> Vec<u8> {
+fn row_header(session: SessionId, tail: SessionTail) -> Vec<u8> {
     let mut row = Vec::with_capacity(1024);
     row.extend(session.bits().to_le_bytes());
     row.extend((tail.last + 1).to_le_bytes());
-    row.extend(tail.place.to_le_bytes());
+    row.extend(tail.position.to_le_bytes());
     row
 }
 
-fn put(
+fn insert_row(
     tables: &mut Tables<'_>,
     places: &mut u64,
-    (session, tail): (SessionId, &mut Tail),
+    (session, tail): (SessionId, &mut SessionTail),
     row: &[u8],
-) -> Result<(), Fault> {
+) -> Result<(), StoreError> {
     *places += 1;
-    tail.place = *places;
-    tables.log.open()?.insert(tail.place, row)?;
+    tail.position = *places;
+    tables.log.open()?.insert(tail.position, row)?;
     if tail.grow() {
-        tables.marks.open()?.insert((session.bits(), tail.last), tail.place)?;
+        tables.marks.open()?.insert((session.bits(), tail.last), tail.position)?;
     }
     Ok(())
 }
 
 /// The session that a row belongs to.
-pub(super) fn owner(bytes: &[u8]) -> Result<SessionId, String> {
+pub(super) fn session_of_row(bytes: &[u8]) -> Result<SessionId, String> {
     take(&mut &*bytes).map(|owner| SessionId::from_bits(u128::from_le_bytes(owner)))
 }
 
 /// A row as it is stored.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Row<'r> {
+pub(super) struct LogRow<'r> {
     /// The sequence of its first record.
     pub(super) first: Seq,
     /// The place of the row before it; 0 if it is the first.
-    pub(super) before: u64,
+    pub(super) previous: u64,
     rest: &'r [u8],
 }
 
-impl<'r> Row<'r> {
+impl<'r> LogRow<'r> {
     /// Reads the row at `place`, which must belong to `session`.
     pub(super) fn parse(session: SessionId, place: u64, bytes: &'r [u8]) -> Result<Self, String> {
-        let (owner, row) = Self::owned(place, bytes)?;
+        let (owner, row) = Self::parse_any(place, bytes)?;
         if owner != session {
             return Err(format!("row {place} of the log belongs to session {owner}"));
         }
@@ -113,13 +113,13 @@ impl<'r> Row<'r> {
     }
 
     /// Reads the row at `place`, and whose it is.
-    pub(super) fn owned(place: u64, bytes: &'r [u8]) -> Result<(SessionId, Self), String> {
+    pub(super) fn parse_any(place: u64, bytes: &'r [u8]) -> Result<(SessionId, Self), String> {
         let mut rest = bytes;
         let (owner, first, before) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
-        let row = Self { first: u64::from_le_bytes(first), before: u64::from_le_bytes(before), rest };
+        let row = Self { first: u64::from_le_bytes(first), previous: u64::from_le_bytes(before), rest };
         // Whoever walks back must come to an end.
-        if row.before >= place {
-            return Err(format!("row {place} of the log names row {} as the one before it", row.before));
+        if row.previous >= place {
+            return Err(format!("row {place} of the log names row {} as the one before it", row.previous));
         }
         Ok((SessionId::from_bits(u128::from_le_bytes(owner)), row))
     }
@@ -163,10 +163,10 @@ mod tests {
 
     const SESSION: SessionId = SessionId::from_bits(7 << 64);
 
-    fn appended(db: &Database, tail: Tail, records: &[&[u8]]) -> (Tail, Vec<Vec<u8>>) {
+    fn appended(db: &Database, tail: SessionTail, records: &[&[u8]]) -> (SessionTail, Vec<Vec<u8>>) {
         let txn = db.begin_write().unwrap();
         let mut tables = Tables::of(&txn);
-        let mut places = tail.place + 10;
+        let mut places = tail.position + 10;
         let stored = records.iter().map(|record| Ok(Cow::Borrowed(*record)));
         let tail = append(&mut tables, &mut places, (SESSION, tail), stored).unwrap();
         let rows = tables.log.open().unwrap().iter().unwrap();
@@ -183,46 +183,46 @@ mod tests {
     #[test]
     fn an_append_is_a_row_that_names_the_one_before() {
         let db = store();
-        let (tail, _) = appended(&db, Tail::default(), &[b"one", b"two"]);
+        let (tail, _) = appended(&db, SessionTail::default(), &[b"one", b"two"]);
         let (tail, rows) = appended(&db, tail, &[b"three"]);
-        assert_eq!(tail, Tail { place: 22, last: 3, unmarked: 2 });
-        let first = Row::parse(SESSION, 11, &rows[0]).unwrap();
-        let second = Row::parse(SESSION, 22, &rows[1]).unwrap();
-        assert_eq!((first.first, first.before, second.first, second.before), (1, 0, 3, 11));
+        assert_eq!(tail, SessionTail { position: 22, last: 3, rows_since_mark: 2 });
+        let first = LogRow::parse(SESSION, 11, &rows[0]).unwrap();
+        let second = LogRow::parse(SESSION, 22, &rows[1]).unwrap();
+        assert_eq!((first.first, first.previous, second.first, second.previous), (1, 0, 3, 11));
         let records: Vec<_> = first.records().chain(second.records()).collect();
         assert_eq!(records, [(1, Ok(&b"one"[..])), (2, Ok(b"two")), (3, Ok(b"three"))]);
     }
 
     #[test]
     fn what_is_long_takes_several_rows() {
-        let long = vec![b'x'; LONGEST - HEADER - 4];
-        let (tail, rows) = appended(&store(), Tail::default(), &[&long, b"y", &long]);
+        let long = vec![b'x'; MAX_ROW_BYTES - HEADER_BYTES - 4];
+        let (tail, rows) = appended(&store(), SessionTail::default(), &[&long, b"y", &long]);
         assert_eq!((tail.last, rows.len()), (3, 3));
-        assert!(rows.iter().all(|row| row.len() <= LONGEST));
+        assert!(rows.iter().all(|row| row.len() <= MAX_ROW_BYTES));
     }
 
     #[test]
     fn every_64th_row_is_marked() {
         let db = store();
-        let tail = (0..130).fold(Tail::default(), |tail, _| appended(&db, tail, &[b"a", b"b"]).0);
+        let tail = (0..130).fold(SessionTail::default(), |tail, _| appended(&db, tail, &[b"a", b"b"]).0);
         let txn = db.begin_write().unwrap();
         let marks = Tables::of(&txn).marks.open().unwrap().iter().unwrap().count();
-        assert_eq!((marks, tail.unmarked), (2, 2));
+        assert_eq!((marks, tail.rows_since_mark), (2, 2));
     }
 
     #[test]
     fn a_damaged_row_says_so() {
-        let (_, rows) = appended(&store(), Tail::default(), &[b"one", b"two"]);
+        let (_, rows) = appended(&store(), SessionTail::default(), &[b"one", b"two"]);
         let row = &rows[0];
         let check = |session: SessionId, place: u64, bytes: &[u8], expect: &str| {
-            let error = Row::parse(session, place, bytes).unwrap_err();
+            let error = LogRow::parse(session, place, bytes).unwrap_err();
             assert!(error.contains(expect), "{error}");
         };
-        check(SESSION, 11, &row[..HEADER - 1], "too short");
+        check(SESSION, 11, &row[..HEADER_BYTES - 1], "too short");
         check(SessionId::from_bits(1), 11, row, "belongs to session");
         check(SESSION, 0, row, "names row 0");
-        for cut in [HEADER + 2, HEADER + 5, row.len() - 1] {
-            let records: Vec<_> = Row::parse(SESSION, 11, &row[..cut]).unwrap().records().collect();
+        for cut in [HEADER_BYTES + 2, HEADER_BYTES + 5, row.len() - 1] {
+            let records: Vec<_> = LogRow::parse(SESSION, 11, &row[..cut]).unwrap().records().collect();
             let last = records.last().unwrap();
             assert!(last.1.is_err(), "{cut}: {records:?}");
         }

@@ -7,16 +7,16 @@ use hermod_actors::model::SessionId;
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{
-    fault::Fault,
-    log::{self, Tail},
-    tables::{Place, Tables},
+    error::StoreError,
+    log::{self, SessionTail},
+    tables::{CompositeKey, Tables},
 };
 
 /// Schema 1: a row for each record, by (session, sequence).
-const RECORDS: TableDefinition<Place, &[u8]> = TableDefinition::new("log");
+const RECORDS: TableDefinition<CompositeKey, &[u8]> = TableDefinition::new("log");
 
 /// From schema 1: records lie in rows of whole appends.
-pub(super) fn from_1(txn: &WriteTransaction) -> Result<(), Fault> {
+pub(super) fn from_1(txn: &WriteTransaction) -> Result<(), StoreError> {
     let records = txn.open_table(RECORDS)?;
     let (mut tables, mut places) = (Tables::of(txn), 0);
     let mut session: Option<u128> = records.first()?.map(|(key, _)| key.value().0);
@@ -24,7 +24,7 @@ pub(super) fn from_1(txn: &WriteTransaction) -> Result<(), Fault> {
         let rows = records.range((bits, 0)..=(bits, u64::MAX))?;
         let stored = rows.map(|row| Ok(Cow::Owned(row?.1.value().to_vec())));
         let id = SessionId::from_bits(bits);
-        log::append(&mut tables, &mut places, (id, Tail::default()), stored)?;
+        log::append(&mut tables, &mut places, (id, SessionTail::default()), stored)?;
         let next = bits.checked_add(1).map(|next| records.range((next, 0)..)).transpose()?;
         session = next.and_then(|mut rows| rows.next()).transpose()?.map(|(key, _)| key.value().0);
     }

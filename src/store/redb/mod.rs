@@ -8,44 +8,46 @@
 //! - Fences: the epoch is a row that every opening raises, the incarnations within it are in the committer's memory.
 //! - An epoch that ended in order is marked. After any other one the unfinished runs are looked at when the store is opened,
 //!   and after another boot of the machine the file as a whole, unless it is large.
-//! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind: [`Care`] removes it.
+//! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind: [`GarbageCollector`] removes it.
 
 mod accounts;
 mod backup;
 mod batch;
 mod blobs;
-mod care;
 mod check;
 mod committer;
-mod compact;
 mod damage;
-mod disk;
+mod disk_full_wait;
 mod engine;
-mod fault;
+mod error;
 mod files;
 #[cfg(test)]
 mod full_disk_tests;
+mod gc;
 mod journal;
 mod log;
-mod look;
-mod lost;
 mod migrate;
 mod open;
-mod pace;
 mod pages;
-mod past;
+mod preallocated_file;
+mod previous_epoch;
+mod quick_check;
 mod read;
 mod repair;
-mod room;
+mod substitute_rows;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod throttle;
+mod vacuum;
 
-pub use backup::{CopyError, Found, PARTS, Place, Snapshot, inspect, renew};
-pub use care::{Care, CareError, Caring, Gone, Lookup, Mode, StoreFootprint, Tally, why};
-pub use check::{Artifacts, Checked, Counts, check};
+pub use backup::{
+    CopyError, LockedStateDir, STORE_FOLDERS, Snapshot, StoreContents, inspect, stamp_restored,
+};
+pub use check::{ArtifactLookup, CheckReport, StoreCounts, check};
 pub use damage::Damage;
+pub use gc::{GarbageCollector, GcError, GcMode, GcPass, Lookup, RemovedSet, StoreFootprint, Tally, why};
 pub use journal::{Durability, RedbJournal};
 pub use open::{OpenError, is_in};
-pub use pace::{Pace, Stopped};
-pub use repair::{Repaired, SET_ASIDE, Target, repair};
+pub use repair::{RepairReport, RepairTarget, SET_ASIDE, repair};
+pub use throttle::{StoppedError, ThrottleFn};

@@ -14,24 +14,24 @@ use sha2::{Digest, Sha256};
 use super::{
     backup,
     blobs::{Blobs, Spiller},
-    compact::{Counted, compact},
-    disk::Disk,
+    disk_full_wait::DiskFullWait,
     engine::{Engine, EngineFile},
-    fault::Fault,
-    files::{Files, System},
-    look::{Look, look},
+    error::StoreError,
+    files::{FileSystem, OsFileSystem},
     migrate,
-    past::{self, BOOT, EPOCH, End, SCHEMA_VERSION},
-    room::Room,
+    preallocated_file::PreallocatedFile,
+    previous_epoch::{self, BOOT, EPOCH, SCHEMA_VERSION, ShutdownKind},
+    quick_check::{QuickCheck, quick_check},
     tables::{META, Tables},
+    vacuum::{FreePageCount, vacuum},
 };
 use crate::clock::{self, SystemClock};
 
-pub(super) const FILE: &str = "hermod.redb";
+pub(super) const STORE_FILE: &str = "hermod.redb";
 
 /// Whether there is a store in a state directory.
 pub fn is_in(state: &Path) -> bool {
-    state.join(FILE).exists()
+    state.join(STORE_FILE).exists()
 }
 
 const OWNER: &str = "owner";
@@ -39,14 +39,14 @@ const BLOBS: &str = "blobs";
 /// What this program writes. It reads no newer one.
 pub(super) const SCHEMA: u64 = 2;
 /// An upper bound that fills as pages are read; nothing is allocated before.
-pub(super) const CACHE: usize = 256 << 20;
+pub(super) const CACHE_BYTES: usize = 256 << 20;
 
 /// Bytes of the mark at the beginning of the engine's file.
-const MARK: usize = 9;
+const MAGIC_BYTES: usize = 9;
 /// Bytes of its first page.
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 /// A file into which nothing was ever written has at most so many bytes.
-const LARGEST_NEW: u64 = 4 << 20;
+const MAX_NEW_FILE_BYTES: u64 = 4 << 20;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -102,41 +102,41 @@ fn owner(pid: Option<u32>) -> String {
 }
 
 /// A store that this process holds.
-pub(super) struct Store {
+pub(super) struct OpenStore {
     pub(super) dir: PathBuf,
     pub(super) db: Engine,
     pub(super) epoch: u64,
     /// The last place taken in the log.
-    pub(super) places: u64,
+    pub(super) last_position: u64,
     pub(super) spiller: Spiller,
-    pub(super) room: Arc<Room>,
+    pub(super) disk_wait: Arc<DiskFullWait>,
 }
 
 /// What a store stands on, beside its own file.
-pub(super) struct Ground {
-    pub(super) files: Box<dyn Files>,
+pub(super) struct StoreEnvironment {
+    pub(super) files: Box<dyn FileSystem>,
     /// The boot of the machine.
     pub(super) boot: u64,
-    pub(super) room: Arc<Room>,
+    pub(super) disk_wait: Arc<DiskFullWait>,
 }
 
-impl Ground {
+impl StoreEnvironment {
     /// This machine.
-    pub(super) fn here() -> Self {
+    pub(super) fn system() -> Self {
         let boot = Sha256::digest(clock::boot());
         let mut first = [0; 8];
         first.copy_from_slice(&boot[..8]);
-        Self { files: Box::new(System), boot: u64::from_le_bytes(first), room: Arc::default() }
+        Self { files: Box::new(OsFileSystem), boot: u64::from_le_bytes(first), disk_wait: Arc::default() }
     }
 }
 
-pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
-    let ground = Ground::here();
-    let room = Arc::clone(&ground.room);
+pub(super) fn open(dir: &Path) -> Result<OpenStore, OpenError> {
+    let ground = StoreEnvironment::system();
+    let room = Arc::clone(&ground.disk_wait);
     open_over(dir, ground, |path| {
-        let file = locked(path)?;
-        let same = file.try_clone().map_err(Fault::at(path))?;
-        Ok(Disk::new(FileBackend::new(file)?, (Some(same), path.to_owned()), room))
+        let file = lock_file(path)?;
+        let same = file.try_clone().map_err(StoreError::at(path))?;
+        Ok(PreallocatedFile::new(FileBackend::new(file)?, (Some(same), path.to_owned()), room))
     })
 }
 
@@ -144,12 +144,12 @@ pub(super) fn open(dir: &Path) -> Result<Store, OpenError> {
 /// other process from then on.
 pub(super) fn open_over<B: StorageBackend>(
     dir: &Path,
-    Ground { mut files, boot, room }: Ground,
-    backend: impl FnOnce(&Path) -> Result<B, Fault>,
-) -> Result<Store, OpenError> {
-    let path = dir.join(FILE);
+    StoreEnvironment { mut files, boot, disk_wait: room }: StoreEnvironment,
+    backend: impl FnOnce(&Path) -> Result<B, StoreError>,
+) -> Result<OpenStore, OpenError> {
+    let path = dir.join(STORE_FILE);
     let explain = |fault| explain(dir, &path, fault);
-    files.make_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    files.make_folder(dir).map_err(StoreError::at(dir)).map_err(explain)?;
     // A store whose file was moved away begins anew; one whose file is there and has nothing in it was damaged.
     let was_there = path.exists();
     let file = backend(&path).map_err(explain)?;
@@ -157,33 +157,40 @@ pub(super) fn open_over<B: StorageBackend>(
         refuse_emptied(&file, &path).map_err(explain)?;
     }
     let (mut db, bytes) = database(file, &path).map_err(explain)?;
-    name_owner(&dir.join(OWNER)).map_err(explain)?;
+    write_owner(&dir.join(OWNER)).map_err(explain)?;
     let file = db.file().clone();
-    let past = file.run(|| past::read(&db, boot)).map_err(explain)?.accept(&path)?;
-    if past.end == End::OtherBoot {
-        file.run(|| past::inspect(&mut db, bytes)).map_err(explain)?;
+    let past = file.run(|| previous_epoch::read(&db, boot)).map_err(explain)?.accept(&path)?;
+    if past.shutdown == ShutdownKind::OtherBoot {
+        file.run(|| previous_epoch::check_file(&mut db, bytes)).map_err(explain)?;
     }
-    let compacted = past.is_current().then(|| file.run(|| compact(&mut db, bytes)));
+    let compacted = past.is_current().then(|| file.run(|| vacuum(&mut db, bytes)));
     let counted = compacted.transpose().map_err(explain)?.flatten();
-    let begin = Begin { epoch: past.epoch.saturating_add(1), boot, schema: past.schema, counted };
+    let begin = EpochStart { epoch: past.epoch.saturating_add(1), boot, schema: past.schema, counted };
     let places = file.run(|| begin.commit(&db)).map_err(explain)?;
     let blobs = dir.join(BLOBS);
-    files.make_folder(&blobs).map_err(Fault::at(&blobs)).map_err(explain)?;
+    files.make_folder(&blobs).map_err(StoreError::at(&blobs)).map_err(explain)?;
     // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
-    files.sync_folder(dir).map_err(Fault::at(dir)).map_err(explain)?;
-    let above = fs::canonicalize(dir).map_err(Fault::at(dir)).map_err(explain)?;
+    files.sync_folder(dir).map_err(StoreError::at(dir)).map_err(explain)?;
+    let above = fs::canonicalize(dir).map_err(StoreError::at(dir)).map_err(explain)?;
     if let Some(above) = above.parent() {
-        files.sync_folder(above).map_err(Fault::at(above)).map_err(explain)?;
+        files.sync_folder(above).map_err(StoreError::at(above)).map_err(explain)?;
     }
     let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&room));
-    if past.end != End::Orderly {
-        file.run(|| look_at_ends(&db, &spiller)).map_err(explain)?;
+    if past.shutdown != ShutdownKind::Clean {
+        file.run(|| check_unfinished_runs(&db, &spiller)).map_err(explain)?;
     }
-    Ok(Store { dir: dir.to_owned(), db, epoch: begin.epoch, places, spiller, room })
+    Ok(OpenStore {
+        dir: dir.to_owned(),
+        db,
+        epoch: begin.epoch,
+        last_position: places,
+        spiller,
+        disk_wait: room,
+    })
 }
 
 /// A store that is held to look at it, and not to work in it: no epoch begins.
-pub(super) struct Held {
+pub(super) struct LockedStore {
     dir: PathBuf,
     path: PathBuf,
     pub(super) db: Engine,
@@ -192,54 +199,54 @@ pub(super) struct Held {
     pub(super) bytes: u64,
 }
 
-impl Held {
+impl LockedStore {
     /// What a fault in it means.
-    pub(super) fn explain(&self, fault: Fault) -> OpenError {
+    pub(super) fn explain(&self, fault: StoreError) -> OpenError {
         explain(&self.dir, &self.path, fault)
     }
 }
 
 /// Holds the store in `dir`, which must be there.
-pub(super) fn hold(dir: &Path) -> Result<Held, OpenError> {
-    let path = dir.join(FILE);
+pub(super) fn lock_store(dir: &Path) -> Result<LockedStore, OpenError> {
+    let path = dir.join(STORE_FILE);
     let explain = |fault| explain(dir, &path, fault);
-    fs::metadata(&path).map_err(Fault::at(&path)).map_err(explain)?;
-    let file = locked(&path).and_then(|file| Ok(FileBackend::new(file)?));
+    fs::metadata(&path).map_err(StoreError::at(&path)).map_err(explain)?;
+    let file = lock_file(&path).and_then(|file| Ok(FileBackend::new(file)?));
     let file = file.map_err(explain)?;
     refuse_emptied(&file, &path).map_err(explain)?;
     let (db, bytes) = database(file, &path).map_err(explain)?;
-    name_owner(&dir.join(OWNER)).map_err(explain)?;
-    let past = db.file().run(|| past::read(&db, 0)).map_err(explain)?.accept(&path)?;
+    write_owner(&dir.join(OWNER)).map_err(explain)?;
+    let past = db.file().run(|| previous_epoch::read(&db, 0)).map_err(explain)?.accept(&path)?;
     if !past.is_current() {
         return Err(OpenError::Older { path, found: past.schema, known: SCHEMA });
     }
-    Ok(Held { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
+    Ok(LockedStore { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
 }
 
 /// The file of a store, held by this process alone. The engine takes the same lock when it reads the file, which is too late:
 /// an unfinished one is cut before.
-fn locked(path: &Path) -> Result<File, Fault> {
-    backup::take(path.parent().unwrap_or(path))
+fn lock_file(path: &Path) -> Result<File, StoreError> {
+    backup::open_locked(path.parent().unwrap_or(path))
 }
 
 /// Refuses a file that has lost all its bytes: the engine would make a new store of it. The folder of blobs is made when a store
 /// is on disk.
-fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), Fault> {
-    if backend.len().map_err(Fault::at(path))? == 0 && path.with_file_name(BLOBS).is_dir() {
+fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), StoreError> {
+    if backend.len().map_err(StoreError::at(path))? == 0 && path.with_file_name(BLOBS).is_dir() {
         let what =
             format!("it is empty, and the folder `{BLOBS}` beside it is that of a store which was in use");
-        return Err(Fault::Damaged { path: path.to_owned(), what });
+        return Err(StoreError::Damaged { path: path.to_owned(), what });
     }
     Ok(())
 }
 
 /// The database, and the size of its file.
-fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), Fault> {
-    if is_unfinished(&backend).map_err(Fault::at(path))? {
-        backend.set_len(0).map_err(Fault::at(path))?;
+fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), StoreError> {
+    if is_unfinished(&backend).map_err(StoreError::at(path))? {
+        backend.set_len(0).map_err(StoreError::at(path))?;
     }
-    let bytes = backend.len().map_err(Fault::at(path))?;
-    Ok((EngineFile::new(path).open(backend, CACHE)?, bytes))
+    let bytes = backend.len().map_err(StoreError::at(path))?;
+    Ok((EngineFile::new(path).open(backend, CACHE_BYTES)?, bytes))
 }
 
 /// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
@@ -247,39 +254,40 @@ fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), 
 fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
     let length = file.len()?;
     let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
-    let mut mark = [0; MARK];
-    let marked = mark.len().min(usize::try_from(length).unwrap_or(MARK));
+    let mut mark = [0; MAGIC_BYTES];
+    let marked = mark.len().min(usize::try_from(length).unwrap_or(MAGIC_BYTES));
     file.read(0, &mut mark[..marked])?;
-    if !(1..=LARGEST_NEW).contains(&length) || !is_empty(&mark) {
+    if !(1..=MAX_NEW_FILE_BYTES).contains(&length) || !is_empty(&mark) {
         return Ok(false);
     }
-    let mut rest = vec![0; usize::try_from(length.saturating_sub(PAGE)).unwrap_or_default()];
+    let mut rest = vec![0; usize::try_from(length.saturating_sub(PAGE_BYTES)).unwrap_or_default()];
     if !rest.is_empty() {
-        file.read(PAGE, &mut rest)?;
+        file.read(PAGE_BYTES, &mut rest)?;
     }
     Ok(is_empty(&rest))
 }
 
 /// Brings a store that may be of an older schema up to date, wherever its bytes are kept.
-pub(super) fn bring_up(path: &Path, db: &Engine) -> Result<(), OpenError> {
+pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> {
     let explain = |fault| explain(path.parent().unwrap_or(path), path, fault);
-    let past = db.file().run(|| past::read(db, 0)).map_err(explain)?.accept(path)?;
-    let begin = Begin { epoch: past.epoch.saturating_add(1), boot: 0, schema: past.schema, counted: None };
+    let past = db.file().run(|| previous_epoch::read(db, 0)).map_err(explain)?.accept(path)?;
+    let begin =
+        EpochStart { epoch: past.epoch.saturating_add(1), boot: 0, schema: past.schema, counted: None };
     db.file().run(|| begin.commit(db)).map(drop).map_err(explain)
 }
 
 /// The beginning of an epoch.
-struct Begin {
+struct EpochStart {
     epoch: u64,
     boot: u64,
     /// What the store has been until now.
     schema: u64,
-    counted: Option<Counted>,
+    counted: Option<FreePageCount>,
 }
 
-impl Begin {
+impl EpochStart {
     /// Brings the store up to date, and begins the epoch: the last place in the log.
-    fn commit(&self, db: &Database) -> Result<u64, Fault> {
+    fn commit(&self, db: &Database) -> Result<u64, StoreError> {
         let mut txn = db.begin_write()?;
         txn.set_quick_repair(true);
         let mut meta = txn.open_table(META)?;
@@ -288,7 +296,7 @@ impl Begin {
         meta.insert(BOOT, self.boot)?;
         drop(meta);
         if let Some(counted) = &self.counted {
-            counted.note(&txn)?;
+            counted.record(&txn)?;
         }
         if self.schema == 1 {
             migrate::from_1(&txn)?;
@@ -301,9 +309,9 @@ impl Begin {
 
 /// Looks at what a process has left that did not end in order. What is wrong with a session or a run is told, and concerns
 /// it alone: it shows when it is read.
-fn look_at_ends(db: &Database, spiller: &Spiller) -> Result<(), Fault> {
+fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreError> {
     let clock = SystemClock::default();
-    let Look { runs, damages } = look(db, spiller.blobs())?;
+    let QuickCheck { runs, damages } = quick_check(db, spiller.blobs())?;
     tracing::debug!(
         runs,
         ms = clock.monotonic_ms(),
@@ -317,26 +325,26 @@ fn look_at_ends(db: &Database, spiller: &Spiller) -> Result<(), Fault> {
 }
 
 /// Opens a file for writing, or makes one that only its owner may read.
-fn own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.write(true).create(true).mode(0o600).open(path)
 }
 
-fn name_owner(path: &Path) -> Result<(), Fault> {
-    own(path, OpenOptions::new().truncate(true))
+fn write_owner(path: &Path) -> Result<(), StoreError> {
+    open_private(path, OpenOptions::new().truncate(true))
         .and_then(|mut file| file.write_all(format!("{}\n", process::id()).as_bytes()))
-        .map_err(Fault::at(path))
+        .map_err(StoreError::at(path))
 }
 
-pub(super) fn explain(dir: &Path, path: &Path, fault: Fault) -> OpenError {
+pub(super) fn explain(dir: &Path, path: &Path, fault: StoreError) -> OpenError {
     let path = path.to_owned();
     let error = match fault {
-        Fault::File { path, source } => return OpenError::Io { path, source },
-        Fault::Damaged { path, what } => return OpenError::Corrupt { path, reason: what },
-        Fault::Stopped(stopped) => {
+        StoreError::File { path, source } => return OpenError::Io { path, source },
+        StoreError::Damaged { path, what } => return OpenError::Corrupt { path, reason: what },
+        StoreError::Stopped(stopped) => {
             let source = io::Error::new(io::ErrorKind::Interrupted, stopped);
             return OpenError::Io { path, source };
         }
-        Fault::Engine(error) => error,
+        StoreError::Engine(error) => error,
     };
     if matches!(error, redb::Error::DatabaseAlreadyOpen) {
         let named = fs::read_to_string(dir.join(OWNER)).ok();
@@ -358,7 +366,7 @@ mod tests {
     /// Opens a store whose file has these bytes; whether that works.
     fn opens(bytes: &[u8]) -> bool {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE), bytes).unwrap();
+        fs::write(dir.path().join(STORE_FILE), bytes).unwrap();
         open(dir.path()).is_ok()
     }
 
@@ -366,13 +374,13 @@ mod tests {
     fn made() -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path()).unwrap());
-        fs::read(dir.path().join(FILE)).unwrap()
+        fs::read(dir.path().join(STORE_FILE)).unwrap()
     }
 
     #[test]
     fn a_file_that_was_being_made_when_its_process_was_killed_is_made_anew() {
-        let first_page = &made()[MARK..320];
-        let unmarked = [&[0; MARK], first_page, &vec![0; 1_056_768 - 320]].concat();
+        let first_page = &made()[MAGIC_BYTES..320];
+        let unmarked = [&[0; MAGIC_BYTES], first_page, &vec![0; 1_056_768 - 320]].concat();
         for bytes in [&[][..], &[0], &[0; 320], &vec![0; 1_056_768], &unmarked] {
             assert!(opens(bytes), "{} bytes", bytes.len());
         }
@@ -382,7 +390,7 @@ mod tests {
     fn a_file_with_something_in_it_is_not() {
         let mut unmarked = made();
         assert!(opens(&unmarked));
-        unmarked[..MARK].fill(0);
+        unmarked[..MAGIC_BYTES].fill(0);
         assert!(!opens(&unmarked));
         assert!(!opens(b"a letter"));
         assert!(!opens(&vec![0; 5 << 20]));

@@ -2,10 +2,10 @@ use std::{borrow::Cow, str, sync::Arc};
 
 use hermod_actors::{
     model::{
-        Account, AccountId, DecodeError, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
+        AccountId, BudgetAccount, DecodeError, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
         SessionRow, decode,
     },
-    port::{InboxItem, InboxRow, Read, ReadError, Rows, StoredRecord},
+    port::{InboxItem, InboxRow, Query, QueryRows, ReadError, StoredRecord},
 };
 use redb::{
     AccessGuard, Range, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition,
@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 
 use super::{
     accounts,
-    blobs::{Blobs, Unreadable},
+    blobs::{BlobError, Blobs},
     engine::EngineFile,
-    fault::Fault,
-    log::{Row, Tail},
+    error::StoreError,
+    log::{LogRow, SessionTail},
     tables::{
         ACCOUNTS, INBOX, KEYS, LOG, MARKS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
         TAILS,
@@ -25,50 +25,50 @@ use super::{
 };
 
 /// So many bytes of rows are read and decoded within 0.2 ms; so many records have more.
-const SHORT: usize = 64 * 1024;
-const MANY: Seq = 256;
+const INLINE_READ_BYTES: usize = 64 * 1024;
+const INLINE_READ_RECORDS: Seq = 256;
 
 /// Up to so many places away a row is reached by walking: it stands on the same page as a rule, and to look for it costs as
 /// much as ten steps.
-const NEAR: u64 = 8;
+const SCAN_DISTANCE: u64 = 8;
 
 /// Rows of the log that are asked for from the last one on.
-struct Backwards {
+struct ReverseCursor {
     log: ReadOnlyTable<u64, &'static [u8]>,
     /// The place that was asked for last.
-    at: u64,
+    position: u64,
     /// What is before it, while it is walked.
     range: Option<Range<'static, u64, &'static [u8]>>,
 }
 
 /// A row of an index, as it is stored.
-type Stored<'t> = AccessGuard<'t, &'static [u8]>;
+type StoredValue<'t> = AccessGuard<'t, &'static [u8]>;
 
 /// A row of the log and its place.
-type PlacedRow = (u64, AccessGuard<'static, &'static [u8]>);
+type PositionedRow = (u64, AccessGuard<'static, &'static [u8]>);
 
 /// Why a read ends.
-pub(super) enum Halt {
+pub(super) enum ReadAbort {
     /// It would block the calling task for long.
-    Long,
+    TooLong,
     /// It failed.
     Failed(ReadError),
     /// The engine failed.
-    Engine(Fault),
+    Engine(StoreError),
 }
 
 /// Reads one snapshot.
-pub(super) struct Reader {
+pub(super) struct SnapshotReader {
     txn: ReadTransaction,
     blobs: Blobs,
     file: EngineFile,
     /// The bytes that may still be read, if it has to be short.
-    left: Option<usize>,
+    remaining_bytes: Option<usize>,
 }
 
-impl Reader {
+impl SnapshotReader {
     pub(super) fn new(txn: ReadTransaction, blobs: Blobs, file: EngineFile) -> Self {
-        Self { txn, blobs, file, left: None }
+        Self { txn, blobs, file, remaining_bytes: None }
     }
 
     /// The engine's file.
@@ -82,58 +82,62 @@ impl Reader {
     }
 
     /// Reads, unless that takes long.
-    pub(super) fn read_short(&mut self, what: &Read) -> Result<Rows, Halt> {
-        self.left = Some(SHORT);
+    pub(super) fn read_short(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
+        self.remaining_bytes = Some(INLINE_READ_BYTES);
         self.guarded(what)
     }
 
     /// Reads, however long it takes.
-    pub(super) fn read(&mut self, what: &Read) -> Result<Rows, ReadError> {
-        self.left = None;
+    pub(super) fn read(&mut self, what: &Query) -> Result<QueryRows, ReadError> {
+        self.remaining_bytes = None;
         self.guarded(what).map_err(|halt| match halt {
-            Halt::Failed(error) => error,
-            Halt::Engine(fault) => damaged_by(what, &fault),
-            Halt::Long => ReadError::Unavailable("a read without a limit met one".to_owned()),
+            ReadAbort::Failed(error) => error,
+            ReadAbort::Engine(fault) => damaged_by(what, &fault),
+            ReadAbort::TooLong => ReadError::Unavailable("a read without a limit met one".to_owned()),
         })
     }
 
     /// Reads; what the engine cannot decode is the fault of this read alone.
-    fn guarded(&mut self, what: &Read) -> Result<Rows, Halt> {
+    fn guarded(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
         let file = self.file.clone();
-        let read = file.catch(|| self.rows(what)).unwrap_or_else(|fault| Err(Halt::Engine(fault)));
+        let read = file.catch(|| self.rows(what)).unwrap_or_else(|fault| Err(ReadAbort::Engine(fault)));
         read.map_err(|halt| match halt {
-            Halt::Engine(fault) => Halt::Failed(damaged_by(what, &file.explain(fault))),
-            halt @ (Halt::Long | Halt::Failed(_)) => halt,
+            ReadAbort::Engine(fault) => ReadAbort::Failed(damaged_by(what, &file.explain(fault))),
+            halt @ (ReadAbort::TooLong | ReadAbort::Failed(_)) => halt,
         })
     }
 
-    fn rows(&mut self, what: &Read) -> Result<Rows, Halt> {
+    fn rows(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
         Ok(match what {
-            Read::Records { session, from, max } => Rows::Records(self.records(*session, *from, *max)?),
-            Read::Inbox(session) => Rows::Inbox(self.inbox(*session)?),
-            Read::Session(id) => Rows::Sessions(self.session(*id)?.into_iter().collect()),
-            Read::SessionOfKey(key) => {
+            Query::Records { session, from, max } => QueryRows::Records(self.records(*session, *from, *max)?),
+            Query::Inbox(session) => QueryRows::Inbox(self.inbox(*session)?),
+            Query::Session(id) => QueryRows::Sessions(self.session(*id)?.into_iter().collect()),
+            Query::SessionOfKey(key) => {
                 let id = self.open(SESSION_KEYS)?.get(&**key)?.map(|id| SessionId::from_bits(id.value()));
                 let row = id.map(|id| self.session(id)).transpose()?.flatten();
-                Rows::Sessions(row.into_iter().collect())
+                QueryRows::Sessions(row.into_iter().collect())
             }
-            Read::Sessions { max } => Rows::Sessions(self.youngest(SESSIONS, *max, Self::session_row)?),
-            Read::Run(id) => Rows::Runs(self.run(*id)?.into_iter().collect()),
-            Read::Runs { session: None, max } => Rows::Runs(self.youngest(RUNS, *max, Self::run_row)?),
-            Read::Runs { session: Some(session), max } => Rows::Runs(self.runs_of(*session, *max)?),
-            Read::OpenRuns => Rows::Runs(self.open_runs()?),
-            Read::RunOfKey(key) => {
+            Query::Sessions { max } => {
+                QueryRows::Sessions(self.newest_rows(SESSIONS, *max, Self::session_row)?)
+            }
+            Query::Run(id) => QueryRows::Runs(self.run(*id)?.into_iter().collect()),
+            Query::Runs { session: None, max } => {
+                QueryRows::Runs(self.newest_rows(RUNS, *max, Self::run_row)?)
+            }
+            Query::Runs { session: Some(session), max } => QueryRows::Runs(self.runs_of(*session, *max)?),
+            Query::OpenRuns => QueryRows::Runs(self.open_runs()?),
+            Query::RunOfKey(key) => {
                 let id = self.open(KEYS)?.get(&**key)?.map(|id| RunId::from_bits(id.value()));
                 let row = id.map(|id| self.run(id)).transpose()?.flatten();
-                Rows::Runs(row.into_iter().collect())
+                QueryRows::Runs(row.into_iter().collect())
             }
-            Read::Account(id) => Rows::Account(self.account(*id)?),
-            Read::Models(models) => Rows::Models(self.models(models)?),
-            Read::AllModels => Rows::Models(self.all_models()?),
+            Query::Account(id) => QueryRows::Account(self.account(*id)?),
+            Query::Models(models) => QueryRows::Models(self.models(models)?),
+            Query::AllModels => QueryRows::Models(self.all_models()?),
         })
     }
 
-    fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, Halt> {
+    fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadAbort> {
         // The first record has number 1.
         let from = from.max(1);
         let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
@@ -141,7 +145,7 @@ impl Reader {
         // An append has two records or three, as a rule.
         let mut records = Vec::with_capacity(rows.len().saturating_mul(3).min(max));
         for (place, bytes) in rows.iter().rev() {
-            let row = Row::parse(session, *place, bytes.value());
+            let row = LogRow::parse(session, *place, bytes.value());
             let row = row.map_err(|why| damaged(session, from, why))?;
             for (seq, stored) in row.records().filter(|(seq, _)| (from..end).contains(seq)) {
                 let stored = stored.map_err(|why| damaged(session, seq, why))?;
@@ -152,47 +156,52 @@ impl Reader {
     }
 
     /// The rows that hold records of this range, and perhaps some after it; the last one first.
-    fn rows_between(&mut self, session: SessionId, from: Seq, end: Seq) -> Result<Vec<PlacedRow>, Halt> {
+    fn rows_between(
+        &mut self,
+        session: SessionId,
+        from: Seq,
+        end: Seq,
+    ) -> Result<Vec<PositionedRow>, ReadAbort> {
         let bits = session.bits();
         let mut rows = Vec::new();
-        let Some(tail) = self.open(TAILS)?.get(bits)?.map(|tail| Tail::of(tail.value())) else {
+        let Some(tail) = self.open(TAILS)?.get(bits)?.map(|tail| SessionTail::of(tail.value())) else {
             let has_run = self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.next();
             return match has_run.transpose()? {
                 Some(_) => Err(damaged(session, from, "nothing says where the session ends".to_owned())),
                 None => Ok(rows),
             };
         };
-        if self.left.is_some() && end.min(tail.last).saturating_sub(from) > MANY {
-            return Err(Halt::Long);
+        if self.remaining_bytes.is_some() && end.min(tail.last).saturating_sub(from) > INLINE_READ_RECORDS {
+            return Err(ReadAbort::TooLong);
         }
         let mark = self.open(MARKS)?.range((bits, end.saturating_sub(1))..=(bits, Seq::MAX))?.next();
         let mark = mark.transpose()?.map(|(_, place)| place.value());
-        let mut log = Backwards { log: self.open(LOG)?, at: u64::MAX, range: None };
-        let (mut place, mut seq) = (mark.unwrap_or(tail.place), tail.last);
+        let mut log = ReverseCursor { log: self.open(LOG)?, position: u64::MAX, range: None };
+        let (mut place, mut seq) = (mark.unwrap_or(tail.position), tail.last);
         while place != 0 && from <= seq {
             let missing = || damaged(session, seq, format!("row {place} of the log is missing"));
             let row = log.row(place)?.ok_or_else(missing)?;
             self.spend(row.value())?;
-            let Row { first, before, .. } =
-                Row::parse(session, place, row.value()).map_err(|why| damaged(session, seq, why))?;
+            let LogRow { first, previous: before, .. } =
+                LogRow::parse(session, place, row.value()).map_err(|why| damaged(session, seq, why))?;
             rows.push((place, row));
             (place, seq) = (before, first.saturating_sub(1));
         }
         Ok(rows)
     }
 
-    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record, Halt> {
-        if Blobs::is_spilled(stored) && self.left.is_some() {
-            return Err(Halt::Long);
+    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record, ReadAbort> {
+        if Blobs::is_spilled(stored) && self.remaining_bytes.is_some() {
+            return Err(ReadAbort::TooLong);
         }
         match self.blobs.resolve(stored) {
             Ok(value) => decode(&value).map_err(|error| ReadError::Record { session, seq, error }.into()),
-            Err(Unreadable::Lost(why)) => Err(damaged(session, seq, why)),
-            Err(Unreadable::System(why)) => Err(ReadError::Unavailable(why).into()),
+            Err(BlobError::Lost(why)) => Err(damaged(session, seq, why)),
+            Err(BlobError::System(why)) => Err(ReadError::Unavailable(why).into()),
         }
     }
 
-    fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, Halt> {
+    fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, ReadAbort> {
         let bits = session.bits();
         let mut rows = Vec::new();
         for row in self.open(INBOX)?.range((bits, 0)..=(bits, u64::MAX))? {
@@ -204,12 +213,12 @@ impl Reader {
         Ok(rows)
     }
 
-    fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, Halt> {
+    fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, ReadAbort> {
         let row = self.open(SESSIONS)?.get(id.bits())?;
         row.map(|row| self.session_row(id.bits(), &row)).transpose()
     }
 
-    fn run(&mut self, id: RunId) -> Result<Option<RunRow>, Halt> {
+    fn run(&mut self, id: RunId) -> Result<Option<RunRow>, ReadAbort> {
         match self.open(RUNS)?.get(id.bits())? {
             Some(row) => self.run_row(id.bits(), &row).map(Some),
             // Only an unfinished one is looked for elsewhere: to be asked for what is not there must stay cheap.
@@ -220,12 +229,12 @@ impl Reader {
         }
     }
 
-    fn youngest<T>(
+    fn newest_rows<T>(
         &mut self,
         table: TableDefinition<u128, &'static [u8]>,
         max: usize,
-        row: impl Fn(&mut Self, u128, &Stored<'_>) -> Result<T, Halt>,
-    ) -> Result<Vec<T>, Halt> {
+        row: impl Fn(&mut Self, u128, &StoredValue<'_>) -> Result<T, ReadAbort>,
+    ) -> Result<Vec<T>, ReadAbort> {
         let mut rows = Vec::new();
         let table = self.open(table)?;
         for stored in table.iter()?.rev().take(max) {
@@ -237,21 +246,21 @@ impl Reader {
     }
 
     /// A session's row. One that cannot be read is made up of what names the session elsewhere: it must not hide others.
-    fn session_row(&mut self, id: u128, stored: &Stored<'_>) -> Result<SessionRow, Halt> {
+    fn session_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<SessionRow, ReadAbort> {
         match self.json("sessions", stored) {
-            Err(Halt::Failed(ReadError::Row { .. })) => self.lost_session(id),
+            Err(ReadAbort::Failed(ReadError::Row { .. })) => self.lost_session(id),
             row => row,
         }
     }
 
-    fn run_row(&mut self, id: u128, stored: &Stored<'_>) -> Result<RunRow, Halt> {
+    fn run_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<RunRow, ReadAbort> {
         match self.json("runs", stored) {
-            Err(Halt::Failed(error @ ReadError::Row { .. })) => self.lost_run(id, error.to_string()),
+            Err(ReadAbort::Failed(error @ ReadError::Row { .. })) => self.lost_run(id, error.to_string()),
             row => row,
         }
     }
 
-    fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, Halt> {
+    fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
         let bits = session.bits();
         let mut ids = Vec::new();
         for row in self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.rev().take(max) {
@@ -261,7 +270,7 @@ impl Reader {
         self.runs(ids)
     }
 
-    fn open_runs(&mut self) -> Result<Vec<RunRow>, Halt> {
+    fn open_runs(&mut self) -> Result<Vec<RunRow>, ReadAbort> {
         let mut ids = Vec::new();
         for row in self.open(OPEN_RUNS)?.iter()? {
             ids.push(row?.0.value());
@@ -270,7 +279,7 @@ impl Reader {
     }
 
     /// The rows of runs that an index names.
-    fn runs(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, Halt> {
+    fn runs(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, ReadAbort> {
         let runs = self.open(RUNS)?;
         let row = |id| match runs.get(id)? {
             Some(row) => self.run_row(id, &row),
@@ -279,14 +288,14 @@ impl Reader {
         ids.into_iter().map(row).collect()
     }
 
-    fn account(&mut self, id: AccountId) -> Result<Option<Box<Account>>, Halt> {
+    fn account(&mut self, id: AccountId) -> Result<Option<Box<BudgetAccount>>, ReadAbort> {
         let Some(row) = self.open(ACCOUNTS)?.get(id.bits())? else { return Ok(None) };
         let account = accounts::decode(row.value())
             .map_err(|error| ReadError::Row { table: "accounts", error: format!("{id}: {error}") })?;
         Ok(Some(Box::new(account)))
     }
 
-    fn all_models(&mut self) -> Result<Vec<ModelRow>, Halt> {
+    fn all_models(&mut self) -> Result<Vec<ModelRow>, ReadAbort> {
         let (table, mut rows) = (self.open(MODELS)?, Vec::new());
         for row in table.iter()? {
             rows.push(self.json("models", &row?.1)?);
@@ -294,7 +303,7 @@ impl Reader {
         Ok(rows)
     }
 
-    fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, Halt> {
+    fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, ReadAbort> {
         let (table, mut rows) = (self.open(MODELS)?, Vec::new());
         for model in models {
             if let Some(row) = table.get(&*model.to_string())? {
@@ -304,7 +313,11 @@ impl Reader {
         Ok(rows)
     }
 
-    fn json<T: DeserializeOwned>(&mut self, table: &'static str, row: &Stored<'_>) -> Result<T, Halt> {
+    fn json<T: DeserializeOwned>(
+        &mut self,
+        table: &'static str,
+        row: &StoredValue<'_>,
+    ) -> Result<T, ReadAbort> {
         self.spend(row.value())?;
         let value: Cow<[u8]> = self.blobs.resolve(row.value()).map_err(|error| unreadable(table, error))?;
         serde_json::from_slice(&value)
@@ -314,25 +327,25 @@ impl Reader {
     pub(super) fn open<K: redb::Key, V: redb::Value>(
         &self,
         table: TableDefinition<K, V>,
-    ) -> Result<ReadOnlyTable<K, V>, Halt> {
-        self.txn.open_table(table).map_err(|error| Halt::Engine(error.into()))
+    ) -> Result<ReadOnlyTable<K, V>, ReadAbort> {
+        self.txn.open_table(table).map_err(|error| ReadAbort::Engine(error.into()))
     }
 
-    fn spend(&mut self, stored: &[u8]) -> Result<(), Halt> {
-        let Some(left) = &mut self.left else { return Ok(()) };
+    fn spend(&mut self, stored: &[u8]) -> Result<(), ReadAbort> {
+        let Some(left) = &mut self.remaining_bytes else { return Ok(()) };
         match left.checked_sub(stored.len()) {
             Some(less) if !Blobs::is_spilled(stored) => *left = less,
-            Some(_) | None => return Err(Halt::Long),
+            Some(_) | None => return Err(ReadAbort::TooLong),
         }
         Ok(())
     }
 }
 
-impl Backwards {
+impl ReverseCursor {
     /// The row at a place before those that were asked for.
     fn row(&mut self, place: u64) -> Result<Option<AccessGuard<'static, &'static [u8]>>, StorageError> {
-        let is_far = self.at.saturating_sub(place) > NEAR;
-        self.at = place;
+        let is_far = self.position.saturating_sub(place) > SCAN_DISTANCE;
+        self.position = place;
         if is_far {
             self.range = None;
             return self.log.get(place);
@@ -352,26 +365,26 @@ impl Backwards {
 }
 
 /// An inbox row's item.
-pub(super) fn item(blobs: &Blobs, stored: &[u8]) -> Result<InboxItem, Unreadable> {
+pub(super) fn item(blobs: &Blobs, stored: &[u8]) -> Result<InboxItem, BlobError> {
     let value = blobs.resolve(stored)?;
-    str::from_utf8(&value).map(InboxItem::from).map_err(|error| Unreadable::Lost(error.to_string()))
+    str::from_utf8(&value).map(InboxItem::from).map_err(|error| BlobError::Lost(error.to_string()))
 }
 
-fn unreadable(table: &'static str, error: Unreadable) -> ReadError {
+fn unreadable(table: &'static str, error: BlobError) -> ReadError {
     match error {
-        Unreadable::Lost(error) => ReadError::Row { table, error },
-        Unreadable::System(error) => ReadError::Unavailable(error),
+        BlobError::Lost(error) => ReadError::Row { table, error },
+        BlobError::System(error) => ReadError::Unavailable(error),
     }
 }
 
-fn damaged(session: SessionId, seq: Seq, why: String) -> Halt {
+fn damaged(session: SessionId, seq: Seq, why: String) -> ReadAbort {
     ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
 }
 
 /// What a fault of the engine means for a read. Damage below a session's records concerns that session alone.
-fn damaged_by(what: &Read, fault: &Fault) -> ReadError {
+fn damaged_by(what: &Query, fault: &StoreError) -> ReadError {
     match (what, fault) {
-        (Read::Records { session, from, .. }, Fault::Damaged { .. }) => {
+        (Query::Records { session, from, .. }, StoreError::Damaged { .. }) => {
             let error = DecodeError::Malformed(fault.to_string());
             ReadError::Record { session: *session, seq: *from, error }
         }
@@ -379,13 +392,13 @@ fn damaged_by(what: &Read, fault: &Fault) -> ReadError {
     }
 }
 
-impl From<ReadError> for Halt {
+impl From<ReadError> for ReadAbort {
     fn from(error: ReadError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<StorageError> for Halt {
+impl From<StorageError> for ReadAbort {
     fn from(error: StorageError) -> Self {
         Self::Engine(error.into())
     }

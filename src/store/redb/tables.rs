@@ -1,9 +1,9 @@
 use redb::{Key, ReadableTable, Table, TableDefinition, Value, WriteTransaction};
 
-use super::fault::Fault;
+use super::error::StoreError;
 
 /// An id's 128 bits, then a number within it: rows of one id are neighbours.
-pub(super) type Place = (u128, u64);
+pub(super) type CompositeKey = (u128, u64);
 pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 
 /// Something that is done to every table there is.
@@ -56,8 +56,8 @@ tables! {
     /// For each session the place of its last row, its last sequence, and its rows since the last mark.
     tails, TAILS: u128 => (u64, u64, u64) = "tails";
     /// (session, the last sequence of a row) and the place of that row.
-    marks, MARKS: Place => u64 = "marks";
-    inbox, INBOX: Place => &'static [u8] = "inbox";
+    marks, MARKS: CompositeKey => u64 = "marks";
+    inbox, INBOX: CompositeKey => &'static [u8] = "inbox";
     accounts, ACCOUNTS: u128 => &'static [u8] = "accounts";
     /// Rows as JSON.
     sessions, SESSIONS: u128 => &'static [u8] = "sessions";
@@ -86,7 +86,7 @@ impl<'t, K: Key + 'static, V: Value + 'static> Lazy<'t, K, V> {
         Self { txn, definition, table: None }
     }
 
-    pub(super) fn open(&mut self) -> Result<&mut Table<'t, K, V>, Fault> {
+    pub(super) fn open(&mut self) -> Result<&mut Table<'t, K, V>, StoreError> {
         match &mut self.table {
             Some(table) => Ok(table),
             table @ None => Ok(table.insert(self.txn.open_table(self.definition)?)),

@@ -4,19 +4,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hermod_actors::Visible;
+use hermod_actors::SanitizedText;
 
-use super::{Source, split};
-use crate::tool::{Place, one_line, resolve};
+use super::{FileExcerpt, split};
+use crate::tool::{WorkspacePath, one_line, resolve};
 
 /// The file that makes a folder a skill.
-const FILE: &str = "SKILL.md";
+const SKILL_FILE: &str = "SKILL.md";
 /// Where a workspace has skills.
-const IN_WORKSPACE: &str = ".hermod/skills";
+const WORKSPACE_FOLDER: &str = ".hermod/skills";
 /// Bytes within which a front matter must end.
-const HEAD: usize = 32 * 1024;
+const HEAD_BYTES: usize = 32 * 1024;
 /// Folders that are looked at in one place, by their names.
-const FOLDERS: usize = 1_000;
+const MAX_FOLDERS: usize = 1_000;
 
 /// Where skills are, besides those of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,22 +51,23 @@ impl SkillFolders {
     /// Looks for skills. Of two with one name the first counts.
     pub fn read(&self, workspace: &str) -> Catalogue {
         let (mut found, mut left_out) = (BTreeMap::new(), Vec::new());
-        let own = self.own.iter().map(|path| Shelf::Free(path));
-        let further = self.further.iter().map(|path| Shelf::Free(path));
-        for shelf in own.chain([Shelf::Bound(workspace)]).chain(further) {
+        let own = self.own.iter().map(|path| SkillRoot::Trusted(path));
+        let further = self.further.iter().map(|path| SkillRoot::Trusted(path));
+        for shelf in own.chain([SkillRoot::Confined(workspace)]).chain(further) {
             let names = shelf.names().unwrap_or_else(|error| {
-                left_out.push(format!("{}: {error}", shelf.shown()));
+                left_out.push(format!("{}: {error}", shelf.display()));
                 Vec::new()
             });
-            if names.len() > FOLDERS {
-                left_out.push(format!("{}: only its first {FOLDERS} entries are looked at", shelf.shown()));
+            if names.len() > MAX_FOLDERS {
+                left_out
+                    .push(format!("{}: only its first {MAX_FOLDERS} entries are looked at", shelf.display()));
             }
-            for name in names.iter().take(FOLDERS) {
+            for name in names.iter().take(MAX_FOLDERS) {
                 match shelf.skill(name) {
                     Ok(Some(skill)) => drop(found.entry(skill.name.clone()).or_insert(skill)),
                     Ok(None) => {}
                     Err(why) => {
-                        left_out.push(format!("{}/{}: {why}", shelf.shown(), one_line(name.as_bytes())));
+                        left_out.push(format!("{}/{}: {why}", shelf.display(), one_line(name.as_bytes())));
                     }
                 }
             }
@@ -89,36 +90,36 @@ impl Catalogue {
 
 impl Skill {
     /// A file of it, `SKILL.md` if none is named.
-    pub(in crate::tool) fn file(&self, path: Option<&str>) -> Option<Place> {
-        place(&self.folder, path.unwrap_or(FILE)).ok()
+    pub(in crate::tool) fn file(&self, path: Option<&str>) -> Option<WorkspacePath> {
+        resolve_in(&self.folder, path.unwrap_or(SKILL_FILE)).ok()
     }
 }
 
 /// A folder that holds skills.
-enum Shelf<'a> {
+enum SkillRoot<'a> {
     /// The operator's: its symlinks are followed.
-    Free(&'a Path),
+    Trusted(&'a Path),
     /// That of a workspace, which nothing may lead out of.
-    Bound(&'a str),
+    Confined(&'a str),
 }
 
-impl Shelf<'_> {
-    fn shown(&self) -> String {
+impl SkillRoot<'_> {
+    fn display(&self) -> String {
         match self {
-            Self::Free(path) => one_line(path.as_os_str().as_encoded_bytes()),
-            Self::Bound(_) => IN_WORKSPACE.to_owned(),
+            Self::Trusted(path) => one_line(path.as_os_str().as_encoded_bytes()),
+            Self::Confined(_) => WORKSPACE_FOLDER.to_owned(),
         }
     }
 
     /// What is in it that can be named, sorted; nothing if it is not there.
     fn names(&self) -> Result<Vec<String>, String> {
         let folder = match self {
-            Self::Free(path) => path.to_path_buf(),
-            Self::Bound(workspace) => {
-                let Ok(true) = Path::new(workspace).join(IN_WORKSPACE).try_exists() else {
+            Self::Trusted(path) => path.to_path_buf(),
+            Self::Confined(workspace) => {
+                let Ok(true) = Path::new(workspace).join(WORKSPACE_FOLDER).try_exists() else {
                     return Ok(Vec::new());
                 };
-                resolve(workspace, "folder", IN_WORKSPACE).map_err(|bad| bad.error)?.absolute()
+                resolve(workspace, "folder", WORKSPACE_FOLDER).map_err(|bad| bad.error)?.absolute()
             }
         };
         let entries = match fs::read_dir(folder) {
@@ -135,29 +136,29 @@ impl Shelf<'_> {
     /// The skill in the folder of that name; `None` if it holds none.
     fn skill(&self, name: &str) -> Result<Option<Skill>, String> {
         let folder = match self {
-            Self::Free(path) => path.join(name),
-            Self::Bound(workspace) => Path::new(workspace).join(IN_WORKSPACE).join(name),
+            Self::Trusted(path) => path.join(name),
+            Self::Confined(workspace) => Path::new(workspace).join(WORKSPACE_FOLDER).join(name),
         };
-        if folder.join(FILE).symlink_metadata().is_err() {
+        if folder.join(SKILL_FILE).symlink_metadata().is_err() {
             return Ok(None);
         }
         let folder = match self {
-            Self::Free(_) => folder.canonicalize().map_err(|error| error.to_string())?,
-            Self::Bound(workspace) => {
-                let path = format!("{IN_WORKSPACE}/{name}");
+            Self::Trusted(_) => folder.canonicalize().map_err(|error| error.to_string())?,
+            Self::Confined(workspace) => {
+                let path = format!("{WORKSPACE_FOLDER}/{name}");
                 resolve(workspace, "folder", &path).map_err(|bad| bad.error)?.absolute()
             }
         };
-        let source = Source::read(&place(&folder, FILE)?, HEAD)?;
+        let source = FileExcerpt::read(&resolve_in(&folder, SKILL_FILE)?, HEAD_BYTES)?;
         let text = String::from_utf8_lossy(&source.head);
         let (said, _) = split(&text)?;
-        let description = one_line(Visible::text(&said.description).as_bytes());
+        let description = one_line(SanitizedText::sanitize(&said.description).as_bytes());
         Ok(Some(Skill { name: said.name, description, folder }))
     }
 }
 
 /// A place in the folder of a skill; nothing leads out of it.
-fn place(folder: &Path, path: &str) -> Result<Place, String> {
+fn resolve_in(folder: &Path, path: &str) -> Result<WorkspacePath, String> {
     let root = folder.to_str().ok_or("its path is not UTF-8; use another name")?;
     resolve(root, "path", path).map_err(|bad| bad.error)
 }

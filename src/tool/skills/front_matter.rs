@@ -4,10 +4,10 @@
 use std::{iter::Peekable, str::Lines};
 
 /// Characters of a name.
-const NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// Characters of a description; the rest is left out.
-const DESCRIPTION: usize = 1024;
-const END: &str = "end it with a line `---`";
+const MAX_DESCRIPTION_CHARS: usize = 1024;
+const END_HINT: &str = "end it with a line `---`";
 
 /// What a skill says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,10 +40,12 @@ pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> 
     let description =
         description.filter(|text| !text.is_empty()).ok_or("has no `description`; say what it is for")?;
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
-        return Err(format!("has a `name` that does not do; use at most {NAME} letters, digits and hyphens"));
+    if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.chars().all(fits) {
+        return Err(format!(
+            "has a `name` that does not do; use at most {MAX_NAME_CHARS} letters, digits and hyphens"
+        ));
     }
-    let description = match description.char_indices().nth(DESCRIPTION) {
+    let description = match description.char_indices().nth(MAX_DESCRIPTION_CHARS) {
         Some((end, _)) => format!("{}…", &description[..end]),
         None => description,
     };
@@ -64,7 +66,7 @@ fn parts(text: &str) -> Result<(&str, &str), String> {
         }
         at = next;
     }
-    Err(format!("has a front matter without an end; {END}"))
+    Err(format!("has a front matter without an end; {END_HINT}"))
 }
 
 /// The key and the value of a line at the outermost level; `None` for what says nothing there.
@@ -144,7 +146,7 @@ mod tests {
         check("name: pdf\ndescription: 'it''s \"odd\"'\n", Ok(("pdf", "it's \"odd\"")));
         check("name: pdf\ndescription: \"a \\\"b\\\"\\n  c\"\n", Ok(("pdf", "a \"b\" c")));
         let long = "ü".repeat(2_000);
-        let cut = "ü".repeat(DESCRIPTION) + "…";
+        let cut = "ü".repeat(MAX_DESCRIPTION_CHARS) + "…";
         check(&format!("name: pdf\ndescription: {long}\n"), Ok(("pdf", &cut)));
     }
 

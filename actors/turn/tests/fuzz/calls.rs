@@ -3,8 +3,8 @@
 use super::hold;
 use crate::{
     model::{
-        Access, AssistantMessage, Attempt, CallAdmitted, CallEnded, CallId, CallLost, CallStarted,
-        EffectClass, RunSpec, Seq, Verdict, WhenInDoubt, WhyAgain,
+        Access, ApprovalDecision, AssistantMessage, Attempt, CallAdmitted, CallEnded, CallId, CallLost,
+        CallStarted, EffectClass, InDoubtAction, RetryReason, RunSpec, Seq,
     },
     turn::DueAction,
 };
@@ -28,7 +28,7 @@ enum State {
     Admitted(Attempt),
     Same,
     Started(Attempt, Seq),
-    Asked(Attempt, Option<Verdict>),
+    Asked(Attempt, Option<ApprovalDecision>),
     Ended,
 }
 
@@ -93,9 +93,11 @@ impl Calls {
     pub(super) fn ended(&mut self, ended: &CallEnded) -> Result<bool, String> {
         let call = self.get(ended.call)?;
         let attempt = match call.state {
-            State::Started(attempt, _) | State::Asked(attempt, None | Some(Verdict::Deny)) => attempt,
+            State::Started(attempt, _) | State::Asked(attempt, None | Some(ApprovalDecision::Deny)) => {
+                attempt
+            }
             State::Proposed | State::Admitted(_) | State::Same => 0,
-            State::Asked(_, Some(Verdict::Allow)) | State::Ended => {
+            State::Asked(_, Some(ApprovalDecision::Allow)) | State::Ended => {
                 return Err(format!("{call:?} ends: {ended:?}"));
             }
         };
@@ -106,21 +108,23 @@ impl Calls {
 
     pub(super) fn lost(&mut self, lost: &CallLost, spec: &RunSpec) -> Result<(), String> {
         let call = self.get(lost.call)?;
-        let allowed = call.state == State::Asked(lost.attempt, Some(Verdict::Allow));
+        let allowed = call.state == State::Asked(lost.attempt, Some(ApprovalDecision::Allow));
         hold!(
             allowed || matches!(call.state, State::Started(n, _) if n == lost.attempt),
             "{call:?}: {lost:?}"
         );
         let is_once = call.effect == Some(EffectClass::Once);
-        let policy = spec.in_doubt.then;
-        let has_leave = match lost.why {
-            WhyAgain::Lost | WhyAgain::Interrupted => !is_once,
-            WhyAgain::NeverBegun => true,
-            WhyAgain::InDoubt => is_once && (allowed || (policy == WhenInDoubt::Retry && call.retried < 2)),
+        let policy = spec.in_doubt.action;
+        let has_leave = match lost.reason {
+            RetryReason::Lost | RetryReason::Interrupted => !is_once,
+            RetryReason::NeverStarted => true,
+            RetryReason::InDoubt => {
+                is_once && (allowed || (policy == InDoubtAction::Retry && call.retried < 2))
+            }
         };
         hold!(has_leave, "{call:?} is repeated without leave: {lost:?}");
-        call.retried += Attempt::from(lost.why == WhyAgain::InDoubt);
-        call.begun |= lost.why != WhyAgain::NeverBegun;
+        call.retried += Attempt::from(lost.reason == RetryReason::InDoubt);
+        call.begun |= lost.reason != RetryReason::NeverStarted;
         call.state = State::Admitted(lost.attempt + 1);
         Ok(())
     }
@@ -128,12 +132,12 @@ impl Calls {
     pub(super) fn asked(&mut self, id: CallId, attempt: Attempt, spec: &RunSpec) -> Result<(), String> {
         let call = self.get(id)?;
         let is_started = matches!(call.state, State::Started(n, _) if n == attempt);
-        hold!(is_started && spec.in_doubt.then == WhenInDoubt::Ask, "a person is asked about {call:?}");
+        hold!(is_started && spec.in_doubt.action == InDoubtAction::Ask, "a person is asked about {call:?}");
         call.state = State::Asked(attempt, None);
         Ok(())
     }
 
-    pub(super) fn answered(&mut self, id: CallId, verdict: Verdict) -> Result<(), String> {
+    pub(super) fn answered(&mut self, id: CallId, verdict: ApprovalDecision) -> Result<(), String> {
         let call = self.get(id)?;
         let State::Asked(attempt, None) = call.state else {
             return Err(format!("nobody was asked about {call:?}"));
@@ -170,7 +174,7 @@ impl Calls {
                 matches!(state(call), Some(State::Started(n, _)) if n == attempt)
             }
             DueAction::Acquire { call, attempt } => {
-                call.asks_model() || state(call) == Some(State::Admitted(attempt))
+                call.is_model_call() || state(call) == Some(State::Admitted(attempt))
             }
             DueAction::CallModel { .. }
             | DueAction::AwaitSubagent { .. }

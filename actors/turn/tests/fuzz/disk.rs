@@ -8,7 +8,7 @@ use super::{
     world::{SESSION, World},
 };
 use crate::{
-    model::{Body, CallStatus, Durable, WhyAgain, decode, encode},
+    model::{Body, CallStatus, Durable, RetryReason, decode, encode},
     turn::{Decision, Input, Turn},
 };
 
@@ -40,7 +40,7 @@ impl World {
             self.tally.record(&record.body);
             let stored = encode(record);
             hold!(decode(&stored).as_ref() == Ok(&**record), "{record:?} is stored as another");
-            let record = Durable::vouch(Arc::clone(record));
+            let record = Durable::mark_durable(Arc::clone(record));
             self.agrees_with_outside(&record.body, since)?;
             self.turn.apply(&record);
             self.watch
@@ -72,7 +72,9 @@ impl World {
                 }
                 CallStatus::Error | CallStatus::Stopped | CallStatus::InDoubt => return Ok(()),
             },
-            Body::CallLost(lost) if lost.why == WhyAgain::NeverBegun => (lost.call, lost.attempt, false),
+            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => {
+                (lost.call, lost.attempt, false)
+            }
             _ => return Ok(()),
         };
         let is_there = self.outside.has(call, attempt);

@@ -4,10 +4,11 @@
 use super::{hold, world::SESSION};
 use crate::{
     model::{
-        Amounts, AssistantMessage, Body, CallEnded, CallId, CallStarted, Cause, Child, ChildEnded,
-        Delegation, Ended, Inbox, NewAccount, Parent, RunAccepted, RunId, RunSpec, StopReason,
+        Amounts, AssistantMessage, Body, CallEnded, CallId, CallStarted, ChildEnded, Delegation,
+        InboxMessage, NewAccount, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec,
+        StopReason, SubagentRef,
     },
-    port::{Founded, Index},
+    port::{IndexRow, SpawnedSession},
     turn::{Decision, DueAction, Input},
 };
 
@@ -22,7 +23,7 @@ struct Batch {
 
 #[derive(Debug)]
 struct Member {
-    child: Child,
+    child: SubagentRef,
     /// What was told of its end.
     told: Option<String>,
 }
@@ -39,9 +40,9 @@ pub(super) struct Family {
     /// The calls of the present answer that say that they are for the background.
     in_background: Vec<CallId>,
     /// What the records of the append under way say: who begins, who has ended, and who is to be told to stop.
-    born: Vec<(Child, Parent, Delegation)>,
-    ended: Vec<(CallId, Child)>,
-    stopped: Vec<Child>,
+    born: Vec<(SubagentRef, ParentRef, Delegation)>,
+    ended: Vec<(CallId, SubagentRef)>,
+    stopped: Vec<SubagentRef>,
     /// Tokens that subagents have spent from the account of a run.
     spent: Vec<(RunId, u64)>,
 }
@@ -62,7 +63,7 @@ impl Family {
         self.batches.iter().any(|batch| batch.call == call)
     }
 
-    fn live(&self, run: RunId) -> impl Iterator<Item = (CallId, u32, Child)> {
+    fn live(&self, run: RunId) -> impl Iterator<Item = (CallId, u32, SubagentRef)> {
         let of_run = self.batches.iter().filter(move |batch| batch.call.run == run);
         of_run.flat_map(|batch| {
             let members = batch.members.iter().zip(0..).filter(|(member, _)| member.told.is_none());
@@ -79,7 +80,7 @@ impl Family {
         let may = spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
         let Some(delegation) = may else { return Err(format!("{started:?} under {:?}", spec.delegation)) };
         for (child, n) in started.children.iter().zip(0..) {
-            self.born.push((*child, Parent { session: SESSION, call, n }, delegation));
+            self.born.push((*child, ParentRef { session: SESSION, call, n }, delegation));
         }
         let members = started.children.iter().map(|child| Member { child: *child, told: None }).collect();
         let in_background = self.in_background.contains(&call);
@@ -96,7 +97,7 @@ impl Family {
         let mut own = members.into_iter().flatten().filter(|member| member.child == ended.child);
         let Some(member) = own.next() else { return Err(format!("nobody has begun {ended:?}")) };
         hold!(member.told.is_none(), "{ended:?} again");
-        member.told = Some(ended.told.to_string());
+        member.told = Some(ended.result.to_string());
         self.ended.push((ended.call, ended.child));
         Ok(())
     }
@@ -123,9 +124,9 @@ impl Family {
     }
 
     /// A run begins to stop: all its subagents are told, but that of one which only has no allowance for more.
-    pub(super) fn stopping(&mut self, run: RunId, ended: &Ended) {
-        if !matches!(ended.cause, Some(Cause::Limit { .. })) {
-            let live: Vec<Child> = self.live(run).map(|(.., child)| child).collect();
+    pub(super) fn stopping(&mut self, run: RunId, ended: &OutcomeDetail) {
+        if !matches!(ended.cause, Some(OutcomeCause::Limit { .. })) {
+            let live: Vec<SubagentRef> = self.live(run).map(|(.., child)| child).collect();
             self.stopped.extend(live);
         }
     }
@@ -146,7 +147,8 @@ impl Family {
                 |row: &Input| matches!(row, Input::ChildEnded(of) if of.call == call && of.child == child);
             hold!(taken.iter().any(says), "{child:?} of {call} has ended without a row: {taken:?}");
         }
-        let stops = |child: &Child| Inbox::Stop { run: child.run, reason: StopReason::Parent }.item();
+        let stops =
+            |child: &SubagentRef| InboxMessage::Stop { run: child.run, reason: StopReason::Parent }.to_json();
         let mut told: Vec<_> = self.stopped.drain(..).map(|child| (child.session, stops(&child))).collect();
         let mut sent = decision.send.clone();
         told.sort();
@@ -159,7 +161,7 @@ impl Family {
 
     fn founded(&mut self, decision: &Decision) -> Result<(), String> {
         let born = std::mem::take(&mut self.born);
-        let opened = decision.ledger.open.iter().filter(|account| account.parent.is_some()).count();
+        let opened = decision.ledger.new_accounts.iter().filter(|account| account.parent.is_some()).count();
         let counts = [born.len(), decision.found.len(), opened];
         hold!(counts.iter().all(|count| *count == born.len()), "begun, founded, accounts: {counts:?}");
         for (child, parent, delegation) in born {
@@ -173,10 +175,10 @@ impl Family {
                 id: child.run.into(),
                 parent: Some(parent.call.run.into()),
                 limits: accepted.spec.limits.budget,
-                apart: !delegation.shared,
+                owns_iterations: !delegation.shares_iterations,
             };
-            hold!(decision.ledger.open.contains(&account), "{account:?}: {:?}", decision.ledger);
-            let own = |index: &Index| matches!(index, Index::Run(row) if row.id == child.run && row.session == child.session);
+            hold!(decision.ledger.new_accounts.contains(&account), "{account:?}: {:?}", decision.ledger);
+            let own = |index: &IndexRow| matches!(index, IndexRow::Run(row) if row.id == child.run && row.session == child.session);
             hold!(decision.index.iter().any(own), "{child:?} has no row");
         }
         Ok(())
@@ -209,7 +211,7 @@ fn awaits(effect: &DueAction) -> Option<(CallId, u32)> {
 }
 
 /// The run that a founded session begins with.
-fn accepted(founded: &Founded) -> Option<&RunAccepted> {
+fn accepted(founded: &SpawnedSession) -> Option<&RunAccepted> {
     let [opened, accepted] = &founded.records[..] else { return None };
     let (Body::SessionOpened(_), Body::RunAccepted(accepted)) = (&opened.body, &accepted.body) else {
         return None;

@@ -33,7 +33,7 @@ use std::{
 pub(super) use self::view::Grammar;
 use self::{chance::Chance, shrink::shrink, tally::Tally, walk::Sequence};
 use crate::{
-    model::{AssistantMessage, Body, Kind, Message, Past, ToolCall},
+    model::{AssistantMessage, Body, ImportedHistory, Kind, Message, ToolCall},
     turn::{RenderCursor, history::History, repair},
 };
 
@@ -193,7 +193,7 @@ fn the_grammar_tells_good_from_bad() {
     }
 }
 
-fn rendered(past: &Past) -> Vec<Message> {
+fn rendered(past: &ImportedHistory) -> Vec<Message> {
     let mut history = History::default();
     history.import(past);
     let mut messages = history.render(RenderCursor::default()).0;

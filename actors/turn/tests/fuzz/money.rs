@@ -2,13 +2,13 @@
 
 use super::hold;
 use crate::{
-    model::{Account, AccountId, Amounts, Dimension, Ledger, NoAllowance, RunId},
-    port::{Refusal, post},
+    model::{AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, RunId},
+    port::{WriteRefusal, post},
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Money {
-    accounts: Vec<(AccountId, Account)>,
+    accounts: Vec<(AccountId, BudgetAccount)>,
 }
 
 /// What a run's attempts under way have reserved, and what providers have charged beyond reservations.
@@ -40,8 +40,8 @@ impl Held {
 
 impl Money {
     /// Books what an append does, or says what does not fit.
-    pub(super) fn post(&mut self, ledger: &Ledger) -> Result<Option<NoAllowance>, String> {
-        for settle in &ledger.settle {
+    pub(super) fn post(&mut self, ledger: &LedgerChange) -> Result<Option<BudgetRefusal>, String> {
+        for settle in &ledger.settlements {
             let reserved = self.get(settle.account).map_or(Amounts::default(), |account| account.reserved);
             for dimension in Dimension::ALL {
                 let (there, less) = (reserved.get(dimension), settle.reserved.get(dimension));
@@ -51,7 +51,7 @@ impl Money {
                 );
             }
         }
-        match post(ledger, |id| Ok::<_, Refusal>(self.get(id).copied())) {
+        match post(ledger, |id| Ok::<_, WriteRefusal>(self.get(id).copied())) {
             Ok(postings) => {
                 for posting in postings {
                     match self.accounts.iter_mut().find(|(id, _)| *id == posting.id) {
@@ -61,12 +61,12 @@ impl Money {
                 }
                 Ok(None)
             }
-            Err(Refusal::NoAllowance(refusal)) => Ok(Some(refusal)),
+            Err(WriteRefusal::BudgetRefusal(refusal)) => Ok(Some(refusal)),
             Err(refusal) => Err(format!("{refusal:?}: {ledger:?}")),
         }
     }
 
-    fn get(&self, id: AccountId) -> Option<&Account> {
+    fn get(&self, id: AccountId) -> Option<&BudgetAccount> {
         self.accounts.iter().find(|(known, _)| *known == id).map(|(_, account)| account)
     }
 
@@ -77,7 +77,7 @@ impl Money {
 
     /// What a run has made is spent or reserved, iterations and tool calls.
     pub(super) fn check_counts(&self, run: RunId, made: (u64, u64)) -> Result<(), String> {
-        let Some(Account { spent, reserved, .. }) = self.get(run.into()) else {
+        let Some(BudgetAccount { spent, reserved, .. }) = self.get(run.into()) else {
             return Err(format!("{run} has no account"));
         };
         let both = |dimension| spent.get(dimension).unwrap_or(0) + reserved.get(dimension).unwrap_or(0);

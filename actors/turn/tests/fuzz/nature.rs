@@ -7,12 +7,12 @@ use serde_json::json;
 use super::chance::Chance;
 use crate::{
     model::{
-        Access, Amounts, Answer, AssistantMessage, CallEnd, CallStatus, Compression, Deadline, Delegation,
-        Doubt, EffectClass, Failure, FailureClass, Finish, Hash, Limits, Message, ModelRef, ModelStarted,
-        ModelTraits, NotAnswered, Past, RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, Usage,
-        WhenInDoubt, WhyNot,
+        Access, Amounts, AssistantMessage, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation,
+        EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction,
+        InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate,
+        RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
-    policy::{Candidate, Otherwise, Standing, delegation::DELEGATE_TASK, todo::TODO},
+    policy::{Candidate, CredentialRecovery, LinkAvailability, delegation::DELEGATE_TASK, todo::TODO},
     port::Intent,
     turn::{CallAdmission, CallRejection, FailoverOptions, Input},
 };
@@ -33,31 +33,34 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
     let link = |(provider, model): &(&str, &str)| ModelRef::new(*provider, *model).unwrap();
     let max_output = (!chance.one_in(3)).then_some(1 + chance.below(500));
     let window = chance.one_in(3).then(|| chance.pick(&[160, 300, 600, 2_000]));
-    let traits = ModelTraits { window, max_output, ..ModelTraits::default() };
+    let traits = ModelProfile { window, max_output, ..ModelProfile::default() };
     let compression = chance.one_in(2).then(|| Arc::new(compression(chance, traits)));
-    let then = chance.pick(&[WhenInDoubt::Tell, WhenInDoubt::Ask, WhenInDoubt::Retry]);
+    let then = chance.pick(&[InDoubtAction::Tell, InDoubtAction::Ask, InDoubtAction::Retry]);
     RunSpec {
         chain: MODELS[..length].iter().map(link).collect(),
-        traits: if chance.one_in(3) { vec![traits; length] } else { Vec::new() },
+        profiles: if chance.one_in(3) { vec![traits; length] } else { Vec::new() },
         thinking: None,
         workspace: "/w".into(),
-        task: "t".into(),
+        isolation_key: "t".into(),
         tools: vec![DELEGATE_TASK.into(), TODO.into(), "tool".into()],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
-        in_doubt: Doubt { then, patience_ms: chance.pick(&[0, 5_000, 600_000, 600_000]) },
-        compression,
+        in_doubt: InDoubtPolicy {
+            action: then,
+            approval_timeout_ms: chance.pick(&[0, 5_000, 600_000, 600_000]),
+        },
+        compaction: compression,
         delegation: delegation(chance),
         script: None,
     }
 }
 
-fn compression(chance: &mut Chance, traits: ModelTraits) -> Compression {
+fn compression(chance: &mut Chance, traits: ModelProfile) -> CompactionPolicy {
     let (all, length) = (["s/s".parse(), "p/m".parse()].map(Result::unwrap), chance.place(3).unwrap_or(0));
-    Compression {
+    CompactionPolicy {
         chain: all[..length].to_vec(),
-        traits: vec![traits; length],
+        profiles: vec![traits; length],
         trigger: chance.pick(&[30, 50, 80]),
         protect_last: chance.pick(&[0, 4, 20]),
         ahead: chance.one_in(2),
@@ -70,7 +73,7 @@ fn delegation(chance: &mut Chance) -> Option<Delegation> {
         max_depth: chance.pick(&[1, 2, 2]),
         max_children: chance.pick(&[1, 2, 3, 3, 8]),
         iterations: 50,
-        shared: chance.one_in(3),
+        shares_iterations: chance.one_in(3),
         progress_ms: None,
     };
     chance.unless(4, delegation)
@@ -86,8 +89,8 @@ fn limits(chance: &mut Chance) -> Limits {
         ..Amounts::default()
     };
     let hurried = RetryPolicy {
-        first_ms: 10,
-        longest_ms: 50,
+        initial_pause_ms: 10,
+        max_pause_ms: 50,
         deadline_ms: chance.below(5_000),
         wait_for_reset_max_ms: chance.below(20_000),
         ..RetryPolicy::default()
@@ -129,13 +132,13 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
 pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
     let thoughts = if chance.one_in(3) { "hm" } else { "" };
     let (text, calls, finish) = match chance.below(16) {
-        0..=2 => ("done", 0, Finish::Stop),
-        3 => ("", 0, chance.pick(&[Finish::Stop, Finish::ToolCalls])),
-        4 => (chance.pick(&["part ", ""]), 0, Finish::Length),
-        5 => ("cut", 1, Finish::Length),
-        6 => ("no", 0, Finish::Refused),
-        7 | 8 => ("I look", 1 + chance.below(2), Finish::ToolCalls),
-        _ => ("", 1 + chance.below(3), chance.pick(&[Finish::ToolCalls, Finish::Stop])),
+        0..=2 => ("done", 0, FinishReason::Stop),
+        3 => ("", 0, chance.pick(&[FinishReason::Stop, FinishReason::ToolCalls])),
+        4 => (chance.pick(&["part ", ""]), 0, FinishReason::Length),
+        5 => ("cut", 1, FinishReason::Length),
+        6 => ("no", 0, FinishReason::Refused),
+        7 | 8 => ("I look", 1 + chance.below(2), FinishReason::ToolCalls),
+        _ => ("", 1 + chance.below(3), chance.pick(&[FinishReason::ToolCalls, FinishReason::Stop])),
     };
     let message = AssistantMessage {
         text: text.into(),
@@ -151,16 +154,16 @@ pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Inpu
 pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
     let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
     let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
-    answer(started, (message, Finish::Stop), Vec::new(), Some(usage))
+    answer(started, (message, FinishReason::Stop), Vec::new(), Some(usage))
 }
 
 fn answer(
     started: &Arc<ModelStarted>,
-    (message, finish): (AssistantMessage, Finish),
+    (message, finish): (AssistantMessage, FinishReason),
     plans: Vec<CallAdmission>,
     usage: Option<Usage>,
 ) -> Input {
-    let answer = Arc::new(Answer { message, finish, usage });
+    let answer = Arc::new(ModelAnswer { message, finish, usage });
     Input::Answered { started: Arc::clone(started), answer, admissions: plans.into() }
 }
 
@@ -216,7 +219,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             let access = match chance.below(8) {
                 0..=2 => Access::default(),
                 3..=5 => paths[usize::try_from(n % 3).unwrap_or(0)].clone(),
-                6 => Access::Alone,
+                6 => Access::Exclusive,
                 _ => Access::Anything,
             };
             let detached = effect == EffectClass::Once && chance.one_in(2);
@@ -262,7 +265,7 @@ fn failure(chance: &mut Chance, at: Timestamp) -> FailureClass {
             FailureClass::Timeout { which: chance.pick(&which) }
         }
         6 => FailureClass::Network,
-        7 => FailureClass::Cut,
+        7 => FailureClass::IncompleteStream,
         8 => FailureClass::NotAnApi,
         9 => FailureClass::Auth,
         10 => FailureClass::QuotaExhausted { reset_at },
@@ -279,25 +282,30 @@ fn outlook(chance: &mut Chance, links: usize, at: Timestamp) -> FailoverOptions 
     }
     let soon = at.plus_ms(chance.below(20_000));
     let standings = [
-        Standing::Free,
-        Standing::Full,
-        Standing::Paced(soon),
-        Standing::Starting,
-        Standing::Probing,
-        Standing::Held(soon),
-        Standing::Shut(soon),
-        Standing::Absent,
+        LinkAvailability::Available,
+        LinkAvailability::AtCapacity,
+        LinkAvailability::RateLimited(soon),
+        LinkAvailability::WarmingUp,
+        LinkAvailability::Probing,
+        LinkAvailability::BreakerOpen(soon),
+        LinkAvailability::ClosedByProvider(soon),
+        LinkAvailability::NotConfigured,
     ];
-    let otherwise = chance.pick(&[Otherwise::No, Otherwise::No, Otherwise::Renewed, Otherwise::Rotated]);
+    let otherwise = chance.pick(&[
+        CredentialRecovery::No,
+        CredentialRecovery::No,
+        CredentialRecovery::Renewed,
+        CredentialRecovery::Rotated,
+    ]);
     FailoverOptions { links: (0..links).map(|_| chance.pick(&standings)).collect(), recovery: otherwise }
 }
 
 /// Why no link can be asked: closed for ever, or until a time.
-pub(super) fn skipped(chance: &mut Chance, links: &[Candidate], at: Timestamp) -> Arc<[NotAnswered]> {
+pub(super) fn skipped(chance: &mut Chance, links: &[Candidate], at: Timestamp) -> Arc<[UnansweredModel]> {
     let closed = |link: &Candidate| {
         let until = (!chance.one_in(3)).then(|| at.plus_ms(chance.pick(&[0, 500, 8_000, 30_000_000])));
         let failure = Failure::new(FailureClass::Overloaded, "closed");
-        NotAnswered { model: link.model.clone(), why: WhyNot::Skipped { until, failure } }
+        UnansweredModel { model: link.model.clone(), reason: UnansweredReason::Skipped { until, failure } }
     };
     links.iter().map(closed).collect()
 }
@@ -333,9 +341,9 @@ fn message(chance: &mut Chance) -> Message {
 }
 
 /// A conversation of before for one of eight sessions.
-pub(super) fn past(chance: &mut Chance) -> Past {
+pub(super) fn past(chance: &mut Chance) -> ImportedHistory {
     match chance.one_in(8) {
         true => crate::turn::repair(&foreign(chance)).past,
-        false => Past::default(),
+        false => ImportedHistory::default(),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{chance::Chance, hold, view, world::World};
 use crate::{
     model::{
-        Amounts, CallId, Child, ChildEnded, Ended, Inbox, Ledger, Outcome, Reserve, RunId, SessionId, Settle,
-        StopReason, Usage,
+        Amounts, CallId, ChildEnded, InboxMessage, LedgerChange, Outcome, OutcomeDetail, Reservation, RunId,
+        SessionId, Settlement, StopReason, SubagentRef, Usage,
     },
     turn::{Decision, Input},
 };
@@ -24,7 +24,7 @@ pub(super) struct Stubs {
 struct Stub {
     call: CallId,
     n: u32,
-    child: Child,
+    child: SubagentRef,
     is_stopped: bool,
     /// The row that tells of its end.
     row: Option<u64>,
@@ -52,7 +52,7 @@ impl Stubs {
             for record in &founded.records {
                 let crate::model::Body::RunAccepted(accepted) = &record.body else { continue };
                 let Some(parent) = accepted.parent else { continue };
-                let child = Child { session: founded.session, run: accepted.run };
+                let child = SubagentRef { session: founded.session, run: accepted.run };
                 let (call, n) = (parent.call, parent.n);
                 self.stubs.push(Stub { call, n, child, is_stopped: false, row: None });
             }
@@ -60,8 +60,8 @@ impl Stubs {
         for (session, item) in &decision.send {
             let to = self.stubs.iter_mut().find(|stub| stub.child.session == *session);
             let Some(stub) = to else { return Err(format!("{item} is for nobody")) };
-            let stop = Inbox::Stop { run: stub.child.run, reason: StopReason::Parent };
-            hold!(Inbox::read(item) == Ok(stop), "{stub:?} is told {item}");
+            let stop = InboxMessage::Stop { run: stub.child.run, reason: StopReason::Parent };
+            hold!(InboxMessage::parse(item) == Ok(stop), "{stub:?} is told {item}");
             stub.is_stopped = true;
         }
         let (taken, left) = self.inbox.drain(..).partition(|row: &Row| decision.take.contains(&row.id));
@@ -100,7 +100,7 @@ impl World {
         let known = chance.place(self.stubs.stubs.len()).map(|at| &self.stubs.stubs[at]);
         let run = self.watch.ids().pop().unwrap_or(RunId::from_bits(1));
         let call = known.map_or(CallId { run, iteration: 1, n: 1 }, |stub| stub.call);
-        let nobody = Child { session: SessionId::from_bits(2), run: RunId::from_bits(3) };
+        let nobody = SubagentRef { session: SessionId::from_bits(2), run: RunId::from_bits(3) };
         match chance.below(4) {
             0 => Input::Stop { run: Some(run), reason: StopReason::Parent },
             1 => Input::EmptyInboxRow,
@@ -161,11 +161,12 @@ impl World {
     /// Whether it fits what the subagent and the run above may use.
     fn spends(&mut self, (above, run): (RunId, RunId), tokens: u64) -> Result<bool, String> {
         let (account, tokens) = (run.into(), Amounts { tokens: Some(tokens), ..Amounts::default() });
-        let reserve = vec![Reserve { account, amounts: tokens }];
-        let fits = self.watch.post(&Ledger { reserve, ..Ledger::default() })?.is_none();
+        let reserve = vec![Reservation { account, amounts: tokens }];
+        let fits =
+            self.watch.post(&LedgerChange { reservations: reserve, ..LedgerChange::default() })?.is_none();
         if fits {
-            let settle = Settle { account, reserved: tokens, spent: tokens, refund: Amounts::default() };
-            self.watch.post(&Ledger { settle: vec![settle], ..Ledger::default() })?;
+            let settle = Settlement { account, reserved: tokens, spent: tokens, refund: Amounts::default() };
+            self.watch.post(&LedgerChange { settlements: vec![settle], ..LedgerChange::default() })?;
             self.watch.family.spend(above, tokens.tokens.unwrap_or(0));
         }
         Ok(fits)
@@ -173,12 +174,12 @@ impl World {
 }
 
 /// The row of a subagent's end.
-fn ended(call: CallId, child: Child, (outcome, number): (Outcome, u64)) -> Input {
+fn ended(call: CallId, child: SubagentRef, (outcome, number): (Outcome, u64)) -> Input {
     Input::ChildEnded(Arc::new(ChildEnded {
         call,
         child,
-        ended: Ended { outcome, cause: None },
-        told: view::result(number).into(),
+        ended: OutcomeDetail { outcome, cause: None },
+        result: view::result(number).into(),
         iterations: 1,
         usage: Usage::default(),
     }))

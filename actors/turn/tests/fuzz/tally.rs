@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    model::{Body, CallStatus, Flaw, Kind, Outcome, WhyAgain},
+    model::{Body, CallStatus, Flaw, Kind, Outcome, RetryReason},
     turn::{DueAction, Input},
 };
 
@@ -121,11 +121,11 @@ impl Tally {
         if let Body::CallLost(lost) = body {
             self.count(
                 "again",
-                match lost.why {
-                    WhyAgain::Lost => "Lost",
-                    WhyAgain::Interrupted => "Interrupted",
-                    WhyAgain::NeverBegun => "NeverBegun",
-                    WhyAgain::InDoubt => "InDoubt",
+                match lost.reason {
+                    RetryReason::Lost => "Lost",
+                    RetryReason::Interrupted => "Interrupted",
+                    RetryReason::NeverStarted => "NeverBegun",
+                    RetryReason::InDoubt => "InDoubt",
                 },
             );
         }
@@ -161,7 +161,7 @@ impl Tally {
                 Flaw::Truncated => "Truncated",
                 Flaw::Partial => "Partial",
                 Flaw::EmptyAfterTool => "EmptyAfterTool",
-                Flaw::OnlyThought => "OnlyThought",
+                Flaw::ReasoningOnly => "OnlyThought",
                 Flaw::Empty => "Empty",
                 Flaw::Refused => "Refused",
             },

@@ -104,7 +104,7 @@ impl World {
             ) => Input::ToolEnded { call, attempt, end },
             (_, Doing::Ask(started)) => nature::last_word(&started),
             (DueAction::Acquire { call, attempt }, _) => match self.turn.candidates_of(call) {
-                Some(links) if call.asks_model() => match links.first() {
+                Some(links) if call.is_model_call() => match links.first() {
                     Some(link) => Input::Leased { call, attempt, model: link.model.clone() },
                     None => Input::NoLease { call, attempt, skipped: Arc::new([]) },
                 },
@@ -139,7 +139,7 @@ impl World {
     }
 
     fn found(&self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
-        if !call.asks_model() {
+        if !call.is_model_call() {
             return Input::Permitted { call, attempt };
         }
         match self.turn.candidates_of(call) {

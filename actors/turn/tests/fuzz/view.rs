@@ -134,7 +134,7 @@ impl Shown {
         // What was said to a run that ended before it was asked may be gone with that.
         let current = turn.current().map(|(run, _)| run);
         for said in self.said.iter_mut().filter(|said| said.read == Read::Not && Some(said.run) != current) {
-            let is_unread = turn.steering.is_unread(|message| message.next == said.next);
+            let is_unread = turn.steering.is_unread(|message| message.followup_run == said.next);
             // It may also be what a run of its own began with.
             let number = u64::try_from(said.next.bits() & u128::from(u64::MAX)).unwrap_or(0);
             if !is_unread && !texts.iter().any(|shown| shown.contains(&text(number))) {
@@ -241,7 +241,7 @@ impl Shown {
     }
 
     pub(super) fn said(&mut self, message: &MessageSteered) -> Result<(), String> {
-        let &MessageSteered { run, next, .. } = message;
+        let &MessageSteered { run, followup_run: next, .. } = message;
         hold!(self.said.iter().all(|said| said.next != next), "{next} is recorded twice");
         self.said.push(Said { run, next, read: Read::Not });
         Ok(())

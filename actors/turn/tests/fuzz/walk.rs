@@ -10,7 +10,7 @@ use super::{
     world::{Mood, World},
 };
 use crate::{
-    model::{Amounts, Raised, RunId, StopReason, Verdict},
+    model::{Amounts, ApprovalDecision, LimitIncrease, RunId, StopReason},
     turn::{DueAction, Input},
 };
 
@@ -99,7 +99,11 @@ impl World {
             6 | 7 if is_on => self.steer(chance),
             8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
                 Some((request, _)) => {
-                    let verdict = chance.pick(&[Verdict::Allow, Verdict::Allow, Verdict::Deny]);
+                    let verdict = chance.pick(&[
+                        ApprovalDecision::Allow,
+                        ApprovalDecision::Allow,
+                        ApprovalDecision::Deny,
+                    ]);
                     self.hear(Input::Decided { call: request.call, verdict }, chance)
                 }
                 None => self.goes_on(chance),
@@ -160,7 +164,7 @@ impl World {
             history: Arc::new(if n == 0 || chance.one_in(8) {
                 nature::past(chance)
             } else {
-                crate::model::Past::default()
+                crate::model::ImportedHistory::default()
             }),
             spec: Arc::new(nature::spec(chance)),
             key: None,
@@ -195,7 +199,7 @@ impl World {
             ..Amounts::default()
         };
         let wall_ms = chance.one_in(2).then(|| chance.below(5_000));
-        self.hear(Input::Raise { run, by: Raised { budget, wall_ms } }, chance)
+        self.hear(Input::Raise { run, by: LimitIncrease { budget, wall_ms } }, chance)
     }
 
     fn dies(&mut self, chance: &mut Chance) -> Result<(), String> {

@@ -13,7 +13,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    model::{Attempt, Body, CallId, Durable, Incarnation, Now, Record, SessionId, Timestamp},
+    model::{Attempt, Body, CallId, Durable, Incarnation, Record, SessionId, SessionTime, Timestamp},
     turn::{Decision, DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
 
@@ -37,7 +37,7 @@ pub(super) struct World {
     pub(super) turn: Turn,
     /// What it begins with, until that is durable.
     pub(super) first: Option<Input>,
-    pub(super) now: Now,
+    pub(super) now: SessionTime,
     pub(super) mood: Mood,
     pub(super) journal: Vec<Durable<Arc<Record>>>,
     /// The append on its way to disk, and what it was decided from.
@@ -66,7 +66,7 @@ impl World {
         let mut world = Self {
             turn: Turn::empty(SESSION),
             first: None,
-            now: Now { at: Timestamp(1_000_000), active_ms: 0 },
+            now: SessionTime { at: Timestamp(1_000_000), active_ms: 0 },
             mood,
             journal: Vec::new(),
             flight: None,
@@ -105,7 +105,7 @@ impl World {
     }
 
     pub(super) fn pass(&mut self, ms: u64) {
-        self.now = Now { at: self.now.at.plus_ms(ms), active_ms: self.now.active_ms + ms };
+        self.now = SessionTime { at: self.now.at.plus_ms(ms), active_ms: self.now.active_ms + ms };
     }
 
     pub(super) const fn is_writing(&self) -> bool {
@@ -189,7 +189,7 @@ impl World {
         let now = self.now;
         self.tell(|| told(now, &fed, &decision));
         hold!(
-            !self.refused || decision.ledger.reserve.iter().all(|reserve| reserve.amounts.is_empty()),
+            !self.refused || decision.ledger.reservations.iter().all(|reserve| reserve.amounts.is_empty()),
             "more is reserved after a refusal: {:?}",
             decision.ledger
         );
@@ -379,7 +379,7 @@ impl crate::turn::TaskDeadlines for NoBounds {
     }
 }
 
-fn told(now: Now, fed: &[Input], decision: &Decision) -> String {
+fn told(now: SessionTime, fed: &[Input], decision: &Decision) -> String {
     let mut told = format!("at {} ({} ms alive)", now.at.0, now.active_ms);
     let written = fed.iter().try_for_each(|input| write!(told, "\n  {input:?}"));
     let bodies = decision.records.iter().map(|record| &record.body);

@@ -1,12 +1,12 @@
 //! What a whole stream says.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
-use hermod_actors::model::{AssistantMessage, Finish, ToolCall, Usage};
+use hermod_actors::model::{AssistantMessage, FinishReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
 use super::events::*;
 
-fn check_answer(events: &[Value], reason: &str, expected: (&str, &str, Finish)) {
+fn check_answer(events: &[Value], reason: &str, expected: (&str, &str, FinishReason)) {
     let answer = answer(events, reason);
     let AssistantMessage { text, reasoning, .. } = &answer.message;
     assert_eq!((&**text, &**reasoning, answer.finish), expected);
@@ -20,7 +20,7 @@ fn check_calls(events: &[Value], expected: &[(&str, &str, &str)]) {
         arguments: (*arguments).into(),
     };
     assert_eq!(answer.message.calls, expected.iter().map(call).collect::<Vec<_>>());
-    assert_eq!(answer.finish, Finish::ToolCalls);
+    assert_eq!(answer.finish, FinishReason::ToolCalls);
 }
 
 fn check_parts(events: &[Value], reason: &str, expected: Value) {
@@ -38,7 +38,7 @@ fn text_and_reasoning_are_told_apart() {
     check_answer(
         &[start(json!(0), blank()), text(0, "a"), text(0, "ü")],
         "end_turn",
-        ("aü", "", Finish::Stop),
+        ("aü", "", FinishReason::Stop),
     );
     let think = json!({"type": "thinking", "thinking": "x", "signature": ""});
     let both = [
@@ -50,11 +50,15 @@ fn text_and_reasoning_are_told_apart() {
         text(1, "b"),
         stop(1),
     ];
-    check_answer(&both, "stop_sequence", ("ab", "xy", Finish::Stop));
+    check_answer(&both, "stop_sequence", ("ab", "xy", FinishReason::Stop));
     // Blocks that nobody has begun.
-    check_answer(&[thinking(0, "x"), text(1, "a"), text(0, "b")], "end_turn", ("ab", "x", Finish::Stop));
+    check_answer(
+        &[thinking(0, "x"), text(1, "a"), text(0, "b")],
+        "end_turn",
+        ("ab", "x", FinishReason::Stop),
+    );
     let inline = [text(0, "<thi"), text(0, "nk>x</think>\n"), text(0, "a <"), stop(0), text(1, "b")];
-    check_answer(&inline, "end_turn", ("a <b", "x", Finish::Stop));
+    check_answer(&inline, "end_turn", ("a <b", "x", FinishReason::Stop));
     let unknown = [
         start(json!(0), json!({"type": "riddle", "text": "x"})),
         text(0, "y"),
@@ -62,24 +66,24 @@ fn text_and_reasoning_are_told_apart() {
         json!({"type": "content_block_riddle"}),
         text(2, "a"),
     ];
-    check_answer(&unknown, "end_turn", ("a", "", Finish::Stop));
+    check_answer(&unknown, "end_turn", ("a", "", FinishReason::Stop));
 }
 
 #[test]
 fn a_stop_reason_is_one_of_ours() {
     for (reason, finish) in [
-        ("end_turn", Finish::Stop),
-        ("stop_sequence", Finish::Stop),
-        ("what", Finish::Stop),
-        ("tool_use", Finish::Stop),
-        ("max_tokens", Finish::Length),
-        ("model_context_window_exceeded", Finish::Length),
-        ("pause_turn", Finish::Length),
-        ("refusal", Finish::Refused),
+        ("end_turn", FinishReason::Stop),
+        ("stop_sequence", FinishReason::Stop),
+        ("what", FinishReason::Stop),
+        ("tool_use", FinishReason::Stop),
+        ("max_tokens", FinishReason::Length),
+        ("model_context_window_exceeded", FinishReason::Length),
+        ("pause_turn", FinishReason::Length),
+        ("refusal", FinishReason::Refused),
     ] {
         check_answer(&[text(0, "a")], reason, ("a", "", finish));
     }
-    check_answer(&[], "refusal", ("", "", Finish::Refused));
+    check_answer(&[], "refusal", ("", "", FinishReason::Refused));
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn tools_of_the_server_are_kept_and_are_no_calls() {
             {"type": "text", "bytes": 1}, asked, found("x"), {"type": "text", "bytes": 1},
         ]),
     );
-    check_answer(&events, "end_turn", ("ab", "", Finish::Stop));
+    check_answer(&events, "end_turn", ("ab", "", FinishReason::Stop));
 }
 
 #[test]
@@ -189,7 +193,7 @@ fn tokens_are_counted_with_those_of_the_cache() {
                 output_tokens,
                 cached_tokens,
                 cache_write_tokens,
-                apart_tokens: 0,
+                unlisted_reasoning_tokens: 0,
                 is_invalid: false,
             });
         assert_eq!(usage, expected);

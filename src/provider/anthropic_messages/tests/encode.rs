@@ -1,13 +1,13 @@
 //! How messages and tools are written.
 
 use hermod_actors::{
-    model::{Content, Message, ToolSpec},
-    port::{Encoder, ModelRequest, Segments, ToolChoice},
+    model::{Message, MessageContent, ToolSpec},
+    port::{Encoder, MessageBuffer, ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 
 use super::requests::*;
-use crate::provider::{Cache, anthropic_messages::AnthropicMessages, wire::WireFormat as _};
+use crate::provider::{CacheTtl, anthropic_messages::AnthropicMessages, wire::WireFormat as _};
 
 #[test]
 fn a_request_goes_where_the_vendor_takes_it() {
@@ -21,9 +21,13 @@ fn a_request_goes_where_the_vendor_takes_it() {
 #[test]
 fn messages_are_lists_of_blocks() {
     let calls = [call("toolu_a", r#"{"p":"ü\n"}"#), call("toolu_b", "{\"p\":"), call("toolu_c", "")];
-    let noted = Content { note: Some("<n>".into()), ..Content::new("\0x\u{2028}", [picture()]) };
+    let noted =
+        MessageContent { note: Some("<n>".into()), ..MessageContent::new("\0x\u{2028}", [picture()]) };
     let messages = [
-        Message::User(Content { note: Some("And?".into()), ..Content::new("Say \"hi\" ß", [picture()]) }),
+        Message::User(MessageContent {
+            note: Some("And?".into()),
+            ..MessageContent::new("Say \"hi\" ß", [picture()])
+        }),
         said(answer("Look.", &calls)),
         result("toolu_a", "A"),
         result("toolu_b", noted),
@@ -31,7 +35,7 @@ fn messages_are_lists_of_blocks() {
         said(answer("Done \u{1f600}", &[])),
         Message::User("".into()),
         said(answer("\n", &[])),
-        Message::User(Content::new("", [picture()])),
+        Message::User(MessageContent::new("", [picture()])),
     ];
     let expected = json!([
         message("user", json!([text("Say \"hi\" ß"), shown(), text("And?")])),
@@ -58,18 +62,24 @@ fn messages_are_lists_of_blocks() {
         message("assistant", json!([text("[No text.]")])),
         message("user", json!([shown()])),
     ]);
-    check_messages(&encoder(true, Cache::Off), &messages, expected);
+    check_messages(&encoder(true, CacheTtl::Off), &messages, expected);
     let unseen = text("[A picture is here (image/png, 9 bytes); you cannot see it.]");
-    let only = [Message::User(Content::new("a", [picture()]))];
-    check_messages(&encoder(false, Cache::Off), &only, json!([message("user", json!([text("a"), unseen]))]));
+    let only = [Message::User(MessageContent::new("a", [picture()]))];
+    check_messages(
+        &encoder(false, CacheTtl::Off),
+        &only,
+        json!([message("user", json!([text("a"), unseen]))]),
+    );
 }
 
 #[test]
 fn arguments_stand_as_they_came_if_they_are_an_object() {
     let check = |arguments: &str, expected: &str| {
         let messages = [said(answer("", &[call("toolu_a", arguments)]))];
-        let body =
-            text_of(request("", &[], encode(&encoder(true, Cache::Off), &messages), Cache::Off), Cache::Off);
+        let body = text_of(
+            request("", &[], encode(&encoder(true, CacheTtl::Off), &messages), CacheTtl::Off),
+            CacheTtl::Off,
+        );
         assert!(body.contains(&format!(r#""input":{expected}}}]"#)), "{body}");
     };
     check(" {\"b\": 1.10,\"a\":1e2} ", "{\"b\": 1.10,\"a\":1e2}");
@@ -87,7 +97,10 @@ fn ids_fit_and_never_come_twice() {
     };
     // Two answers in a row with the same ids, as vendors make them that number from 0.
     let messages: Vec<Message> = (0..2).flat_map(round).collect();
-    let body = body(request("", &[], encode(&encoder(true, Cache::Off), &messages), Cache::Off), Cache::Off);
+    let body = body(
+        request("", &[], encode(&encoder(true, CacheTtl::Off), &messages), CacheTtl::Off),
+        CacheTtl::Off,
+    );
     let found = |at: usize, field: &str| -> Vec<String> {
         let blocks = body["messages"][at]["content"].as_array().unwrap();
         blocks.iter().map(|block| block[field].as_str().unwrap().to_owned()).collect()
@@ -112,7 +125,7 @@ fn tools_are_sorted_and_schemas_are_of_objects() {
     let plain = json!({"type": "object", "properties": {"z": {"type": "string"}, "a": {}}});
     let check = |parameters: Value, expected: Value| {
         let tools = [tool("b", parameters), tool("a.b", plain.clone())];
-        let found = body(request("", &tools, Segments::default(), Cache::Off), Cache::Off);
+        let found = body(request("", &tools, MessageBuffer::default(), CacheTtl::Off), CacheTtl::Off);
         let (first, second) = (&found["tools"][0], &found["tools"][1]);
         assert_eq!((first["name"].as_str().unwrap().split_at(4).0, &second["name"]), ("a_b_", &json!("b")));
         assert_eq!((&first["input_schema"], &second["input_schema"]), (&plain, &expected));
@@ -124,15 +137,15 @@ fn tools_are_sorted_and_schemas_are_of_objects() {
         json!([{"properties": {"x": {"const": 1}}}, {"properties": {"x": {"const": 2}, "y": {}}}, true]);
     let all = json!({"properties": {"x": {"const": 1}, "y": {}}, "title": "t", "type": "object"});
     check(json!({"oneOf": one_of, "title": "t"}), all);
-    let names = encoder(true, Cache::Off).head("", &[tool("a.b", plain.clone())]).names;
+    let names = encoder(true, CacheTtl::Off).head("", &[tool("a.b", plain.clone())]).renamed_tools;
     assert_eq!(names.values().collect::<Vec<_>>(), ["a.b"]);
 }
 
 #[test]
 fn calls_are_forbidden_where_there_are_tools() {
     let choice = |tools: &[ToolSpec], tool_choice| {
-        let request = request("", tools, Segments::default(), Cache::Off);
-        body(ModelRequest { tool_choice, ..request }, Cache::Off).get("tool_choice").cloned()
+        let request = request("", tools, MessageBuffer::default(), CacheTtl::Off);
+        body(ModelRequest { tool_choice, ..request }, CacheTtl::Off).get("tool_choice").cloned()
     };
     let tools = [tool("t", json!({}))];
     assert_eq!(choice(&tools, ToolChoice::NoCalls), Some(json!({"type": "none"})));

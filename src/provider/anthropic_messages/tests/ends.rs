@@ -1,13 +1,13 @@
 //! How a stream ends, and what comes in place of its end.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
-use hermod_actors::model::{AssistantMessage, FailureClass, Finish};
+use hermod_actors::model::{AssistantMessage, FailureClass, FinishReason};
 use serde_json::{Value, json};
 
 use super::events::*;
 use crate::provider::{
-    reader::Reader,
-    wire::{Decoder, Progress},
+    reader::ResponseReader,
+    wire::{DecodeProgress, Decoder},
 };
 
 #[test]
@@ -35,7 +35,7 @@ fn an_error_may_come_in_place_of_the_rest() {
 
 #[test]
 fn a_stream_without_an_end_is_cut() {
-    let cut = |body: &str| check_failure(body, FailureClass::Cut, "");
+    let cut = |body: &str| check_failure(body, FailureClass::IncompleteStream, "");
     cut("");
     cut(&stream(&[text(0, "a"), stop(0)]));
     cut("data: {\"type\":\"content_block_delta\",\"del");
@@ -51,7 +51,7 @@ fn a_stream_without_an_end_is_cut() {
         cut(&stream(&[begun.clone(), last.clone()]));
         cut(&(stream(std::slice::from_ref(&begun)) + "data: [DONE]\n\n"));
         let answer = decode_in_all_ways(stream(&[begun, stop(0), last.clone()]).as_bytes()).unwrap();
-        assert_eq!((answer.message.calls.len(), answer.finish), (1, Finish::ToolCalls));
+        assert_eq!((answer.message.calls.len(), answer.finish), (1, FinishReason::ToolCalls));
     }
     let document = json!({"type": "message", "content": [call("a", "f", json!({}))]}).to_string();
     assert_eq!(&*decode_in_all_ways(document.as_bytes()).unwrap().message.calls[0].arguments, "{}");
@@ -60,7 +60,9 @@ fn a_stream_without_an_end_is_cut() {
 #[test]
 fn an_end_may_be_marked_in_one_way_only() {
     let [reason, last] = end("max_tokens");
-    for (events, finish) in [([text(0, "a"), reason], Finish::Length), ([text(0, "a"), last], Finish::Stop)] {
+    for (events, finish) in
+        [([text(0, "a"), reason], FinishReason::Length), ([text(0, "a"), last], FinishReason::Stop)]
+    {
         let body = stream(&events);
         for behind in ["", "event: data\ndata: [DONE]", ": bye\n\n", "data: {\"type\":\"mess"] {
             let answer = decode_in_all_ways((body.clone() + behind).as_bytes()).unwrap();
@@ -82,7 +84,7 @@ fn a_whole_document_is_an_answer_too() {
     let answer = decode_in_all_ways(format!("\u{feff}\n{document:#}\n").as_bytes()).unwrap();
     let AssistantMessage { text, reasoning, calls, opaque } = &answer.message;
     assert_eq!((&**text, &**reasoning, &*calls[0].arguments), ("a", "x", "{\"x\":1}"));
-    assert_eq!((opaque.is_some(), answer.finish), (true, Finish::ToolCalls));
+    assert_eq!((opaque.is_some(), answer.finish), (true, FinishReason::ToolCalls));
     assert_eq!(answer.usage.map(|usage| usage.total()), Some(3));
     let error = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}";
     check_failure(error, FailureClass::Overloaded, "Overloaded");
@@ -94,27 +96,27 @@ fn a_whole_document_is_an_answer_too() {
 #[test]
 fn an_answer_has_a_limit() {
     let piece = stream(&[text(0, &"x".repeat(4 << 20))]);
-    let mut decoder = Reader::new(draft());
+    let mut decoder = ResponseReader::new(draft());
     let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
-    assert_eq!(results[0], Ok(Progress::Content));
+    assert_eq!(results[0], Ok(DecodeProgress::Content));
     assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");
     let many: Vec<_> = (0..2_000).map(|n| start(json!(n), call("a", "f", json!({})))).collect();
-    check_failure(&stream(&many), FailureClass::Cut, "more than 1024 tool calls");
+    check_failure(&stream(&many), FailureClass::IncompleteStream, "more than 1024 tool calls");
     let many: Vec<_> = (0..5_000).map(|n| text(n, "")).collect();
-    check_failure(&stream(&many), FailureClass::Cut, "more than 4096 blocks");
+    check_failure(&stream(&many), FailureClass::IncompleteStream, "more than 4096 blocks");
 }
 
 #[test]
 fn only_what_shows_something_is_progress() {
-    let mut decoder = Reader::new(draft());
+    let mut decoder = ResponseReader::new(draft());
     let mut push =
         |event: &Value| decoder.push(stream(std::slice::from_ref(event)).as_bytes(), &Shown::default());
     let [reason, last] = end("end_turn");
     for quiet in [json!({"type": "ping"}), json!({"type": "message_start"}), stop(0), text(0, "")] {
-        assert_eq!(push(&quiet), Ok(Progress::Quiet), "{quiet}");
+        assert_eq!(push(&quiet), Ok(DecodeProgress::Quiet), "{quiet}");
     }
     for shows in [text(0, "a"), signature(1, "s"), start(json!(2), call("a", "f", json!({}))), reason] {
-        assert_eq!(push(&shows), Ok(Progress::Content), "{shows}");
+        assert_eq!(push(&shows), Ok(DecodeProgress::Content), "{shows}");
     }
-    assert_eq!(push(&last), Ok(Progress::Done));
+    assert_eq!(push(&last), Ok(DecodeProgress::Done));
 }

@@ -4,14 +4,14 @@
 use std::sync::{Arc, Mutex};
 
 use hermod_actors::{
-    model::{Answer, Failure, FailureClass, Origin},
-    port::Deltas,
+    model::{AnswerOrigin, Failure, FailureClass, ModelAnswer},
+    port::DeltaSink,
 };
 use serde_json::{Value, json};
 
 use crate::provider::{
-    anthropic_messages::{NAME, draft::Draft},
-    reader::Reader,
+    anthropic_messages::{NAME, decode::MessagesDecoder},
+    reader::ResponseReader,
     wire::Decoder,
 };
 
@@ -19,7 +19,7 @@ use crate::provider::{
 #[derive(Default)]
 pub(super) struct Shown(Mutex<(String, String)>);
 
-impl Deltas for Shown {
+impl DeltaSink for Shown {
     fn text(&self, delta: &str) {
         self.0.lock().unwrap().0.push_str(delta);
     }
@@ -28,15 +28,19 @@ impl Deltas for Shown {
     }
 }
 
-pub(super) fn draft() -> Draft {
-    Draft::new(Arc::new(Origin { provider: "p".into(), wire: NAME.into(), model: "m".into() }))
+pub(super) fn draft() -> MessagesDecoder {
+    MessagesDecoder::new(Arc::new(AnswerOrigin {
+        provider: "p".into(),
+        wire: NAME.into(),
+        model: "m".into(),
+    }))
 }
 
 pub(super) fn decode<'a>(
     parts: impl IntoIterator<Item = &'a [u8]>,
     shown: &Shown,
-) -> Result<Answer, Failure> {
-    let mut decoder = Box::new(Reader::new(draft()));
+) -> Result<ModelAnswer, Failure> {
+    let mut decoder = Box::new(ResponseReader::new(draft()));
     for part in parts {
         decoder.push(part, shown)?;
     }
@@ -44,12 +48,12 @@ pub(super) fn decode<'a>(
 }
 
 /// The body decodes so, also byte by byte, and what was shown is what was said.
-pub(super) fn decode_in_all_ways(body: &[u8]) -> Result<Answer, Failure> {
+pub(super) fn decode_in_all_ways(body: &[u8]) -> Result<ModelAnswer, Failure> {
     let shown = Shown::default();
     let answer = decode([body], &shown);
     assert_eq!(decode(body.chunks(1), &Shown::default()), answer);
     let shown = shown.0.into_inner().unwrap();
-    if let Ok(Answer { message, .. }) = &answer {
+    if let Ok(ModelAnswer { message, .. }) = &answer {
         assert_eq!((&message.text, &message.reasoning), (&shown.0, &shown.1));
     }
     answer
@@ -100,7 +104,7 @@ pub(super) fn call(id: &str, name: &str, input: Value) -> Value {
 }
 
 /// The answer that these events are, with the begin and the end of a message around them.
-pub(super) fn answer(events: &[Value], reason: &str) -> Answer {
+pub(super) fn answer(events: &[Value], reason: &str) -> ModelAnswer {
     let begin = json!({"type": "message_start", "message": {"role": "assistant", "content": [], "stop_reason": null}});
     let all = [&[begin, json!({"type": "ping"})], events, &end(reason)].concat();
     decode_in_all_ways(stream(&all).as_bytes()).unwrap()

@@ -1,13 +1,13 @@
 //! Where a request is marked for the vendor's cache.
 
 use hermod_actors::{
-    model::{Content, Message, ToolSpec},
-    port::{Encoder, Segments},
+    model::{Message, MessageContent, ToolSpec},
+    port::{Encoder, MessageBuffer},
 };
 use serde_json::{Value, json};
 
 use super::requests::*;
-use crate::provider::Cache;
+use crate::provider::CacheTtl;
 
 /// The texts of the blocks with a marker, and where in the request they are.
 fn marked(value: &Value, to: &mut Vec<String>) {
@@ -32,52 +32,57 @@ fn the_system_prompt_and_the_last_three_messages_are_marked() {
     };
     let tools = [tool("b", json!({})), tool("a", json!({}))];
     let user = |text: &str| Message::User(text.into());
-    let note = Content { note: Some("noted".into()), ..Content::from("r") };
+    let note = MessageContent { note: Some("noted".into()), ..MessageContent::from("r") };
     let messages = [
         user("one"),
         said(answer("two", &[])),
-        Message::User(Content::new("three", [picture()])),
+        Message::User(MessageContent::new("three", [picture()])),
         said(answer("four", &[call("toolu_a", "{}"), call("toolu_b", "{}")])),
         result("toolu_a", "r"),
         result("toolu_b", note),
     ];
-    check(Cache::Short, ("sys", &tools), &[], &["sys"]);
-    check(Cache::Short, (" ", &tools), &[], &["\"b\""]);
-    check(Cache::Short, ("", &[]), &[], &[]);
-    check(Cache::Short, ("sys", &[]), &messages[..1], &["sys", "one"]);
-    check(Cache::Long, ("sys", &[]), &messages, &["\"1h\"", "Base64", "toolu_b", "\"r\""]);
-    check(Cache::Off, ("sys", &tools), &messages, &[]);
-    check(Cache::Short, ("", &tools), &messages[..5], &["\"b\"", "Base64", "toolu_b", "toolu_a"]);
+    check(CacheTtl::Short, ("sys", &tools), &[], &["sys"]);
+    check(CacheTtl::Short, (" ", &tools), &[], &["\"b\""]);
+    check(CacheTtl::Short, ("", &[]), &[], &[]);
+    check(CacheTtl::Short, ("sys", &[]), &messages[..1], &["sys", "one"]);
+    check(CacheTtl::Long, ("sys", &[]), &messages, &["\"1h\"", "Base64", "toolu_b", "\"r\""]);
+    check(CacheTtl::Off, ("sys", &tools), &messages, &[]);
+    check(CacheTtl::Short, ("", &tools), &messages[..5], &["\"b\"", "Base64", "toolu_b", "toolu_a"]);
     // What is noted may be gone in the next request; but there may be nothing else.
-    let note = |text: &str| Message::User(Content { note: Some("noted".into()), ..Content::from(text) });
-    check(Cache::Short, ("", &[]), &[note("one")], &["one"]);
-    check(Cache::Short, ("", &[]), &[note("")], &["noted"]);
+    let note = |text: &str| {
+        Message::User(MessageContent { note: Some("noted".into()), ..MessageContent::from(text) })
+    };
+    check(CacheTtl::Short, ("", &[]), &[note("one")], &["one"]);
+    check(CacheTtl::Short, ("", &[]), &[note("")], &["noted"]);
     // An answer that ends in a block of the vendor's cannot be marked.
     let kept = json!([{"type": "web_search_tool_result", "tool_use_id": "x", "content": []}]);
     let ends_so = [user("one"), with_parts(answer("", &[]), "m", kept), user("three")];
-    check(Cache::Short, ("", &[]), &ends_so, &["one", "three"]);
+    check(CacheTtl::Short, ("", &[]), &ends_so, &["one", "three"]);
 }
 
 #[test]
 fn fifty_requests_begin_as_the_ones_before() {
     const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
     let tools = [tool("b.c", json!({"type": "object"})), tool("a", json!({"type": "object"}))];
-    let encoder = encoder(true, Cache::Short);
-    let mut messages = Segments::default();
+    let encoder = encoder(true, CacheTtl::Short);
+    let mut messages = MessageBuffer::default();
     let mut before: Option<(String, Vec<usize>)> = None;
     for n in 0..50 {
         let id = format!("call_{}", n % 3);
         let mut group = match n % 5 {
-            0 => vec![Message::User(Content::new(format!("task {n}"), [picture()]))],
+            0 => vec![Message::User(MessageContent::new(format!("task {n}"), [picture()]))],
             1 => vec![with_parts(answer("ab", &[call(&id, "{\"x\": 1}")]), "m", json!([thought("x")]))],
             4 => vec![said(answer("done", &[]))],
             _ => vec![said(answer("", &[call(&id, "{")]))],
         };
         if (1..4).contains(&(n % 5)) {
-            group.push(result(&id, Content { note: Some("n".into()), ..Content::new("r", [picture()]) }));
+            group.push(result(
+                &id,
+                MessageContent { note: Some("n".into()), ..MessageContent::new("r", [picture()]) },
+            ));
         }
         encoder.messages(&group, &mut messages);
-        let body = text_of(request("sys", &tools, messages.clone(), Cache::Short), Cache::Short);
+        let body = text_of(request("sys", &tools, messages.clone(), CacheTtl::Short), CacheTtl::Short);
         let markers: Vec<usize> = body.match_indices(MARKER).map(|(at, _)| at).collect();
         assert!(markers.len() <= 4, "the vendor takes four markers");
         let bare = body.replace(MARKER, "");

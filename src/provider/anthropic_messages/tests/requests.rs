@@ -5,28 +5,33 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
-        Origin, RunId, SessionId, ToolCall, ToolSpec,
+        AnswerOrigin, Artifact, AssistantMessage, CallId, Image, ImageFormat, Message, MessageContent,
+        ModelDeadlines, OpaqueState, RunId, SessionId, ToolCall, ToolSpec,
     },
-    port::{Encoder, ModelRequest, Segments, ToolChoice},
+    port::{Encoder, MessageBuffer, ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 
 use crate::provider::{
-    Cache, Dialect,
+    CacheTtl, Dialect,
     anthropic_messages::{AnthropicMessages, MessagesEncoder, NAME},
-    wire::{WireFormat, Writing},
+    wire::{EncodeTarget, WireFormat},
 };
 
-pub(super) fn origin(model: &str) -> Arc<Origin> {
-    Arc::new(Origin { provider: "p".into(), wire: NAME.into(), model: model.into() })
+pub(super) fn origin(model: &str) -> Arc<AnswerOrigin> {
+    Arc::new(AnswerOrigin { provider: "p".into(), wire: NAME.into(), model: model.into() })
 }
 
-pub(super) fn encoder(sees: bool, cache: Cache) -> MessagesEncoder {
-    MessagesEncoder::new(Writing { origin: origin("m"), sees }, cache)
+pub(super) fn encoder(sees: bool, cache: CacheTtl) -> MessagesEncoder {
+    MessagesEncoder::new(EncodeTarget { origin: origin("m"), has_vision: sees }, cache)
 }
 
-pub(super) fn request(system: &str, tools: &[ToolSpec], messages: Segments, cache: Cache) -> ModelRequest {
+pub(super) fn request(
+    system: &str,
+    tools: &[ToolSpec],
+    messages: MessageBuffer,
+    cache: CacheTtl,
+) -> ModelRequest {
     ModelRequest {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
@@ -38,36 +43,36 @@ pub(super) fn request(system: &str, tools: &[ToolSpec], messages: Segments, cach
         head: encoder(true, cache).head(system, tools),
         tool_choice: ToolChoice::Auto,
         messages,
-        pictures: BTreeMap::from([("p".to_owned(), "Base64".into())]),
+        images: BTreeMap::from([("p".to_owned(), "Base64".into())]),
     }
 }
 
-pub(super) fn text_of(request: ModelRequest, cache: Cache) -> String {
+pub(super) fn text_of(request: ModelRequest, cache: CacheTtl) -> String {
     let wire = AnthropicMessages::of(&Dialect { host: String::new(), cache });
     String::from_utf8(wire.body(request).concat()).unwrap()
 }
 
-pub(super) fn body(request: ModelRequest, cache: Cache) -> Value {
+pub(super) fn body(request: ModelRequest, cache: CacheTtl) -> Value {
     serde_json::from_str(&text_of(request, cache)).unwrap()
 }
 
-pub(super) fn encode(encoder: &MessagesEncoder, messages: &[Message]) -> Segments {
-    let mut to = Segments::default();
+pub(super) fn encode(encoder: &MessagesEncoder, messages: &[Message]) -> MessageBuffer {
+    let mut to = MessageBuffer::default();
     encoder.messages(messages, &mut to);
     to
 }
 
 /// The messages are written so, whole and one group after another.
 pub(super) fn check_messages(encoder: &MessagesEncoder, messages: &[Message], expected: Value) {
-    let whole = text_of(request("", &[], encode(encoder, messages), Cache::Off), Cache::Off);
+    let whole = text_of(request("", &[], encode(encoder, messages), CacheTtl::Off), CacheTtl::Off);
     let found: Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(found["messages"], expected, "{:#}", found["messages"]);
-    let mut grown = Segments::default();
+    let mut grown = MessageBuffer::default();
     let is_result = |message: &Message| matches!(message, Message::Tool { .. });
     for group in messages.chunk_by(|_, next| is_result(next)) {
         encoder.messages(group, &mut grown);
     }
-    assert_eq!(text_of(request("", &[], grown, Cache::Off), Cache::Off), whole);
+    assert_eq!(text_of(request("", &[], grown, CacheTtl::Off), CacheTtl::Off), whole);
 }
 
 pub(super) fn call(id: &str, arguments: &str) -> ToolCall {
@@ -85,10 +90,13 @@ pub(super) fn said(answer: AssistantMessage) -> Message {
 /// The answer with what `model` has made of it.
 pub(super) fn with_parts(answer: AssistantMessage, model: &str, parts: Value) -> Message {
     let parts = parts.as_array().unwrap().clone();
-    said(AssistantMessage { opaque: Some(Arc::new(Opaque::new(origin(model), parts).unwrap())), ..answer })
+    said(AssistantMessage {
+        opaque: Some(Arc::new(OpaqueState::new(origin(model), parts).unwrap())),
+        ..answer
+    })
 }
 
-pub(super) fn result(id: &str, content: impl Into<Content>) -> Message {
+pub(super) fn result(id: &str, content: impl Into<MessageContent>) -> Message {
     Message::Tool { call: id.into(), name: "look".into(), content: content.into() }
 }
 

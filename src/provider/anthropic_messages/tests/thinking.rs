@@ -1,13 +1,13 @@
 //! How much a model is told to think, and what of its thinking goes back to it.
 
 use hermod_actors::{
-    model::{AssistantMessage, Message, Thinking, ThinkingRequest, ThinkingStyle},
-    port::{Encoder, ModelRequest, Segments},
+    model::{AssistantMessage, Message, ThinkingLevel, ThinkingRequest, ThinkingStyle},
+    port::{Encoder, MessageBuffer, ModelRequest},
 };
 use serde_json::{Value, json};
 
 use super::requests::*;
-use crate::provider::Cache;
+use crate::provider::CacheTtl;
 
 #[test]
 fn what_only_its_maker_reads_goes_back_to_it_alone() {
@@ -18,7 +18,7 @@ fn what_only_its_maker_reads_goes_back_to_it_alone() {
     let parts = json!([thought("x"), place(3), called, redacted, place(1), thought("")]);
     let check = |answer: AssistantMessage, model: &str, expected: Value| {
         let messages = [with_parts(answer, model, parts.clone())];
-        check_messages(&encoder(true, Cache::Off), &messages, json!([message("assistant", expected)]));
+        check_messages(&encoder(true, CacheTtl::Off), &messages, json!([message("assistant", expected)]));
     };
     let (a, b) = (asked("toolu_a", json!({})), asked("toolu_b", json!({})));
     let whole = json!([thought("x"), text("aü"), a, redacted, text("b"), thought(""), text("c"), b]);
@@ -42,13 +42,13 @@ fn a_turn_that_began_without_thinking_goes_on_without() {
     let user = || [Message::User("hi".into())];
     let final_answer = || [said(answer("done", &[]))];
     let check = |groups: &[&[Message]], expected: bool| {
-        let mut messages = Segments::default();
-        groups.iter().for_each(|group| encoder(true, Cache::Off).messages(group, &mut messages));
-        assert_eq!(messages.is_foreign(), expected);
+        let mut messages = MessageBuffer::default();
+        groups.iter().for_each(|group| encoder(true, CacheTtl::Off).messages(group, &mut messages));
+        assert_eq!(messages.has_foreign_reasoning(), expected);
         for (style, thinks) in [(ThinkingStyle::Budget, !expected), (ThinkingStyle::Adaptive, true)] {
-            let thinking = Some(ThinkingRequest { level: Thinking::High, style });
-            let request = ModelRequest { thinking, ..request("", &[], messages.clone(), Cache::Off) };
-            assert_eq!(body(request, Cache::Off).get("thinking").is_some(), thinks, "{style:?}");
+            let thinking = Some(ThinkingRequest { level: ThinkingLevel::High, style });
+            let request = ModelRequest { thinking, ..request("", &[], messages.clone(), CacheTtl::Off) };
+            assert_eq!(body(request, CacheTtl::Off).get("thinking").is_some(), thinks, "{style:?}");
         }
     };
     check(&[&user()], false);
@@ -65,26 +65,26 @@ fn a_turn_that_began_without_thinking_goes_on_without() {
 fn thinking_never_takes_more_than_is_reserved() {
     use ThinkingStyle::{Adaptive, Budget, Effort};
     let check = |style, level, max_tokens, expected: Value| {
-        let request = request("", &[], Segments::default(), Cache::Off);
+        let request = request("", &[], MessageBuffer::default(), CacheTtl::Off);
         let thinking = Some(ThinkingRequest { level, style });
-        let found = body(ModelRequest { thinking, max_tokens, ..request }, Cache::Off);
+        let found = body(ModelRequest { thinking, max_tokens, ..request }, CacheTtl::Off);
         assert_eq!(found["max_tokens"], max_tokens);
         let fields = ["thinking", "output_config"].map(|field| found.get(field).cloned().unwrap_or_default());
         assert_eq!(json!(fields), expected, "{style:?} {level:?} {max_tokens}");
     };
     let budget = |tokens: u64| json!([{"type": "enabled", "budget_tokens": tokens}, null]);
-    check(Budget, Thinking::Off, 64_000, json!([null, null]));
-    check(Budget, Thinking::Minimal, 64_000, budget(1_024));
-    check(Budget, Thinking::Low, 64_000, budget(4_096));
-    check(Budget, Thinking::Medium, 64_000, budget(10_000));
-    check(Budget, Thinking::High, 64_000, budget(24_000));
-    check(Budget, Thinking::High, 16_000, budget(12_000));
-    check(Budget, Thinking::High, 1_025, budget(1_024));
-    check(Budget, Thinking::High, 1_024, json!([null, null]));
-    check(Budget, Thinking::High, 1, json!([null, null]));
-    check(Adaptive, Thinking::Off, 9, json!([null, null]));
-    check(Adaptive, Thinking::Minimal, 9, json!([{"type": "adaptive"}, {"effort": "low"}]));
-    check(Adaptive, Thinking::Medium, 9, json!([{"type": "adaptive"}, {"effort": "medium"}]));
-    check(Effort, Thinking::High, 9, json!([null, {"effort": "high"}]));
-    check(ThinkingStyle::None, Thinking::High, 9, json!([null, null]));
+    check(Budget, ThinkingLevel::Off, 64_000, json!([null, null]));
+    check(Budget, ThinkingLevel::Minimal, 64_000, budget(1_024));
+    check(Budget, ThinkingLevel::Low, 64_000, budget(4_096));
+    check(Budget, ThinkingLevel::Medium, 64_000, budget(10_000));
+    check(Budget, ThinkingLevel::High, 64_000, budget(24_000));
+    check(Budget, ThinkingLevel::High, 16_000, budget(12_000));
+    check(Budget, ThinkingLevel::High, 1_025, budget(1_024));
+    check(Budget, ThinkingLevel::High, 1_024, json!([null, null]));
+    check(Budget, ThinkingLevel::High, 1, json!([null, null]));
+    check(Adaptive, ThinkingLevel::Off, 9, json!([null, null]));
+    check(Adaptive, ThinkingLevel::Minimal, 9, json!([{"type": "adaptive"}, {"effort": "low"}]));
+    check(Adaptive, ThinkingLevel::Medium, 9, json!([{"type": "adaptive"}, {"effort": "medium"}]));
+    check(Effort, ThinkingLevel::High, 9, json!([null, {"effort": "high"}]));
+    check(ThinkingStyle::None, ThinkingLevel::High, 9, json!([null, null]));
 }

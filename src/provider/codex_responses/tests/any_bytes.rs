@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::events::*;
 use crate::provider::{
-    codex_responses::{draft::Draft, slot::Slot},
-    reader::Draft as _,
+    codex_responses::{decode::ResponsesDecoder, slot::ItemSlot},
+    reader::AnswerDecoder as _,
 };
 
 /// Why one of the events, each as it is sent, is refused.
@@ -15,7 +15,7 @@ fn refusal<'a>(events: impl IntoIterator<Item = &'a str>) -> String {
     let (mut decoder, nobody) = (reader(), Shown::default());
     let refused = events.into_iter().find_map(|event| decoder.push(event.as_bytes(), &nobody).err());
     let failure = refused.unwrap();
-    assert_eq!(failure.class, FailureClass::Cut);
+    assert_eq!(failure.class, FailureClass::IncompleteStream);
     failure.message
 }
 
@@ -59,11 +59,11 @@ proptest! {
         let mut events = order;
         events.retain(|event| event["type"] != "response.completed");
         events.push(events[twice.index(events.len())].clone());
-        let mut draft = Draft::new(origin());
+        let mut draft = ResponsesDecoder::new(origin());
         for event in &events {
-            prop_assert!(draft.event(event.to_string().as_bytes(), &Shown::default()).is_ok());
+            prop_assert!(draft.push_event(event.to_string().as_bytes(), &Shown::default()).is_ok());
             // What is counted is what is held.
-            let held: usize = draft.items().slots().iter().map(Slot::size).sum();
+            let held: usize = draft.items().slots().iter().map(ItemSlot::size).sum();
             prop_assert_eq!(draft.items().size(), held);
         }
         let (streamed, _) = decode_in_all_ways(stream(&[&events[..], &[completed(&[])]].concat()).as_bytes());

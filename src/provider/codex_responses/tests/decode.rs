@@ -1,10 +1,10 @@
 //! What a whole stream says.
 
-use hermod_actors::model::{Finish, Usage};
+use hermod_actors::model::{FinishReason, Usage};
 use serde_json::{Value, json};
 
 use super::events::*;
-use crate::provider::wire::Progress;
+use crate::provider::wire::DecodeProgress;
 
 const CALLS: [(&str, &str, &str); 2] = [("c2", "f", "{\"x\":1}"), ("c3", "g", "{}")];
 
@@ -25,14 +25,14 @@ fn nothing_is_doubled_and_what_is_missing_is_taken_from_elsewhere() {
         &["delta", "part", "item", "arguments"],
     ] {
         let events = without(missing);
-        check(&events, "Hello", "hm", Finish::ToolCalls);
+        check(&events, "Hello", "hm", FinishReason::ToolCalls);
         check_calls(&events, &CALLS);
     }
     // The final response of some vendors has an empty output.
     for missing in [&["completed"][..], &["completed", "delta"], &["completed", "item.done"]] {
         let mut events = without(missing);
         events.push(completed(&[]));
-        check(&events, "Hello", "hm", Finish::ToolCalls);
+        check(&events, "Hello", "hm", FinishReason::ToolCalls);
         check_calls(&events, &CALLS);
     }
 }
@@ -51,7 +51,7 @@ fn items_are_found_by_what_an_event_has() {
                 event.as_object_mut().unwrap().remove(*key);
             });
         });
-        check(&events, "Hello", "hm", Finish::ToolCalls);
+        check(&events, "Hello", "hm", FinishReason::ToolCalls);
         check_calls(&events, &CALLS);
     }
     // One vendor gives the same item another id with every event.
@@ -62,7 +62,7 @@ fn items_are_found_by_what_an_event_has() {
             .concat(),
         "ab",
         "",
-        Finish::Stop,
+        FinishReason::Stop,
     );
     // One without either, item by item.
     let plain = |name: &str, delta: &str| json!({"type": format!("response.{name}.delta"), "delta": delta});
@@ -70,13 +70,18 @@ fn items_are_found_by_what_an_event_has() {
         &[plain("reasoning_text", "a"), plain("output_text", "b"), plain("output_text", "c"), completed(&[])],
         "bc",
         "a",
-        Finish::Stop,
+        FinishReason::Stop,
     );
     let whole = |text: &str| {
         let content = [json!({"type": "output_text", "text": text})];
         json!({"type": "response.output_item.done", "item": {"type": "message", "content": content}})
     };
-    check(&[plain("output_text", "a"), whole("ab"), whole("c"), completed(&[])], "abc", "", Finish::Stop);
+    check(
+        &[plain("output_text", "a"), whole("ab"), whole("c"), completed(&[])],
+        "abc",
+        "",
+        FinishReason::Stop,
+    );
     // One with ids alone, another one with every event.
     let mut renamed = vec![item("added", 0, message(1, ""))];
     renamed.extend(
@@ -85,7 +90,7 @@ fn items_are_found_by_what_an_event_has() {
     );
     renamed.push(item("done", 0, message(4, "hello")));
     renamed.iter_mut().for_each(|event| drop(event.as_object_mut().unwrap().remove("output_index")));
-    check(&[&renamed[..], &[completed(&[])]].concat(), "hello", "", Finish::Stop);
+    check(&[&renamed[..], &[completed(&[])]].concat(), "hello", "", FinishReason::Stop);
     // One that says the same place of all.
     let same = [item("done", 0, call(0, "f", "{}")), item("done", 0, call(1, "g", "{}"))];
     check_calls(&[&same[..], &[completed(&[])]].concat(), &[("c0", "f", "{}"), ("c1", "g", "{}")]);
@@ -138,15 +143,15 @@ fn paragraphs_part_pieces_of_reasoning() {
         ],
         "",
         "ab\n\nc\n\nd",
-        Finish::Stop,
+        FinishReason::Stop,
     );
     check(
         &[item("done", 0, whole.clone()), item("done", 1, thought(1, "e", "")), completed(&[])],
         "",
         "ab\n\nc\n\nd\n\ne",
-        Finish::Stop,
+        FinishReason::Stop,
     );
-    check(&[completed(&[whole])], "", "ab\n\nc\n\nd", Finish::Stop);
+    check(&[completed(&[whole])], "", "ab\n\nc\n\nd", FinishReason::Stop);
 }
 
 #[test]
@@ -154,9 +159,9 @@ fn a_block_of_reasoning_in_the_text_is_none_of_it() {
     let text = "<think>hm</think>\n\nyes";
     for cut in 1..text.len() {
         let deltas = [&text[..cut], &text[cut..]].map(|piece| delta("output_text", 0, piece));
-        check(&[&deltas[..], &[completed(&[message(0, text)])]].concat(), "yes", "hm", Finish::Stop);
+        check(&[&deltas[..], &[completed(&[message(0, text)])]].concat(), "yes", "hm", FinishReason::Stop);
     }
-    check(&[completed(&[thought(0, "a", ""), message(1, text)])], "yes", "a\n\nhm", Finish::Stop);
+    check(&[completed(&[thought(0, "a", ""), message(1, text)])], "yes", "a\n\nhm", FinishReason::Stop);
 }
 
 #[test]
@@ -189,16 +194,16 @@ fn what_the_vendors_own_tools_do_is_no_part_of_the_answer() {
         delta("output_text", 1, "found"),
         completed(&[search, message(1, "found"), strange, Value::Null]),
     ];
-    check(&events, "found", "", Finish::Stop);
+    check(&events, "found", "", FinishReason::Stop);
     let mut decoder = reader();
     let mut progress = |event: &Value| {
         decoder.push(stream(std::slice::from_ref(event)).as_bytes(), &Shown::default()).unwrap()
     };
-    assert_eq!(progress(&json!({"type": "response.in_progress", "response": {}})), Progress::Quiet);
-    assert_eq!(progress(&json!({"type": "keepalive", "sequence_number": 3})), Progress::Quiet);
-    assert_eq!(progress(&events[1]), Progress::Content);
-    assert_eq!(progress(&delta("output_text", 1, "")), Progress::Quiet);
-    assert_eq!(progress(&events[5]), Progress::Done);
+    assert_eq!(progress(&json!({"type": "response.in_progress", "response": {}})), DecodeProgress::Quiet);
+    assert_eq!(progress(&json!({"type": "keepalive", "sequence_number": 3})), DecodeProgress::Quiet);
+    assert_eq!(progress(&events[1]), DecodeProgress::Content);
+    assert_eq!(progress(&delta("output_text", 1, "")), DecodeProgress::Quiet);
+    assert_eq!(progress(&events[5]), DecodeProgress::Done);
 }
 
 #[test]
@@ -211,7 +216,7 @@ fn the_usage_is_that_of_the_final_response() {
                 output_tokens,
                 cached_tokens,
                 cache_write_tokens,
-                apart_tokens: 0,
+                unlisted_reasoning_tokens: 0,
                 is_invalid: false,
             });
         assert_eq!(found, expected);

@@ -3,32 +3,38 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use hermod_actors::{
     model::{
-        Artifact, AssistantMessage, CallId, Content, Image, ImageFormat, Message, ModelDeadlines, Opaque,
-        Origin, RunId, SessionId, Thinking, ThinkingRequest, ThinkingStyle, ToolCall, ToolSpec,
+        AnswerOrigin, Artifact, AssistantMessage, CallId, Image, ImageFormat, Message, MessageContent,
+        ModelDeadlines, OpaqueState, RunId, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle,
+        ToolCall, ToolSpec,
     },
-    port::{Encoder as _, ModelRequest, Segments, ToolChoice},
+    port::{Encoder as _, MessageBuffer, ModelRequest, ToolChoice},
 };
 use serde_json::{Value, json};
 
 use super::events::origin;
 use crate::provider::{
     codex_responses::{OutputLimit, ResponsesEncoder, body},
-    wire::Writing,
+    wire::EncodeTarget,
 };
 
-pub(super) fn encoder(origin: Arc<Origin>, sees: bool) -> ResponsesEncoder {
-    ResponsesEncoder::new(Writing { origin, sees })
+pub(super) fn encoder(origin: Arc<AnswerOrigin>, sees: bool) -> ResponsesEncoder {
+    ResponsesEncoder::new(EncodeTarget { origin, has_vision: sees })
 }
 
 pub(super) fn input(encoder: &ResponsesEncoder, messages: &[Message]) -> Vec<Value> {
-    let mut segments = Segments::default();
+    let mut segments = MessageBuffer::default();
     encoder.messages(messages, &mut segments);
     let request = request(encoder, "", &[], segments);
-    let body: Value = serde_json::from_slice(&body::body(OutputLimit::Told, request).concat()).unwrap();
+    let body: Value = serde_json::from_slice(&body::body(OutputLimit::Supported, request).concat()).unwrap();
     body["input"].as_array().unwrap().clone()
 }
 
-fn request(encoder: &ResponsesEncoder, system: &str, tools: &[ToolSpec], messages: Segments) -> ModelRequest {
+fn request(
+    encoder: &ResponsesEncoder,
+    system: &str,
+    tools: &[ToolSpec],
+    messages: MessageBuffer,
+) -> ModelRequest {
     ModelRequest {
         call: CallId { run: RunId::from_bits(1), iteration: 1, n: 0 },
         session: SessionId::from_bits(1),
@@ -40,7 +46,7 @@ fn request(encoder: &ResponsesEncoder, system: &str, tools: &[ToolSpec], message
         head: encoder.head(system, tools),
         tool_choice: ToolChoice::Auto,
         messages,
-        pictures: BTreeMap::from([("p".to_owned(), Bytes::from_static(b"iVBORw0="))]),
+        images: BTreeMap::from([("p".to_owned(), Bytes::from_static(b"iVBORw0="))]),
     }
 }
 
@@ -57,7 +63,7 @@ fn says(text: &str, calls: Vec<ToolCall>) -> Message {
     Message::Assistant(Arc::new(AssistantMessage { text: text.into(), calls, ..AssistantMessage::default() }))
 }
 
-fn result(id: &str, content: impl Into<Content>) -> Message {
+fn result(id: &str, content: impl Into<MessageContent>) -> Message {
     Message::Tool { call: id.into(), name: "read".into(), content: content.into() }
 }
 
@@ -106,10 +112,10 @@ fn check(system: Option<&str>, tools: &[ToolSpec], reference_tools: &Value) {
     let encoder = encoder(origin(), true);
     let all = conversation();
     for parts in [vec![&all[..]], vec![&all[..1], &all[1..5], &all[5..6], &all[6..]]] {
-        let mut messages = Segments::default();
+        let mut messages = MessageBuffer::default();
         parts.into_iter().for_each(|part| encoder.messages(part, &mut messages));
         let request = request(&encoder, system.unwrap_or_default(), tools, messages);
-        let body = body::body(OutputLimit::Told, request).concat();
+        let body = body::body(OutputLimit::Supported, request).concat();
         assert_eq!(String::from_utf8(body).unwrap(), reference.to_string());
     }
 }
@@ -139,24 +145,30 @@ fn a_body_without_messages_is_json() {
 fn fields_that_a_server_refuses_are_left_out() {
     let encoder = encoder(origin(), true);
     let fields = |limit, change: fn(&mut ModelRequest)| -> Value {
-        let mut request = request(&encoder, "", &[], Segments::default());
+        let mut request = request(&encoder, "", &[], MessageBuffer::default());
         change(&mut request);
         serde_json::from_slice(&body::body(limit, request).concat()).unwrap()
     };
-    assert_eq!(fields(OutputLimit::Told, |request| request.max_tokens = 3)["max_output_tokens"], 16);
-    assert_eq!(fields(OutputLimit::Untold, |_| ()).get("max_output_tokens"), None);
-    assert_eq!(fields(OutputLimit::Told, |request| request.model = "gpt-4o".into()).get("include"), None);
+    assert_eq!(fields(OutputLimit::Supported, |request| request.max_tokens = 3)["max_output_tokens"], 16);
+    assert_eq!(fields(OutputLimit::Unsupported, |_| ()).get("max_output_tokens"), None);
+    assert_eq!(
+        fields(OutputLimit::Supported, |request| request.model = "gpt-4o".into()).get("include"),
+        None
+    );
     let high = |request: &mut ModelRequest| {
-        request.thinking = Some(ThinkingRequest { level: Thinking::High, style: ThinkingStyle::Effort });
+        request.thinking = Some(ThinkingRequest { level: ThinkingLevel::High, style: ThinkingStyle::Effort });
     };
-    assert_eq!(fields(OutputLimit::Told, high)["reasoning"], json!({"effort": "high", "summary": "auto"}));
+    assert_eq!(
+        fields(OutputLimit::Supported, high)["reasoning"],
+        json!({"effort": "high", "summary": "auto"})
+    );
 }
 
 #[test]
 fn names_and_ids_that_the_vendor_refuses_are_changed() {
     let encoder = encoder(origin(), true);
     let head = encoder.head("", &[tool("math.sin")]);
-    let (wire, own) = head.names.iter().next().unwrap();
+    let (wire, own) = head.renamed_tools.iter().next().unwrap();
     assert_eq!(own, "math.sin");
     let asks = ToolCall { name: "math.sin".into(), ..call(&"x".repeat(65), "{}") };
     let items = input(&encoder, &[says("", vec![asks]), result(&"x".repeat(65), "1")]);
@@ -180,8 +192,9 @@ fn pictures_stand_where_they_were_shown() {
         |text: &str| json!({"type": "input_text", "text": text}),
         json!({"type": "input_image", "detail": "auto", "image_url": url}),
     );
-    let noted = Content { note: Some(" (late)".into()), ..Content::new("see", [picture(), picture()]) };
-    let bare = Content::new("", [picture()]);
+    let noted =
+        MessageContent { note: Some(" (late)".into()), ..MessageContent::new("see", [picture(), picture()]) };
+    let bare = MessageContent::new("", [picture()]);
     let messages = [Message::User(bare.clone()), says("", vec![call("a", "{}")]), result("a", noted.clone())];
     let seen = input(&encoder(origin(), true), &messages);
     assert_eq!(seen[0]["content"], json!([image]));
@@ -190,13 +203,13 @@ fn pictures_stand_where_they_were_shown() {
     let words = "[A picture is here (image/png, 5 bytes); you cannot see it.]";
     assert_eq!(unseen[0]["content"], words);
     assert_eq!(unseen[2]["output"], format!("see\n{words}\n{words} (late)"));
-    let plain = Content { images: [].into(), ..noted };
+    let plain = MessageContent { images: [].into(), ..noted };
     assert_eq!(input(&encoder(origin(), true), &[result("a", plain)])[0]["output"], "see (late)");
 }
 
 /// The items of an answer with opaque parts, in short: `r1` reasoning, `t:…` text, `c:…` a call.
 fn check_order(text: &str, calls: &[&str], parts: Value, expected: &[&str]) {
-    let opaque = Opaque::new(origin(), parts.as_array().unwrap().clone()).unwrap();
+    let opaque = OpaqueState::new(origin(), parts.as_array().unwrap().clone()).unwrap();
     let calls = calls.iter().map(|id| call(id, "{}")).collect();
     let answer = AssistantMessage {
         text: text.into(),
@@ -258,13 +271,13 @@ fn what_others_have_made_is_not_sent() {
     let parts =
         vec![json!({"type": "reasoning", "id": "r", "summary": []}), json!({"type": "message", "bytes": 1})];
     for change in [
-        |origin: &mut Origin| origin.provider = "q".into(),
-        |origin: &mut Origin| origin.wire = "anthropic_messages".into(),
-        |origin: &mut Origin| origin.model = "n".into(),
+        |origin: &mut AnswerOrigin| origin.provider = "q".into(),
+        |origin: &mut AnswerOrigin| origin.wire = "anthropic_messages".into(),
+        |origin: &mut AnswerOrigin| origin.model = "n".into(),
     ] {
         let mut other = (*origin()).clone();
         change(&mut other);
-        let opaque = Some(Arc::new(Opaque::new(other.into(), parts.clone()).unwrap()));
+        let opaque = Some(Arc::new(OpaqueState::new(other.into(), parts.clone()).unwrap()));
         let answer = AssistantMessage {
             text: "a".into(),
             reasoning: "why".into(),
@@ -279,9 +292,10 @@ fn what_others_have_made_is_not_sent() {
 #[test]
 fn calls_are_forbidden_where_there_are_tools() {
     let choice = |tools: &[ToolSpec], tool_choice| {
-        let request = request(&encoder(origin(), true), "", tools, Segments::default());
+        let request = request(&encoder(origin(), true), "", tools, MessageBuffer::default());
         let request = ModelRequest { tool_choice, ..request };
-        let body: Value = serde_json::from_slice(&body::body(OutputLimit::Told, request).concat()).unwrap();
+        let body: Value =
+            serde_json::from_slice(&body::body(OutputLimit::Supported, request).concat()).unwrap();
         body.get("tool_choice").cloned()
     };
     assert_eq!(choice(&[tool("t")], ToolChoice::NoCalls), Some(json!("none")));

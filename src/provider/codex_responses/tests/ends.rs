@@ -1,6 +1,6 @@
 //! How a stream ends, and what comes in place of its end.
 
-use hermod_actors::model::{FailureClass, Finish};
+use hermod_actors::model::{FailureClass, FinishReason};
 use serde_json::{Value, json};
 
 use super::events::*;
@@ -13,15 +13,19 @@ fn an_answer_ends_as_the_vendor_says() {
             json!({"status": status, "output": [message(0, "a")], "incomplete_details": {"reason": reason}}),
         )
     };
-    check(&[of("incomplete", json!("max_output_tokens"))], "a", "", Finish::Length);
-    check(&[of("incomplete", Value::Null)], "a", "", Finish::Length);
-    check(&[of("incomplete", json!("content_filter"))], "a", "", Finish::Refused);
-    check(&[ended("incomplete", json!({"incomplete_details": null}))], "", "", Finish::Length);
+    check(&[of("incomplete", json!("max_output_tokens"))], "a", "", FinishReason::Length);
+    check(&[of("incomplete", Value::Null)], "a", "", FinishReason::Length);
+    check(&[of("incomplete", json!("content_filter"))], "a", "", FinishReason::Refused);
+    check(&[ended("incomplete", json!({"incomplete_details": null}))], "", "", FinishReason::Length);
     // What the response says goes before how its event is named.
-    check(&[ended("completed", json!({"status": "incomplete"}))], "", "", Finish::Length);
-    check(&[ended("done", json!({"output": [message(0, "a")]}))], "a", "", Finish::Stop);
-    check_failure(&stream(&[of("incomplete", json!("tea time"))]), FailureClass::Cut, "`tea time`");
-    check_failure(&stream(&[ended("cancelled", json!({}))]), FailureClass::Cut, "cancelled");
+    check(&[ended("completed", json!({"status": "incomplete"}))], "", "", FinishReason::Length);
+    check(&[ended("done", json!({"output": [message(0, "a")]}))], "a", "", FinishReason::Stop);
+    check_failure(
+        &stream(&[of("incomplete", json!("tea time"))]),
+        FailureClass::IncompleteStream,
+        "`tea time`",
+    );
+    check_failure(&stream(&[ended("cancelled", json!({}))]), FailureClass::IncompleteStream, "cancelled");
     check_failure(
         &stream(&[ended("failed", json!({"status": "failed", "error": null}))]),
         FailureClass::Server,
@@ -37,7 +41,7 @@ fn a_refusal_is_one() {
         &[delta("refusal", 0, "I "), delta("refusal", 0, "can't"), completed(&[])],
         "I can't",
         "",
-        Finish::Refused,
+        FinishReason::Refused,
     );
     check(
         &[
@@ -47,9 +51,9 @@ fn a_refusal_is_one() {
         ],
         "I can't",
         "",
-        Finish::Refused,
+        FinishReason::Refused,
     );
-    check(&[completed(&[refusal])], "I can't", "", Finish::Refused);
+    check(&[completed(&[refusal])], "I can't", "", FinishReason::Refused);
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn an_error_may_come_in_place_of_the_rest() {
 
 #[test]
 fn a_stream_without_an_end_is_cut() {
-    let cut = |body: &str| check_failure(body, FailureClass::Cut, "");
+    let cut = |body: &str| check_failure(body, FailureClass::IncompleteStream, "");
     cut("");
     let events = usual();
     for count in 1..events.len() {
@@ -124,7 +128,7 @@ fn a_whole_document_is_an_answer_too() {
     let answer = answer.unwrap();
     assert_eq!((&*answer.message.text, answer.message.calls.len(), &*shown.0), ("a", 1, "a"));
     assert!(decode_in_all_ways(document(Value::Null, Value::Null).as_bytes()).0.is_ok());
-    check_failure(&document(json!("queued"), Value::Null), FailureClass::Cut, "`queued`");
+    check_failure(&document(json!("queued"), Value::Null), FailureClass::IncompleteStream, "`queued`");
     check_failure(
         &document(json!("failed"), json!({"code": "server_error", "message": "oh"})),
         FailureClass::Server,
@@ -137,7 +141,7 @@ fn a_whole_document_is_an_answer_too() {
         "bad key",
     );
     check_failure("{\"hello\":1}", FailureClass::NotAnApi, "{\"hello\":1}");
-    check_failure("{\"output\":[{\"type\":\"mess", FailureClass::Cut, "");
+    check_failure("{\"output\":[{\"type\":\"mess", FailureClass::IncompleteStream, "");
 }
 
 #[test]

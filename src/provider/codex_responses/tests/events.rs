@@ -4,18 +4,18 @@
 use std::sync::{Arc, Mutex};
 
 use hermod_actors::{
-    model::{Answer, Failure, FailureClass, Finish, Origin},
-    port::Deltas,
+    model::{AnswerOrigin, Failure, FailureClass, FinishReason, ModelAnswer},
+    port::DeltaSink,
 };
 use serde_json::{Value, json};
 
-use crate::provider::{codex_responses::draft::Draft, reader::Reader, wire::Decoder};
+use crate::provider::{codex_responses::decode::ResponsesDecoder, reader::ResponseReader, wire::Decoder};
 
 /// Text and reasoning as they were shown.
 #[derive(Default)]
 pub(super) struct Shown(Mutex<(String, String)>);
 
-impl Deltas for Shown {
+impl DeltaSink for Shown {
     fn text(&self, delta: &str) {
         self.0.lock().unwrap().0.push_str(delta);
     }
@@ -24,18 +24,18 @@ impl Deltas for Shown {
     }
 }
 
-pub(super) fn origin() -> Arc<Origin> {
-    Arc::new(Origin { provider: "p".into(), wire: "codex_responses".into(), model: "m".into() })
+pub(super) fn origin() -> Arc<AnswerOrigin> {
+    Arc::new(AnswerOrigin { provider: "p".into(), wire: "codex_responses".into(), model: "m".into() })
 }
 
 pub(super) fn reader() -> Box<dyn Decoder> {
-    Box::new(Reader::new(Draft::new(origin())))
+    Box::new(ResponseReader::new(ResponsesDecoder::new(origin())))
 }
 
 pub(super) fn decode<'a>(
     parts: impl IntoIterator<Item = &'a [u8]>,
     shown: &Shown,
-) -> Result<Answer, Failure> {
+) -> Result<ModelAnswer, Failure> {
     let mut decoder = reader();
     for part in parts {
         decoder.push(part, shown)?;
@@ -44,7 +44,7 @@ pub(super) fn decode<'a>(
 }
 
 /// The body decodes so, also byte by byte.
-pub(super) fn decode_in_all_ways(body: &[u8]) -> (Result<Answer, Failure>, (String, String)) {
+pub(super) fn decode_in_all_ways(body: &[u8]) -> (Result<ModelAnswer, Failure>, (String, String)) {
     let shown = Shown::default();
     let answer = decode([body], &shown);
     assert_eq!(decode(body.chunks(1), &Shown::default()), answer);
@@ -52,10 +52,10 @@ pub(super) fn decode_in_all_ways(body: &[u8]) -> (Result<Answer, Failure>, (Stri
 }
 
 /// The answer, of which all was shown as it came.
-pub(super) fn answer(events: &[Value]) -> Answer {
+pub(super) fn answer(events: &[Value]) -> ModelAnswer {
     let (answer, shown) = decode_in_all_ways(stream(events).as_bytes());
     let answer = answer.unwrap();
-    if answer.finish != Finish::Refused {
+    if answer.finish != FinishReason::Refused {
         assert_eq!((&answer.message.text, &answer.message.reasoning), (&shown.0, &shown.1));
     }
     answer
@@ -118,8 +118,8 @@ pub(super) fn ended(name: &str, response: Value) -> Value {
     json!({"type": format!("response.{name}"), "response": response})
 }
 
-pub(super) fn check(events: &[Value], text: &str, reasoning: &str, finish: Finish) {
-    let Answer { message, finish: found, .. } = answer(events);
+pub(super) fn check(events: &[Value], text: &str, reasoning: &str, finish: FinishReason) {
+    let ModelAnswer { message, finish: found, .. } = answer(events);
     assert_eq!((&*message.text, &*message.reasoning, found), (text, reasoning, finish), "{events:?}");
 }
 
@@ -128,7 +128,7 @@ pub(super) fn check_calls(events: &[Value], expected: &[(&str, &str, &str)]) {
     let found: Vec<_> =
         answer.message.calls.iter().map(|call| (&*call.id, &*call.name, &*call.arguments)).collect();
     assert_eq!(found, expected, "{events:?}");
-    assert_eq!(answer.finish, if expected.is_empty() { Finish::Stop } else { Finish::ToolCalls });
+    assert_eq!(answer.finish, if expected.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls });
 }
 
 /// A usual stream: thought, text and two calls that come interleaved.

@@ -5,28 +5,28 @@ use serde_json::value::RawValue;
 
 use super::{cache::Ttl, is_word, refuse, refuse_field};
 use crate::rehearsal::{
-    Id,
+    BorrowedText,
     wire::{
-        Refusal,
-        fields::{Fields, Shape, TextOrList, text_or_list},
-        image::{self, NoImage},
+        RequestRefusal,
+        fields::{JsonFields, ObjectShape, TextOrList, text_or_list},
+        image::{self, ImageError},
         seal,
     },
 };
 
 /// One block of a message, of the system prompt or of a result. It was checked on its own.
 #[derive(Debug)]
-pub(super) struct Block<'a> {
-    pub(super) at: At,
-    pub(super) kind: Kind,
-    pub(super) fields: Fields<'a>,
+pub(super) struct RequestBlock<'a> {
+    pub(super) at: BlockPath,
+    pub(super) kind: BlockKind,
+    pub(super) fields: JsonFields<'a>,
     /// Of a result: its content.
-    pub(super) parts: Vec<Block<'a>>,
+    pub(super) parts: Vec<RequestBlock<'a>>,
     pub(super) marker: Option<Ttl>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     Text,
     Image,
     Document,
@@ -42,7 +42,7 @@ pub(super) enum Kind {
 /// Who holds a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Holder {
+pub(super) enum BlockOwner {
     User,
     Assistant,
     #[serde(skip)]
@@ -53,14 +53,14 @@ pub(super) enum Holder {
 
 /// Where a block stands: `messages.1.content.0`, `system.0`, and its parts below.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At {
+pub(super) struct BlockPath {
     /// `None`: in the system prompt.
     pub(super) message: Option<usize>,
     pub(super) block: usize,
     pub(super) part: Option<usize>,
 }
 
-impl fmt::Display for At {
+impl fmt::Display for BlockPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.message {
             None => write!(f, "system.{}", self.block)?,
@@ -70,60 +70,60 @@ impl fmt::Display for At {
     }
 }
 
-struct Spec {
+struct BlockSpec {
     name: &'static str,
-    kind: Kind,
-    holders: &'static [Holder],
-    shape: Shape,
+    kind: BlockKind,
+    holders: &'static [BlockOwner],
+    shape: ObjectShape,
 }
 
-const fn spec(
+const fn block_spec(
     name: &'static str,
-    kind: Kind,
-    holders: &'static [Holder],
+    kind: BlockKind,
+    holders: &'static [BlockOwner],
     required: &'static [&'static str],
     optional: &'static [&'static str],
-) -> Spec {
-    Spec { name, kind, holders, shape: Shape { required, optional } }
+) -> BlockSpec {
+    BlockSpec { name, kind, holders, shape: ObjectShape { required, optional } }
 }
 
-const SPECS: &[Spec] = {
-    use Holder::{Assistant, Result, System, User};
+const SPECS: &[BlockSpec] = {
+    use BlockOwner::{Assistant, Result, System, User};
     &[
-        spec(
+        block_spec(
             "text",
-            Kind::Text,
+            BlockKind::Text,
             &[User, Assistant, System, Result],
             &["type", "text"],
             &["cache_control", "citations"],
         ),
-        spec("image", Kind::Image, &[User, Result], &["type", "source"], &["cache_control"]),
-        spec(
+        block_spec("image", BlockKind::Image, &[User, Result], &["type", "source"], &["cache_control"]),
+        block_spec(
             "document",
-            Kind::Document,
+            BlockKind::Document,
             &[User, Result],
             &["type", "source"],
             &["cache_control", "citations", "context", "title"],
         ),
-        spec(
+        block_spec(
             "search_result",
-            Kind::SearchResult,
+            BlockKind::SearchResult,
             &[User, Result],
             &["type", "source", "title", "content"],
             &["cache_control", "citations"],
         ),
-        spec("thinking", Kind::Thinking, &[Assistant], &["type", "thinking", "signature"], &[]),
-        spec("redacted_thinking", Kind::RedactedThinking, &[Assistant], &["type", "data"], &[]),
-        spec(
+        block_spec("thinking", BlockKind::Thinking, &[Assistant], &["type", "thinking", "signature"], &[]),
+        block_spec("redacted_thinking", BlockKind::RedactedThinking, &[Assistant], &["type", "data"], &[]),
+        block_spec(
             "tool_use",
-            Kind::ToolUse,
+            BlockKind::ToolUse,
             &[Assistant],
             &["type", "id", "name", "input"],
             &["cache_control", "caller"],
         ),
-        spec(
+        block_spec(
             "tool_result",
-            Kind::ToolResult,
+            BlockKind::ToolResult,
             &[User],
             &["type", "tool_use_id"],
             &["content", "is_error", "cache_control"],
@@ -132,7 +132,7 @@ const SPECS: &[Spec] = {
 };
 
 /// What the vendor's own tools leave in an assistant message; their fields are not looked at.
-const HOSTED: &[&str] = &[
+const HOSTED_TYPES: &[&str] = &[
     "server_tool_use",
     "web_search_tool_result",
     "web_fetch_tool_result",
@@ -144,29 +144,34 @@ const HOSTED: &[&str] = &[
     "mcp_tool_result",
 ];
 
-impl<'a> Block<'a> {
+impl<'a> RequestBlock<'a> {
     /// A text that was not written as a block.
-    pub(super) fn plain(at: At, text: &'a RawValue) -> Self {
-        let fields = Fields::one("text", text);
-        Self { at, kind: Kind::Text, fields, parts: Vec::new(), marker: None }
+    pub(super) fn plain(at: BlockPath, text: &'a RawValue) -> Self {
+        let fields = JsonFields::single("text", text);
+        Self { at, kind: BlockKind::Text, fields, parts: Vec::new(), marker: None }
     }
 
     /// The field, if it is a text.
-    pub(super) fn text(&self, name: &str) -> Option<Id<'a>> {
+    pub(super) fn text(&self, name: &str) -> Option<BorrowedText<'a>> {
         self.fields.text(name).ok()
     }
 
     pub(super) fn is_thinking(&self) -> bool {
-        matches!(self.kind, Kind::Thinking | Kind::RedactedThinking)
+        matches!(self.kind, BlockKind::Thinking | BlockKind::RedactedThinking)
     }
 
     /// Reads a block of `holder` and checks it; thoughts must be those of `model`.
-    pub(super) fn read(raw: &'a RawValue, at: At, holder: Holder, model: &str) -> Result<Self, Refusal> {
-        let fields = Fields::of(raw).ok_or_else(|| refuse(at, "Input should be a valid dictionary"))?;
-        let Id(name) = fields.text("type").map_err(|problem| refuse_field(at, &problem))?;
-        if holder == Holder::Assistant && HOSTED.contains(&name.as_ref()) {
+    pub(super) fn read(
+        raw: &'a RawValue,
+        at: BlockPath,
+        holder: BlockOwner,
+        model: &str,
+    ) -> Result<Self, RequestRefusal> {
+        let fields = JsonFields::of(raw).ok_or_else(|| refuse(at, "Input should be a valid dictionary"))?;
+        let BorrowedText(name) = fields.text("type").map_err(|problem| refuse_field(at, &problem))?;
+        if holder == BlockOwner::Assistant && HOSTED_TYPES.contains(&name.as_ref()) {
             let marker = Ttl::of(&fields, at)?;
-            return Ok(Self { at, kind: Kind::Hosted, fields, parts: Vec::new(), marker });
+            return Ok(Self { at, kind: BlockKind::Hosted, fields, parts: Vec::new(), marker });
         }
         let spec = SPECS.iter().find(|spec| spec.name == name && spec.holders.contains(&holder));
         let Some(spec) = spec else {
@@ -185,14 +190,15 @@ impl<'a> Block<'a> {
         Ok(block)
     }
 
-    fn check(&mut self, place: &str, model: &str) -> Result<(), Refusal> {
+    fn check(&mut self, place: &str, model: &str) -> Result<(), RequestRefusal> {
         let text = |name| self.fields.text(name).map_err(|problem| refuse_field(place, &problem));
         match self.kind {
-            Kind::Text => check_text(&text("text")?.0),
-            Kind::Image => self.check_image(place),
-            Kind::Document | Kind::SearchResult | Kind::Hosted => Ok(()),
-            Kind::Thinking => {
-                let (Id(thinking), Id(signature)) = (text("thinking")?, text("signature")?);
+            BlockKind::Text => check_text(&text("text")?.0),
+            BlockKind::Image => self.check_image(place),
+            BlockKind::Document | BlockKind::SearchResult | BlockKind::Hosted => Ok(()),
+            BlockKind::Thinking => {
+                let (BorrowedText(thinking), BorrowedText(signature)) =
+                    (text("thinking")?, text("signature")?);
                 let thought = seal::open(model, &signature);
                 // A vendor that was asked to leave the thoughts out gives the signature alone.
                 let fits = |thought: String| thinking.is_empty() || thinking == thought;
@@ -201,39 +207,39 @@ impl<'a> Block<'a> {
                 }
                 Err(refuse(self.at, "Invalid `signature` in `thinking` block"))
             }
-            Kind::RedactedThinking => {
+            BlockKind::RedactedThinking => {
                 let thought = seal::open(model, &text("data")?.0);
                 let problem = || refuse(self.at, "Invalid `data` in `redacted_thinking` block");
                 thought.map(drop).ok_or_else(problem)
             }
-            Kind::ToolUse => {
+            BlockKind::ToolUse => {
                 check_id(place, "id", &text("id")?.0)?;
-                let Id(name) = text("name")?;
+                let BorrowedText(name) = text("name")?;
                 if !is_word(&name) || name.len() > 128 {
                     let problem = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'";
                     return Err(refuse(format_args!("{place}.name"), problem));
                 }
-                let input = self.fields.need::<Fields<'_>>("input", "dictionary");
+                let input = self.fields.require::<JsonFields<'_>>("input", "dictionary");
                 input.map(drop).map_err(|problem| refuse_field(place, &problem))
             }
-            Kind::ToolResult => {
+            BlockKind::ToolResult => {
                 check_id(place, "tool_use_id", &text("tool_use_id")?.0)?;
                 self.read_parts(place, model)
             }
         }
     }
 
-    fn read_parts(&mut self, place: &str, model: &str) -> Result<(), Refusal> {
+    fn read_parts(&mut self, place: &str, model: &str) -> Result<(), RequestRefusal> {
         let refuse_it = |problem| refuse_field(place, &problem);
         let content = self.fields.text_or_list("content").map_err(refuse_it)?;
         let is_error = self.fields.read::<bool>("is_error", "boolean").map_err(refuse_it)?;
         let empty = match content {
             None => true,
-            Some(TextOrList::Text(Id(text))) => text.is_empty(),
+            Some(TextOrList::Text(BorrowedText(text))) => text.is_empty(),
             Some(TextOrList::List(list)) => {
                 for (part, raw) in list.into_iter().enumerate() {
-                    let at = At { part: Some(part), ..self.at };
-                    self.parts.push(Block::read(raw, at, Holder::Result, model)?);
+                    let at = BlockPath { part: Some(part), ..self.at };
+                    self.parts.push(RequestBlock::read(raw, at, BlockOwner::Result, model)?);
                 }
                 self.parts.is_empty()
             }
@@ -244,15 +250,15 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    fn check_image(&self, place: &str) -> Result<(), Refusal> {
+    fn check_image(&self, place: &str) -> Result<(), RequestRefusal> {
         let place = format!("{place}.source");
-        let source = self.fields.need::<Fields<'_>>("source", "dictionary");
+        let source = self.fields.require::<JsonFields<'_>>("source", "dictionary");
         let source = source.map_err(|problem| refuse_field(place.trim_end_matches(".source"), &problem))?;
         let text = |name| source.text(name).map_err(|problem| refuse_field(&place, &problem));
-        let Id(kind) = text("type")?;
+        let BorrowedText(kind) = text("type")?;
         match kind.as_ref() {
             "base64" => {
-                let (Id(media_type), Id(data)) = (text("media_type")?, text("data")?);
+                let (BorrowedText(media_type), BorrowedText(data)) = (text("media_type")?, text("data")?);
                 image::check(&media_type, &data).map_err(|problem| refuse_image(&place, &problem))
             }
             "url" => text("url").map(drop),
@@ -268,7 +274,7 @@ impl<'a> Block<'a> {
     }
 }
 
-fn check_text(text: &str) -> Result<(), Refusal> {
+fn check_text(text: &str) -> Result<(), RequestRefusal> {
     if text.is_empty() {
         return Err(refuse("messages", "text content blocks must be non-empty"));
     }
@@ -278,22 +284,24 @@ fn check_text(text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_id(place: &str, field: &str, id: &str) -> Result<(), Refusal> {
+fn check_id(place: &str, field: &str, id: &str) -> Result<(), RequestRefusal> {
     if is_word(id) {
         return Ok(());
     }
     Err(refuse(format_args!("{place}.{field}"), "String should match pattern '^[a-zA-Z0-9_-]+$'"))
 }
 
-fn refuse_image(place: &str, problem: &NoImage) -> Refusal {
+fn refuse_image(place: &str, problem: &ImageError) -> RequestRefusal {
     match problem {
-        NoImage::Kind(_) => refuse(
+        ImageError::UnsupportedType(_) => refuse(
             format_args!("{place}.base64.media_type"),
             "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'",
         ),
-        NoImage::Base64 | NoImage::Url => refuse(format_args!("{place}.base64.data"), "invalid base64 data"),
-        NoImage::Unreadable => refuse(place, "Could not process image"),
-        NoImage::Other { said, is } => refuse(
+        ImageError::Base64 | ImageError::Url => {
+            refuse(format_args!("{place}.base64.data"), "invalid base64 data")
+        }
+        ImageError::Unreadable => refuse(place, "Could not process image"),
+        ImageError::TypeMismatch { said, is } => refuse(
             format_args!("{place}.base64.data"),
             format!(
                 "The image was specified using the {said} media type, but the image appears to be a {is} image"
@@ -306,19 +314,19 @@ fn refuse_image(place: &str, problem: &NoImage) -> Refusal {
 pub(super) fn blocks<'a>(
     content: &'a RawValue,
     message: Option<usize>,
-    holder: Holder,
+    holder: BlockOwner,
     model: &str,
-) -> Result<Vec<Block<'a>>, Refusal> {
-    let at = |block| At { message, block, part: None };
+) -> Result<Vec<RequestBlock<'a>>, RequestRefusal> {
+    let at = |block| BlockPath { message, block, part: None };
     match text_or_list(content) {
-        Some(TextOrList::Text(Id(text))) if text.is_empty() => Ok(Vec::new()),
-        Some(TextOrList::Text(Id(text))) => {
+        Some(TextOrList::Text(BorrowedText(text))) if text.is_empty() => Ok(Vec::new()),
+        Some(TextOrList::Text(BorrowedText(text))) => {
             check_text(&text)?;
-            Ok(vec![Block::plain(at(0), content)])
+            Ok(vec![RequestBlock::plain(at(0), content)])
         }
         Some(TextOrList::List(list)) => {
             let blocks = list.into_iter().enumerate();
-            blocks.map(|(index, raw)| Block::read(raw, at(index), holder, model)).collect()
+            blocks.map(|(index, raw)| RequestBlock::read(raw, at(index), holder, model)).collect()
         }
         None => {
             let place = message.map_or("system".into(), |message| format!("messages.{message}.content"));

@@ -13,27 +13,27 @@ pub use write::{error, models, write};
 use std::fmt::Display;
 
 use super::{
-    Format, Refusal,
-    fields::{FieldProblem, Wrong},
+    Format, RequestRefusal,
+    fields::{FieldProblem, FieldProblemKind},
 };
 
 /// `anthropic_messages`.
 pub const FORMAT: Format =
     Format { path: "/v1/messages", header: Some("anthropic-version"), read, write, error, models };
 
-fn refuse(place: impl Display, problem: impl Display) -> Refusal {
-    Refusal::bad_request(None, format!("{place}: {problem}"))
+fn refuse(place: impl Display, problem: impl Display) -> RequestRefusal {
+    RequestRefusal::bad_request(None, format!("{place}: {problem}"))
 }
 
 /// Refuses a field of the object at `place`; the request itself has none.
-fn refuse_field(place: impl Display, problem: &FieldProblem) -> Refusal {
+fn refuse_field(place: impl Display, problem: &FieldProblem) -> RequestRefusal {
     let place = place.to_string();
     let dot = if place.is_empty() { "" } else { "." };
     let place = format!("{place}{dot}{}", problem.field);
-    match problem.what {
-        Wrong::Missing => refuse(place, "Field required"),
-        Wrong::Unknown => refuse(place, "Extra inputs are not permitted"),
-        Wrong::Type(expected) => refuse(place, format!("Input should be a valid {expected}")),
+    match problem.kind {
+        FieldProblemKind::Missing => refuse(place, "Field required"),
+        FieldProblemKind::Unknown => refuse(place, "Extra inputs are not permitted"),
+        FieldProblemKind::Type(expected) => refuse(place, format!("Input should be a valid {expected}")),
     }
 }
 

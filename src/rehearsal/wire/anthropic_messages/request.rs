@@ -2,25 +2,25 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    block::{Block, Holder, blocks},
-    cache::{Parts, Ttl, prefix},
+    block::{BlockOwner, RequestBlock, blocks},
+    cache::{CacheableParts, Ttl, prefix},
     refuse, refuse_field,
-    tools::{Choice, choice, tools},
+    tools::{ToolChoiceMode, choice, tools},
     turn,
 };
 use crate::rehearsal::{
-    Content, Conversation, Message, Thinking,
+    Conversation, RawContent, RequestMessage, ThinkingMode,
     wire::{
-        Exchange, Include, Refusal,
-        fields::{FieldProblem, Fields, Shape},
-        reply,
+        AnswerOptions, ParsedRequest, RequestRefusal,
+        fields::{FieldProblem, JsonFields, ObjectShape},
+        reply_mode,
     },
 };
 
 /// The smallest budget of thoughts.
-const LEAST_BUDGET: u64 = 1024;
+const MIN_BUDGET_TOKENS: u64 = 1024;
 
-const REQUEST: Shape = Shape {
+const REQUEST: ObjectShape = ObjectShape {
     required: &["model", "max_tokens", "messages"],
     optional: &[
         "system",
@@ -49,27 +49,28 @@ const REQUEST: Shape = Shape {
 };
 
 /// Reads a request as the vendor would.
-pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
+pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let raw = serde_json::from_slice::<&RawValue>(body);
     let raw = raw.map_err(|error| {
-        Refusal::bad_request(None, format!("The request body is not valid JSON: {error}"))
+        RequestRefusal::bad_request(None, format!("The request body is not valid JSON: {error}"))
     })?;
-    let fields = Fields::of(raw)
-        .ok_or_else(|| Refusal::bad_request(None, "The request body must be a JSON object"))?;
-    fields.check(&REQUEST).map_err(of_request)?;
-    let model = fields.text("model").map_err(of_request)?;
+    let fields = JsonFields::of(raw)
+        .ok_or_else(|| RequestRefusal::bad_request(None, "The request body must be a JSON object"))?;
+    fields.check(&REQUEST).map_err(refuse_request_field)?;
+    let model = fields.text("model").map_err(refuse_request_field)?;
     if model.0.is_empty() {
         return Err(refuse("model", "String should have at least 1 character"));
     }
     let tools = tools(&fields)?;
     let choice = choice(&fields, &tools)?;
-    let (thinking, include) = thoughts(&fields, choice)?;
+    let (thinking, include) = thinking_options(&fields, choice)?;
     let system = fields.get("system");
-    let system_blocks = system.map_or(Ok(Vec::new()), |raw| blocks(raw, None, Holder::System, &model.0))?;
-    let messages = fields.need("messages", "list").map_err(of_request)?;
+    let system_blocks =
+        system.map_or(Ok(Vec::new()), |raw| blocks(raw, None, BlockOwner::System, &model.0))?;
+    let messages = fields.require("messages", "list").map_err(refuse_request_field)?;
     let turns = turn::turns(messages, &model.0)?;
     turn::check(&turns, thinking)?;
-    let prefix = prefix(&Parts {
+    let prefix = prefix(&CacheableParts {
         model: &model.0,
         tools: &tools,
         system: &system_blocks,
@@ -78,25 +79,25 @@ pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
     })?;
     let mut messages = Vec::with_capacity(turns.len() + 1);
     messages.extend(system_message(system, &system_blocks));
-    turns.iter().for_each(|turn| turn.tell(&mut messages));
-    let offers_tools = !tools.is_empty() && choice != Choice::None;
-    let stream = fields.read("stream", "boolean").map_err(of_request)?;
-    Ok(Exchange {
+    turns.iter().for_each(|turn| turn.append_messages(&mut messages));
+    let offers_tools = !tools.is_empty() && choice != ToolChoiceMode::None;
+    let stream = fields.read("stream", "boolean").map_err(refuse_request_field)?;
+    Ok(ParsedRequest {
         conversation: Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() },
         model,
-        reply: reply(stream),
+        reply: reply_mode(stream),
         include,
         prefix,
     })
 }
 
-fn of_request(problem: FieldProblem) -> Refusal {
+fn refuse_request_field(problem: FieldProblem) -> RequestRefusal {
     refuse_field("", &problem)
 }
 
-fn system_message<'a>(raw: Option<&'a RawValue>, blocks: &[Block<'a>]) -> Option<Message<'a>> {
+fn system_message<'a>(raw: Option<&'a RawValue>, blocks: &[RequestBlock<'a>]) -> Option<RequestMessage<'a>> {
     let raw = raw.filter(|_| !blocks.is_empty());
-    raw.and_then(|raw| Content::of(Some(raw))).map(Message::System)
+    raw.and_then(|raw| RawContent::of(Some(raw))).map(RequestMessage::System)
 }
 
 #[derive(Deserialize)]
@@ -116,46 +117,51 @@ enum Display {
 }
 
 /// Reads `thinking`, and what must not stand beside it.
-fn thoughts(request: &Fields<'_>, choice: Choice) -> Result<(Thinking, Include), Refusal> {
-    let max_tokens = request.need::<u64>("max_tokens", "integer").map_err(of_request)?;
+fn thinking_options(
+    request: &JsonFields<'_>,
+    choice: ToolChoiceMode,
+) -> Result<(ThinkingMode, AnswerOptions), RequestRefusal> {
+    let max_tokens = request.require::<u64>("max_tokens", "integer").map_err(refuse_request_field)?;
     if max_tokens == 0 {
         return Err(refuse("max_tokens", "Input should be greater than or equal to 1"));
     }
-    let temperature = request.read::<f64>("temperature", "number").map_err(of_request)?;
+    let temperature = request.read::<f64>("temperature", "number").map_err(refuse_request_field)?;
     if temperature.is_some_and(|temperature| !(0.0..=1.0).contains(&temperature)) {
         return Err(refuse("temperature", "range: 0..1"));
     }
-    let none = Include::default();
-    let Some(fields) = request.read::<Fields<'_>>("thinking", "dictionary").map_err(of_request)? else {
-        return Ok((Thinking::Off, none));
+    let none = AnswerOptions::default();
+    let Some(fields) =
+        request.read::<JsonFields<'_>>("thinking", "dictionary").map_err(refuse_request_field)?
+    else {
+        return Ok((ThinkingMode::Off, none));
     };
     let at = |problem| refuse_field("thinking", &problem);
     let mode =
-        fields.need("type", "mode: 'adaptive', 'between_tools', 'disabled' or 'enabled'").map_err(at)?;
+        fields.require("type", "mode: 'adaptive', 'between_tools', 'disabled' or 'enabled'").map_err(at)?;
     let display = fields.read("display", "display: 'omitted' or 'summarized'").map_err(at)?;
     let thoughts = display != Some(Display::Omitted);
-    let include = Include { thoughts, sealed_thoughts: true, ..none };
+    let include = AnswerOptions { thoughts, sealed_thoughts: true, ..none };
     match mode {
-        Mode::Disabled => return Ok((Thinking::Off, none)),
-        Mode::Adaptive | Mode::BetweenTools => return Ok((Thinking::Scripted, include)),
+        Mode::Disabled => return Ok((ThinkingMode::Off, none)),
+        Mode::Adaptive | Mode::BetweenTools => return Ok((ThinkingMode::Scripted, include)),
         Mode::Enabled => {}
     }
-    let budget = fields.need::<u64>("budget_tokens", "integer");
+    let budget = fields.require::<u64>("budget_tokens", "integer");
     let budget = budget.map_err(|problem| refuse_field("thinking.enabled", &problem))?;
-    if budget < LEAST_BUDGET {
-        let problem = format!("Input should be greater than or equal to {LEAST_BUDGET}");
+    if budget < MIN_BUDGET_TOKENS {
+        let problem = format!("Input should be greater than or equal to {MIN_BUDGET_TOKENS}");
         return Err(refuse("thinking.enabled.budget_tokens", problem));
     }
     let beside = if budget >= max_tokens {
         "`max_tokens` must be greater than `thinking.budget_tokens`."
-    } else if choice == Choice::Forced {
+    } else if choice == ToolChoiceMode::Forced {
         "Thinking may not be enabled when tool_choice forces tool use."
     } else if temperature.is_some_and(|temperature| temperature < 1.0) {
         "`temperature` may only be set to 1 when thinking is enabled."
     } else if request.get("top_k").is_some() {
         "`top_k` must be unset when thinking is enabled."
     } else {
-        return Ok((Thinking::Always, include));
+        return Ok((ThinkingMode::Always, include));
     };
-    Err(Refusal::bad_request(None, beside))
+    Err(RequestRefusal::bad_request(None, beside))
 }

@@ -2,30 +2,30 @@ use std::collections::HashSet;
 
 use super::{cache::Ttl, is_word, refuse, refuse_field};
 use crate::rehearsal::{
-    Id,
+    BorrowedText,
     wire::{
-        Refusal,
-        fields::{Fields, Shape},
+        RequestRefusal,
+        fields::{JsonFields, ObjectShape},
     },
 };
 
 /// A tool that is offered.
 #[derive(Debug)]
-pub(super) struct Tool<'a> {
-    pub(super) name: Id<'a>,
-    pub(super) fields: Fields<'a>,
+pub(super) struct OfferedTool<'a> {
+    pub(super) name: BorrowedText<'a>,
+    pub(super) fields: JsonFields<'a>,
     pub(super) marker: Option<Ttl>,
 }
 
 /// Which of the tools may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum ToolChoiceMode {
     Free,
     Forced,
     None,
 }
 
-const CUSTOM: Shape = Shape {
+const CUSTOM: ObjectShape = ObjectShape {
     required: &["name", "input_schema"],
     optional: &[
         "type",
@@ -40,8 +40,8 @@ const CUSTOM: Shape = Shape {
 };
 
 /// Reads `tools`.
-pub(super) fn tools<'a>(request: &Fields<'a>) -> Result<Vec<Tool<'a>>, Refusal> {
-    let list = request.read::<Vec<Fields<'_>>>("tools", "list");
+pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<OfferedTool<'a>>, RequestRefusal> {
+    let list = request.read::<Vec<JsonFields<'_>>>("tools", "list");
     let list = list.map_err(|problem| refuse_field("", &problem))?.unwrap_or_default();
     let mut names = HashSet::new();
     let mut tools = Vec::with_capacity(list.len());
@@ -55,10 +55,12 @@ pub(super) fn tools<'a>(request: &Fields<'a>) -> Result<Vec<Tool<'a>>, Refusal> 
     Ok(tools)
 }
 
-fn tool(index: usize, fields: Fields<'_>) -> Result<Tool<'_>, Refusal> {
+fn tool(index: usize, fields: JsonFields<'_>) -> Result<OfferedTool<'_>, RequestRefusal> {
     let place = format!("tools.{index}");
-    let kind = fields.read::<Id<'_>>("type", "string").map_err(|problem| refuse_field(&place, &problem))?;
-    match kind.as_ref().map(|Id(kind)| kind.as_ref()) {
+    let kind = fields
+        .read::<BorrowedText<'_>>("type", "string")
+        .map_err(|problem| refuse_field(&place, &problem))?;
+    match kind.as_ref().map(|BorrowedText(kind)| kind.as_ref()) {
         None | Some("custom") => check_custom(&format!("{place}.custom"), &fields)?,
         Some(kind) if is_hosted(kind) => {}
         Some(kind) => {
@@ -71,7 +73,7 @@ fn tool(index: usize, fields: Fields<'_>) -> Result<Tool<'_>, Refusal> {
     }
     let name = fields.read("name", "string").map_err(|problem| refuse_field(&place, &problem))?;
     let marker = Ttl::of(&fields, &place)?;
-    Ok(Tool { name: name.or(kind).unwrap_or(Id("".into())), fields, marker })
+    Ok(OfferedTool { name: name.or(kind).unwrap_or(BorrowedText("".into())), fields, marker })
 }
 
 /// The vendor's own tools are named with the day of their version.
@@ -81,15 +83,15 @@ fn is_hosted(kind: &str) -> bool {
         || date.is_some_and(|date| date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn check_custom(place: &str, tool: &Fields<'_>) -> Result<(), Refusal> {
+fn check_custom(place: &str, tool: &JsonFields<'_>) -> Result<(), RequestRefusal> {
     let refuse_it = |problem| refuse_field(place, &problem);
     tool.check(&CUSTOM).map_err(refuse_it)?;
-    let Id(name) = tool.text("name").map_err(refuse_it)?;
+    let BorrowedText(name) = tool.text("name").map_err(refuse_it)?;
     if !is_word(&name) || name.len() > 128 {
         let problem = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'";
         return Err(refuse(format_args!("{place}.name"), problem));
     }
-    let schema = tool.need::<Fields<'_>>("input_schema", "dictionary").map_err(refuse_it)?;
+    let schema = tool.require::<JsonFields<'_>>("input_schema", "dictionary").map_err(refuse_it)?;
     let place = format!("{place}.input_schema");
     let kind = schema.text("type").map_err(|problem| refuse_field(&place, &problem))?;
     if kind.0 != "object" {
@@ -98,7 +100,7 @@ fn check_custom(place: &str, tool: &Fields<'_>) -> Result<(), Refusal> {
     if ["oneOf", "allOf", "anyOf"].iter().any(|word| schema.get(word).is_some()) {
         return Err(refuse(place, "input_schema does not support oneOf, allOf, or anyOf at the top level"));
     }
-    let properties = schema.read::<Fields<'_>>("properties", "dictionary");
+    let properties = schema.read::<JsonFields<'_>>("properties", "dictionary");
     let properties = properties.map_err(|problem| refuse_field(&place, &problem))?.unwrap_or_default();
     let allowed = |name: &str| {
         let plain = name.replace('.', "_");
@@ -112,22 +114,27 @@ fn check_custom(place: &str, tool: &Fields<'_>) -> Result<(), Refusal> {
 }
 
 /// Reads `tool_choice`.
-pub(super) fn choice(request: &Fields<'_>, tools: &[Tool<'_>]) -> Result<Choice, Refusal> {
-    let choice = request.read::<Fields<'_>>("tool_choice", "dictionary");
-    let Some(choice) = choice.map_err(|problem| refuse_field("", &problem))? else { return Ok(Choice::Free) };
+pub(super) fn choice(
+    request: &JsonFields<'_>,
+    tools: &[OfferedTool<'_>],
+) -> Result<ToolChoiceMode, RequestRefusal> {
+    let choice = request.read::<JsonFields<'_>>("tool_choice", "dictionary");
+    let Some(choice) = choice.map_err(|problem| refuse_field("", &problem))? else {
+        return Ok(ToolChoiceMode::Free);
+    };
     let text = |name| choice.text(name).map_err(|problem| refuse_field("tool_choice", &problem));
-    let Id(kind) = text("type")?;
+    let BorrowedText(kind) = text("type")?;
     if tools.is_empty() && kind != "none" {
         return Err(refuse("tool_choice", "may only be specified while providing `tools`"));
     }
     match kind.as_ref() {
-        "auto" => Ok(Choice::Free),
-        "any" => Ok(Choice::Forced),
-        "none" => Ok(Choice::None),
+        "auto" => Ok(ToolChoiceMode::Free),
+        "any" => Ok(ToolChoiceMode::Forced),
+        "none" => Ok(ToolChoiceMode::None),
         "tool" => {
             let name = text("name")?;
             if tools.iter().any(|tool| tool.name == name) {
-                return Ok(Choice::Forced);
+                return Ok(ToolChoiceMode::Forced);
             }
             Err(refuse("tool_choice", format_args!("Tool '{}' not found in provided tools", name.0)))
         }

@@ -1,44 +1,45 @@
 use serde_json::value::RawValue;
 
 use super::{
-    block::{Block, Holder, Kind, blocks},
+    block::{BlockKind, BlockOwner, RequestBlock, blocks},
     refuse, refuse_field,
 };
 use crate::rehearsal::{
-    Content, Id, Message, Thinking,
+    BorrowedText, RawContent, RequestMessage, ThinkingMode,
     wire::{
-        Refusal,
-        fields::{Fields, Shape},
+        RequestRefusal,
+        fields::{JsonFields, ObjectShape},
     },
 };
 
-const MESSAGE: Shape = Shape { required: &["role", "content"], optional: &[] };
+const MESSAGE: ObjectShape = ObjectShape { required: &["role", "content"], optional: &[] };
 
 /// Messages of one role in a row, which count as one.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
-    role: Holder,
+    role: BlockOwner,
     /// The first message.
     message: usize,
     contents: Vec<&'a RawValue>,
-    pub(super) blocks: Vec<Block<'a>>,
+    pub(super) blocks: Vec<RequestBlock<'a>>,
 }
 
 /// Reads `messages`, each checked on its own.
-pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<Turn<'a>>, Refusal> {
+pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<Turn<'a>>, RequestRefusal> {
     let mut turns: Vec<Turn<'_>> = Vec::with_capacity(messages.len());
     let last = messages.len().checked_sub(1);
     let last = last.ok_or_else(|| refuse("messages", "at least one message is required"))?;
     for (index, raw) in messages.into_iter().enumerate() {
         let place = format!("messages.{index}");
-        let fields = Fields::of(raw).ok_or_else(|| refuse(&place, "Input should be a valid dictionary"))?;
-        let role = fields.need::<Holder>("role", "role: 'user' or 'assistant'");
+        let fields =
+            JsonFields::of(raw).ok_or_else(|| refuse(&place, "Input should be a valid dictionary"))?;
+        let role = fields.require::<BlockOwner>("role", "role: 'user' or 'assistant'");
         let role = role.map_err(|problem| refuse_field(&place, &problem))?;
         fields.check(&MESSAGE).map_err(|problem| refuse_field(&place, &problem))?;
-        let content = fields.need("content", "string or list");
+        let content = fields.require("content", "string or list");
         let content = content.map_err(|problem| refuse_field(&place, &problem))?;
         let blocks = blocks(content, Some(index), role, model)?;
-        if blocks.is_empty() && (index < last || role == Holder::User) {
+        if blocks.is_empty() && (index < last || role == BlockOwner::User) {
             let problem =
                 "all messages must have non-empty content except for the optional final assistant message";
             return Err(refuse(place, problem));
@@ -55,8 +56,8 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
 }
 
 /// Whether the turns fit each other.
-pub(super) fn check(turns: &[Turn<'_>], thinking: Thinking) -> Result<(), Refusal> {
-    if turns.first().is_none_or(|turn| turn.role != Holder::User) {
+pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), RequestRefusal> {
+    if turns.first().is_none_or(|turn| turn.role != BlockOwner::User) {
         return Err(refuse("messages", "first message must use the \"user\" role"));
     }
     let mut before = None;
@@ -69,37 +70,41 @@ pub(super) fn check(turns: &[Turn<'_>], thinking: Thinking) -> Result<(), Refusa
     if let [.., last] = turns {
         last.check_prefill()?;
     }
-    if thinking == Thinking::Always { check_thinking(turns) } else { Ok(()) }
+    if thinking == ThinkingMode::Always { check_thinking(turns) } else { Ok(()) }
 }
 
 impl<'a> Turn<'a> {
     /// Its role.
     pub(super) fn name(&self) -> &'static str {
         match self.role {
-            Holder::Assistant => "assistant",
-            Holder::User | Holder::System | Holder::Result => "user",
+            BlockOwner::Assistant => "assistant",
+            BlockOwner::User | BlockOwner::System | BlockOwner::Result => "user",
         }
     }
 
     /// The texts `field` of the blocks of `kind`, each with its block.
-    fn ids(&self, kind: Kind, field: &'static str) -> impl Iterator<Item = (&Block<'a>, Id<'a>)> {
+    fn ids(
+        &self,
+        kind: BlockKind,
+        field: &'static str,
+    ) -> impl Iterator<Item = (&RequestBlock<'a>, BorrowedText<'a>)> {
         let of_kind = self.blocks.iter().filter(move |block| block.kind == kind);
         of_kind.filter_map(move |block| Some((block, block.text(field)?)))
     }
 
-    fn calls(&self) -> Vec<Id<'a>> {
-        self.ids(Kind::ToolUse, "id").map(|(_, id)| id).collect()
+    fn calls(&self) -> Vec<BorrowedText<'a>> {
+        self.ids(BlockKind::ToolUse, "id").map(|(_, id)| id).collect()
     }
 
-    fn leading_results(&self) -> Vec<Id<'a>> {
-        let leading = self.blocks.iter().take_while(|block| block.kind == Kind::ToolResult);
+    fn leading_results(&self) -> Vec<BorrowedText<'a>> {
+        let leading = self.blocks.iter().take_while(|block| block.kind == BlockKind::ToolResult);
         leading.filter_map(|block| block.text("tool_use_id")).collect()
     }
 
-    fn check_results(&self, before: Option<&Self>) -> Result<(), Refusal> {
+    fn check_results(&self, before: Option<&Self>) -> Result<(), RequestRefusal> {
         let open = before.map(Self::calls).unwrap_or_default();
         let mut seen = Vec::new();
-        for (block, id) in self.ids(Kind::ToolResult, "tool_use_id") {
+        for (block, id) in self.ids(BlockKind::ToolResult, "tool_use_id") {
             if !open.contains(&id) {
                 let problem = format!(
                     "unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must \
@@ -120,10 +125,11 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    fn check_calls(&self, next: Option<&Self>) -> Result<(), Refusal> {
+    fn check_calls(&self, next: Option<&Self>) -> Result<(), RequestRefusal> {
         // Only within a turn, where the vendor looks at the whole request: a script's ids begin again with each run.
         let calls = self.calls();
-        let again = self.ids(Kind::ToolUse, "id").enumerate().find(|(n, (_, id))| calls[..*n].contains(id));
+        let again =
+            self.ids(BlockKind::ToolUse, "id").enumerate().find(|(n, (_, id))| calls[..*n].contains(id));
         if let Some((_, (block, _))) = again {
             return Err(refuse(block.at, "`tool_use` ids must be unique"));
         }
@@ -140,8 +146,8 @@ impl<'a> Turn<'a> {
         Err(refuse(format_args!("messages.{}", self.message), problem))
     }
 
-    fn check_end(&self) -> Result<(), Refusal> {
-        if !self.blocks.last().is_some_and(Block::is_thinking) {
+    fn check_end(&self) -> Result<(), RequestRefusal> {
+        if !self.blocks.last().is_some_and(RequestBlock::is_thinking) {
             return Ok(());
         }
         let problem = "The final block in an assistant message cannot be `thinking`.";
@@ -149,39 +155,40 @@ impl<'a> Turn<'a> {
     }
 
     /// An assistant's turn at the end is the beginning of the answer.
-    fn check_prefill(&self) -> Result<(), Refusal> {
-        let text = self.blocks.last().filter(|_| self.role == Holder::Assistant);
-        let text = text.filter(|block| block.kind == Kind::Text).and_then(|block| block.text("text"));
-        if text.is_none_or(|Id(text)| text.trim_end() == text) {
+    fn check_prefill(&self) -> Result<(), RequestRefusal> {
+        let text = self.blocks.last().filter(|_| self.role == BlockOwner::Assistant);
+        let text = text.filter(|block| block.kind == BlockKind::Text).and_then(|block| block.text("text"));
+        if text.is_none_or(|BorrowedText(text)| text.trim_end() == text) {
             return Ok(());
         }
         Err(refuse("messages", "final assistant content cannot end with trailing whitespace"))
     }
 
     /// Adds it to the messages that the script looks at. What is said beside results belongs to the last of them.
-    pub(super) fn tell(&self, messages: &mut Vec<Message<'a>>) {
-        let mut all = Content::default();
+    pub(super) fn append_messages(&self, messages: &mut Vec<RequestMessage<'a>>) {
+        let mut all = RawContent::default();
         self.contents.iter().for_each(|content| all.push(content));
-        if self.role == Holder::Assistant {
-            messages.push(Message::Assistant(all, self.calls()));
+        if self.role == BlockOwner::Assistant {
+            messages.push(RequestMessage::Assistant(all, self.calls()));
             return;
         }
-        let mut results: Vec<_> = self.ids(Kind::ToolResult, "tool_use_id").collect();
+        let mut results: Vec<_> = self.ids(BlockKind::ToolResult, "tool_use_id").collect();
         let Some((last, last_id)) = results.pop() else {
-            messages.push(Message::User(all));
+            messages.push(RequestMessage::User(all));
             return;
         };
-        let content = |block: &Block<'a>| Content::of(block.fields.get("content")).unwrap_or_default();
-        messages.extend(results.into_iter().map(|(block, id)| Message::Tool(id, content(block))));
+        let content =
+            |block: &RequestBlock<'a>| RawContent::of(block.fields.get("content")).unwrap_or_default();
+        messages.extend(results.into_iter().map(|(block, id)| RequestMessage::Tool(id, content(block))));
         let mut content = content(last);
         self.contents.iter().for_each(|piece| content.push(piece));
-        messages.push(Message::Tool(last_id, content));
+        messages.push(RequestMessage::Tool(last_id, content));
     }
 }
 
 /// With `thinking`, the assistant's turn that the answer goes on with must begin with what was thought.
-fn check_thinking(turns: &[Turn<'_>]) -> Result<(), Refusal> {
-    let at = turns.iter().rposition(|turn| turn.role == Holder::Assistant);
+fn check_thinking(turns: &[Turn<'_>]) -> Result<(), RequestRefusal> {
+    let at = turns.iter().rposition(|turn| turn.role == BlockOwner::Assistant);
     let Some((assistant, after)) = at.and_then(|at| Some((turns.get(at)?, &turns[at + 1..]))) else {
         return Ok(());
     };
@@ -193,7 +200,7 @@ fn check_thinking(turns: &[Turn<'_>]) -> Result<(), Refusal> {
         "Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final `assistant` \
          message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` \
          blocks). To avoid this requirement, disable `thinking`.",
-        if first.kind == Kind::ToolUse { "tool_use" } else { "text" }
+        if first.kind == BlockKind::ToolUse { "tool_use" } else { "text" }
     );
     Err(refuse(format_args!("{}.type", first.at), problem))
 }

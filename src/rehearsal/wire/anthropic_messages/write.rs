@@ -1,20 +1,20 @@
-use hermod_actors::model::{Finish, ToolCall, Usage};
+use hermod_actors::model::{FinishReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
 use crate::rehearsal::{
-    Scripted,
-    wire::{Events, Exchange, Refusal, Reply, events::pieces, seal::seal},
+    ScriptedAnswer,
+    wire::{EventBuffer, ParsedRequest, ReplyMode, RequestRefusal, events::pieces, seal::seal},
 };
 
 /// One block of an answer.
-enum Block<'a> {
+enum ReplyBlock<'a> {
     Thinking { thought: &'a str, signature: String },
     Text(&'a str),
     Call(&'a ToolCall),
 }
 
 /// Writes an answer as it is wanted: the same request gets the same bytes, its usage apart.
-pub fn write(scripted: &Scripted<'_>, exchange: &Exchange<'_>, model: &str) -> Events {
+pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let blocks = blocks(scripted, exchange);
     let usage = usage(scripted.answer.usage.unwrap_or_default());
     let mut message = json!({
@@ -28,33 +28,33 @@ pub fn write(scripted: &Scripted<'_>, exchange: &Exchange<'_>, model: &str) -> E
         "usage": usage,
     });
     match exchange.reply {
-        Reply::Whole => {
-            message["content"] = blocks.iter().map(Block::whole).collect();
+        ReplyMode::Whole => {
+            message["content"] = blocks.iter().map(ReplyBlock::whole).collect();
             message["stop_reason"] = stop_reason(scripted.answer.finish).into();
-            Events::whole(&message)
+            EventBuffer::whole(&message)
         }
-        Reply::Stream => {
+        ReplyMode::Stream => {
             message["usage"]["output_tokens"] = 1.into();
             stream(scripted, &blocks, &message, &usage)
         }
     }
 }
 
-fn blocks<'a>(scripted: &'a Scripted<'_>, exchange: &Exchange<'_>) -> Vec<Block<'a>> {
+fn blocks<'a>(scripted: &'a ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>) -> Vec<ReplyBlock<'a>> {
     let said = &scripted.answer.message;
     let mut blocks = Vec::new();
     if !said.reasoning.is_empty() {
         let thought = if exchange.include.thoughts { said.reasoning.as_str() } else { "" };
-        blocks.push(Block::Thinking { thought, signature: seal(&exchange.model.0, &said.reasoning) });
+        blocks.push(ReplyBlock::Thinking { thought, signature: seal(&exchange.model.0, &said.reasoning) });
     }
     if !said.text.is_empty() {
-        blocks.push(Block::Text(&said.text));
+        blocks.push(ReplyBlock::Text(&said.text));
     }
-    blocks.extend(said.calls.iter().map(Block::Call));
+    blocks.extend(said.calls.iter().map(ReplyBlock::Call));
     blocks
 }
 
-impl Block<'_> {
+impl ReplyBlock<'_> {
     fn whole(&self) -> Value {
         match self {
             Self::Thinking { thought, signature } => {
@@ -101,15 +101,20 @@ impl Block<'_> {
 }
 
 /// An event is named as its type.
-fn send(events: &mut Events, kind: &str, mut body: Value) {
+fn send(events: &mut EventBuffer, kind: &str, mut body: Value) {
     if let Value::Object(fields) = &mut body {
         fields.shift_insert(0, "type".into(), kind.into());
     }
     events.named(kind, &body);
 }
 
-fn stream(scripted: &Scripted<'_>, blocks: &[Block<'_>], message: &Value, usage: &Value) -> Events {
-    let mut events = Events::default();
+fn stream(
+    scripted: &ScriptedAnswer<'_>,
+    blocks: &[ReplyBlock<'_>],
+    message: &Value,
+    usage: &Value,
+) -> EventBuffer {
+    let mut events = EventBuffer::default();
     send(&mut events, "message_start", json!({ "message": message }));
     for (index, block) in blocks.iter().enumerate() {
         send(&mut events, "content_block_start", json!({ "index": index, "content_block": block.start() }));
@@ -139,17 +144,17 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-fn stop_reason(finish: Finish) -> &'static str {
+fn stop_reason(finish: FinishReason) -> &'static str {
     match finish {
-        Finish::Stop => "end_turn",
-        Finish::ToolCalls => "tool_use",
-        Finish::Length => "max_tokens",
-        Finish::Refused => "refusal",
+        FinishReason::Stop => "end_turn",
+        FinishReason::ToolCalls => "tool_use",
+        FinishReason::Length => "max_tokens",
+        FinishReason::Refused => "refusal",
     }
 }
 
 /// The body of an error response.
-pub fn error(refusal: &Refusal) -> String {
+pub fn error(refusal: &RequestRefusal) -> String {
     let kind = match refusal.status {
         401 => "authentication_error",
         402 => "billing_error",

@@ -4,20 +4,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::rehearsal::{
-    Content, Conversation, Id, Message, Thinking,
+    BorrowedText, Conversation, RawContent, RequestMessage, ThinkingMode,
     wire::{
-        Caching, Exchange, Include, Prefix, Refusal,
-        fields::{Fields, TextOrList, text_or_list},
+        AnswerOptions, CachePolicy, CachePrefix, ParsedRequest, RequestRefusal,
+        fields::{JsonFields, TextOrList, text_or_list},
         image,
         openai::{is_function_name, refuse_image},
-        reply,
+        reply_mode,
     },
 };
 
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
-    model: Id<'a>,
+    model: BorrowedText<'a>,
     #[serde(borrow)]
     messages: Vec<WireMessage<'a>>,
     #[serde(default)]
@@ -41,7 +41,7 @@ struct WireMessage<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
-    tool_call_id: Option<Id<'a>>,
+    tool_call_id: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     tool_calls: Option<Vec<WireCall<'a>>>,
 }
@@ -59,7 +59,7 @@ enum Role {
 #[derive(Deserialize)]
 struct WireCall<'a> {
     #[serde(borrow)]
-    id: Id<'a>,
+    id: BorrowedText<'a>,
     #[serde(rename = "type")]
     _type: FunctionType,
     #[serde(borrow)]
@@ -75,7 +75,7 @@ enum FunctionType {
 #[derive(Deserialize)]
 struct CalledFunction<'a> {
     #[serde(borrow)]
-    name: Id<'a>,
+    name: BorrowedText<'a>,
     #[serde(borrow)]
     arguments: &'a RawValue,
 }
@@ -91,7 +91,7 @@ struct WireTool<'a> {
 #[derive(Deserialize)]
 struct OfferedFunction<'a> {
     #[serde(borrow)]
-    name: Id<'a>,
+    name: BorrowedText<'a>,
     #[serde(borrow)]
     description: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -99,40 +99,41 @@ struct OfferedFunction<'a> {
 }
 
 /// Reads a request as a strict provider would.
-pub fn read(body: &[u8]) -> Result<Exchange<'_>, Refusal> {
+pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let request: Request<'_> = serde_json::from_slice(body).map_err(|error| {
-        Refusal::bad_request(None, format!("the body is no chat completion request: {error}"))
+        RequestRefusal::bad_request(None, format!("the body is no chat completion request: {error}"))
     })?;
     if request.model.0.is_empty() {
-        return Err(Refusal::bad_request(Some("model"), "`model` is empty: name a model"));
+        return Err(RequestRefusal::bad_request(Some("model"), "`model` is empty: name a model"));
     }
     if request.stream_options.is_some() && !request.stream {
         let message = "`stream_options` is only allowed when `stream` is true";
-        return Err(Refusal::bad_request(Some("stream_options"), message));
+        return Err(RequestRefusal::bad_request(Some("stream_options"), message));
     }
     let usage = request.stream_options.as_ref().is_some_and(|options| options.include_usage);
     check_tools(&request.tools)?;
     let declined = request.tool_choice.is_some_and(|choice| choice.get() == "\"none\"");
     let offers_tools = !request.tools.is_empty() && !declined;
     let prefix = prefix(&request);
-    let messages = request.messages.into_iter().enumerate().map(|(index, message)| neutral(index, message));
+    let messages =
+        request.messages.into_iter().enumerate().map(|(index, message)| to_message(index, message));
     let messages = messages.collect::<Result<_, _>>()?;
     let conversation =
-        Conversation { messages, offers_tools, thinking: Thinking::Scripted, bytes: prefix.bytes() };
+        Conversation { messages, offers_tools, thinking: ThinkingMode::Scripted, bytes: prefix.bytes() };
     conversation.check().map_err(|violation| {
-        Refusal::bad_request(Some(&format!("messages[{}]", violation.index)), violation.to_string())
+        RequestRefusal::bad_request(Some(&format!("messages[{}]", violation.index)), violation.to_string())
     })?;
-    Ok(Exchange {
+    Ok(ParsedRequest {
         conversation,
         model: request.model,
-        reply: reply(Some(request.stream)),
-        include: Include { usage, thoughts: true, sealed_thoughts: false },
+        reply: reply_mode(Some(request.stream)),
+        include: AnswerOptions { usage, thoughts: true, sealed_thoughts: false },
         prefix,
     })
 }
 
-fn prefix(request: &Request<'_>) -> Prefix {
-    let mut prefix = Prefix::new(Caching::Itself, &request.model.0);
+fn prefix(request: &Request<'_>) -> CachePrefix {
+    let mut prefix = CachePrefix::new(CachePolicy::Automatic, &request.model.0);
     for OfferedFunction { name, description, parameters } in request.tools.iter().map(|tool| &tool.function) {
         prefix.value(&name.0);
         [description, parameters].into_iter().flatten().for_each(|raw| prefix.value(raw.get()));
@@ -146,22 +147,22 @@ fn prefix(request: &Request<'_>) -> Prefix {
             prefix.value(&call.function.name.0);
             prefix.value(call.function.arguments.get());
         }
-        prefix.stop();
+        prefix.add_breakpoint();
     }
     prefix
 }
 
-fn check_tools(tools: &[WireTool<'_>]) -> Result<(), Refusal> {
+fn check_tools(tools: &[WireTool<'_>]) -> Result<(), RequestRefusal> {
     let mut seen = HashSet::new();
     for (index, tool) in tools.iter().enumerate() {
         let name = tool.function.name.0.as_ref();
         let param = format!("tools[{index}].function.name");
         if !is_function_name(name) {
             let message = format!("`{name}` is no name of a function: 1 to 64 of a-z, A-Z, 0-9, `_` and `-`");
-            return Err(Refusal::bad_request(Some(&param), message));
+            return Err(RequestRefusal::bad_request(Some(&param), message));
         }
         if !seen.insert(name) {
-            return Err(Refusal::bad_request(Some(&param), format!("two tools are named `{name}`")));
+            return Err(RequestRefusal::bad_request(Some(&param), format!("two tools are named `{name}`")));
         }
     }
     Ok(())
@@ -191,12 +192,13 @@ impl Role {
     }
 }
 
-fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), Refusal> {
+fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), RequestRefusal> {
     let Some(TextOrList::List(parts)) = text_or_list(content) else { return Ok(()) };
     for (part, raw) in parts.into_iter().enumerate() {
         let param = format!("messages[{index}].content[{part}]");
-        let refuse = |problem: String| Refusal::bad_request(Some(&param), format!("{param}: {problem}"));
-        let fields = Fields::of(raw).ok_or_else(|| refuse("expected an object".into()))?;
+        let refuse =
+            |problem: String| RequestRefusal::bad_request(Some(&param), format!("{param}: {problem}"));
+        let fields = JsonFields::of(raw).ok_or_else(|| refuse("expected an object".into()))?;
         let kind = fields.text("type").map_err(|_| refuse("`type` is missing".into()))?;
         if !role.parts().contains(&kind.0.as_ref()) {
             let (kind, role, may) = (kind.0, role.name(), role.parts().join("`, `"));
@@ -206,7 +208,7 @@ fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), Refus
             fields.text("text").map_err(|_| refuse("`text` is no string".into()))?;
         }
         if kind.0 == "image_url" {
-            let image = fields.need::<Fields<'_>>("image_url", "object");
+            let image = fields.require::<JsonFields<'_>>("image_url", "object");
             let url = image.and_then(|image| image.text("url"));
             let url = url.map_err(|_| refuse("`image_url` must be an object with an `url`".into()))?;
             image::check_url(&url.0)
@@ -216,13 +218,13 @@ fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), Refus
     Ok(())
 }
 
-fn neutral(index: usize, message: WireMessage<'_>) -> Result<Message<'_>, Refusal> {
+fn to_message(index: usize, message: WireMessage<'_>) -> Result<RequestMessage<'_>, RequestRefusal> {
     let refuse = |field: &str, problem: &str| {
         let param = format!("messages[{index}].{field}");
         let message = format!("{param}: {problem}");
-        Refusal::bad_request(Some(&param), message)
+        RequestRefusal::bad_request(Some(&param), message)
     };
-    let content = Content::of(message.content)
+    let content = RawContent::of(message.content)
         .ok_or_else(|| refuse("content", "expected a string, a list of parts or null"))?;
     if content.is_null() && !matches!(message.role, Role::Assistant) {
         return Err(refuse("content", "is missing: only an assistant message may be without"));
@@ -234,11 +236,11 @@ fn neutral(index: usize, message: WireMessage<'_>) -> Result<Message<'_>, Refusa
         return Err(refuse("tool_calls", "only an assistant message may have them"));
     }
     match message.role {
-        Role::System | Role::Developer => Ok(Message::System(content)),
-        Role::User => Ok(Message::User(content)),
+        Role::System | Role::Developer => Ok(RequestMessage::System(content)),
+        Role::User => Ok(RequestMessage::User(content)),
         Role::Tool => {
             let id = message.tool_call_id.ok_or_else(|| refuse("tool_call_id", "is missing"))?;
-            Ok(Message::Tool(id, content))
+            Ok(RequestMessage::Tool(id, content))
         }
         Role::Assistant => {
             let calls = message.tool_calls.unwrap_or_default();
@@ -253,7 +255,7 @@ fn neutral(index: usize, message: WireMessage<'_>) -> Result<Message<'_>, Refusa
                     ));
                 }
             }
-            Ok(Message::Assistant(content, calls.into_iter().map(|call| call.id).collect()))
+            Ok(RequestMessage::Assistant(content, calls.into_iter().map(|call| call.id).collect()))
         }
     }
 }

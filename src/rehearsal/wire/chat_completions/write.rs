@@ -1,10 +1,10 @@
-use hermod_actors::model::{Answer, Finish, ToolCall, Usage};
+use hermod_actors::model::{FinishReason, ModelAnswer, ToolCall, Usage};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::rehearsal::{
-    Scripted,
-    wire::{Events, Exchange, Reply, events::pieces},
+    ScriptedAnswer,
+    wire::{EventBuffer, ParsedRequest, ReplyMode, events::pieces},
 };
 
 #[derive(Serialize)]
@@ -80,24 +80,24 @@ impl From<&Usage> for WireUsage {
 
 /// Writes an answer as it is wanted. The answer's id and time say nothing but its step: the same request gets the
 /// same bytes.
-pub fn write(scripted: &Scripted<'_>, exchange: &Exchange<'_>, model: &str) -> Events {
+pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let id = format!("chatcmpl-rehearsal-{}", scripted.step);
     match exchange.reply {
-        Reply::Whole => whole(&scripted.answer, &id, model),
-        Reply::Stream => {
+        ReplyMode::Whole => whole(&scripted.answer, &id, model),
+        ReplyMode::Stream => {
             let usage = scripted.answer.usage.as_ref().filter(|_| exchange.include.usage);
             stream(scripted, &id, model, usage)
         }
     }
 }
 
-struct Writer<'a> {
-    events: Events,
+struct ChunkWriter<'a> {
+    events: EventBuffer,
     id: &'a str,
     model: &'a str,
 }
 
-impl Writer<'_> {
+impl ChunkWriter<'_> {
     fn chunk(&mut self, delta: &Delta<'_>, finish_reason: Option<&'static str>) {
         self.event(&[Choice { index: 0, delta, finish_reason }], None);
     }
@@ -112,8 +112,8 @@ impl Writer<'_> {
     }
 }
 
-fn stream(scripted: &Scripted<'_>, id: &str, model: &str, usage: Option<&Usage>) -> Events {
-    let mut writer = Writer { events: Events::default(), id, model };
+fn stream(scripted: &ScriptedAnswer<'_>, id: &str, model: &str, usage: Option<&Usage>) -> EventBuffer {
+    let mut writer = ChunkWriter { events: EventBuffer::default(), id, model };
     let (message, chunk) = (&scripted.answer.message, scripted.pace.chunk);
     writer.chunk(&Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None);
     for piece in pieces(&message.reasoning, chunk) {
@@ -138,7 +138,7 @@ fn stream(scripted: &Scripted<'_>, id: &str, model: &str, usage: Option<&Usage>)
     writer.events
 }
 
-fn whole(answer: &Answer, id: &str, model: &str) -> Events {
+fn whole(answer: &ModelAnswer, id: &str, model: &str) -> EventBuffer {
     let call = |call: &ToolCall| {
         let function = json!({ "name": call.name, "arguments": call.arguments });
         json!({ "id": call.id, "type": "function", "function": function })
@@ -151,7 +151,7 @@ fn whole(answer: &Answer, id: &str, model: &str) -> Events {
     if !said.calls.is_empty() {
         message["tool_calls"] = said.calls.iter().map(call).collect();
     }
-    Events::whole(&json!({
+    EventBuffer::whole(&json!({
         "id": id,
         "object": "chat.completion",
         "created": 0,
@@ -161,11 +161,11 @@ fn whole(answer: &Answer, id: &str, model: &str) -> Events {
     }))
 }
 
-fn finish(finish: Finish) -> &'static str {
+fn finish(finish: FinishReason) -> &'static str {
     match finish {
-        Finish::Stop => "stop",
-        Finish::ToolCalls => "tool_calls",
-        Finish::Length => "length",
-        Finish::Refused => "content_filter",
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::Length => "length",
+        FinishReason::Refused => "content_filter",
     }
 }

@@ -2,10 +2,10 @@ use serde_json::value::RawValue;
 
 use super::{refuse, refuse_field, refuse_value};
 use crate::rehearsal::{
-    Id,
+    BorrowedText,
     wire::{
-        Refusal,
-        fields::{Fields, Shape, TextOrList, text_or_list},
+        RequestRefusal,
+        fields::{JsonFields, ObjectShape, TextOrList, text_or_list},
         image,
         openai::{is_function_name, refuse_image},
         seal,
@@ -13,47 +13,50 @@ use crate::rehearsal::{
 };
 
 /// The longest id.
-const ID: usize = 64;
+const MAX_ID_CHARS: usize = 64;
 
 /// One item of `input`. It was checked on its own.
 #[derive(Debug)]
-pub(super) enum Item<'a> {
+pub(super) enum InputItem<'a> {
     /// What is said.
-    Message(Role, &'a RawValue),
+    Message(ItemRole, &'a RawValue),
     /// The call of a function, by its `call_id`.
-    Call(Id<'a>),
+    Call(BorrowedText<'a>),
     /// Its result.
-    Output(Id<'a>, &'a RawValue),
+    Output(BorrowedText<'a>, &'a RawValue),
     /// What was thought, by its id if it has one.
-    Reasoning(Option<Id<'a>>),
+    Reasoning(Option<BorrowedText<'a>>),
     /// Of a tool that the vendor runs.
     Hosted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ItemRole {
     Instructions,
     User,
     Assistant,
 }
 
-const MESSAGE: Shape = Shape { required: &["role", "content"], optional: &["type", "id", "status", "phase"] };
-const CALL: Shape = Shape {
+const MESSAGE: ObjectShape =
+    ObjectShape { required: &["role", "content"], optional: &["type", "id", "status", "phase"] };
+const CALL: ObjectShape = ObjectShape {
     required: &["type", "call_id", "name", "arguments"],
     optional: &["id", "status", "caller", "namespace"],
 };
-const OUTPUT: Shape = Shape {
+const OUTPUT: ObjectShape = ObjectShape {
     required: &["type", "call_id", "output"],
     optional: &["id", "status", "caller", "name", "namespace"],
 };
-const REASONING: Shape =
-    Shape { required: &["type", "summary"], optional: &["id", "content", "encrypted_content", "status"] };
-const SUMMARY: Shape = Shape { required: &["type", "text"], optional: &[] };
+const REASONING: ObjectShape = ObjectShape {
+    required: &["type", "summary"],
+    optional: &["id", "content", "encrypted_content", "status"],
+};
+const SUMMARY: ObjectShape = ObjectShape { required: &["type", "text"], optional: &[] };
 
 const TYPES: &[&str] = &["message", "function_call", "function_call_output", "reasoning", "item_reference"];
 
 /// What the vendor's own tools leave in a conversation; their fields are not looked at.
-const HOSTED: &[&str] = &[
+const HOSTED_TYPES: &[&str] = &[
     "web_search_call",
     "file_search_call",
     "code_interpreter_call",
@@ -75,16 +78,17 @@ const HOSTED: &[&str] = &[
     "compaction",
 ];
 
-impl<'a> Item<'a> {
+impl<'a> InputItem<'a> {
     /// Reads the item at `place`; thoughts must be those of `model`.
-    pub(super) fn read(raw: &'a RawValue, place: &str, model: &str) -> Result<Self, Refusal> {
-        let fields = Fields::of(raw).ok_or_else(|| {
+    pub(super) fn read(raw: &'a RawValue, place: &str, model: &str) -> Result<Self, RequestRefusal> {
+        let fields = JsonFields::of(raw).ok_or_else(|| {
             refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an input item."))
         })?;
-        let kind =
-            fields.read::<Id<'_>>("type", "a string").map_err(|problem| refuse_field(place, &problem))?;
-        let kind = kind.as_ref().map_or("message", |Id(kind)| kind.as_ref());
-        if HOSTED.contains(&kind) {
+        let kind = fields
+            .read::<BorrowedText<'_>>("type", "a string")
+            .map_err(|problem| refuse_field(place, &problem))?;
+        let kind = kind.as_ref().map_or("message", |BorrowedText(kind)| kind.as_ref());
+        if HOSTED_TYPES.contains(&kind) {
             return Ok(Self::Hosted);
         }
         let check = |shape| fields.check(shape).map_err(|problem| refuse_field(place, &problem));
@@ -114,31 +118,31 @@ impl<'a> Item<'a> {
     }
 }
 
-fn message<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
-    let Id(name) = fields.text("role").map_err(|problem| refuse_field(place, &problem))?;
+fn message<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
+    let BorrowedText(name) = fields.text("role").map_err(|problem| refuse_field(place, &problem))?;
     let role = match name.as_ref() {
-        "system" | "developer" => Role::Instructions,
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
+        "system" | "developer" => ItemRole::Instructions,
+        "user" => ItemRole::User,
+        "assistant" => ItemRole::Assistant,
         other => {
             let roles = ["assistant", "system", "developer", "user"];
             return Err(refuse_value(&format!("{place}.role"), other, &roles));
         }
     };
     check_id(fields, place, "msg")?;
-    let supported: &[_] = if role == Role::Assistant {
+    let supported: &[_] = if role == ItemRole::Assistant {
         &["output_text", "refusal"]
     } else {
         &["input_text", "input_image", "input_file"]
     };
     let content = content(fields, (place, "content"), supported)?;
-    Ok(Item::Message(role, content))
+    Ok(InputItem::Message(role, content))
 }
 
-fn call<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
+fn call<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
     let text = |name| fields.text(name).map_err(|problem| refuse_field(place, &problem));
     check_id(fields, place, "fc")?;
-    let Id(name) = text("name")?;
+    let BorrowedText(name) = text("name")?;
     if !is_function_name(&name) {
         let param = format!("{place}.name");
         let message = format!(
@@ -148,51 +152,53 @@ fn call<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
         return Err(refuse(&param, "invalid_value", message));
     }
     text("arguments")?;
-    call_id(fields, place).map(Item::Call)
+    call_id(fields, place).map(InputItem::Call)
 }
 
-fn output<'a>(fields: &Fields<'a>, place: &str) -> Result<Item<'a>, Refusal> {
+fn output<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
     let id = call_id(fields, place)?;
     let content = content(fields, (place, "output"), &["input_text", "input_image", "input_file"])?;
-    Ok(Item::Output(id, content))
+    Ok(InputItem::Output(id, content))
 }
 
-fn reasoning<'a>(fields: &Fields<'a>, place: &str, model: &str) -> Result<Item<'a>, Refusal> {
+fn reasoning<'a>(fields: &JsonFields<'a>, place: &str, model: &str) -> Result<InputItem<'a>, RequestRefusal> {
     check_id(fields, place, "rs")?;
     let refuse_it = |problem| refuse_field(place, &problem);
-    let summary = fields.need::<Vec<Fields<'_>>>("summary", "an array of objects").map_err(refuse_it)?;
+    let summary =
+        fields.require::<Vec<JsonFields<'_>>>("summary", "an array of objects").map_err(refuse_it)?;
     for (index, part) in summary.iter().enumerate() {
         let place = format!("{place}.summary[{index}]");
         part.check(&SUMMARY).map_err(|problem| refuse_field(&place, &problem))?;
     }
-    let id = fields.read::<Id<'_>>("id", "a string").map_err(refuse_it)?;
-    let sealed = fields.read::<Id<'_>>("encrypted_content", "a string").map_err(refuse_it)?;
-    let Some(Id(sealed)) = sealed else {
-        return Err(not_stored(id.as_ref().map_or(place, |Id(id)| id.as_ref())));
+    let id = fields.read::<BorrowedText<'_>>("id", "a string").map_err(refuse_it)?;
+    let sealed = fields.read::<BorrowedText<'_>>("encrypted_content", "a string").map_err(refuse_it)?;
+    let Some(BorrowedText(sealed)) = sealed else {
+        return Err(not_stored(id.as_ref().map_or(place, |BorrowedText(id)| id.as_ref())));
     };
     if seal::open(model, &sealed).is_some() {
-        return Ok(Item::Reasoning(id));
+        return Ok(InputItem::Reasoning(id));
     }
     let start: String = sealed.chars().take(4).collect();
     let message = format!(
         "The encrypted content {start}... could not be verified. Reason: Encrypted content could not be decrypted or \
          parsed."
     );
-    Err(Refusal::bad_request(None, message).with_code("invalid_encrypted_content"))
+    Err(RequestRefusal::bad_request(None, message).with_code("invalid_encrypted_content"))
 }
 
 /// What is only referred to would have to be stored.
-fn not_stored(id: &str) -> Refusal {
+fn not_stored(id: &str) -> RequestRefusal {
     let message = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` \
          set to true, or remove this item from your input."
     );
-    Refusal { param: Some("input".into()), ..Refusal::new(404, message) }
+    RequestRefusal { param: Some("input".into()), ..RequestRefusal::new(404, message) }
 }
 
-fn check_id(fields: &Fields<'_>, place: &str, start: &str) -> Result<(), Refusal> {
-    let id = fields.read::<Id<'_>>("id", "a string").map_err(|problem| refuse_field(place, &problem))?;
-    let Some(Id(id)) = id else { return Ok(()) };
+fn check_id(fields: &JsonFields<'_>, place: &str, start: &str) -> Result<(), RequestRefusal> {
+    let id =
+        fields.read::<BorrowedText<'_>>("id", "a string").map_err(|problem| refuse_field(place, &problem))?;
+    let Some(BorrowedText(id)) = id else { return Ok(()) };
     let param = format!("{place}.id");
     if !id.starts_with(start) {
         let message = format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{start}'.");
@@ -201,7 +207,7 @@ fn check_id(fields: &Fields<'_>, place: &str, start: &str) -> Result<(), Refusal
     check_length(&param, &id)
 }
 
-fn call_id<'a>(fields: &Fields<'a>, place: &str) -> Result<Id<'a>, Refusal> {
+fn call_id<'a>(fields: &JsonFields<'a>, place: &str) -> Result<BorrowedText<'a>, RequestRefusal> {
     let id = fields.text("call_id").map_err(|problem| refuse_field(place, &problem))?;
     let param = format!("{place}.call_id");
     if id.0.is_empty() {
@@ -214,13 +220,13 @@ fn call_id<'a>(fields: &Fields<'a>, place: &str) -> Result<Id<'a>, Refusal> {
     Ok(id)
 }
 
-fn check_length(param: &str, id: &str) -> Result<(), Refusal> {
+fn check_length(param: &str, id: &str) -> Result<(), RequestRefusal> {
     let length = id.chars().count();
-    if length <= ID {
+    if length <= MAX_ID_CHARS {
         return Ok(());
     }
     let message = format!(
-        "Invalid '{param}': string too long. Expected a string with maximum length {ID}, but got a string with length \
+        "Invalid '{param}': string too long. Expected a string with maximum length {MAX_ID_CHARS}, but got a string with length \
          {length} instead."
     );
     Err(refuse(param, "string_above_max_length", message))
@@ -228,11 +234,11 @@ fn check_length(param: &str, id: &str) -> Result<(), Refusal> {
 
 /// The content in the field `name` of the item at `place`: a string, or a list of parts of the `supported` types.
 fn content<'a>(
-    fields: &Fields<'a>,
+    fields: &JsonFields<'a>,
     (place, name): (&str, &str),
     supported: &[&str],
-) -> Result<&'a RawValue, Refusal> {
-    let raw = fields.need::<&RawValue>(name, "a string or an array");
+) -> Result<&'a RawValue, RequestRefusal> {
+    let raw = fields.require::<&RawValue>(name, "a string or an array");
     let raw = raw.map_err(|problem| refuse_field(place, &problem))?;
     let place = format!("{place}.{name}");
     match text_or_list(raw) {
@@ -250,12 +256,12 @@ fn content<'a>(
     Ok(raw)
 }
 
-fn check_part(raw: &RawValue, place: &str, supported: &[&str]) -> Result<(), Refusal> {
-    let fields = Fields::of(raw).ok_or_else(|| {
+fn check_part(raw: &RawValue, place: &str, supported: &[&str]) -> Result<(), RequestRefusal> {
+    let fields = JsonFields::of(raw).ok_or_else(|| {
         refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an object."))
     })?;
     let refuse_it = |problem| refuse_field(place, &problem);
-    let Id(kind) = fields.text("type").map_err(refuse_it)?;
+    let BorrowedText(kind) = fields.text("type").map_err(refuse_it)?;
     if !supported.contains(&kind.as_ref()) {
         return Err(refuse_value(place, &kind, supported));
     }
@@ -277,6 +283,6 @@ fn check_part(raw: &RawValue, place: &str, supported: &[&str]) -> Result<(), Ref
     if kind != "input_image" || fields.get("file_id").is_some() {
         return Ok(());
     }
-    let Id(url) = fields.text("image_url").map_err(refuse_it)?;
+    let BorrowedText(url) = fields.text("image_url").map_err(refuse_it)?;
     image::check_url(&url).map_err(|problem| refuse_image(&format!("{place}.image_url"), &problem))
 }

@@ -11,8 +11,8 @@ pub use request::read;
 pub use write::write;
 
 use super::{
-    Format, Refusal,
-    fields::{FieldProblem, Wrong},
+    Format, RequestRefusal,
+    fields::{FieldProblem, FieldProblemKind},
     openai,
 };
 
@@ -21,25 +21,27 @@ pub const FORMAT: Format =
     Format { path: "/v1/responses", header: None, read, write, error: openai::error, models: openai::models };
 
 /// Refuses the value of `param`.
-fn refuse(param: &str, code: &'static str, message: impl Into<String>) -> Refusal {
-    Refusal::bad_request(Some(param), message).with_code(code)
+fn refuse(param: &str, code: &'static str, message: impl Into<String>) -> RequestRefusal {
+    RequestRefusal::bad_request(Some(param), message).with_code(code)
 }
 
 /// Refuses a value that is none of `supported`.
-fn refuse_value(param: &str, value: &str, supported: &[&str]) -> Refusal {
+fn refuse_value(param: &str, value: &str, supported: &[&str]) -> RequestRefusal {
     let supported = supported.join("', '");
     let message = format!("Invalid value: '{value}'. Supported values are: '{supported}'.");
     refuse(param, "invalid_value", message)
 }
 
 /// Refuses a field of the object at `place`; the request itself has none.
-fn refuse_field(place: &str, problem: &FieldProblem) -> Refusal {
+fn refuse_field(place: &str, problem: &FieldProblem) -> RequestRefusal {
     let dot = if place.is_empty() { "" } else { "." };
     let param = format!("{place}{dot}{}", problem.field);
-    let (code, message) = match problem.what {
-        Wrong::Missing => ("missing_required_parameter", format!("Missing required parameter: '{param}'.")),
-        Wrong::Unknown => ("unknown_parameter", format!("Unknown parameter: '{param}'.")),
-        Wrong::Type(expected) => {
+    let (code, message) = match problem.kind {
+        FieldProblemKind::Missing => {
+            ("missing_required_parameter", format!("Missing required parameter: '{param}'."))
+        }
+        FieldProblemKind::Unknown => ("unknown_parameter", format!("Unknown parameter: '{param}'.")),
+        FieldProblemKind::Type(expected) => {
             ("invalid_type", format!("Invalid type for '{param}': expected {expected}."))
         }
     };

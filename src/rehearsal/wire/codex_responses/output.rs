@@ -2,12 +2,12 @@ use hermod_actors::model::ToolCall;
 use serde_json::{Value, json};
 
 use crate::rehearsal::{
-    Scripted,
-    wire::{Exchange, seal::seal},
+    ScriptedAnswer,
+    wire::{ParsedRequest, seal::seal},
 };
 
 /// One item of an answer.
-pub(super) enum Output<'a> {
+pub(super) enum OutputItem<'a> {
     Reasoning { id: String, summary: Option<&'a str>, sealed: Option<String> },
     Message { id: String, text: &'a str },
     Call { id: String, call: &'a ToolCall },
@@ -15,33 +15,36 @@ pub(super) enum Output<'a> {
 
 /// How far an item has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ItemStage {
     Begun,
     Done,
 }
 
 /// The items of an answer, in order.
-pub(super) fn outputs<'a>(scripted: &'a Scripted<'_>, exchange: &Exchange<'_>) -> Vec<Output<'a>> {
+pub(super) fn outputs<'a>(
+    scripted: &'a ScriptedAnswer<'_>,
+    exchange: &ParsedRequest<'_>,
+) -> Vec<OutputItem<'a>> {
     let (said, step) = (&scripted.answer.message, scripted.step);
     let mut outputs = Vec::new();
     if !said.reasoning.is_empty() {
         let include = exchange.include;
-        outputs.push(Output::Reasoning {
+        outputs.push(OutputItem::Reasoning {
             id: format!("rs_rehearsal_{step}"),
             summary: include.thoughts.then_some(said.reasoning.as_str()),
             sealed: include.sealed_thoughts.then(|| seal(&exchange.model.0, &said.reasoning)),
         });
     }
     if !said.text.is_empty() {
-        outputs.push(Output::Message { id: format!("msg_rehearsal_{step}"), text: &said.text });
+        outputs.push(OutputItem::Message { id: format!("msg_rehearsal_{step}"), text: &said.text });
     }
     for (n, call) in (1..).zip(&said.calls) {
-        outputs.push(Output::Call { id: format!("fc_rehearsal_{step}_{n}"), call });
+        outputs.push(OutputItem::Call { id: format!("fc_rehearsal_{step}_{n}"), call });
     }
     outputs
 }
 
-impl Output<'_> {
+impl OutputItem<'_> {
     pub(super) fn id(&self) -> &str {
         match self {
             Self::Reasoning { id, .. } | Self::Message { id, .. } | Self::Call { id, .. } => id,
@@ -49,8 +52,8 @@ impl Output<'_> {
     }
 
     /// The item, empty where it has only begun.
-    pub(super) fn item(&self, stage: Stage) -> Value {
-        let done = stage == Stage::Done;
+    pub(super) fn item(&self, stage: ItemStage) -> Value {
+        let done = stage == ItemStage::Done;
         let status = if done { "completed" } else { "in_progress" };
         match self {
             Self::Reasoning { id, summary, sealed } => {

@@ -4,21 +4,21 @@ use serde_json::value::RawValue;
 
 use super::{refuse, refuse_field, refuse_value};
 use crate::rehearsal::{
-    Id,
+    BorrowedText,
     wire::{
-        Refusal,
-        fields::{Fields, Shape},
+        RequestRefusal,
+        fields::{JsonFields, ObjectShape},
         openai::is_function_name,
     },
 };
 
-const FUNCTION: Shape = Shape {
+const FUNCTION: ObjectShape = ObjectShape {
     required: &["type", "name"],
     optional: &["description", "parameters", "strict", "defer_loading", "allowed_callers", "output_schema"],
 };
 
 /// Of the tools that the vendor runs, the beginnings of their types.
-const HOSTED: &[&str] = &[
+const HOSTED_PREFIXES: &[&str] = &[
     "web_search",
     "file_search",
     "code_interpreter",
@@ -35,18 +35,22 @@ const HOSTED: &[&str] = &[
 ];
 
 /// Reads `tools`.
-pub(super) fn tools<'a>(request: &Fields<'a>) -> Result<Vec<Fields<'a>>, Refusal> {
-    let tools = request.read::<Vec<Fields<'_>>>("tools", "an array of objects");
+pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<JsonFields<'a>>, RequestRefusal> {
+    let tools = request.read::<Vec<JsonFields<'_>>>("tools", "an array of objects");
     let tools = tools.map_err(|problem| refuse_field("", &problem))?.unwrap_or_default();
     let mut names = HashSet::new();
     for (index, tool) in tools.iter().enumerate() {
         let place = format!("tools[{index}]");
-        let Id(kind) = tool.text("type").map_err(|problem| refuse_field(&place, &problem))?;
+        let BorrowedText(kind) = tool.text("type").map_err(|problem| refuse_field(&place, &problem))?;
         if kind != "function" {
-            if HOSTED.iter().any(|hosted| kind.starts_with(hosted)) {
+            if HOSTED_PREFIXES.iter().any(|hosted| kind.starts_with(hosted)) {
                 continue;
             }
-            return Err(refuse_value(&format!("{place}.type"), &kind, &[&["function"], HOSTED].concat()));
+            return Err(refuse_value(
+                &format!("{place}.type"),
+                &kind,
+                &[&["function"], HOSTED_PREFIXES].concat(),
+            ));
         }
         let name = check_function(tool, &place)?;
         if names.contains(&name) {
@@ -58,7 +62,7 @@ pub(super) fn tools<'a>(request: &Fields<'a>) -> Result<Vec<Fields<'a>>, Refusal
     Ok(tools)
 }
 
-fn check_function<'a>(tool: &Fields<'a>, place: &str) -> Result<Id<'a>, Refusal> {
+fn check_function<'a>(tool: &JsonFields<'a>, place: &str) -> Result<BorrowedText<'a>, RequestRefusal> {
     let refuse_it = |problem| refuse_field(place, &problem);
     tool.check(&FUNCTION).map_err(refuse_it)?;
     let name = tool.text("name").map_err(refuse_it)?;
@@ -70,7 +74,7 @@ fn check_function<'a>(tool: &Fields<'a>, place: &str) -> Result<Id<'a>, Refusal>
         );
         return Err(refuse(&param, "invalid_value", message));
     }
-    if let Some(schema) = tool.read::<Fields<'_>>("parameters", "an object").map_err(refuse_it)? {
+    if let Some(schema) = tool.read::<JsonFields<'_>>("parameters", "an object").map_err(refuse_it)? {
         let kind = schema.read::<&RawValue>("type", "a string").map_err(refuse_it)?;
         let kind = kind.map_or("None", |kind| kind.get().trim_matches('"'));
         let several =
@@ -92,12 +96,12 @@ fn check_function<'a>(tool: &Fields<'a>, place: &str) -> Result<Id<'a>, Refusal>
 }
 
 /// Whether `tool_choice` lets the model call one.
-pub(super) fn may_call(request: &Fields<'_>) -> Result<bool, Refusal> {
+pub(super) fn may_call(request: &JsonFields<'_>) -> Result<bool, RequestRefusal> {
     let Some(choice) = request.get("tool_choice") else { return Ok(true) };
-    if Fields::of(choice).is_some() {
+    if JsonFields::of(choice).is_some() {
         return Ok(true);
     }
-    let Id(choice) = request.text("tool_choice").map_err(|problem| refuse_field("", &problem))?;
+    let BorrowedText(choice) = request.text("tool_choice").map_err(|problem| refuse_field("", &problem))?;
     match choice.as_ref() {
         "none" => Ok(false),
         "auto" | "required" => Ok(true),

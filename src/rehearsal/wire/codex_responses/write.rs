@@ -1,30 +1,30 @@
-use hermod_actors::model::{Finish, Usage};
+use hermod_actors::model::{FinishReason, Usage};
 use serde_json::{Value, json};
 
-use super::output::{Output, Stage, outputs, summary_part, text_part};
+use super::output::{ItemStage, OutputItem, outputs, summary_part, text_part};
 use crate::rehearsal::{
-    Scripted,
-    wire::{Events, Exchange, Reply, events::pieces},
+    ScriptedAnswer,
+    wire::{EventBuffer, ParsedRequest, ReplyMode, events::pieces},
 };
 
 /// Writes an answer as it is wanted: the same request gets the same bytes, its usage apart.
-pub fn write(scripted: &Scripted<'_>, exchange: &Exchange<'_>, model: &str) -> Events {
+pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let outputs = outputs(scripted, exchange);
-    let response = Response { scripted, model };
+    let response = ResponseBuilder { scripted, model };
     match exchange.reply {
-        Reply::Whole => Events::whole(&response.ended(&outputs)),
-        Reply::Stream => stream(&response, &outputs),
+        ReplyMode::Whole => EventBuffer::whole(&response.finished(&outputs)),
+        ReplyMode::Stream => stream(&response, &outputs),
     }
 }
 
-struct Response<'a> {
-    scripted: &'a Scripted<'a>,
+struct ResponseBuilder<'a> {
+    scripted: &'a ScriptedAnswer<'a>,
     model: &'a str,
 }
 
-impl Response<'_> {
+impl ResponseBuilder<'_> {
     /// The response before anything is there.
-    fn begun(&self) -> Value {
+    fn in_progress(&self) -> Value {
         json!({
             "id": format!("resp_rehearsal_{}", self.scripted.step),
             "object": "response",
@@ -55,20 +55,20 @@ impl Response<'_> {
     /// Why the answer is not complete.
     fn incomplete(&self) -> Option<&'static str> {
         match self.scripted.answer.finish {
-            Finish::Stop | Finish::ToolCalls => None,
-            Finish::Length => Some("max_output_tokens"),
-            Finish::Refused => Some("content_filter"),
+            FinishReason::Stop | FinishReason::ToolCalls => None,
+            FinishReason::Length => Some("max_output_tokens"),
+            FinishReason::Refused => Some("content_filter"),
         }
     }
 
-    fn ended(&self, outputs: &[Output<'_>]) -> Value {
-        let mut response = self.begun();
+    fn finished(&self, outputs: &[OutputItem<'_>]) -> Value {
+        let mut response = self.in_progress();
         response["status"] = "completed".into();
         if let Some(reason) = self.incomplete() {
             response["status"] = "incomplete".into();
             response["incomplete_details"] = json!({ "reason": reason });
         }
-        response["output"] = outputs.iter().map(|output| output.item(Stage::Done)).collect();
+        response["output"] = outputs.iter().map(|output| output.item(ItemStage::Done)).collect();
         let answer = &self.scripted.answer;
         let thought = (answer.message.reasoning.len() / 4) as u64;
         response["usage"] = usage(answer.usage.unwrap_or_default(), thought);
@@ -91,12 +91,12 @@ fn usage(usage: Usage, thought: u64) -> Value {
 
 /// The events of a stream, numbered.
 #[derive(Default)]
-struct Writer {
-    events: Events,
+struct EventWriter {
+    events: EventBuffer,
     number: u64,
 }
 
-impl Writer {
+impl EventWriter {
     /// An event is named as its type.
     fn send(&mut self, kind: &str, mut body: Value) {
         if let Value::Object(fields) = &mut body {
@@ -108,7 +108,7 @@ impl Writer {
     }
 
     /// What comes between the begin and the end of an item.
-    fn fill(&mut self, index: usize, output: &Output<'_>, chunk: Option<usize>) {
+    fn fill(&mut self, index: usize, output: &OutputItem<'_>, chunk: Option<usize>) {
         let at = |more: Value| {
             let mut body = json!({ "item_id": output.id(), "output_index": index });
             if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
@@ -117,7 +117,7 @@ impl Writer {
             body
         };
         match output {
-            Output::Reasoning { summary, .. } => {
+            OutputItem::Reasoning { summary, .. } => {
                 let Some(text) = summary else { return };
                 let at = |name: &str, value: Value| at(json!({ "summary_index": 0, name: value }));
                 self.send("response.reasoning_summary_part.added", at("part", summary_part("")));
@@ -127,7 +127,7 @@ impl Writer {
                 self.send("response.reasoning_summary_text.done", at("text", (*text).into()));
                 self.send("response.reasoning_summary_part.done", at("part", summary_part(text)));
             }
-            Output::Message { text, .. } => {
+            OutputItem::Message { text, .. } => {
                 let part = |part: Value| at(json!({ "content_index": 0, "part": part }));
                 let text_at =
                     |name: &str, text: &str| at(json!({ "content_index": 0, name: text, "logprobs": [] }));
@@ -138,7 +138,7 @@ impl Writer {
                 self.send("response.output_text.done", text_at("text", text));
                 self.send("response.content_part.done", part(text_part(text)));
             }
-            Output::Call { call, .. } => {
+            OutputItem::Call { call, .. } => {
                 for piece in pieces(&call.arguments, chunk) {
                     self.send("response.function_call_arguments.delta", at(json!({ "delta": piece })));
                 }
@@ -149,18 +149,18 @@ impl Writer {
     }
 }
 
-fn stream(response: &Response<'_>, outputs: &[Output<'_>]) -> Events {
-    let mut writer = Writer::default();
-    let begun = response.begun();
+fn stream(response: &ResponseBuilder<'_>, outputs: &[OutputItem<'_>]) -> EventBuffer {
+    let mut writer = EventWriter::default();
+    let begun = response.in_progress();
     writer.send("response.created", json!({ "response": begun }));
     writer.send("response.in_progress", json!({ "response": begun }));
     for (index, output) in outputs.iter().enumerate() {
         let at = |stage| json!({ "output_index": index, "item": output.item(stage) });
-        writer.send("response.output_item.added", at(Stage::Begun));
+        writer.send("response.output_item.added", at(ItemStage::Begun));
         writer.fill(index, output, response.scripted.pace.chunk);
-        writer.send("response.output_item.done", at(Stage::Done));
+        writer.send("response.output_item.done", at(ItemStage::Done));
     }
     let end = if response.incomplete().is_some() { "response.incomplete" } else { "response.completed" };
-    writer.send(end, json!({ "response": response.ended(outputs) }));
+    writer.send(end, json!({ "response": response.finished(outputs) }));
     writer.events
 }

@@ -8,17 +8,17 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::store::redb::{
     engine::EngineFile,
-    fault::Fault,
+    error::StoreError,
     journal::RedbJournal,
     open::OpenError,
-    pace::{Pace, Stopped},
     tables::{self, Definition},
+    throttle::{StoppedError, ThrottleFn},
 };
 
 /// Bytes of rows in a transaction of the copy: the disk is never held for longer by one.
-const BATCH: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 /// Pages of the copy in memory.
-const CACHE: usize = 16 << 20;
+const CACHE_BYTES: usize = 16 << 20;
 /// Why a copy was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
@@ -27,26 +27,28 @@ pub enum CopyError {
     Busy,
     /// It was told to stop.
     #[error(transparent)]
-    Stopped(#[from] Stopped),
+    Stopped(#[from] StoppedError),
     /// There is no store in the file, or one that this program does not know.
     #[error(transparent)]
-    Unfit(OpenError),
+    Open(OpenError),
     /// The store cannot be read, or the copy not be written.
     #[error("{0}")]
     Failed(String),
 }
 
 impl CopyError {
-    fn at(path: &Path) -> impl Fn(Fault) -> Self {
+    fn at(path: &Path) -> impl Fn(StoreError) -> Self {
         move |fault| Self::Failed(format!("{}: {fault}", path.display()))
     }
 }
 
-impl From<Fault> for CopyError {
-    fn from(fault: Fault) -> Self {
+impl From<StoreError> for CopyError {
+    fn from(fault: StoreError) -> Self {
         match fault {
-            Fault::Stopped(stopped) => Self::Stopped(stopped),
-            Fault::Engine(_) | Fault::File { .. } | Fault::Damaged { .. } => Self::Failed(fault.to_string()),
+            StoreError::Stopped(stopped) => Self::Stopped(stopped),
+            StoreError::Engine(_) | StoreError::File { .. } | StoreError::Damaged { .. } => {
+                Self::Failed(fault.to_string())
+            }
         }
     }
 }
@@ -62,7 +64,7 @@ pub struct Snapshot {
 impl RedbJournal {
     /// The store as it is now: every commit that has resolved is in it, each whole or not at all.
     pub fn snapshot(&self) -> Result<Snapshot, CopyError> {
-        let gate = Arc::clone(self.care_gate()).try_acquire_owned().map_err(|_| CopyError::Busy)?;
+        let gate = Arc::clone(self.gc_gate()).try_acquire_owned().map_err(|_| CopyError::Busy)?;
         let file = self.db.file().clone();
         let txn = file.run(|| Ok(self.db.begin_read()?))?;
         Ok(Snapshot { txn, file, _gate: gate })
@@ -72,45 +74,47 @@ impl RedbJournal {
 impl Snapshot {
     /// Copies all rows into a file that must not be there, which is closed and on disk then. Blocks; `pace` hears how many
     /// bytes have come after every batch, and may wait or stop it.
-    pub fn copy(&self, to: &Path, pace: &mut Pace<'_>) -> Result<(), CopyError> {
-        self.file.catch(|| self.rows(to, pace))?.map_err(|error| match (error, self.file.known_damage()) {
-            (CopyError::Failed(_), Some(fault)) => fault.into(),
-            (error, _) => error,
+    pub fn copy(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), CopyError> {
+        self.file.catch(|| self.copy_rows(to, pace))?.map_err(|error| {
+            match (error, self.file.known_damage()) {
+                (CopyError::Failed(_), Some(fault)) => fault.into(),
+                (error, _) => error,
+            }
         })
     }
 
-    fn rows(&self, to: &Path, pace: &mut Pace<'_>) -> Result<(), CopyError> {
+    fn copy_rows(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), CopyError> {
         let tables: Vec<_> =
-            self.txn.list_tables().map_err(Fault::from)?.map(|table| table.name().to_owned()).collect();
+            self.txn.list_tables().map_err(StoreError::from)?.map(|table| table.name().to_owned()).collect();
         if let Some(unknown) = tables.iter().find(|table| !tables::NAMES.contains(&table.as_str())) {
             return Err(CopyError::Failed(format!("the store has a table `{unknown}`, which no copy knows")));
         }
         let at = CopyError::at(to);
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to);
-        let file = file.map_err(Fault::at(to))?;
+        let file = file.map_err(StoreError::at(to))?;
         let backend = FileBackend::new(file).map_err(|error| at(error.into()))?;
-        let db = EngineFile::new(to).open(backend, CACHE).map_err(&at)?;
-        tables::visit(&mut Copy { txn: &self.txn, to, db: &db, pace })?;
+        let db = EngineFile::new(to).open(backend, CACHE_BYTES).map_err(&at)?;
+        tables::visit(&mut TableCopier { txn: &self.txn, to, db: &db, throttle: pace })?;
         db.close().map_err(at)
     }
 }
 
-struct Copy<'c> {
+struct TableCopier<'c> {
     txn: &'c ReadTransaction,
     to: &'c Path,
     db: &'c Database,
-    pace: &'c mut Pace<'c>,
+    throttle: &'c mut ThrottleFn<'c>,
 }
 
-impl tables::Visit for Copy<'_> {
+impl tables::Visit for TableCopier<'_> {
     type Error = CopyError;
 
     fn table<K: Key + 'static, V: Value + 'static>(
         &mut self,
         definition: Definition<K, V>,
     ) -> Result<(), CopyError> {
-        let from = self.txn.open_table(definition).map_err(Fault::from)?;
-        let mut rows = from.iter().map_err(Fault::from)?;
+        let from = self.txn.open_table(definition).map_err(StoreError::from)?;
+        let mut rows = from.iter().map_err(StoreError::from)?;
         let at = CopyError::at(self.to);
         loop {
             let (mut bytes, mut more) = (0, false);
@@ -118,18 +122,18 @@ impl tables::Visit for Copy<'_> {
             {
                 let mut table = txn.open_table(definition).map_err(|error| at(error.into()))?;
                 for row in rows.by_ref() {
-                    let (key, value) = row.map_err(Fault::from)?;
+                    let (key, value) = row.map_err(StoreError::from)?;
                     let (key, value) = (key.value(), value.value());
                     bytes += K::as_bytes(&key).as_ref().len() + V::as_bytes(&value).as_ref().len();
                     table.insert(key.borrow(), value.borrow()).map_err(|error| at(error.into()))?;
-                    more = bytes >= BATCH;
+                    more = bytes >= BATCH_BYTES;
                     if more {
                         break;
                     }
                 }
             }
             txn.commit().map_err(|error| at(error.into()))?;
-            (self.pace)(bytes)?;
+            (self.throttle)(bytes)?;
             if !more {
                 return Ok(());
             }
@@ -175,15 +179,15 @@ mod tests {
     fn an_inspection_that_is_stopped_ends() {
         let (dir, journal) = journal();
         drop(journal);
-        let path = dir.path().join(crate::store::redb::open::FILE);
-        let stopped = inspect(&path, &dir.path().join("blobs"), &mut |_| Err(Stopped));
-        assert!(matches!(stopped, Err(CopyError::Stopped(Stopped))));
+        let path = dir.path().join(crate::store::redb::open::STORE_FILE);
+        let stopped = inspect(&path, &dir.path().join("blobs"), &mut |_| Err(StoppedError));
+        assert!(matches!(stopped, Err(CopyError::Stopped(StoppedError))));
     }
 
     #[test]
     fn a_copy_that_is_stopped_ends() {
         let (dir, journal) = journal();
-        let stopped = journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Err(Stopped));
-        assert!(matches!(stopped, Err(CopyError::Stopped(Stopped))));
+        let stopped = journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Err(StoppedError));
+        assert!(matches!(stopped, Err(CopyError::Stopped(StoppedError))));
     }
 }

@@ -5,62 +5,63 @@ use std::{
 
 use redb::{ReadTransaction, ReadableDatabase};
 
-use super::{copy::CopyError, overlay::Overlay, swap::LINEAGE};
+use super::{copy::CopyError, overlay::CopyOnWriteFile, replace_store::RESTORE_GENERATION};
 use crate::store::redb::{
     blobs::Blobs,
-    check::{self, Beside, Checked},
+    check::{self, CheckReport, ReferencedFiles},
     engine::{Engine, EngineFile},
-    fault::Fault,
+    error::StoreError,
     open,
-    pace::Pace,
-    past::{EPOCH, SCHEMA_VERSION},
+    previous_epoch::{EPOCH, SCHEMA_VERSION},
     tables::META,
+    throttle::ThrottleFn,
 };
 
 /// What there is in a store's file, and what it refers to.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct StoreContents {
     /// The version of its schema.
     pub schema: u64,
     /// Its last epoch.
     pub epoch: u64,
     /// How often it was restored.
-    pub lineage: u64,
+    pub restore_generation: u64,
     /// All that a check finds, except whether the artifacts are there.
-    pub checked: Checked,
+    pub checked: CheckReport,
 }
 
 /// Looks through all of a store's file, whose spilled values are in the folder `blobs`. Nothing is written. Blocks; `pace`
 /// hears how many bytes were looked at. Fails if there is no store in the file, or one that this program does not know.
-pub fn inspect(file: &Path, blobs: &Path, pace: &mut Pace<'_>) -> Result<Found, CopyError> {
+pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<StoreContents, CopyError> {
     let explain = |fault| open::explain(file.parent().unwrap_or(file), file, fault);
     let guard = EngineFile::new(file);
-    let open = || -> Result<(Engine, Found), Fault> {
-        let overlay = File::open(file).and_then(Overlay::new).map_err(Fault::at(file))?;
-        let mut db = guard.open(overlay, open::CACHE)?;
-        let mut found = Found::default();
-        guard.run(|| found.tell(&db.begin_read()?))?;
+    let open = || -> Result<(Engine, StoreContents), StoreError> {
+        let overlay = File::open(file).and_then(CopyOnWriteFile::new).map_err(StoreError::at(file))?;
+        let mut db = guard.open(overlay, open::CACHE_BYTES)?;
+        let mut found = StoreContents::default();
+        guard.run(|| found.read_meta(&db.begin_read()?))?;
         found.checked = guard.run(|| check::pages(&mut db))?;
         Ok((db, found))
     };
-    let (db, found) = open().map_err(|fault| CopyError::Unfit(explain(fault)))?;
+    let (db, found) = open().map_err(|fault| CopyError::Open(explain(fault)))?;
     // Brings an older schema up to date, in memory alone.
-    open::bring_up(file, &db).map_err(CopyError::Unfit)?;
-    let beside = Beside { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
+    open::upgrade_schema(file, &db).map_err(CopyError::Open)?;
+    let beside = ReferencedFiles { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
     let mut checked = guard.run(|| check::rows((&db, found.checked), beside, pace))?;
-    checked.counts.bytes = fs::metadata(file).map_err(Fault::at(file))?.len();
-    Ok(Found { checked, ..found })
+    checked.counts.bytes = fs::metadata(file).map_err(StoreError::at(file))?.len();
+    Ok(StoreContents { checked, ..found })
 }
 
-impl Found {
-    fn tell(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+impl StoreContents {
+    fn read_meta(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
         let meta = match txn.open_table(META) {
             // What opens it says better what it is.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
             meta => meta?,
         };
-        let row = |key| -> Result<u64, Fault> { Ok(meta.get(key)?.map_or(0, |row| row.value())) };
-        (self.schema, self.epoch, self.lineage) = (row(SCHEMA_VERSION)?, row(EPOCH)?, row(LINEAGE)?);
+        let row = |key| -> Result<u64, StoreError> { Ok(meta.get(key)?.map_or(0, |row| row.value())) };
+        (self.schema, self.epoch, self.restore_generation) =
+            (row(SCHEMA_VERSION)?, row(EPOCH)?, row(RESTORE_GENERATION)?);
         Ok(())
     }
 }

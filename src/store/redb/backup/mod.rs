@@ -5,9 +5,9 @@
 mod copy;
 mod inspect;
 mod overlay;
-mod swap;
+mod replace_store;
 
 pub use copy::{CopyError, Snapshot};
-pub use inspect::{Found, inspect};
-pub(super) use swap::{LINEAGE, take};
-pub use swap::{PARTS, Place, renew};
+pub use inspect::{StoreContents, inspect};
+pub use replace_store::{LockedStateDir, STORE_FOLDERS, stamp_restored};
+pub(super) use replace_store::{RESTORE_GENERATION, open_locked};

@@ -8,36 +8,36 @@ use std::{
 
 use redb::StorageBackend;
 
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// A file that is read and never written: what the engine writes is kept in memory, and lost.
 #[derive(Debug)]
-pub(super) struct Overlay {
+pub(super) struct CopyOnWriteFile {
     file: File,
-    written: Mutex<Written>,
+    pages: Mutex<MemoryPages>,
 }
 
 #[derive(Debug)]
-struct Written {
+struct MemoryPages {
     len: u64,
     /// Up to here bytes are those of the file, where no page stands over them.
     of_file: u64,
-    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+    pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
 }
 
-impl Overlay {
+impl CopyOnWriteFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        let written = Written { len, of_file: len, pages: BTreeMap::new() };
-        Ok(Self { file, written: Mutex::new(written) })
+        let written = MemoryPages { len, of_file: len, pages: BTreeMap::new() };
+        Ok(Self { file, pages: Mutex::new(written) })
     }
 
-    fn written(&self) -> MutexGuard<'_, Written> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_pages(&self) -> MutexGuard<'_, MemoryPages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file's own bytes, and zeros behind them.
-    fn below(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_file(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(of_file.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         self.file.read_exact_at(&mut out[..there], offset)?;
         out[there..].fill(0);
@@ -46,30 +46,30 @@ impl Overlay {
 }
 
 /// The parts of a range: the number of each page, where the part begins in it, and where in the range.
-fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+fn page_ranges(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset + done as u64;
-        let within = usize::try_from(at % PAGE as u64).unwrap_or_default();
+        let within = usize::try_from(at % PAGE_BYTES as u64).unwrap_or_default();
         let begin = done;
-        done = len.min(done + PAGE - within);
-        (begin < len).then(|| (at / PAGE as u64, within, begin..done))
+        done = len.min(done + PAGE_BYTES - within);
+        (begin < len).then(|| (at / PAGE_BYTES as u64, within, begin..done))
     })
 }
 
-impl StorageBackend for Overlay {
+impl StorageBackend for CopyOnWriteFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.written().len)
+        Ok(self.lock_pages().len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let written = self.written();
+        let written = self.lock_pages();
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > written.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.below(written.of_file, offset, out)?;
+        self.read_file(written.of_file, offset, out)?;
         if !written.pages.is_empty() {
-            for (page, within, range) in parts(offset, out.len()) {
+            for (page, within, range) in page_ranges(offset, out.len()) {
                 if let Some(page) = written.pages.get(&page) {
                     let len = range.len();
                     out[range].copy_from_slice(&page[within..within + len]);
@@ -80,11 +80,11 @@ impl StorageBackend for Overlay {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut written = self.written();
+        let mut written = self.lock_pages();
         if len < written.len {
-            drop(written.pages.split_off(&len.div_ceil(PAGE as u64)));
-            let within = usize::try_from(len % PAGE as u64).unwrap_or_default();
-            if let Some(last) = written.pages.get_mut(&(len / PAGE as u64)) {
+            drop(written.pages.split_off(&len.div_ceil(PAGE_BYTES as u64)));
+            let within = usize::try_from(len % PAGE_BYTES as u64).unwrap_or_default();
+            if let Some(last) = written.pages.get_mut(&(len / PAGE_BYTES as u64)) {
                 last[within..].fill(0);
             }
             written.of_file = written.of_file.min(len);
@@ -98,11 +98,11 @@ impl StorageBackend for Overlay {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut written = self.written();
-        for (number, within, range) in parts(offset, data.len()) {
+        let mut written = self.lock_pages();
+        for (number, within, range) in page_ranges(offset, data.len()) {
             if !written.pages.contains_key(&number) {
-                let mut page = Box::new([0; PAGE]);
-                self.below(written.of_file, number * PAGE as u64, &mut page[..])?;
+                let mut page = Box::new([0; PAGE_BYTES]);
+                self.read_file(written.of_file, number * PAGE_BYTES as u64, &mut page[..])?;
                 written.pages.insert(number, page);
             }
             if let Some(page) = written.pages.get_mut(&number) {
@@ -140,7 +140,7 @@ mod tests {
             let path = tempfile::NamedTempFile::new().unwrap();
             let own: Vec<u8> = (0..=250).cycle().take(len).collect();
             fs::write(path.path(), &own).unwrap();
-            let overlay = Overlay::new(File::open(path.path()).unwrap()).unwrap();
+            let overlay = CopyOnWriteFile::new(File::open(path.path()).unwrap()).unwrap();
             let mut model = own.clone();
             for step in steps {
                 match step {

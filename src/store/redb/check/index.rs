@@ -7,18 +7,18 @@ use redb::{ReadTransaction, ReadableTable, TableError};
 use serde::de::IgnoredAny;
 
 use super::{
-    log::{Facts, ROW},
-    pass::Pass,
+    log::{NUMBERS_ROW_BYTES, RecordFacts},
+    pass::CheckPass,
 };
 use crate::store::redb::{
     accounts,
     damage::Damage,
-    fault::Fault,
+    error::StoreError,
     tables::{ACCOUNTS, INBOX, KEYS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
 };
 
 /// Looks at all of them.
-pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+pub(super) fn check_index(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     sessions(pass, facts)?;
     runs(pass, facts)?;
     runs_by_session(pass, facts)?;
@@ -28,19 +28,19 @@ pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     let owners = owners(txn)?;
     for account in txn.open_table(ACCOUNTS)?.iter()? {
         let (id, account) = account?;
-        pass.heard(account.value().len())?;
+        pass.count_bytes(account.value().len())?;
         pass.checked.counts.accounts += 1;
         if let Err(why) = accounts::decode(account.value()) {
             let run = RunId::from_bits(id.value());
             let what = format!("the account of run {run}: {why}");
-            pass.damage(of_run(&owners, run, "accounts", what));
+            pass.damage(run_damage(&owners, run, "accounts", what));
         }
     }
     models(pass)?;
     for row in txn.open_table(INBOX)?.iter()? {
         let (key, item) = row?;
         let (session, row) = key.value();
-        pass.heard(item.value().len())?;
+        pass.count_bytes(item.value().len())?;
         pass.checked.counts.inbox += 1;
         if let Err(why) = pass.json::<IgnoredAny>(item.value()) {
             let what = format!("row {row}: {why}");
@@ -51,7 +51,7 @@ pub(super) fn look(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
 }
 
 /// The session of each run, as its session lists it.
-fn owners(txn: &ReadTransaction) -> Result<BTreeMap<RunId, SessionId>, Fault> {
+fn owners(txn: &ReadTransaction) -> Result<BTreeMap<RunId, SessionId>, StoreError> {
     let mut owners = BTreeMap::new();
     for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
         let (session, run) = row?.0.value();
@@ -61,14 +61,14 @@ fn owners(txn: &ReadTransaction) -> Result<BTreeMap<RunId, SessionId>, Fault> {
 }
 
 /// Damage of the session of a run; of the store, if no session lists the run.
-fn of_run(owners: &BTreeMap<RunId, SessionId>, run: RunId, table: &'static str, what: String) -> Damage {
+fn run_damage(owners: &BTreeMap<RunId, SessionId>, run: RunId, table: &'static str, what: String) -> Damage {
     match owners.get(&run) {
         Some(session) => Damage::of(*session, table, what),
         None => Damage::store(table, what),
     }
 }
 
-fn models(pass: &mut Pass<'_>) -> Result<(), Fault> {
+fn models(pass: &mut CheckPass<'_>) -> Result<(), StoreError> {
     let models = match pass.txn.open_table(MODELS) {
         // No version that keeps them has opened it yet.
         Err(TableError::TableDoesNotExist(_)) => return Ok(()),
@@ -76,7 +76,7 @@ fn models(pass: &mut Pass<'_>) -> Result<(), Fault> {
     };
     for row in models.iter()? {
         let (name, row) = row?;
-        pass.heard(row.value().len())?;
+        pass.count_bytes(row.value().len())?;
         let what = match pass.json::<ModelRow>(row.value()) {
             Ok(known) if known.model.to_string() == name.value() => continue,
             Ok(known) => format!("the row of model {} is that of {}", name.value(), known.model),
@@ -87,11 +87,11 @@ fn models(pass: &mut Pass<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn keys(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+fn keys(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     let runs = pass.txn.open_table(RUNS)?;
     for key in pass.txn.open_table(KEYS)?.iter()? {
         let (key, id) = key?;
-        pass.heard(key.value().len() + ROW)?;
+        pass.count_bytes(key.value().len() + NUMBERS_ROW_BYTES)?;
         pass.checked.counts.keys += 1;
         let run = RunId::from_bits(id.value());
         let is_known = facts.runs.contains_key(&run) || facts.any_damage();
@@ -103,12 +103,12 @@ fn keys(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     Ok(())
 }
 
-fn sessions(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+fn sessions(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     let txn = pass.txn;
     let (rows, keys) = (txn.open_table(SESSIONS)?, txn.open_table(SESSION_KEYS)?);
     for row in rows.iter()? {
         let (id, row) = row?;
-        pass.heard(row.value().len())?;
+        pass.count_bytes(row.value().len())?;
         let session = SessionId::from_bits(id.value());
         let row = match pass.json::<SessionRow>(row.value()) {
             Ok(row) => row,
@@ -146,20 +146,20 @@ fn sessions(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     Ok(())
 }
 
-fn runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+fn runs(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     let txn = pass.txn;
     let (rows, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
     let (open, by_session) = (txn.open_table(OPEN_RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
     let owners = owners(txn)?;
     for row in rows.iter()? {
         let (id, row) = row?;
-        pass.heard(row.value().len())?;
+        pass.count_bytes(row.value().len())?;
         pass.checked.counts.runs += 1;
         let run = RunId::from_bits(id.value());
         let row = match pass.json::<RunRow>(row.value()) {
             Ok(row) => row,
             Err(why) => {
-                pass.damage(of_run(&owners, run, "runs", format!("the row of run {run}: {why}")));
+                pass.damage(run_damage(&owners, run, "runs", format!("the row of run {run}: {why}")));
                 continue;
             }
         };
@@ -188,7 +188,7 @@ fn runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
 }
 
 /// What a run's row says otherwise than the records.
-fn disagreement(row: &RunRow, facts: &Facts) -> Option<String> {
+fn disagreement(row: &RunRow, facts: &RecordFacts) -> Option<String> {
     if facts.sessions.get(&row.session).is_some_and(|session| session.damaged) {
         return None;
     }
@@ -204,12 +204,12 @@ fn disagreement(row: &RunRow, facts: &Facts) -> Option<String> {
     }
 }
 
-fn runs_by_session(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+fn runs_by_session(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     let txn = pass.txn;
     let rows = txn.open_table(RUNS)?;
     for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
         let (session, id) = row?.0.value();
-        pass.heard(ROW)?;
+        pass.count_bytes(NUMBERS_ROW_BYTES)?;
         let (session, run) = (SessionId::from_bits(session), RunId::from_bits(id));
         let is_known = facts.runs.get(&run).is_some_and(|known| known.session == session);
         let damaged = facts.sessions.get(&session).is_some_and(|session| session.damaged);
@@ -223,27 +223,27 @@ fn runs_by_session(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
     Ok(())
 }
 
-fn open_runs(pass: &mut Pass<'_>, facts: &Facts) -> Result<(), Fault> {
+fn open_runs(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     let txn = pass.txn;
     let rows = txn.open_table(RUNS)?;
     let owners = owners(txn)?;
     for row in txn.open_table(OPEN_RUNS)?.iter()? {
         let id = row?.0.value();
-        pass.heard(ROW)?;
+        pass.count_bytes(NUMBERS_ROW_BYTES)?;
         pass.checked.counts.open_runs += 1;
         if rows.get(id)?.is_none() {
             let run = RunId::from_bits(id);
             let what = format!("run {run} has no row");
             pass.damage(match facts.runs.get(&run) {
                 Some(known) => Damage::of(known.session, "open_runs", what),
-                None => of_run(&owners, run, "open_runs", what),
+                None => run_damage(&owners, run, "open_runs", what),
             });
         }
     }
     Ok(())
 }
 
-impl Facts {
+impl RecordFacts {
     fn any_damage(&self) -> bool {
         self.sessions.values().any(|session| session.damaged)
     }

@@ -5,31 +5,31 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::model::{Body, Ended, RunId, Seq, SessionId, decode};
+use hermod_actors::model::{Body, OutcomeDetail, RunId, Seq, SessionId, decode};
 use redb::{ReadableTable, TableError};
 
-use super::pass::Pass;
+use super::pass::CheckPass;
 use crate::store::redb::{
     damage::Damage,
-    fault::Fault,
-    log::{Row, Tail, owner},
+    error::StoreError,
+    log::{LogRow, SessionTail, session_of_row},
     tables::{GRAVES, LOG, MARKS, TAILS},
 };
 
 /// Bytes of a row of numbers.
-pub(super) const ROW: usize = 32;
+pub(super) const NUMBERS_ROW_BYTES: usize = 32;
 
 /// What the records say that index rows must agree with.
 #[derive(Default)]
-pub(super) struct Facts {
-    pub(super) sessions: BTreeMap<SessionId, Session>,
-    pub(super) runs: BTreeMap<RunId, Run>,
+pub(super) struct RecordFacts {
+    pub(super) sessions: BTreeMap<SessionId, CheckedSession>,
+    pub(super) runs: BTreeMap<RunId, CheckedRun>,
 }
 
 /// A session, as far as it was read.
 #[derive(Default)]
-pub(super) struct Session {
-    tail: Tail,
+pub(super) struct CheckedSession {
+    tail: SessionTail,
     /// Its key.
     pub(super) key: Option<Arc<str>>,
     /// Whether a record of it could not be read: then not all is known of its runs.
@@ -37,31 +37,31 @@ pub(super) struct Session {
 }
 
 /// A run.
-pub(super) struct Run {
+pub(super) struct CheckedRun {
     pub(super) session: SessionId,
     pub(super) first: Seq,
-    pub(super) ended: Option<(Seq, Ended)>,
+    pub(super) ended: Option<(Seq, OutcomeDetail)>,
 }
 
 /// Looks at all of it.
-pub(super) fn look(pass: &mut Pass<'_>) -> Result<Facts, Fault> {
-    let mut look = Look { pass, facts: Facts::default(), marks: BTreeSet::new() };
+pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts, StoreError> {
+    let mut look = LogCheck { pass, facts: RecordFacts::default(), marks: BTreeSet::new() };
     look.rows()?;
     look.ends()?;
     look.marks()?;
     Ok(look.facts)
 }
 
-struct Look<'a, 'p> {
-    pass: &'a mut Pass<'p>,
-    facts: Facts,
+struct LogCheck<'a, 'p> {
+    pass: &'a mut CheckPass<'p>,
+    facts: RecordFacts,
     /// The marks that there must be.
     marks: BTreeSet<(u128, Seq, u64)>,
 }
 
-impl Look<'_, '_> {
+impl LogCheck<'_, '_> {
     /// Looks at every row.
-    fn rows(&mut self) -> Result<(), Fault> {
+    fn rows(&mut self) -> Result<(), StoreError> {
         let txn = self.pass.txn;
         let graves = match txn.open_table(GRAVES) {
             // Nothing was removed, and no newer version has opened it since.
@@ -71,9 +71,9 @@ impl Look<'_, '_> {
         for row in txn.open_table(LOG)?.iter()? {
             let (place, row) = row?;
             let (place, row) = (place.value(), row.value());
-            self.pass.heard(row.len())?;
+            self.pass.count_bytes(row.len())?;
             self.pass.checked.counts.rows += 1;
-            let session = match owner(row) {
+            let session = match session_of_row(row) {
                 Ok(session) => session,
                 Err(why) => {
                     self.pass.damage(Damage::store("appends", format!("row {place}: {why}")));
@@ -87,7 +87,7 @@ impl Look<'_, '_> {
                 continue;
             }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
-            match Row::parse(session, place, row) {
+            match LogRow::parse(session, place, row) {
                 Ok(row) => self.row((session, &mut state), place, &row),
                 Err(why) => {
                     state.damaged = true;
@@ -99,17 +99,18 @@ impl Look<'_, '_> {
         Ok(())
     }
 
-    fn row(&mut self, (session, state): (SessionId, &mut Session), place: u64, row: &Row<'_>) {
-        let expected = Tail { place: row.before, last: row.first.saturating_sub(1), ..state.tail };
+    fn row(&mut self, (session, state): (SessionId, &mut CheckedSession), place: u64, row: &LogRow<'_>) {
+        let expected =
+            SessionTail { position: row.previous, last: row.first.saturating_sub(1), ..state.tail };
         if expected != state.tail {
             let what = format!(
                 "row {place} goes on after record {} in row {}, and the one before it ends with record {} in row {}",
-                expected.last, expected.place, state.tail.last, state.tail.place
+                expected.last, expected.position, state.tail.last, state.tail.position
             );
             state.damaged = true;
             self.pass.damage(Damage::of(session, "appends", what).at(row.first));
         }
-        state.tail = Tail { place, last: row.first.saturating_sub(1), ..state.tail };
+        state.tail = SessionTail { position: place, last: row.first.saturating_sub(1), ..state.tail };
         for (seq, stored) in row.records() {
             self.pass.checked.counts.records += 1;
             state.tail.last = seq;
@@ -125,7 +126,7 @@ impl Look<'_, '_> {
 
     fn record(
         &mut self,
-        (session, state): (SessionId, &mut Session),
+        (session, state): (SessionId, &mut CheckedSession),
         seq: Seq,
         stored: &[u8],
     ) -> Result<(), String> {
@@ -134,7 +135,7 @@ impl Look<'_, '_> {
         match &record.body {
             Body::SessionOpened(opened) => state.key = Some(Arc::clone(&opened.key)),
             Body::RunAccepted(accepted) => {
-                let run = Run { session, first: seq, ended: None };
+                let run = CheckedRun { session, first: seq, ended: None };
                 if self.facts.runs.insert(accepted.run, run).is_some() {
                     return Err(format!("run {} was accepted before", accepted.run));
                 }
@@ -143,7 +144,7 @@ impl Look<'_, '_> {
             Body::RunEnded(ended) => {
                 let run = self.facts.runs.get_mut(&ended.run).filter(|run| run.session == session);
                 match run {
-                    Some(Run { ended: Some((before, _)), .. }) => {
+                    Some(CheckedRun { ended: Some((before, _)), .. }) => {
                         return Err(format!("run {} has ended with record {before}", ended.run));
                     }
                     Some(run) => run.ended = Some((seq, ended.ended.clone())),
@@ -171,7 +172,7 @@ impl Look<'_, '_> {
             | Body::ModelAnswered(_)
             | Body::ModelFailed(_)
             | Body::ModelWaiting(_)
-            | Body::LateSettled(_)
+            | Body::ModelLate(_)
             | Body::CallAdmitted(_)
             | Body::CallStarted(_)
             | Body::CallLost(_)
@@ -187,7 +188,7 @@ impl Look<'_, '_> {
     }
 
     /// One outcome for each leg: the run has no end any more.
-    fn reopened(&mut self, (session, state): (SessionId, &Session), run: RunId) -> Result<(), String> {
+    fn reopened(&mut self, (session, state): (SessionId, &CheckedSession), run: RunId) -> Result<(), String> {
         let known = self.facts.runs.get_mut(&run).filter(|known| known.session == session);
         match known.map(|known| known.ended.take()) {
             Some(Some(_)) => Ok(()),
@@ -198,19 +199,19 @@ impl Look<'_, '_> {
     }
 
     /// Compares where sessions end with what the rows say.
-    fn ends(&mut self) -> Result<(), Fault> {
+    fn ends(&mut self) -> Result<(), StoreError> {
         let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
         self.pass.checked.counts.sessions = unseen.len() as u64;
         for tail in self.pass.txn.open_table(TAILS)?.iter()? {
             let (id, tail) = tail?;
-            self.pass.heard(ROW)?;
-            let (session, tail) = (SessionId::from_bits(id.value()), Tail::of(tail.value()));
+            self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
+            let (session, tail) = (SessionId::from_bits(id.value()), SessionTail::of(tail.value()));
             unseen.remove(&session);
-            let found = self.facts.sessions.get(&session).map_or(Tail::default(), |state| state.tail);
+            let found = self.facts.sessions.get(&session).map_or(SessionTail::default(), |state| state.tail);
             if found != tail {
                 let what = format!(
                     "it should end with record {} in row {}, and does with record {} in row {}",
-                    tail.last, tail.place, found.last, found.place
+                    tail.last, tail.position, found.last, found.position
                 );
                 self.pass.damage(Damage::of(session, "tails", what).at(tail.last));
             }
@@ -222,11 +223,11 @@ impl Look<'_, '_> {
     }
 
     /// Likewise the marks within them.
-    fn marks(&mut self) -> Result<(), Fault> {
+    fn marks(&mut self) -> Result<(), StoreError> {
         let mut unseen = std::mem::take(&mut self.marks);
         for mark in self.pass.txn.open_table(MARKS)?.iter()? {
             let (key, place) = mark?;
-            self.pass.heard(ROW)?;
+            self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
             let ((session, last), place) = (key.value(), place.value());
             if !unseen.remove(&(session, last, place)) {
                 let what =

@@ -8,26 +8,26 @@ use redb::ReadTransaction;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::store::redb::{
-    blobs::{Blobs, Unreadable},
+    blobs::{BlobError, Blobs},
     damage::Damage,
-    fault::Fault,
-    pace::Pace,
+    error::StoreError,
+    throttle::ThrottleFn,
 };
 
 /// So much damage is told one by one.
-const TOLD: usize = 1_000;
+const MAX_DAMAGES: usize = 1_000;
 /// Bytes that are looked at without hearing whether to go on.
-const BATCH: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// What a check has looked at, and what is wrong.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct CheckReport {
     /// How much was looked at.
-    pub counts: Counts,
+    pub counts: StoreCounts,
     /// What is wrong; of much, the first 1,000.
     pub damages: Vec<Damage>,
     /// How much more is wrong.
-    pub more: u64,
+    pub more_damages: u64,
     /// The spilled values that rows refer to, by their paths in the folder of blobs, with their bytes.
     pub blobs: BTreeMap<String, u64>,
     /// The artifacts that records name.
@@ -37,7 +37,7 @@ pub struct Checked {
 /// How much a check has looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Counts {
+pub struct StoreCounts {
     /// Bytes of the store's file.
     pub bytes: u64,
     /// Sessions with records.
@@ -62,44 +62,44 @@ pub struct Counts {
     pub artifacts: u64,
 }
 
-impl Checked {
+impl CheckReport {
     pub(super) fn damage(&mut self, damage: Damage) {
-        if self.damages.len() < TOLD {
+        if self.damages.len() < MAX_DAMAGES {
             self.damages.push(damage);
         } else {
-            self.more += 1;
+            self.more_damages += 1;
         }
     }
 }
 
 /// Says what there is of an artifact that a record of a session names.
-pub type Artifacts<'a> = &'a dyn Fn(SessionId, &Artifact) -> io::Result<Presence>;
+pub type ArtifactLookup<'a> = &'a dyn Fn(SessionId, &Artifact) -> io::Result<Presence>;
 
 /// The files that a store refers to.
 #[derive(Clone, Copy)]
-pub(in crate::store::redb) struct Beside<'b> {
+pub(in crate::store::redb) struct ReferencedFiles<'b> {
     pub(in crate::store::redb) blobs: &'b Blobs,
     /// `None` if somebody else looks at the artifacts.
-    pub(in crate::store::redb) artifacts: Option<Artifacts<'b>>,
+    pub(in crate::store::redb) artifacts: Option<ArtifactLookup<'b>>,
 }
 
 /// One pass over all rows.
-pub(super) struct Pass<'p> {
+pub(super) struct CheckPass<'p> {
     pub(super) txn: &'p ReadTransaction,
-    pub(super) checked: Checked,
-    beside: Beside<'p>,
-    pace: &'p mut Pace<'p>,
+    pub(super) checked: CheckReport,
+    references: ReferencedFiles<'p>,
+    throttle: &'p mut ThrottleFn<'p>,
     /// Bytes since `pace` has heard of any.
-    unheard: usize,
+    uncounted_bytes: usize,
 }
 
-impl<'p> Pass<'p> {
+impl<'p> CheckPass<'p> {
     pub(super) fn new(
-        (txn, checked): (&'p ReadTransaction, Checked),
-        beside: Beside<'p>,
-        pace: &'p mut Pace<'p>,
+        (txn, checked): (&'p ReadTransaction, CheckReport),
+        references: ReferencedFiles<'p>,
+        throttle: &'p mut ThrottleFn<'p>,
     ) -> Self {
-        Self { txn, checked, beside, pace, unheard: 0 }
+        Self { txn, checked, references, throttle, uncounted_bytes: 0 }
     }
 
     pub(super) fn damage(&mut self, damage: Damage) {
@@ -107,25 +107,30 @@ impl<'p> Pass<'p> {
     }
 
     /// Counts the bytes of a row that was looked at.
-    pub(super) fn heard(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.unheard += bytes;
-        if self.unheard < BATCH { Ok(()) } else { Ok((self.pace)(mem::take(&mut self.unheard))?) }
+    pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<(), StoreError> {
+        self.uncounted_bytes += bytes;
+        if self.uncounted_bytes < BATCH_BYTES {
+            Ok(())
+        } else {
+            Ok((self.throttle)(mem::take(&mut self.uncounted_bytes))?)
+        }
     }
 
     /// All was looked at.
-    pub(super) fn end(self) -> Result<Checked, Fault> {
-        (self.pace)(self.unheard)?;
+    pub(super) fn finish(self) -> Result<CheckReport, StoreError> {
+        (self.throttle)(self.uncounted_bytes)?;
         Ok(self.checked)
     }
 
     /// The value that is stored so. A blob that it is in is noted.
     pub(super) fn value<'v>(&mut self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
         self.checked.counts.blobs += u64::from(Blobs::is_spilled(stored));
-        if let Some((path, bytes)) = Blobs::named(stored) {
-            self.unheard = self.unheard.saturating_add(usize::try_from(bytes).unwrap_or(BATCH));
+        if let Some((path, bytes)) = Blobs::path_and_bytes(stored) {
+            self.uncounted_bytes =
+                self.uncounted_bytes.saturating_add(usize::try_from(bytes).unwrap_or(BATCH_BYTES));
             self.checked.blobs.insert(path, bytes);
         }
-        self.beside.blobs.resolve(stored).map_err(Unreadable::into_text)
+        self.references.blobs.resolve(stored).map_err(BlobError::into_text)
     }
 
     /// The JSON that is stored so.
@@ -137,11 +142,11 @@ impl<'p> Pass<'p> {
     pub(super) fn artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
         self.checked.counts.artifacts += 1;
         let name = &artifact.handle;
-        let Some(known) = ArtifactName::of_handle(session, name) else {
+        let Some(known) = ArtifactName::from_handle(session, name) else {
             return Err(format!("artifact {name} has a name that none can have"));
         };
         self.checked.artifacts.insert(known, artifact.clone());
-        let Some(look) = self.beside.artifacts else { return Ok(()) };
+        let Some(look) = self.references.artifacts else { return Ok(()) };
         match look(session, artifact) {
             Ok(Presence::Present(bytes)) if bytes != artifact.bytes => {
                 Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes))

@@ -8,7 +8,9 @@ use std::{
 use redb::{BackendError, StorageBackend};
 
 use super::{
-    layout::{Geometry, HEADER, PAGE, PageRef, Tree, checksum, is_intact, low, swap_slots},
+    layout::{
+        Geometry, HEADER_BYTES, PAGE_BYTES, PageRef, TreeLayout, checksum, is_intact, low_half, swap_slots,
+    },
     newest,
 };
 
@@ -22,7 +24,7 @@ impl DamagedPages {
     }
 
     /// Those that were met so far, in order.
-    pub(in crate::store::redb) fn met(&self) -> Vec<u64> {
+    pub(in crate::store::redb) fn offsets(&self) -> Vec<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 }
@@ -39,14 +41,14 @@ pub(in crate::store::redb) struct VerifiedFile<B> {
 #[derive(Debug, Default)]
 struct KnownPages {
     geometry: Option<Geometry>,
-    pages: HashMap<u64, Expected>,
+    pages: HashMap<u64, ExpectedPage>,
     /// The layouts of the trees that entries name by their place here.
-    trees: Vec<Tree>,
+    trees: Vec<TreeLayout>,
 }
 
 /// The content that a page must have.
 #[derive(Debug, Clone, Copy)]
-struct Expected {
+struct ExpectedPage {
     /// The low half of the checksum.
     checksum: u64,
     pages: u32,
@@ -62,41 +64,41 @@ impl<B> VerifiedFile<B> {
         Self { backend, damaged, known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownPages> {
+    fn lock_known(&self) -> MutexGuard<'_, KnownPages> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a page is what it must be. A page of which nothing is known is.
     fn is_sound(&self, offset: u64, page: &[u8]) -> bool {
         let (expected, tree, geometry) = {
-            let known = self.known();
+            let known = self.lock_known();
             let Some(expected) = known.pages.get(&offset).copied() else { return true };
             (expected, known.trees.get(expected.tree as usize).copied(), known.geometry)
         };
-        if u64::from(expected.pages) * PAGE != page.len() as u64 {
+        if u64::from(expected.pages) * PAGE_BYTES != page.len() as u64 {
             return true;
         }
-        let Some(tree) = tree else { return low(checksum(page)) == expected.checksum };
+        let Some(tree) = tree else { return low_half(checksum(page)) == expected.checksum };
         if !is_intact(page, tree, expected.checksum) {
             return false;
         }
         let children = geometry.map(|geometry| geometry.children(page, tree)).unwrap_or_default();
         if !children.is_empty() {
-            self.known().refer(&children);
+            self.lock_known().add_references(&children);
         }
         true
     }
 }
 
 impl KnownPages {
-    fn refer(&mut self, pages: &[PageRef]) {
+    fn add_references(&mut self, pages: &[PageRef]) {
         for page in pages {
             let tree = self.trees.iter().position(|tree| *tree == page.tree).unwrap_or_else(|| {
                 self.trees.push(page.tree);
                 self.trees.len() - 1
             });
             let tree = u32::try_from(tree).unwrap_or(WRITTEN - 1);
-            let expected = Expected { checksum: low(page.checksum), pages: page.pages, tree };
+            let expected = ExpectedPage { checksum: low_half(page.checksum), pages: page.pages, tree };
             self.pages.insert(page.offset, expected);
         }
     }
@@ -105,10 +107,10 @@ impl KnownPages {
 impl<B: StorageBackend> VerifiedFile<B> {
     /// Learns from the engine's header where the pages are. If a commit of the engine is whole and newer than the one that the
     /// header calls the current one, the engine is told that it is.
-    fn learn(&self, header: &mut [u8]) {
+    fn read_header(&self, header: &mut [u8]) {
         let Some(geometry) = Geometry::of_header(header) else { return };
         let read = |page: &PageRef| {
-            let end = page.offset.checked_add(u64::from(page.pages) * PAGE)?;
+            let end = page.offset.checked_add(u64::from(page.pages) * PAGE_BYTES)?;
             let is_there = self.backend.len().is_ok_and(|len| end <= len);
             let mut bytes =
                 is_there.then(|| vec![0; usize::try_from(end - page.offset).unwrap_or_default()])?;
@@ -119,9 +121,9 @@ impl<B: StorageBackend> VerifiedFile<B> {
         {
             swap_slots(header);
         }
-        let mut known = self.known();
+        let mut known = self.lock_known();
         known.geometry = Some(geometry);
-        known.refer(&geometry.roots(header));
+        known.add_references(&geometry.roots(header));
     }
 }
 
@@ -132,8 +134,8 @@ impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.backend.read(offset, out)?;
-        if offset == 0 && out.len() >= HEADER {
-            self.learn(out);
+        if offset == 0 && out.len() >= HEADER_BYTES {
+            self.read_header(out);
         } else if !self.is_sound(offset, out) {
             out.fill(0);
             if self.damaged.add(offset) {
@@ -145,7 +147,7 @@ impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         if len < self.backend.len()? {
-            self.known().pages.retain(|offset, _| *offset < len);
+            self.lock_known().pages.retain(|offset, _| *offset < len);
         }
         self.backend.set_len(len)
     }
@@ -157,10 +159,10 @@ impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         // Noted before it is written, so that a reader of the new bytes finds them noted. No reader needs the old ones.
         if offset == 0 {
-            self.known().geometry = Geometry::of_header(data);
-        } else if let Ok(pages) = u32::try_from(data.len() as u64 / PAGE) {
-            let expected = Expected { checksum: low(checksum(data)), pages, tree: WRITTEN };
-            self.known().pages.insert(offset, expected);
+            self.lock_known().geometry = Geometry::of_header(data);
+        } else if let Ok(pages) = u32::try_from(data.len() as u64 / PAGE_BYTES) {
+            let expected = ExpectedPage { checksum: low_half(checksum(data)), pages, tree: WRITTEN };
+            self.lock_known().pages.insert(offset, expected);
         }
         self.backend.write(offset, data)
     }

@@ -3,18 +3,18 @@
 //! format, and then nothing is verified by them.
 
 /// Bytes of the smallest page.
-pub(super) const PAGE: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes of the engine's header at the beginning of the file.
-pub(super) const HEADER: usize = 320;
+pub(super) const HEADER_BYTES: usize = 320;
 
 /// The byte of the header that says which commit slot is current, and how it was written.
-const STATE: usize = 9;
+const STATE_OFFSET: usize = 9;
 const SECOND_SLOT: u8 = 1;
 const TWO_PHASE: u8 = 4;
 const FORMAT: u8 = 3;
-const SLOTS: [usize; 2] = [64, 192];
-const SLOT: usize = 128;
-const SLOT_CHECKSUM: usize = SLOT - 16;
+const SLOT_OFFSETS: [usize; 2] = [64, 192];
+const SLOT_BYTES: usize = 128;
+const SLOT_CHECKSUM: usize = SLOT_BYTES - 16;
 const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
 /// The type byte of a table without multiple values of a key.
@@ -29,7 +29,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u128 {
 
 /// How the rows of a tree are laid out: the fixed widths of its keys and values, if they have some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tree {
+pub(super) enum TreeLayout {
     /// The tree of table definitions, whose values hold the roots of other trees.
     Tables,
     /// The tree of one table.
@@ -43,7 +43,7 @@ pub(super) struct PageRef {
     /// Its size in smallest pages.
     pub(super) pages: u32,
     pub(super) checksum: u128,
-    pub(super) tree: Tree,
+    pub(super) tree: TreeLayout,
 }
 
 /// The sizes of the regions of a file, in pages.
@@ -58,36 +58,40 @@ impl Geometry {
     pub(super) fn of_header(header: &[u8]) -> Option<Self> {
         let page = u32_at(header, 12)?;
         let (header_pages, data_pages) = (u32_at(header, 16)?, u32_at(header, 20)?);
-        (u64::from(page) == PAGE)
+        (u64::from(page) == PAGE_BYTES)
             .then(|| Self { header_pages: header_pages.into(), region_pages: data_pages.into() })
     }
 
     /// The roots in the intact commit slots of the engine's header.
     pub(super) fn roots(self, header: &[u8]) -> Vec<PageRef> {
-        SLOTS.iter().filter_map(|at| Slot::read(header, *at)).flat_map(|slot| slot.roots(self)).collect()
+        SLOT_OFFSETS
+            .iter()
+            .filter_map(|at| CommitSlot::read(header, *at))
+            .flat_map(|slot| slot.roots(self))
+            .collect()
     }
 
     /// The roots of a commit that is newer than the current one, and those of the current one. The engine leaves such a commit
     /// when it is killed before it has made it the current one; so does damage to the byte that says which one that is.
     pub(super) fn newer_commit(self, header: &[u8]) -> Option<(Vec<PageRef>, Vec<PageRef>)> {
-        let state = *header.get(STATE)?;
+        let state = *header.get(STATE_OFFSET)?;
         let is_second = state & SECOND_SLOT != 0;
-        let [current, other] = if is_second { [SLOTS[1], SLOTS[0]] } else { SLOTS };
-        let (current, other) = (Slot::read(header, current)?, Slot::read(header, other)?);
+        let [current, other] = if is_second { [SLOT_OFFSETS[1], SLOT_OFFSETS[0]] } else { SLOT_OFFSETS };
+        let (current, other) = (CommitSlot::read(header, current)?, CommitSlot::read(header, other)?);
         let is_newer = state & TWO_PHASE != 0 && other.transaction()? > current.transaction()?;
         is_newer.then(|| (other.roots(self), current.roots(self)))
     }
 
     /// The pages that a verified page refers to.
-    pub(super) fn children(self, page: &[u8], tree: Tree) -> Vec<PageRef> {
+    pub(super) fn children(self, page: &[u8], tree: TreeLayout) -> Vec<PageRef> {
         match (page.first(), tree) {
             (Some(&BRANCH), _) => self.below(page, tree).unwrap_or_default(),
-            (Some(&LEAF), Tree::Tables) => self.tables(page),
+            (Some(&LEAF), TreeLayout::Tables) => self.tables(page),
             _ => Vec::new(),
         }
     }
 
-    fn below(self, page: &[u8], tree: Tree) -> Option<Vec<PageRef>> {
+    fn below(self, page: &[u8], tree: TreeLayout) -> Option<Vec<PageRef>> {
         let children = usize::from(u16_at(page, 2)?) + 1;
         let numbers = 8 + 16 * children;
         Some((0..children).filter_map(|n| self.page(page, (numbers + 8 * n, 8 + 16 * n), tree)).collect())
@@ -112,35 +116,35 @@ impl Geometry {
         }
         let width =
             |at| Some(if *definition.get(at)? == 0 { None } else { Some(u32_at(definition, at + 1)?) });
-        self.page(definition, (10, 18), Tree::Rows { key: width(42)?, value: width(47)? })
+        self.page(definition, (10, 18), TreeLayout::Rows { key: width(42)?, value: width(47)? })
     }
 
     /// The page whose number and checksum are at these places.
-    fn page(self, bytes: &[u8], (number, checksum): (usize, usize), tree: Tree) -> Option<PageRef> {
+    fn page(self, bytes: &[u8], (number, checksum): (usize, usize), tree: TreeLayout) -> Option<PageRef> {
         let number = u64::from_le_bytes(*bytes.get(number..)?.first_chunk()?);
         let checksum = u128::from_le_bytes(*bytes.get(checksum..)?.first_chunk()?);
         let order = number >> 59;
         let pages = 1_u32.checked_shl(u32::try_from(order).ok()?)?;
         let (index, region) = (number & (0x000F_FFFF >> order), (number >> 20) & 0x000F_FFFF);
         let in_region = self.header_pages + index * u64::from(pages);
-        let offset = PAGE * (1 + region * (self.header_pages + self.region_pages) + in_region);
+        let offset = PAGE_BYTES * (1 + region * (self.header_pages + self.region_pages) + in_region);
         (checksum != DEFERRED).then_some(PageRef { offset, pages, checksum, tree })
     }
 }
 
 /// Makes the other commit slot of a header the current one.
 pub(super) fn swap_slots(header: &mut [u8]) {
-    if let Some(state) = header.get_mut(STATE) {
+    if let Some(state) = header.get_mut(STATE_OFFSET) {
         *state ^= SECOND_SLOT;
     }
 }
 
 /// An intact commit slot.
-struct Slot<'h>(&'h [u8]);
+struct CommitSlot<'h>(&'h [u8]);
 
-impl<'h> Slot<'h> {
+impl<'h> CommitSlot<'h> {
     fn read(header: &'h [u8], at: usize) -> Option<Self> {
-        let slot = header.get(at..at + SLOT)?;
+        let slot = header.get(at..at + SLOT_BYTES)?;
         let stored = u128::from_le_bytes(*slot.get(SLOT_CHECKSUM..)?.first_chunk()?);
         (slot[0] == FORMAT && stored == checksum(&slot[..SLOT_CHECKSUM])).then_some(Self(slot))
     }
@@ -152,27 +156,27 @@ impl<'h> Slot<'h> {
     fn roots(&self, geometry: Geometry) -> Vec<PageRef> {
         let root = |(is_there, at): (usize, usize)| {
             let is_there = self.0.get(is_there).is_some_and(|flag| *flag != 0);
-            is_there.then(|| geometry.page(self.0, (at, at + 8), Tree::Tables)).flatten()
+            is_there.then(|| geometry.page(self.0, (at, at + 8), TreeLayout::Tables)).flatten()
         };
         [(1, 8), (2, 40)].into_iter().filter_map(root).collect()
     }
 }
 
 /// Whether a page has the checksum that is expected of it.
-pub(super) fn is_intact(page: &[u8], tree: Tree, expected: u64) -> bool {
-    covered(page, tree).is_some_and(|covered| low(checksum(covered)) == expected)
+pub(super) fn is_intact(page: &[u8], tree: TreeLayout, expected: u64) -> bool {
+    covered(page, tree).is_some_and(|covered| low_half(checksum(covered)) == expected)
 }
 
 /// The low half of a checksum.
-pub(super) fn low(checksum: u128) -> u64 {
+pub(super) fn low_half(checksum: u128) -> u64 {
     u64::try_from(checksum & u128::from(u64::MAX)).unwrap_or(u64::MAX)
 }
 
 /// The bytes of a page that its checksum covers.
-fn covered(page: &[u8], tree: Tree) -> Option<&[u8]> {
+fn covered(page: &[u8], tree: TreeLayout) -> Option<&[u8]> {
     let (key, value) = match tree {
-        Tree::Tables => (None, None),
-        Tree::Rows { key, value } => (key, value),
+        TreeLayout::Tables => (None, None),
+        TreeLayout::Rows { key, value } => (key, value),
     };
     let count = usize::from(u16_at(page, 2)?);
     let last = count.checked_sub(1)?;

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::layout::{Geometry, PageRef, is_intact, low};
+use super::layout::{Geometry, PageRef, is_intact, low_half};
 
 /// Whether all pages of a newer commit are intact. Pages that it shares with the commit before it are not read again: they
 /// stand at the same depth in both, as long as no tree has become higher.
@@ -14,7 +14,7 @@ pub(super) fn is_whole(
         pages.iter().map(|page| (page.offset, page.checksum)).collect()
     };
     let children = |page: &PageRef| {
-        let bytes = read(page).filter(|bytes| is_intact(bytes, page.tree, low(page.checksum)))?;
+        let bytes = read(page).filter(|bytes| is_intact(bytes, page.tree, low_half(page.checksum)))?;
         Some(geometry.children(&bytes, page.tree))
     };
     loop {

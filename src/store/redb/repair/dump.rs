@@ -17,21 +17,21 @@ use crate::{
     store::redb::{
         accounts,
         blobs::Blobs,
-        fault::Fault,
-        log::Row,
+        error::StoreError,
+        log::LogRow,
         tables::{ACCOUNTS, INBOX, KEYS, LOG, MODELS, RUNS, SESSION_KEYS, SESSIONS},
     },
 };
 
-type Store<'s> = (&'s ReadTransaction, &'s Blobs);
+type DumpSource<'s> = (&'s ReadTransaction, &'s Blobs);
 
 /// Writes all that names a session, and says how many lines that is. Without a file, only counts.
 pub(super) fn session(
-    (txn, blobs): Store<'_>,
+    (txn, blobs): DumpSource<'_>,
     (survey, session): (&Survey, SessionId),
     path: Option<&Path>,
-) -> Result<u64, Fault> {
-    let mut lines = Lines::begin(path)?;
+) -> Result<u64, StoreError> {
+    let mut lines = Lines::create(path)?;
     let bits = session.bits();
     if let Some(row) = txn.open_table(SESSIONS)?.get(bits)? {
         lines.row::<SessionRow>("sessions", json!({}), (blobs, row.value()))?;
@@ -63,17 +63,21 @@ pub(super) fn session(
         lines.row::<Value>("inbox", json!({ "number": key.value().1 }), (blobs, row.value()))?;
     }
     let log = txn.open_table(LOG)?;
-    for place in survey.places.iter().filter(|(_, of)| **of == session).map(|(place, _)| *place) {
+    for place in survey.positions.iter().filter(|(_, of)| **of == session).map(|(place, _)| *place) {
         if let Some(row) = log.get(place)? {
             lines.records(session, (place, row.value()), blobs)?;
         }
     }
-    lines.end()
+    lines.finish()
 }
 
 /// Writes rows that belong to no session that stays. Without a file, only counts.
-pub(super) fn strays((txn, blobs): Store<'_>, survey: &Survey, path: Option<&Path>) -> Result<u64, Fault> {
-    let mut lines = Lines::begin(path)?;
+pub(super) fn strays(
+    (txn, blobs): DumpSource<'_>,
+    survey: &Survey,
+    path: Option<&Path>,
+) -> Result<u64, StoreError> {
+    let mut lines = Lines::create(path)?;
     let strays = &survey.strays;
     let log = txn.open_table(LOG)?;
     for place in &strays.log {
@@ -107,7 +111,7 @@ pub(super) fn strays((txn, blobs): Store<'_>, survey: &Survey, path: Option<&Pat
             }
         }
     }
-    lines.end()
+    lines.finish()
 }
 
 /// A file that is on disk when it has ended.
@@ -117,20 +121,20 @@ struct Lines {
 }
 
 impl Lines {
-    fn begin(path: Option<&Path>) -> Result<Self, Fault> {
+    fn create(path: Option<&Path>) -> Result<Self, StoreError> {
         let Some(path) = path else { return Ok(Self { file: None, count: 0 }) };
         let make = || -> io::Result<File> {
             files::make_folder(path.parent().unwrap_or(path))?;
             files::make(path)
         };
-        let file = make().map_err(Fault::at(path))?;
+        let file = make().map_err(StoreError::at(path))?;
         Ok(Self { file: Some((BufWriter::new(file), path.to_owned())), count: 0 })
     }
 
-    fn write(&mut self, line: &Value) -> Result<(), Fault> {
+    fn write(&mut self, line: &Value) -> Result<(), StoreError> {
         self.count += 1;
         let Some((file, path)) = &mut self.file else { return Ok(()) };
-        writeln!(file, "{line}").map_err(Fault::at(&*path))
+        writeln!(file, "{line}").map_err(StoreError::at(&*path))
     }
 
     /// A row of JSON, behind the key that names it.
@@ -139,7 +143,7 @@ impl Lines {
         table: &str,
         key: Value,
         (blobs, stored): (&Blobs, &[u8]),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StoreError> {
         let mut line = json!({ "table": table });
         if let (Some(line), Value::Object(key)) = (line.as_object_mut(), key) {
             line.extend(key);
@@ -151,7 +155,7 @@ impl Lines {
         self.write(&line)
     }
 
-    fn account(&mut self, run: RunId, stored: &[u8]) -> Result<(), Fault> {
+    fn account(&mut self, run: RunId, stored: &[u8]) -> Result<(), StoreError> {
         let mut line = json!({ "table": "accounts", "run": run });
         match accounts::decode(stored) {
             Ok(account) => line["row"] = json!(account),
@@ -166,8 +170,8 @@ impl Lines {
         session: SessionId,
         (place, stored): (u64, &[u8]),
         blobs: &Blobs,
-    ) -> Result<(), Fault> {
-        let row = match Row::parse(session, place, stored) {
+    ) -> Result<(), StoreError> {
+        let row = match LogRow::parse(session, place, stored) {
             Ok(row) => row,
             Err(error) => {
                 let hex = hex(stored);
@@ -178,7 +182,7 @@ impl Lines {
         for (seq, record) in row.records() {
             let mut line = json!({ "table": "appends", "place": place, "seq": seq });
             match record {
-                Ok(record) => show(&mut line, record, blobs),
+                Ok(record) => describe_record(&mut line, record, blobs),
                 Err(error) => {
                     line["error"] = error.into();
                     line["hex"] = hex(stored).into();
@@ -189,20 +193,20 @@ impl Lines {
         Ok(())
     }
 
-    fn end(self) -> Result<u64, Fault> {
+    fn finish(self) -> Result<u64, StoreError> {
         if let Some((file, path)) = self.file {
             let end = |file: BufWriter<File>| -> io::Result<()> {
                 file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
                 files::sync_folder(path.parent().unwrap_or(&path))
             };
-            end(file).map_err(Fault::at(&path))?;
+            end(file).map_err(StoreError::at(&path))?;
         }
         Ok(self.count)
     }
 }
 
 /// Puts a stored record into a line: its fields, or why it cannot be read and its bytes.
-fn show(line: &mut Value, stored: &[u8], blobs: &Blobs) {
+fn describe_record(line: &mut Value, stored: &[u8], blobs: &Blobs) {
     let value = match blobs.resolve(stored) {
         Ok(value) => value,
         Err(error) => {

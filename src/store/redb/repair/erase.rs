@@ -1,18 +1,18 @@
 //! Removes what was surveyed, in one transaction.
 
-use hermod_actors::model::{Account, Amounts, RunId, Seq, SessionId};
+use hermod_actors::model::{Amounts, BudgetAccount, RunId, Seq, SessionId};
 use redb::{Database, ReadableTable};
 
-use super::survey::{Strays, Survey};
-use crate::store::redb::{accounts, fault::Fault, log::Tail, tables::Tables};
+use super::survey::{StrayRows, Survey};
+use crate::store::redb::{accounts, error::StoreError, log::SessionTail, tables::Tables};
 
-pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), Fault> {
+pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), StoreError> {
     let txn = db.begin_write()?;
     let mut tables = Tables::of(&txn);
-    for session in &survey.doomed {
+    for session in &survey.removable {
         remove_session(&mut tables, *session)?;
     }
-    let doomed = |id: u128| survey.doomed.contains(&SessionId::from_bits(id));
+    let doomed = |id: u128| survey.removable.contains(&SessionId::from_bits(id));
     tables.session_keys.open()?.retain(|_, session| !doomed(session))?;
     let runs = |id: u128| survey.runs.contains_key(&RunId::from_bits(id));
     tables.keys.open()?.retain(|key, run| !runs(run) && !survey.strays.keys.contains(key))?;
@@ -26,7 +26,7 @@ pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), Fault> {
             tables.accounts.open()?.remove(id)?;
         }
     }
-    for place in survey.places.keys() {
+    for place in survey.positions.keys() {
         tables.log.open()?.remove(place)?;
     }
     remove_strays(&mut tables, &survey.strays)?;
@@ -39,7 +39,7 @@ pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), Fault> {
 }
 
 /// Removes the rows that the session's id finds.
-fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), Fault> {
+fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), StoreError> {
     let bits = session.bits();
     tables.sessions.open()?.remove(bits)?;
     tables.tails.open()?.remove(bits)?;
@@ -50,8 +50,8 @@ fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), Fau
     Ok(())
 }
 
-fn remove_strays(tables: &mut Tables<'_>, strays: &Strays) -> Result<(), Fault> {
-    let Strays { log, runs, open_runs, accounts, keys: _, models } = strays;
+fn remove_strays(tables: &mut Tables<'_>, strays: &StrayRows) -> Result<(), StoreError> {
+    let StrayRows { log, runs, open_runs, accounts, keys: _, models } = strays;
     for place in log {
         tables.log.open()?.remove(place)?;
     }
@@ -71,28 +71,29 @@ fn remove_strays(tables: &mut Tables<'_>, strays: &Strays) -> Result<(), Fault> 
 }
 
 /// Puts an account without limits in the place of one that cannot be read: others may be below it.
-fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), Fault> {
+fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
     let table = tables.accounts.open()?;
     let is_readable = table.get(id)?.is_some_and(|account| accounts::decode(account.value()).is_ok());
     if !is_readable {
         let none = Amounts::default();
-        let account = Account { parent: None, limits: none, spent: none, reserved: none, apart: false };
+        let account =
+            BudgetAccount { parent: None, limits: none, spent: none, reserved: none, owns_iterations: false };
         table.insert(id, &*accounts::encode(&account))?;
     }
     Ok(())
 }
 
 /// Writes where a session ends, and its marks, as its rows say.
-fn mark(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<(), Fault> {
+fn mark(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<(), StoreError> {
     let bits = session.bits();
     tables.marks.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
-    let mut tail = Tail::default();
+    let mut tail = SessionTail::default();
     for (last, place) in rows {
-        (tail.last, tail.place) = (*last, *place);
+        (tail.last, tail.position) = (*last, *place);
         if tail.grow() {
             tables.marks.open()?.insert((bits, *last), *place)?;
         }
     }
-    tables.tails.open()?.insert(bits, (tail.place, tail.last, tail.unmarked))?;
+    tables.tails.open()?.insert(bits, (tail.position, tail.last, tail.rows_since_mark))?;
     Ok(())
 }

@@ -16,8 +16,8 @@ use redb::ReadableDatabase;
 use self::survey::Survey;
 use super::{
     damage::Damage,
-    fault::Fault,
-    open::{self, Held, OpenError},
+    error::StoreError,
+    open::{self, LockedStore, OpenError},
 };
 
 /// The folder in the state directory for what was set aside.
@@ -25,7 +25,7 @@ pub const SET_ASIDE: &str = "set-aside";
 
 /// Which sessions are set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum RepairTarget {
     /// This one, damaged or not.
     Session(SessionId),
     /// Each that is damaged; and damaged rows that belong to no session.
@@ -34,7 +34,7 @@ pub enum Target {
 
 /// What a repair removes, or would.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairReport {
     /// The sessions that are set aside: the file of each, and how many rows went into it.
     pub sessions: BTreeMap<SessionId, (PathBuf, u64)>,
     /// The sessions that stay and whose marks, or rows that only claim to be theirs, are put right.
@@ -47,24 +47,25 @@ pub struct Repaired {
 /// names of files. With `dry_run` nothing is written. Blocks.
 pub fn repair(
     dir: &Path,
-    (target, damages): (Target, &[Damage]),
+    (target, damages): (RepairTarget, &[Damage]),
     (stamp, dry_run): (&str, bool),
-) -> Result<Repaired, OpenError> {
-    let held = open::hold(dir)?;
-    let work = || repaired(&held, (dir, target, damages), (stamp, dry_run));
+) -> Result<RepairReport, OpenError> {
+    let held = open::lock_store(dir)?;
+    let work = || repair_locked(&held, (dir, target, damages), (stamp, dry_run));
     held.db.file().run(work).map_err(|fault| held.explain(fault))
 }
 
-fn repaired(
-    held: &Held,
-    (dir, target, damages): (&Path, Target, &[Damage]),
+fn repair_locked(
+    held: &LockedStore,
+    (dir, target, damages): (&Path, RepairTarget, &[Damage]),
     (stamp, dry_run): (&str, bool),
-) -> Result<Repaired, Fault> {
+) -> Result<RepairReport, StoreError> {
     let txn = held.db.begin_read()?;
     let survey = Survey::of(&txn, &held.blobs, (target, damages))?;
     let folder = dir.join(SET_ASIDE);
-    let mut repaired = Repaired { mended: survey.mended.keys().copied().collect(), ..Repaired::default() };
-    for session in &survey.doomed {
+    let mut repaired =
+        RepairReport { mended: survey.mended.keys().copied().collect(), ..RepairReport::default() };
+    for session in &survey.removable {
         let path = folder.join(format!("{session}-{stamp}.jsonl"));
         let rows = dump::session((&txn, &held.blobs), (&survey, *session), (!dry_run).then_some(&*path))?;
         repaired.sessions.insert(*session, (path, rows));

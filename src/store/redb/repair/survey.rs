@@ -6,13 +6,13 @@ use hermod_actors::model::{Body, ModelRow, RunId, RunRow, Seq, SessionId, decode
 use redb::{ReadTransaction, ReadableTable, TableError};
 use serde::de::DeserializeOwned;
 
-use super::Target;
+use super::RepairTarget;
 use crate::store::redb::{
     accounts,
     blobs::Blobs,
     damage::Damage,
-    fault::Fault,
-    log::{Row, Tail, owner},
+    error::StoreError,
+    log::{LogRow, SessionTail, session_of_row},
     tables::{ACCOUNTS, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, TAILS},
 };
 
@@ -20,21 +20,21 @@ use crate::store::redb::{
 #[derive(Default)]
 pub(super) struct Survey {
     /// The sessions that go.
-    pub(super) doomed: BTreeSet<SessionId>,
+    pub(super) removable: BTreeSet<SessionId>,
     /// The runs of those, with their sessions.
     pub(super) runs: BTreeMap<RunId, SessionId>,
     /// The places of those sessions' rows in the log.
-    pub(super) places: BTreeMap<u64, SessionId>,
+    pub(super) positions: BTreeMap<u64, SessionId>,
     /// The sessions that stay and whose log is put right: the last sequence and the place of each row, in order.
     pub(super) mended: BTreeMap<SessionId, Vec<(Seq, u64)>>,
-    pub(super) strays: Strays,
+    pub(super) strays: StrayRows,
     /// The accounts of runs that go which accounts of other runs name as the one above them.
     pub(super) needed: BTreeSet<u128>,
 }
 
 /// Damaged rows that belong to no session that stays, by their keys.
 #[derive(Default)]
-pub(super) struct Strays {
+pub(super) struct StrayRows {
     pub(super) log: BTreeSet<u64>,
     pub(super) runs: BTreeSet<u128>,
     pub(super) open_runs: BTreeSet<u128>,
@@ -43,7 +43,7 @@ pub(super) struct Strays {
     pub(super) models: BTreeSet<String>,
 }
 
-impl Strays {
+impl StrayRows {
     pub(super) fn is_empty(&self) -> bool {
         let Self { log, runs, open_runs, accounts, keys, models } = self;
         log.is_empty()
@@ -56,23 +56,23 @@ impl Strays {
 }
 
 /// The tables of the log: what is wrong there can be mended if the session's own rows are whole.
-const OF_THE_LOG: [&str; 3] = ["appends", "tails", "marks"];
+const LOG_TABLES: [&str; 3] = ["appends", "tails", "marks"];
 
 impl Survey {
     pub(super) fn of(
         txn: &ReadTransaction,
         blobs: &Blobs,
-        (target, damages): (Target, &[Damage]),
-    ) -> Result<Self, Fault> {
+        (target, damages): (RepairTarget, &[Damage]),
+    ) -> Result<Self, StoreError> {
         let mut survey = Self::default();
         match target {
-            Target::Session(session) => drop(survey.doomed.insert(session)),
-            Target::All => survey.judge(txn, blobs, damages)?,
+            RepairTarget::Session(session) => drop(survey.removable.insert(session)),
+            RepairTarget::All => survey.choose_sessions(txn, blobs, damages)?,
         }
         survey.find_runs((txn, blobs))?;
         survey.find_rows(txn, target)?;
         survey.find_accounts(txn)?;
-        if target == Target::All {
+        if target == RepairTarget::All {
             survey.find_strays((txn, blobs))?;
         }
         Ok(survey)
@@ -80,50 +80,57 @@ impl Survey {
 
     /// Which of the sessions with damage go, and which can be mended. What else seems to be wrong with a session that is mended
     /// may come from rows that only claim to be its own: that shows when these have gone.
-    fn judge(&mut self, txn: &ReadTransaction, blobs: &Blobs, damages: &[Damage]) -> Result<(), Fault> {
+    fn choose_sessions(
+        &mut self,
+        txn: &ReadTransaction,
+        blobs: &Blobs,
+        damages: &[Damage],
+    ) -> Result<(), StoreError> {
         let mut tables: BTreeMap<SessionId, BTreeSet<&str>> = BTreeMap::new();
         for (session, damage) in damages.iter().filter_map(|damage| Some((damage.session?, damage))) {
             tables.entry(session).or_default().insert(&damage.table);
         }
         for (session, tables) in tables {
-            let in_log = tables.iter().any(|table| OF_THE_LOG.contains(table));
-            match in_log.then(|| whole(txn, blobs, session)).transpose()?.flatten() {
+            let in_log = tables.iter().any(|table| LOG_TABLES.contains(table));
+            match in_log.then(|| readable_rows(txn, blobs, session)).transpose()?.flatten() {
                 Some(rows) => drop(self.mended.insert(session, rows)),
-                None => drop(self.doomed.insert(session)),
+                None => drop(self.removable.insert(session)),
             }
         }
         Ok(())
     }
 
-    fn find_runs(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), Fault> {
+    fn find_runs(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), StoreError> {
         for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
             let (session, run) = row?.0.value();
             let session = SessionId::from_bits(session);
-            if self.doomed.contains(&session) {
+            if self.removable.contains(&session) {
                 self.runs.insert(RunId::from_bits(run), session);
             }
         }
         for row in txn.open_table(RUNS)?.iter()? {
             let (id, stored) = row?;
             let row: Option<RunRow> = json(blobs, stored.value());
-            if let Some(row) = row.filter(|row| self.doomed.contains(&row.session)) {
+            if let Some(row) = row.filter(|row| self.removable.contains(&row.session)) {
                 self.runs.entry(RunId::from_bits(id.value())).or_insert(row.session);
             }
         }
         Ok(())
     }
 
-    fn find_rows(&mut self, txn: &ReadTransaction, target: Target) -> Result<(), Fault> {
+    fn find_rows(&mut self, txn: &ReadTransaction, target: RepairTarget) -> Result<(), StoreError> {
         let own: BTreeSet<u64> = self.mended.values().flatten().map(|(_, place)| *place).collect();
         for row in txn.open_table(LOG)?.iter()? {
             let (place, row) = row?;
             let place = place.value();
-            match owner(row.value()) {
-                Ok(session) if self.doomed.contains(&session) => drop(self.places.insert(place, session)),
+            match session_of_row(row.value()) {
+                Ok(session) if self.removable.contains(&session) => {
+                    drop(self.positions.insert(place, session))
+                }
                 Ok(session) if self.mended.contains_key(&session) && !own.contains(&place) => {
                     self.strays.log.insert(place);
                 }
-                Err(_) if target == Target::All => drop(self.strays.log.insert(place)),
+                Err(_) if target == RepairTarget::All => drop(self.strays.log.insert(place)),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -131,7 +138,7 @@ impl Survey {
     }
 
     /// Accounts above those that stay stay too, whosever they are.
-    fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), Fault> {
+    fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
         let mut above = Vec::new();
         for row in txn.open_table(ACCOUNTS)?.iter()? {
             let (id, account) = row?;
@@ -152,7 +159,7 @@ impl Survey {
         }
     }
 
-    fn find_strays(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), Fault> {
+    fn find_strays(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), StoreError> {
         let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
         let strays = &mut self.strays;
         let runs = txn.open_table(RUNS)?;
@@ -162,7 +169,7 @@ impl Survey {
                 strays.runs.insert(id.value());
             }
         }
-        let is_lost = |id: u128| -> Result<bool, Fault> {
+        let is_lost = |id: u128| -> Result<bool, StoreError> {
             Ok(!goes(id) && (strays.runs.contains(&id) || runs.get(id)?.is_none()))
         };
         for row in txn.open_table(OPEN_RUNS)?.iter()? {
@@ -200,15 +207,20 @@ impl Survey {
 
 /// The rows of a session whose records can all be read on the way back from its end: the last sequence and the place of
 /// each, in order. `None` if one cannot.
-fn whole(txn: &ReadTransaction, blobs: &Blobs, session: SessionId) -> Result<Option<Vec<(Seq, u64)>>, Fault> {
-    let Some(tail) = txn.open_table(TAILS)?.get(session.bits())?.map(|tail| Tail::of(tail.value())) else {
+fn readable_rows(
+    txn: &ReadTransaction,
+    blobs: &Blobs,
+    session: SessionId,
+) -> Result<Option<Vec<(Seq, u64)>>, StoreError> {
+    let Some(tail) = txn.open_table(TAILS)?.get(session.bits())?.map(|tail| SessionTail::of(tail.value()))
+    else {
         return Ok(None);
     };
     let log = txn.open_table(LOG)?;
-    let (mut place, mut last, mut rows) = (tail.place, tail.last, Vec::new());
+    let (mut place, mut last, mut rows) = (tail.position, tail.last, Vec::new());
     while place != 0 {
         let Some(stored) = log.get(place)? else { return Ok(None) };
-        let Ok(row) = Row::parse(session, place, stored.value()) else { return Ok(None) };
+        let Ok(row) = LogRow::parse(session, place, stored.value()) else { return Ok(None) };
         let mut end = row.first.saturating_sub(1);
         for (seq, record) in row.records() {
             let value = record.ok().and_then(|stored| blobs.resolve(stored).ok());
@@ -225,7 +237,7 @@ fn whole(txn: &ReadTransaction, blobs: &Blobs, session: SessionId) -> Result<Opt
             return Ok(None);
         }
         rows.push((last, place));
-        (place, last) = (row.before, row.first.saturating_sub(1));
+        (place, last) = (row.previous, row.first.saturating_sub(1));
     }
     rows.reverse();
     Ok((last == 0).then_some(rows))

@@ -15,7 +15,7 @@ use std::{
 };
 
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice, World,
+    RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{Artifact, CallEnd, EffectClass, RunId, SessionId},
     port::{Presence, Tool},
     testkit::{ScriptedTool, VirtualClock, world},
@@ -27,7 +27,7 @@ use super::{
     power::number,
     power_of_runs::{on_runtime, provider},
 };
-use crate::store::redb::{Durability, RedbJournal, check, inspect, open::FILE};
+use crate::store::redb::{Durability, RedbJournal, check, inspect, open::STORE_FILE};
 
 /// Runs in the store, in sessions of four each.
 const RUNS: usize = 24;
@@ -73,9 +73,9 @@ fn tools(hold: &Arc<AtomicBool>, held: &Arc<Notify>) -> Vec<Arc<dyn Tool>> {
 
 async fn start(dir: &Path, (hold, held): (&Arc<AtomicBool>, &Arc<Notify>)) -> Result<Runtime, String> {
     let journal = RedbJournal::open(dir, Durability::Strict).map_err(|error| error.to_string())?;
-    let life = fs::metadata(dir.join(FILE)).map_or(0, |file| file.len());
+    let life = fs::metadata(dir.join(STORE_FILE)).map_or(0, |file| file.len());
     let clock = Arc::new(VirtualClock::new(life));
-    let world = World { clock, ..world(Arc::new(journal), provider(), tools(hold, held)) };
+    let world = RuntimeDependencies { clock, ..world(Arc::new(journal), provider(), tools(hold, held)) };
     Runtime::start(world).await.map_err(|error| error.to_string())
 }
 
@@ -88,7 +88,7 @@ fn image(is_killed: bool) -> Image {
     let dir = tempfile::tempdir().unwrap();
     let mut earlier = Vec::new();
     let (hold, held) = idle();
-    let snap = || fs::read(dir.path().join(FILE)).unwrap();
+    let snap = || fs::read(dir.path().join(STORE_FILE)).unwrap();
     let file = on_runtime(async {
         let runtime = start(dir.path(), (&hold, &held)).await.unwrap();
         let request = |n: usize| RunRequest {
@@ -107,7 +107,7 @@ fn image(is_killed: bool) -> Image {
         killed
     });
     let file = if is_killed { file } else { snap() };
-    fs::remove_file(dir.path().join(FILE)).unwrap();
+    fs::remove_file(dir.path().join(STORE_FILE)).unwrap();
     Image { file, earlier, blobs: Arc::new(dir) }
 }
 
@@ -116,7 +116,7 @@ impl Image {
     fn folder(&self) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         copy_all(self.blobs.path(), dir.path()).unwrap();
-        fs::write(dir.path().join(FILE), &self.file).unwrap();
+        fs::write(dir.path().join(STORE_FILE), &self.file).unwrap();
         dir
     }
 
@@ -197,7 +197,7 @@ fn checked(dir: &Path) -> Answer {
     let checked = check(dir, &missing).map_err(|error| error.to_string())?;
     match checked.damages.first() {
         Some(damage) => Err(damage.to_string()),
-        None => Ok(format!("{:?}", crate::store::redb::Counts { bytes: 0, ..checked.counts })),
+        None => Ok(format!("{:?}", crate::store::redb::StoreCounts { bytes: 0, ..checked.counts })),
     }
 }
 
@@ -210,7 +210,7 @@ fn backup(dir: &Path) -> Answer {
     let found = inspect(&copy, &dir.join("blobs"), &mut |_| Ok(())).map_err(|error| error.to_string())?;
     match found.checked.damages.first() {
         Some(damage) => Err(damage.to_string()),
-        None => Ok(format!("{:?}", crate::store::redb::Counts { bytes: 0, ..found.checked.counts })),
+        None => Ok(format!("{:?}", crate::store::redb::StoreCounts { bytes: 0, ..found.checked.counts })),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use redb::StorageBackend;
 
 use super::chance::Chance;
-use crate::store::redb::files::Files;
+use crate::store::redb::files::FileSystem;
 
 /// Where a write can be torn.
 const SECTOR: usize = 512;
@@ -259,7 +259,7 @@ impl Names {
     }
 }
 
-impl Files for Drawer {
+impl FileSystem for Drawer {
     fn make_folder(&mut self, path: &Path) -> io::Result<()> {
         lock(&self.0).work(|names| {
             if !path.is_dir() {

@@ -8,10 +8,13 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        Account, AccountId, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId,
-        SessionRow,
+        AccountId, BudgetAccount, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow,
     },
-    port::{InboxItem, Index, Journal, Read, Refusal, Rows, View, Write, Written, admit},
+    port::{
+        InboxItem, IndexRow, Journal, Query, QueryRows, StoreView, WriteOp, WriteOutcome, WriteRefusal,
+        validate_append,
+    },
 };
 
 /// What is in the store.
@@ -24,7 +27,7 @@ pub(super) struct Model {
     records: BTreeMap<SessionId, Vec<Arc<Record>>>,
     /// Rows by their order; their numbers, if they are known.
     inbox: BTreeMap<SessionId, Vec<(Option<u64>, InboxItem)>>,
-    accounts: BTreeMap<AccountId, Account>,
+    accounts: BTreeMap<AccountId, BudgetAccount>,
     sessions: BTreeMap<SessionId, SessionRow>,
     runs: BTreeMap<RunId, RunRow>,
     keys: BTreeMap<Arc<str>, RunId>,
@@ -64,7 +67,7 @@ impl Model {
     }
 
     /// Takes in writes of which nothing is known yet.
-    pub(super) fn assume(&mut self, batch: &[Write]) {
+    pub(super) fn assume(&mut self, batch: &[WriteOp]) {
         for write in batch {
             // What is refused changes nothing.
             let _ = self.apply(write, None);
@@ -72,16 +75,16 @@ impl Model {
     }
 
     /// Takes in what the store says it did.
-    pub(super) fn take(&mut self, batch: &[Write], written: &[Written]) -> Result<(), String> {
+    pub(super) fn take(&mut self, batch: &[WriteOp], written: &[WriteOutcome]) -> Result<(), String> {
         for (write, written) in batch.iter().zip(written) {
-            if let (Write::Open(session), Written::Opened(opened)) = (write, written) {
+            if let (WriteOp::Open(session), WriteOutcome::Opened(opened)) = (write, written) {
                 let last = Model::last(self, *session);
                 if opened.last != last {
                     return Err(format!("{session} ends with {last}, and was opened at {}", opened.last));
                 }
             }
             let applied = self.apply(write, Some(written));
-            let refused = matches!(written, Written::Refused(_));
+            let refused = matches!(written, WriteOutcome::Refused(_));
             if applied.is_err() != refused {
                 return Err(format!("{write:?} came to {written:?}, and should to {applied:?}"));
             }
@@ -89,10 +92,10 @@ impl Model {
         Ok(())
     }
 
-    fn apply(&mut self, write: &Write, written: Option<&Written>) -> Result<(), Refusal> {
+    fn apply(&mut self, write: &WriteOp, written: Option<&WriteOutcome>) -> Result<(), WriteRefusal> {
         match write {
-            Write::Open(session) => {
-                if let Some(Written::Opened(opened)) = written {
+            WriteOp::Open(session) => {
+                if let Some(WriteOutcome::Opened(opened)) = written {
                     self.latest = Some(opened.incarnation);
                     self.fences.insert(*session, opened.incarnation);
                     let numbers = opened.inbox.iter().map(|row| (Some(row.id), Arc::clone(&row.item)));
@@ -103,42 +106,45 @@ impl Model {
                     self.fences.insert(*session, *latest);
                 }
             }
-            Write::Close(session, _) => {
-                if let Some(Written::Closed(true)) = written {
+            WriteOp::Close(session, _) => {
+                if let Some(WriteOutcome::Closed(true)) = written {
                     self.fences.remove(session);
                 }
             }
-            Write::Deliver(session, item) => {
+            WriteOp::Deliver(session, item) => {
                 let row = match written {
-                    Some(Written::Delivered(row)) => Some(*row),
+                    Some(WriteOutcome::Delivered(row)) => Some(*row),
                     Some(
-                        Written::Appended(_) | Written::Opened(_) | Written::Closed(_) | Written::Refused(_),
+                        WriteOutcome::Appended(_)
+                        | WriteOutcome::Opened(_)
+                        | WriteOutcome::Closed(_)
+                        | WriteOutcome::Refused(_),
                     )
                     | None => None,
                 };
                 self.inbox.entry(*session).or_default().push((row, Arc::clone(item)));
             }
-            Write::Append(append) => {
-                let postings = admit(append, self)?;
+            WriteOp::Append(append) => {
+                let postings = validate_append(append, self)?;
                 self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
                 self.records.entry(append.session).or_default().extend(append.records.iter().cloned());
-                for founded in &append.found {
+                for founded in &append.spawned {
                     self.records.entry(founded.session).or_default().extend(founded.records.iter().cloned());
                 }
                 for index in &append.index {
                     match index {
-                        Index::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
-                        Index::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
-                        Index::Model(row) => {
+                        IndexRow::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
+                        IndexRow::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
+                        IndexRow::Model(row) => {
                             let before = self.models.remove(&row.model);
-                            self.models.insert(row.model.clone(), row.clone().over(before));
+                            self.models.insert(row.model.clone(), row.clone().merged_over(before));
                         }
                     }
                 }
                 self.keys.extend(append.key.clone());
                 let inbox = self.inbox.entry(append.session).or_default();
-                inbox.retain(|(row, _)| row.is_none_or(|row| !append.take.contains(&row)));
-                for (session, item) in &append.send {
+                inbox.retain(|(row, _)| row.is_none_or(|row| !append.consumed.contains(&row)));
+                for (session, item) in &append.deliver {
                     self.inbox.entry(*session).or_default().push((None, Arc::clone(item)));
                 }
             }
@@ -148,31 +154,31 @@ impl Model {
 
     /// Compares a store with it, byte for byte; what differs.
     pub(super) fn compare(&self, journal: &dyn Journal) -> Result<(), String> {
-        let read = |what: Read| block_on(journal.read(what)).map_err(|error| error.to_string());
-        let same = |what: Read, expected: Rows| {
+        let read = |what: Query| block_on(journal.read(what)).map_err(|error| error.to_string());
+        let same = |what: Query, expected: QueryRows| {
             let found = read(what.clone())?;
             if found == expected { Ok(()) } else { Err(format!("{what:?} is not as it was written")) }
         };
-        let rows = Rows::Sessions(self.sessions.values().cloned().collect());
-        same(Read::Sessions { max: usize::MAX }, rows)?;
-        let rows = Rows::Runs(self.runs.values().cloned().collect());
-        same(Read::Runs { session: None, max: usize::MAX }, rows)?;
+        let rows = QueryRows::Sessions(self.sessions.values().cloned().collect());
+        same(Query::Sessions { max: usize::MAX }, rows)?;
+        let rows = QueryRows::Runs(self.runs.values().cloned().collect());
+        same(Query::Runs { session: None, max: usize::MAX }, rows)?;
         let open = self.runs.values().filter(|row| row.state != RunState::Ended);
-        same(Read::OpenRuns, Rows::Runs(open.cloned().collect()))?;
+        same(Query::OpenRuns, QueryRows::Runs(open.cloned().collect()))?;
         for (key, run) in &self.keys {
             let row = self.runs.get(run).cloned();
-            same(Read::RunOfKey(Arc::clone(key)), Rows::Runs(row.into_iter().collect()))?;
+            same(Query::RunOfKey(Arc::clone(key)), QueryRows::Runs(row.into_iter().collect()))?;
         }
         for (id, account) in &self.accounts {
-            same(Read::Account(*id), Rows::Account(Some(Box::new(*account))))?;
+            same(Query::Account(*id), QueryRows::Account(Some(Box::new(*account))))?;
         }
         let models: Vec<ModelRef> = self.models.keys().cloned().collect();
-        same(Read::Models(models), Rows::Models(self.models.values().cloned().collect()))?;
+        same(Query::Models(models), QueryRows::Models(self.models.values().cloned().collect()))?;
         for row in self.sessions.values() {
-            same(Read::SessionOfKey(Arc::clone(&row.key)), Rows::Sessions(vec![row.clone()]))?;
+            same(Query::SessionOfKey(Arc::clone(&row.key)), QueryRows::Sessions(vec![row.clone()]))?;
         }
         for (session, items) in &self.inbox {
-            let Rows::Inbox(found) = read(Read::Inbox(*session))? else {
+            let QueryRows::Inbox(found) = read(Query::Inbox(*session))? else {
                 return Err("an inbox was asked for".to_owned());
             };
             let (found, expected): (Vec<_>, Vec<_>) =
@@ -186,8 +192,10 @@ impl Model {
             }
         }
         for (session, expected) in &self.records {
-            let what = Read::Records { session: *session, from: 1, max: usize::MAX };
-            let Rows::Records(found) = read(what)? else { return Err("records were asked for".to_owned()) };
+            let what = Query::Records { session: *session, from: 1, max: usize::MAX };
+            let QueryRows::Records(found) = read(what)? else {
+                return Err("records were asked for".to_owned());
+            };
             if found.len() != expected.len() {
                 return Err(format!("{session} has {} records, not {}", found.len(), expected.len()));
             }
@@ -201,31 +209,31 @@ impl Model {
     }
 }
 
-impl View for Model {
-    type Stop = Refusal;
+impl StoreView for Model {
+    type Error = WriteRefusal;
 
-    fn latest(&mut self, session: SessionId) -> Result<Incarnation, Refusal> {
+    fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation, WriteRefusal> {
         Ok(self.fence(session).unwrap_or(Incarnation { epoch: 0, revival: 0 }))
     }
 
-    fn last(&mut self, session: SessionId) -> Result<Seq, Refusal> {
+    fn last_seq(&mut self, session: SessionId) -> Result<Seq, WriteRefusal> {
         Ok(Model::last(self, session))
     }
 
-    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Refusal> {
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, WriteRefusal> {
         Ok(self.keys.get(key).copied())
     }
 
-    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Refusal> {
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, WriteRefusal> {
         Ok(self.sessions.values().find(|row| *row.key == *key).map(|row| row.id))
     }
 
-    fn waits(&mut self, session: SessionId, row: u64) -> Result<bool, Refusal> {
+    fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, WriteRefusal> {
         let rows = self.inbox.get(&session);
         Ok(rows.is_some_and(|rows| rows.iter().any(|(known, _)| *known == Some(row))))
     }
 
-    fn account(&mut self, id: AccountId) -> Result<Option<Account>, Refusal> {
+    fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, WriteRefusal> {
         Ok(self.accounts.get(&id).copied())
     }
 }
@@ -238,19 +246,19 @@ pub(super) struct Book {
     /// What was before each acknowledged batch of this process.
     pub(super) before: Vec<Model>,
     /// The batch that is under way.
-    pub(super) under_way: Vec<Write>,
+    pub(super) under_way: Vec<WriteOp>,
     /// What the store has said otherwise than it should.
     pub(super) wrong: Option<String>,
 }
 
 impl Book {
     /// A batch is handed to the store.
-    pub(super) fn begins(&mut self, batch: &[Write]) {
+    pub(super) fn begins(&mut self, batch: &[WriteOp]) {
         self.under_way = batch.iter().map(copy).collect();
     }
 
     /// The store has acknowledged it.
-    pub(super) fn acknowledged(&mut self, written: &[Written]) {
+    pub(super) fn acknowledged(&mut self, written: &[WriteOutcome]) {
         let batch = std::mem::take(&mut self.under_way);
         self.before.push(self.model.clone());
         if let Err(wrong) = self.model.take(&batch, written) {
@@ -291,11 +299,11 @@ impl Book {
 }
 
 /// The same write.
-pub(super) fn copy(write: &Write) -> Write {
+pub(super) fn copy(write: &WriteOp) -> WriteOp {
     match write {
-        Write::Append(append) => Write::Append(append.clone()),
-        Write::Open(session) => Write::Open(*session),
-        Write::Close(session, incarnation) => Write::Close(*session, *incarnation),
-        Write::Deliver(session, item) => Write::Deliver(*session, Arc::clone(item)),
+        WriteOp::Append(append) => WriteOp::Append(append.clone()),
+        WriteOp::Open(session) => WriteOp::Open(*session),
+        WriteOp::Close(session, incarnation) => WriteOp::Close(*session, *incarnation),
+        WriteOp::Deliver(session, item) => WriteOp::Deliver(*session, Arc::clone(item)),
     }
 }

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use futures::executor::block_on;
 use hermod_actors::{
     model::{Incarnation, SessionId},
-    port::{Append, Journal, Write},
+    port::{Append, Journal, WriteOp},
 };
 use tempfile::TempDir;
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::store::redb::{
     Durability, OpenError, RedbJournal,
-    open::{Ground, Store, open_over},
+    open::{OpenStore, StoreEnvironment, open_over},
 };
 
 /// Cuts of the power under one store.
@@ -74,8 +74,9 @@ impl Disk {
     }
 
     /// Opens the store on it, in some boot of the machine.
-    pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<Store, OpenError> {
-        let ground = Ground { files: Box::new(spinning.drawer.clone()), boot, room: Arc::default() };
+    pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<OpenStore, OpenError> {
+        let ground =
+            StoreEnvironment { files: Box::new(spinning.drawer.clone()), boot, disk_wait: Arc::default() };
         open_over(self.dir.path(), ground, |_| Ok(spinning.platter.clone()))
     }
 
@@ -251,13 +252,14 @@ fn is_understood(guessed: u32, records: u64) {
     let (_spinning, journal) = Disk::new(Vec::new()).reopen(0).unwrap();
     let [taken, other] = [1, 2].map(SessionId::from_bits);
     let mut book = Book::default();
-    let batch = vec![Write::Open(taken), Write::Open(other)];
+    let batch = vec![WriteOp::Open(taken), WriteOp::Open(other)];
     book.begins(&batch);
     book.acknowledged(&block_on(journal.commit(batch)).unwrap());
     let fence = Incarnation { revival: guessed, ..book.model.fence(taken).unwrap() };
     let append = Append::new(taken, fence, 1, vec![work::record(&mut Chance::of(1))]);
     // Something of the batch is written, whatever becomes of the append.
-    let batch = vec![Write::Open(taken), Write::Append(Box::new(append)), Write::Deliver(other, "1".into())];
+    let batch =
+        vec![WriteOp::Open(taken), WriteOp::Append(Box::new(append)), WriteOp::Deliver(other, "1".into())];
     book.begins(&batch);
     block_on(journal.commit(batch)).unwrap();
     let allowed = book.strict().into();

@@ -11,9 +11,9 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use hermod_actors::{
-    RunRequest, Runtime, SessionChoice, World,
+    RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, RunState},
-    port::{Journal, JournalError, Read, ReadError, Rows, Tool, Write, Written},
+    port::{Journal, JournalError, Query, QueryRows, ReadError, Tool, WriteOp, WriteOutcome},
     testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use serde_json::json;
@@ -26,8 +26,8 @@ use super::{
 };
 use crate::store::redb::{
     Durability, RedbJournal,
-    check::{Beside, check_over},
-    open::Store,
+    check::{ReferencedFiles, check_over},
+    open::OpenStore,
 };
 
 /// Runs that are given to a runtime.
@@ -43,7 +43,7 @@ struct Noted {
 }
 
 impl Journal for Noted {
-    fn commit(&self, batch: Vec<Write>) -> BoxFuture<'static, Result<Vec<Written>, JournalError>> {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let book = Arc::clone(&self.book);
         noted(&book, |book| book.begins(&batch));
         let commit = self.inner.commit(batch);
@@ -56,7 +56,7 @@ impl Journal for Noted {
             .boxed()
     }
 
-    fn read(&self, what: Read) -> BoxFuture<'static, Result<Rows, ReadError>> {
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
         self.inner.read(what)
     }
 }
@@ -80,21 +80,21 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         let n = invocation.arguments["n"].as_u64().unwrap_or_default();
         CallEnd::ok(format!("{} {}", invocation.call, "x".repeat(if n == 2 { 18_000 } else { 500 })))
     });
-    vec![Arc::new(read), Arc::new(ScriptedTool::saying("write", EffectClass::Once, "written"))]
+    vec![Arc::new(read), Arc::new(ScriptedTool::fixed("write", EffectClass::Once, "written"))]
 }
 
-async fn start(store: Store, book: &Arc<Mutex<Book>>) -> Runtime {
+async fn start(store: OpenStore, book: &Arc<Mutex<Book>>) -> Runtime {
     let epoch = store.epoch;
     let inner = RedbJournal::start(store, Durability::Strict).expect("a thread");
     let journal = Noted { inner, book: Arc::clone(book) };
     // Each life draws ids of its own.
     let clock = Arc::new(VirtualClock::new(epoch));
-    let world = World { clock, ..world(Arc::new(journal), provider(), tools()) };
+    let world = RuntimeDependencies { clock, ..world(Arc::new(journal), provider(), tools()) };
     Runtime::start(world).await.expect("the runtime starts")
 }
 
 /// Goes on with what is there, and takes in new runs, until the power is lost or all is done.
-async fn work(store: Store, book: &Arc<Mutex<Book>>, life: u64) {
+async fn work(store: OpenStore, book: &Arc<Mutex<Book>>, life: u64) {
     let runtime = start(store, book).await;
     let work = async {
         runtime.revive_all().await?;
@@ -113,7 +113,7 @@ async fn work(store: Store, book: &Arc<Mutex<Book>>, life: u64) {
 }
 
 /// Brings all runs to their ends.
-async fn finish(store: Store, book: &Arc<Mutex<Book>>) -> Result<(), String> {
+async fn finish(store: OpenStore, book: &Arc<Mutex<Book>>) -> Result<(), String> {
     let runtime = start(store, book).await;
     runtime.revive_all().await.map_err(|error| error.to_string())?;
     let rows = runtime.list(None, usize::MAX).await.map_err(|error| error.to_string())?;
@@ -159,7 +159,7 @@ fn seed(seed: u64, cuts: &mut u64) -> Result<(), String> {
     disk.cut(&spinning, &mut chance);
     let mut store = disk.open(&disk.spin(None), 9).map_err(|error| error.to_string())?;
     let missing = |_, _: &hermod_actors::model::Artifact| Ok(hermod_actors::port::Presence::Missing);
-    let beside = Beside { blobs: store.spiller.blobs(), artifacts: Some(&missing) };
+    let beside = ReferencedFiles { blobs: store.spiller.blobs(), artifacts: Some(&missing) };
     let checked = check_over(&mut store.db, beside).map_err(|fault| fault.to_string())?;
     match &checked.damages[..] {
         [] => Ok(()),

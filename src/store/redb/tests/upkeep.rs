@@ -3,7 +3,7 @@
 use futures::executor::block_on;
 use hermod_actors::{
     model::{Artifact, RunId, SessionId, encode},
-    port::{Journal, Presence, Read, Rows},
+    port::{Journal, Presence, Query, QueryRows},
 };
 use redb::{Builder, ReadableTable, ReadableTableMetadata, StorageBackend, TableDefinition};
 
@@ -15,12 +15,12 @@ use super::{
 };
 use crate::store::redb::{
     Damage, OpenError, RedbJournal,
-    check::{Beside, check_over},
-    compact::compact_above,
-    log::Row,
-    look::look,
-    past::{self, End},
+    check::{ReferencedFiles, check_over},
+    log::LogRow,
+    previous_epoch::{self, ShutdownKind},
+    quick_check::quick_check,
     tables::{INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
+    vacuum::vacuum_above,
 };
 
 /// What schema 1 had: a row for each record.
@@ -109,10 +109,10 @@ fn a_store_of_which_most_was_deleted_is_compacted_once() {
         let spinning = disk.spin(None);
         let bytes = disk.image.len() as u64;
         let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
-        let counted = compact_above(&mut db, bytes, 0).unwrap();
+        let counted = vacuum_above(&mut db, bytes, 0).unwrap();
         if let Some(counted) = &counted {
             let txn = db.begin_write().unwrap();
-            counted.note(&txn).unwrap();
+            counted.record(&txn).unwrap();
             txn.commit().unwrap();
         }
         drop(db);
@@ -159,23 +159,23 @@ fn a_power_loss_while_migrating_leaves_the_old_store() {
 #[test]
 fn how_a_store_ended_is_known() {
     let (disk, _) = filled(5);
-    let check = |disk: &Disk, boot: u64, expected: End| {
+    let check = |disk: &Disk, boot: u64, expected: ShutdownKind| {
         let db = Builder::new().create_with_backend(disk.spin(None).platter()).unwrap();
-        assert_eq!(past::read(&db, boot).unwrap().end, expected);
+        assert_eq!(previous_epoch::read(&db, boot).unwrap().shutdown, expected);
     };
     let mut disk = disk;
     let (spinning, journal) = disk.reopen(3).unwrap();
     let killed = spinning.platter().cut(&mut Chance::of(1));
     drop(journal);
     disk.cut(&spinning, &mut Chance::of(1));
-    check(&disk, 3, End::Orderly);
-    check(&disk, 4, End::Orderly);
+    check(&disk, 3, ShutdownKind::Clean);
+    check(&disk, 4, ShutdownKind::Clean);
     // A program that knows nothing of the mark raises the epoch all the same.
     by_hand(&mut disk, |txn| drop(txn.open_table(META).unwrap().insert("epoch", 99).unwrap()));
-    check(&disk, 3, End::Killed);
+    check(&disk, 3, ShutdownKind::Unclean);
     disk.image = killed;
-    check(&disk, 3, End::Killed);
-    check(&disk, 4, End::OtherBoot);
+    check(&disk, 3, ShutdownKind::Unclean);
+    check(&disk, 4, ShutdownKind::OtherBoot);
 }
 
 /// What a look finds when the process was killed, and whether the store opens.
@@ -188,9 +188,9 @@ fn spoiled(spoil: impl FnOnce(&redb::WriteTransaction)) -> (Vec<Damage>, Vec<Dam
     let spinning = disk.spin(None);
     let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
     let blobs = crate::store::redb::blobs::Blobs::new(disk.dir().join("blobs"));
-    let seen = look(&db, &blobs).unwrap();
+    let seen = quick_check(&db, &blobs).unwrap();
     let missing = |_, _: &Artifact| Ok(Presence::Missing);
-    let checked = check_over(&mut db, Beside { blobs: &blobs, artifacts: Some(&missing) }).unwrap();
+    let checked = check_over(&mut db, ReferencedFiles { blobs: &blobs, artifacts: Some(&missing) }).unwrap();
     drop(db);
     let opened = disk.open(&disk.spin(None), 1).map(drop);
     (seen.damages, checked.damages, opened)
@@ -309,17 +309,17 @@ fn check_without_row(nth: usize) {
         let mut log = txn.open_table(LOG).unwrap();
         for _ in 0..nth {
             let row = log.get(place).unwrap().unwrap();
-            place = Row::parse(*session, place, row.value()).unwrap().before;
+            place = LogRow::parse(*session, place, row.value()).unwrap().previous;
         }
         assert!(log.remove(place).unwrap().is_some());
     });
     let (_, journal) = disk.reopen(1).unwrap();
-    let what = |session| Read::Records { session, from: 1, max: usize::MAX };
+    let what = |session| Query::Records { session, from: 1, max: usize::MAX };
     let error = block_on(journal.read(what(*session))).unwrap_err();
     assert!(error.to_string().contains("is missing"), "{error}");
     for (other, records) in model.records().filter(|(other, _)| *other != session) {
         let read = block_on(journal.read(what(*other))).unwrap();
-        assert!(matches!(read, Rows::Records(read) if read.len() == records.len()));
+        assert!(matches!(read, QueryRows::Records(read) if read.len() == records.len()));
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Ended, Incarnation, ListedLimits, ModelLimits,
-        ModelRef, ModelRow, NewAccount, Outcome, Raise, Record, Reserve, RunId, RunRow, RunState, SessionId,
-        SessionRow, Settle, Timestamp, Usage,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise, ListedLimits,
+        ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record, Reservation, RunId,
+        RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp, Usage,
     },
-    port::{Append, Founded, Index, Write},
+    port::{Append, IndexRow, SpawnedSession, WriteOp},
 };
 
 use super::{chance::Chance, model::Model};
@@ -31,7 +31,7 @@ fn child(chance: &mut Chance) -> SessionId {
 }
 
 /// The next batch of a process.
-pub(super) fn batch(model: &Model, chance: &mut Chance) -> Vec<Write> {
+pub(super) fn batch(model: &Model, chance: &mut Chance) -> Vec<WriteOp> {
     let mut model = model.clone();
     (0..=chance.below(4))
         .map(|_| {
@@ -42,12 +42,12 @@ pub(super) fn batch(model: &Model, chance: &mut Chance) -> Vec<Write> {
         .collect()
 }
 
-fn write(model: &Model, chance: &mut Chance) -> Write {
+fn write(model: &Model, chance: &mut Chance) -> WriteOp {
     let session = session(chance);
     match model.fence(session) {
-        None => Write::Open(session),
-        Some(_) if chance.one_in(8) => Write::Deliver(session, text(chance).into()),
-        Some(_) if chance.one_in(30) => Write::Open(session),
+        None => WriteOp::Open(session),
+        Some(_) if chance.one_in(8) => WriteOp::Deliver(session, text(chance).into()),
+        Some(_) if chance.one_in(30) => WriteOp::Open(session),
         Some(fence) => {
             // Whoever had it before, if anybody, has been taken over.
             let stale = u32::from(chance.one_in(25));
@@ -57,16 +57,16 @@ fn write(model: &Model, chance: &mut Chance) -> Write {
             let only_takes = item.is_some() && chance.one_in(3);
             let records = if only_takes { Vec::new() } else { records(chance) };
             let mut append = Append::new(session, fence, model.last(session) + 1 + wrong, records);
-            append.take.extend(item);
+            append.consumed.extend(item);
             row(session, &mut append, model);
             run(&mut append, model, chance);
             if chance.one_in(6) {
-                append.send.push((self::session(chance), text(chance).into()));
+                append.deliver.push((self::session(chance), text(chance).into()));
             }
             while chance.one_in(4) {
                 found(&mut append, model, chance);
             }
-            Write::Append(Box::new(append))
+            WriteOp::Append(Box::new(append))
         }
     }
 }
@@ -74,7 +74,7 @@ fn write(model: &Model, chance: &mut Chance) -> Write {
 fn row(session: SessionId, append: &mut Append, model: &Model) {
     if !model.has_row(session) {
         let key = format!("key of {session}").into();
-        append.index.push(Index::Session(SessionRow { id: session, key, opened_at: Timestamp(1) }));
+        append.index.push(IndexRow::Session(SessionRow { id: session, key, opened_at: Timestamp(1) }));
     }
 }
 
@@ -85,7 +85,7 @@ fn found(append: &mut Append, model: &Model, chance: &mut Chance) {
         return;
     }
     let records = if chance.one_in(12) { Vec::new() } else { records(chance) };
-    append.found.push(Founded { session, records });
+    append.spawned.push(SpawnedSession { session, records });
     row(session, append, model);
 }
 
@@ -108,35 +108,36 @@ fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
             return;
         }
         let parent = Some(some_run(chance)).filter(|parent| model.has(*parent).is_some());
-        append.ledger.open.push(NewAccount {
+        append.ledger.new_accounts.push(NewAccount {
             id: account,
             parent: parent.map(AccountId::from),
             limits: amounts(5_000, 20),
-            apart: chance.one_in(2),
+            owns_iterations: chance.one_in(2),
         });
         append.key = chance.one_in(2).then(|| (format!("order {id}").into(), id));
-        append.index.push(Index::Run(Box::new(accepted(id, append, last))));
+        append.index.push(IndexRow::Run(Box::new(accepted(id, append, last))));
         return;
     };
     if chance.one_in(2) {
-        append.ledger.reserve.push(Reserve { account, amounts: some(900, chance) });
+        append.ledger.reservations.push(Reservation { account, amounts: some(900, chance) });
     } else {
         let (reserved, spent) = (some(900, chance), some(300, chance));
-        append.ledger.settle.push(Settle { account, reserved, spent, refund: Amounts::default() });
+        append.ledger.settlements.push(Settlement { account, reserved, spent, refund: Amounts::default() });
     }
     if chance.one_in(6) {
-        append.ledger.raise.push(Raise { account, by: some(3_000, chance) });
+        append.ledger.raises.push(LimitRaise { account, amounts: some(3_000, chance) });
     }
     if row.session != append.session || append.records.is_empty() {
         return;
     }
     let ends = chance.one_in(5);
     let state = if ends { RunState::Ended } else { row.state };
-    let ended =
-        ends.then_some(Ended { outcome: Outcome::Completed, cause: None }).or_else(|| row.ended.clone());
-    append.index.push(Index::Run(Box::new(RunRow { state, ended, last, ..row.clone() })));
+    let ended = ends
+        .then_some(OutcomeDetail { outcome: Outcome::Completed, cause: None })
+        .or_else(|| row.ended.clone());
+    append.index.push(IndexRow::Run(Box::new(RunRow { state, ended, last, ..row.clone() })));
     if ends {
-        append.index.push(Index::Model(learned(chance)));
+        append.index.push(IndexRow::Model(learned(chance)));
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{ONE_CALL, State, Watch};
 use crate::{
     model::{
-        Amounts, Attempt, CallEnded, CallId, CallLost, CallStarted, Dimension, LateSettled, ModelAnswered,
-        ModelFailed, ModelStarted, WhyAgain,
+        Amounts, Attempt, CallEnded, CallId, CallLost, CallStarted, Dimension, ModelAnswered, ModelFailed,
+        ModelLate, ModelStarted, RetryReason,
     },
     policy::{Billing, billing},
     turn::{Input, Turn, tests::fuzz::hold},
@@ -25,7 +25,7 @@ impl Watch {
 
     pub(super) fn started(&mut self, started: &ModelStarted, turn: &Turn) -> Result<(), String> {
         hold!(self.asked.is_none(), "{started:?} while {:?}", self.asked);
-        hold!(started.view + 1 == self.seq, "{started:?} is record {}", self.seq);
+        hold!(started.view_seq + 1 == self.seq, "{started:?} is record {}", self.seq);
         hold!(started.incarnation == self.incarnation, "{started:?} in {}", self.incarnation);
         let run = self.running(started.call.run)?;
         hold!(run.state == State::Running, "{started:?} while its run is being stopped");
@@ -40,7 +40,7 @@ impl Watch {
         if let Some((_, attempt, request)) = failed {
             hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
             let changed = self.summaries.changed;
-            hold!(changed || started.request == request, "a retry has another request");
+            hold!(changed || started.request_hash == request, "a retry has another request");
         } else {
             hold!(started.attempt == 1, "{started:?} is the first attempt");
         }
@@ -109,7 +109,7 @@ impl Watch {
             let iterations = asked.reserved.iterations.and_then(|one| u32::try_from(one).ok());
             self.running(failed.call.run)?.made.0 -= iterations.unwrap_or(0);
         }
-        self.failed = Some((failed.call, failed.attempt, asked.request));
+        self.failed = Some((failed.call, failed.attempt, asked.request_hash));
         if let Some(usage) = failed.failure.usage.as_deref() {
             self.used(failed.call.run, usage, &asked)?;
         }
@@ -119,7 +119,7 @@ impl Watch {
         Ok(())
     }
 
-    pub(super) fn late(&mut self, late: &LateSettled) -> Result<(), String> {
+    pub(super) fn late(&mut self, late: &ModelLate) -> Result<(), String> {
         let at = self.cancelled.iter().position(|(call, attempt, tokens)| {
             let is_its_booking = *tokens == late.booked.get(Dimension::Tokens);
             (*call, *attempt) == (late.call, late.attempt) && (is_its_booking || late.anomaly.is_some())
@@ -151,7 +151,7 @@ impl Watch {
     pub(super) fn lost(&mut self, lost: &CallLost) -> Result<(), String> {
         let run = self.running(lost.call.run)?;
         run.held.give_back(&ONE_CALL);
-        run.made.1 -= u64::from(lost.why == WhyAgain::NeverBegun);
+        run.made.1 -= u64::from(lost.reason == RetryReason::NeverStarted);
         let spec = Arc::clone(&run.spec);
         self.calls.lost(lost, &spec)
     }

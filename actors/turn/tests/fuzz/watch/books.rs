@@ -2,8 +2,8 @@
 
 use super::{Run, State, Watch};
 use crate::{
-    model::{Amounts, Ledger, RunId, RunState, Settle},
-    port::Index,
+    model::{Amounts, LedgerChange, RunId, RunState, Settlement},
+    port::IndexRow,
     turn::{
         Turn,
         active_run::CurrentRun,
@@ -14,13 +14,13 @@ use crate::{
 impl Watch {
     /// A subagent of a run gives its place back.
     pub(in crate::turn::tests::fuzz) fn child_left(&mut self, run: RunId) -> Result<(), String> {
-        let settle = Settle {
+        let settle = Settlement {
             account: run.into(),
             reserved: ONE_CHILD,
             spent: Amounts::default(),
             refund: Amounts::default(),
         };
-        self.money.post(&Ledger { settle: vec![settle], ..Ledger::default() })?;
+        self.money.post(&LedgerChange { settlements: vec![settle], ..LedgerChange::default() })?;
         self.running(run)?.held.give_back(&ONE_CHILD);
         Ok(())
     }
@@ -28,11 +28,11 @@ impl Watch {
     /// An append is taken in as a whole: accounts and rows say the same as its records.
     pub(in crate::turn::tests::fuzz) fn appended(
         &mut self,
-        (ledger, index): (&Ledger, &[Index]),
+        (ledger, index): (&LedgerChange, &[IndexRow]),
         turn: &Turn,
     ) -> Result<(), String> {
         for row in index {
-            let Index::Run(row) = row else { continue };
+            let IndexRow::Run(row) = row else { continue };
             match self.rows.iter_mut().find(|(id, _)| *id == row.id) {
                 Some((_, state)) => *state = row.state,
                 None => self.rows.push((row.id, row.state)),
@@ -40,8 +40,8 @@ impl Watch {
         }
         self.fresh.clear();
         for run in &self.runs {
-            let is_touched = ledger.settle.iter().any(|settle| settle.account == run.id.into())
-                || ledger.reserve.iter().any(|reserve| reserve.account == run.id.into());
+            let is_touched = ledger.settlements.iter().any(|settle| settle.account == run.id.into())
+                || ledger.reservations.iter().any(|reserve| reserve.account == run.id.into());
             if is_touched || run.state != State::Ended {
                 self.money.check(run.id, &run.held)?;
                 self.check_row(run, turn)?;

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallId, Finish, Incarnation, Ledger, ModelStarted, NoAllowance, Record,
-        RunId, RunSpec, RunState, Seq, TodoList, Usage,
+        Amounts, Attempt, Body, BudgetRefusal, CallId, FinishReason, Incarnation, LedgerChange, ModelStarted,
+        Record, RunId, RunSpec, RunState, Seq, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -34,7 +34,7 @@ pub(super) struct Watch {
     failed: Option<(CallId, Attempt, crate::model::Hash)>,
     /// Whether the next question shows nothing new.
     again: bool,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     /// Attempts whose answers may still come, and what is booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
     /// The attempts that the append starts.
@@ -54,7 +54,7 @@ struct Run {
     id: RunId,
     spec: Arc<RunSpec>,
     state: State,
-    exhausted: Option<NoAllowance>,
+    exhausted: Option<BudgetRefusal>,
     usage: Usage,
     /// Model calls but for those given up in the append that starts them, and attempts of tool calls but for those that
     /// were never begun.
@@ -80,7 +80,7 @@ const ONE_CALL: Amounts =
 
 impl Watch {
     /// Books an append, or says why it is refused.
-    pub(super) fn post(&mut self, ledger: &Ledger) -> Result<Option<NoAllowance>, String> {
+    pub(super) fn post(&mut self, ledger: &LedgerChange) -> Result<Option<BudgetRefusal>, String> {
         self.money.post(ledger)
     }
 
@@ -106,7 +106,7 @@ impl Watch {
                 hold!(self.asked.is_none(), "{waiting:?} while {:?}", self.asked);
                 self.running(waiting.call.run)?;
             }
-            Body::LateSettled(late) => self.late(late)?,
+            Body::ModelLate(late) => self.late(late)?,
             Body::CallAdmitted(admitted) => self.calls.admitted(admitted)?,
             Body::CallStarted(started) => self.call_started(started)?,
             Body::CallEnded(ended) => self.call_ended(ended)?,
@@ -125,7 +125,7 @@ impl Watch {
                 let spec = Arc::clone(&run.spec);
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
-            Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.verdict)?,
+            Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.decision)?,
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
@@ -136,7 +136,7 @@ impl Watch {
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
                 self.family.ended(ended)?;
-                self.shown.told(ended.call.run, &ended.told);
+                self.shown.told(ended.call.run, &ended.result);
             }
             Body::TodoChanged(changed) => {
                 self.running(changed.call.run)?;

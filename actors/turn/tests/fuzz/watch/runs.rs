@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Run, State, Watch};
 use crate::{
     model::{
-        BudgetRaised, Cause, Ended, Finish, Message, Outcome, RunEnded, RunExhausted, RunId, RunReopened,
-        RunSpec, RunStopping, Usage,
+        BudgetRaised, FinishReason, Message, Outcome, OutcomeCause, OutcomeDetail, RunEnded, RunExhausted,
+        RunId, RunReopened, RunSpec, RunStopping, Usage,
     },
     turn::{
         Turn,
@@ -69,15 +69,19 @@ impl Watch {
         }
         hold!(!asked, "{ended:?} while a model is asked");
         if let (Some(refusal), State::Running) = (run.exhausted.clone(), was) {
-            let in_time = matches!(ended.ended.cause, Some(Cause::Stop { .. } | Cause::Time { .. }));
-            let as_it_began =
-                ended.ended == Ended::because(Outcome::BudgetExhausted, Cause::Limit { refusal });
+            let in_time =
+                matches!(ended.ended.cause, Some(OutcomeCause::Stop { .. } | OutcomeCause::Time { .. }));
+            let as_it_began = ended.ended
+                == OutcomeDetail::with_cause(Outcome::BudgetExhausted, OutcomeCause::Limit { refusal });
             hold!(in_time || as_it_began, "an exhausted run ends as {ended:?}");
         }
         self.calls.close()?;
         self.family.run_ended(ended.run)?;
         if ended.ended.outcome == Outcome::Completed {
-            hold!(matches!(finish, Some(Finish::Stop | Finish::ToolCalls)), "completed by {finish:?}");
+            hold!(
+                matches!(finish, Some(FinishReason::Stop | FinishReason::ToolCalls)),
+                "completed by {finish:?}"
+            );
             let (view, _) = turn.render(crate::turn::RenderCursor::default());
             let mut said = view.iter().rev().filter_map(|message| match message {
                 Message::Assistant(said) if said.calls.is_empty() => Some(&said.text),

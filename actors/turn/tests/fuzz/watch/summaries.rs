@@ -59,12 +59,12 @@ impl Watch {
     }
 
     fn summary_started(&mut self, started: &SummaryStarted) -> Result<(), String> {
-        let asked = &started.asked;
+        let asked = &started.started;
         hold!(self.summaries.is_idle(), "{started:?} while {:?}", self.summaries);
-        hold!(asked.view + 1 == self.seq, "{started:?} is record {}", self.seq);
+        hold!(asked.view_seq + 1 == self.seq, "{started:?} is record {}", self.seq);
         hold!(asked.reserved.iterations.is_none(), "{started:?} costs an iteration");
         hold!(asked.reserved.tokens > Some(asked.max_tokens), "{started:?} reserves too little");
-        let compression = self.open_spec(asked.call.run)?.compression.clone();
+        let compression = self.open_spec(asked.call.run)?.compaction.clone();
         let may_be = compression.is_some_and(|compression| compression.chain.contains(&asked.model));
         hold!(may_be, "{started:?} asks somebody else");
         self.hold_for(asked.call.run, &asked.reserved)?;
@@ -106,7 +106,7 @@ impl Watch {
 
     fn compacted(&mut self, compacted: &ContextCompacted, turn: &Turn) -> Result<(), String> {
         hold!(self.asked.is_none(), "{compacted:?} while {:?}", self.asked);
-        hold!(compacted.after < compacted.before, "{compacted:?} makes nothing shorter");
+        hold!(compacted.tokens_after < compacted.tokens_before, "{compacted:?} makes nothing shorter");
         hold!(self.summaries.is_idle(), "{compacted:?} while {:?}", self.summaries);
         self.summaries.changed = true;
         self.shown.compacted(turn);

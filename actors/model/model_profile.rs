@@ -1,0 +1,308 @@
+use serde::{Deserialize, Serialize};
+
+use super::{ListedLimits, TokenDensity, Usage};
+
+/// How much a model is to think before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingLevel {
+    /// Not at all, where that can be chosen.
+    Off,
+    /// As little as possible.
+    Minimal,
+    /// Little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+impl ThinkingLevel {
+    /// All levels, from none on.
+    pub const ALL: [Self; 5] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High];
+
+    /// The level's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The level of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
+/// Some levels of thinking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<Thinking>", into = "Vec<Thinking>")]
+pub struct ThinkingLevels(u8);
+
+impl ThinkingLevels {
+    /// Whether the level is one of them.
+    pub const fn contains(self, level: ThinkingLevel) -> bool {
+        self.0 & Self::bit(level) != 0
+    }
+
+    /// They, from the least on.
+    pub fn iter(self) -> impl Iterator<Item = ThinkingLevel> {
+        ThinkingLevel::ALL.into_iter().filter(move |level| self.contains(*level))
+    }
+
+    const fn bit(level: ThinkingLevel) -> u8 {
+        1 << level as u8
+    }
+}
+
+impl FromIterator<ThinkingLevel> for ThinkingLevels {
+    fn from_iter<I: IntoIterator<Item = ThinkingLevel>>(levels: I) -> Self {
+        Self(levels.into_iter().fold(0, |all, level| all | Self::bit(level)))
+    }
+}
+
+impl From<Vec<ThinkingLevel>> for ThinkingLevels {
+    fn from(levels: Vec<ThinkingLevel>) -> Self {
+        levels.into_iter().collect()
+    }
+}
+
+impl From<ThinkingLevels> for Vec<ThinkingLevel> {
+    fn from(levels: ThinkingLevels) -> Self {
+        levels.iter().collect()
+    }
+}
+
+/// How a model is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkingStyle {
+    /// It cannot be told: the level is left out.
+    None,
+    /// By a word for the effort.
+    Effort,
+    /// By a number of tokens.
+    Budget,
+    /// By a word for the effort; how much it thinks at each step is its own choice.
+    Adaptive,
+}
+
+impl ThinkingStyle {
+    /// All styles.
+    pub const ALL: [Self; 4] = [Self::None, Self::Effort, Self::Budget, Self::Adaptive];
+
+    /// The style's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Effort => "effort",
+            Self::Budget => "budget",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
+    /// The style of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|style| style.name() == name)
+    }
+}
+
+/// A level of thinking in the way in which one model is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ThinkingRequest {
+    /// The level.
+    pub level: ThinkingLevel,
+    /// How it is told.
+    pub style: ThinkingStyle,
+}
+
+/// What is known of a model, resolved when a run is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ModelProfile {
+    /// Tokens that it can read and write in one call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// Tokens that it can write in one call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// How it is told how much to think; `None` if that is not known, and then it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "thinking")]
+    pub thinking_style: Option<ThinkingStyle>,
+    /// The levels that it can be told; any if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<ThinkingLevels>,
+    /// How much it is to think if neither the run nor the agent says; its own choice if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "level")]
+    pub default_level: Option<ThinkingLevel>,
+    /// Whether it sees pictures; `None` if that is not known, and then it is sent them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
+    /// What it costs; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// How long its calls may take.
+    #[serde(default, skip_serializing_if = "ModelDeadlines::is_empty")]
+    pub deadlines: ModelDeadlines,
+    /// Tokens that 1,000 bytes of its requests were found to have; `None` if nobody has found out yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub density: Option<TokenDensity>,
+    /// What its provider's list of models has told when this was resolved, and the store does not know yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "listed")]
+    pub listed_limits: Option<ListedLimits>,
+}
+
+/// How long a model's calls may take, in milliseconds; what is absent is its provider's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ModelDeadlines {
+    /// Until the answer begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_event_ms: Option<u64>,
+    /// Between two pieces of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<u64>,
+    /// The whole call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_ms: Option<u64>,
+}
+
+impl ModelDeadlines {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Prices in nano-dollars per token (a dollar per million tokens is 1,000).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Price {
+    /// Of a token read.
+    pub input: u64,
+    /// Of a token written.
+    pub output: u64,
+    /// Of a token read from the vendor's cache.
+    pub cache_read: u64,
+    /// Of a token written to the vendor's cache.
+    pub cache_write: u64,
+    /// They hold for calls that read at most so many tokens; for all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_to: Option<u64>,
+}
+
+impl Price {
+    /// What a call costs, in nano-dollars; `None` if it read more than these prices hold for.
+    pub fn cost(&self, usage: &Usage) -> Option<u64> {
+        if !self.holds_for(usage.input_tokens) {
+            return None;
+        }
+        let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+        let parts = [
+            (usage.input_tokens.saturating_sub(cached), self.input),
+            (usage.cached_tokens, self.cache_read),
+            (usage.cache_write_tokens, self.cache_write),
+            (usage.output_total(), self.output),
+        ];
+        let cost = |(tokens, price): (u64, u64)| tokens.saturating_mul(price);
+        Some(parts.into_iter().map(cost).fold(0, u64::saturating_add))
+    }
+
+    /// Whether they hold for a call that reads so many tokens.
+    pub fn holds_for(&self, input: u64) -> bool {
+        self.up_to.is_none_or(|most| input <= most)
+    }
+
+    /// What a call that reads and writes so many tokens costs at most at these prices, whatever of it is cached.
+    pub fn max_cost(&self, input: u64, output: u64) -> u64 {
+        input.saturating_mul(self.max_input_price()).saturating_add(output.saturating_mul(self.output))
+    }
+
+    /// The tokens that a call which reads so many may write for so much money.
+    pub fn affordable_output(&self, nano_usd: u64, input: u64) -> u64 {
+        let left = nano_usd.saturating_sub(input.saturating_mul(self.max_input_price()));
+        left.checked_div(self.output).unwrap_or(u64::MAX)
+    }
+
+    fn max_input_price(&self) -> u64 {
+        self.input.max(self.cache_read).max(self.cache_write)
+    }
+}
+
+impl ModelProfile {
+    /// Whether pictures may be sent to it.
+    pub fn accepts_images(&self) -> bool {
+        self.images.unwrap_or(true)
+    }
+
+    /// How it is to be told this level; `None` if it cannot be told.
+    pub fn thinking_request(&self, level: ThinkingLevel) -> Option<ThinkingRequest> {
+        let style = self.thinking_style.filter(|style| *style != ThinkingStyle::None)?;
+        let can = self.levels.is_none_or(|levels| levels.contains(level));
+        can.then_some(ThinkingRequest { level, style })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_a_model_does_not_know_is_not_told() {
+        let levels: ThinkingLevels = [ThinkingLevel::High, ThinkingLevel::Off].into_iter().collect();
+        let traits = ModelProfile {
+            thinking_style: Some(ThinkingStyle::Effort),
+            levels: Some(levels),
+            ..Default::default()
+        };
+        for level in ThinkingLevel::ALL {
+            let told = traits.thinking_request(level).is_some();
+            assert_eq!(told, [ThinkingLevel::High, ThinkingLevel::Off].contains(&level), "{level:?}");
+        }
+        let stored = serde_json::to_string(&traits).unwrap();
+        assert_eq!(stored, r#"{"thinking":"effort","levels":["off","high"]}"#);
+        assert_eq!(serde_json::from_str::<ModelProfile>(&stored).unwrap(), traits);
+    }
+
+    #[test]
+    fn deadlines_are_stored_where_there_are_some() {
+        let check = |deadlines: ModelDeadlines, expect: &str| {
+            let traits = ModelProfile { deadlines, ..ModelProfile::default() };
+            let stored = serde_json::to_string(&traits).unwrap();
+            assert_eq!(stored, expect);
+            assert_eq!(serde_json::from_str::<ModelProfile>(&stored).unwrap(), traits);
+        };
+        check(ModelDeadlines::default(), "{}");
+        let call = ModelDeadlines { call_ms: Some(5), ..ModelDeadlines::default() };
+        check(call, r#"{"deadlines":{"call_ms":5}}"#);
+    }
+
+    #[test]
+    fn each_token_costs_what_its_kind_costs() {
+        let price = Price { input: 1_000, output: 5_000, cache_read: 100, cache_write: 1_250, up_to: None };
+        let check = |(input, output, cached, written): (u64, u64, u64, u64), price: Price, expect| {
+            let usage = Usage {
+                input_tokens: input,
+                output_tokens: output,
+                cached_tokens: cached,
+                cache_write_tokens: written,
+                ..Usage::default()
+            };
+            assert_eq!(price.cost(&usage), expect, "{usage:?}");
+        };
+        check((0, 0, 0, 0), price, Some(0));
+        check((10, 2, 0, 0), price, Some(20_000));
+        // What is read counts what is cached.
+        check((10, 2, 6, 3), price, Some(1_000 + 600 + 3_750 + 10_000));
+        // A vendor that counts them beside is not paid twice.
+        check((1, 0, 6, 3), price, Some(600 + 3_750));
+        check((u64::MAX, u64::MAX, 0, 0), price, Some(u64::MAX));
+        let short = Price { up_to: Some(10), ..price };
+        check((10, 0, 0, 0), short, Some(10_000));
+        check((11, 0, 0, 0), short, None);
+    }
+}

@@ -1,0 +1,263 @@
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+
+use crate::model::Image;
+
+/// Pieces are joined up to this size, so that a request has few: a client hands only so many to the system at once.
+const MAX_PIECE_BYTES: usize = 64 << 10;
+/// Places for cache markers that are remembered, from the end.
+const MAX_CACHE_MARKS: usize = 4;
+
+/// Encoded messages in order, in few pieces, with holes for pictures: their bytes are no part of a view.
+#[derive(Debug, Clone, Default)]
+pub struct MessageBuffer {
+    pieces: Vec<BufferPiece>,
+    /// What stands behind the pieces and is not shared yet.
+    tail: Vec<u8>,
+    /// Bytes so far, pictures not counted.
+    len: usize,
+    /// Where a cache marker may be put, as places in the bytes; the last few.
+    marks: Vec<usize>,
+    /// See [`MessageBuffer::is_foreign`]; `None` while the turn has asked for no calls.
+    foreign_reasoning: Option<bool>,
+}
+
+#[derive(Debug, Clone)]
+enum BufferPiece {
+    Bytes(Bytes),
+    Image(Image),
+}
+
+impl MessageBuffer {
+    /// Adds bytes.
+    pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        if self.tail.len() + bytes.len() > MAX_PIECE_BYTES {
+            self.close();
+        }
+        self.len += bytes.len();
+        self.tail.extend_from_slice(bytes);
+    }
+
+    /// Adds a value as JSON.
+    pub fn push_json<T: Serialize + ?Sized>(&mut self, value: &T) {
+        let before = self.tail.len();
+        // Infallible: texts, lists and objects with string keys, written to memory.
+        serde_json::to_writer(&mut self.tail, value).expect("plain values are always JSON");
+        self.len += self.tail.len() - before;
+        if self.tail.len() > MAX_PIECE_BYTES {
+            self.close();
+        }
+    }
+
+    /// What was added last becomes a piece, which copies of this share. It joins those before it: in place where nobody else has
+    /// these; else where these are not much longer, so that the lengths of what is not full go down by half each: there are
+    /// few pieces, and a byte is seldom copied again.
+    pub fn close(&mut self) {
+        let mut open = std::mem::take(&mut self.tail);
+        // Its room is no more than a piece has.
+        if open.capacity() > 2 * open.len().min(MAX_PIECE_BYTES / 2) {
+            open.shrink_to_fit();
+        }
+        let mut bytes = Bytes::from(open);
+        while let Some(BufferPiece::Bytes(last)) = self.pieces.last_mut()
+            && last.len() + bytes.len() <= MAX_PIECE_BYTES
+            && (last.is_unique() || last.len() < 2 * bytes.len())
+        {
+            bytes = join(std::mem::take(last), &bytes);
+            self.pieces.pop();
+        }
+        if !bytes.is_empty() {
+            self.pieces.push(BufferPiece::Bytes(bytes));
+        }
+    }
+
+    /// Leaves a hole where the picture's bytes will stand, in Base64.
+    pub fn push_image(&mut self, image: Image) {
+        self.close();
+        self.pieces.push(BufferPiece::Image(image));
+    }
+
+    /// Says that a cache marker may be put here.
+    pub fn mark_cacheable(&mut self) {
+        if self.marks.len() == MAX_CACHE_MARKS {
+            self.marks.remove(0);
+        }
+        self.marks.push(self.len);
+    }
+
+    /// Where a cache marker may be put, as places in the bytes, in order; the last four at most.
+    pub fn marks(&self) -> &[usize] {
+        &self.marks
+    }
+
+    /// Bytes so far, pictures not counted.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.tail.is_empty()
+    }
+
+    /// Says that a user's message begins a turn, in which nobody has asked for calls yet.
+    pub fn start_turn(&mut self) {
+        self.foreign_reasoning = None;
+    }
+
+    /// Says whether the last answer that asked for calls lacks opaque state that its maker would want to see.
+    pub fn set_foreign_reasoning(&mut self, foreign: bool) {
+        self.foreign_reasoning = Some(foreign);
+    }
+
+    /// Whether [`MessageBuffer::set_foreign`] was told since the turn began.
+    pub const fn has_calls_in_turn(&self) -> bool {
+        self.foreign_reasoning.is_some()
+    }
+
+    /// Whether the calls at the end of the view were asked for by somebody whose state the asked model cannot read.
+    pub const fn has_foreign_reasoning(&self) -> bool {
+        matches!(self.foreign_reasoning, Some(true))
+    }
+
+    /// The pictures in it.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            BufferPiece::Image(image) => Some(image),
+            BufferPiece::Bytes(_) => None,
+        })
+    }
+
+    /// The whole: `inserts` put at their places in the bytes, which ascend, and `pictures` (Base64, by handle) put into
+    /// the holes. A picture that is not there leaves its hole empty.
+    pub fn assemble(mut self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
+        self.close();
+        let mut whole = Vec::with_capacity(self.pieces.len() + 2 * inserts.len());
+        let mut inserts = inserts.iter().peekable();
+        let mut at = 0;
+        for piece in self.pieces {
+            match piece {
+                BufferPiece::Image(image) => whole.extend(pictures.get(&image.artifact.handle).cloned()),
+                BufferPiece::Bytes(mut bytes) => {
+                    while let Some((place, insert)) = inserts.next_if(|(place, _)| *place <= at + bytes.len())
+                    {
+                        let before = bytes.split_to(place - at);
+                        at += before.len();
+                        whole.extend([before, insert.clone()]);
+                    }
+                    at += bytes.len();
+                    whole.push(bytes);
+                }
+            }
+        }
+        whole.retain(|bytes| !bytes.is_empty());
+        whole
+    }
+}
+
+/// Both in one; its room doubles up to that of a whole piece.
+fn join(before: Bytes, behind: &[u8]) -> Bytes {
+    let len = before.len() + behind.len();
+    let room = (2 * len).min(MAX_PIECE_BYTES);
+    let copied = |before: Bytes| {
+        let mut copied = BytesMut::with_capacity(room);
+        copied.extend_from_slice(&before);
+        copied
+    };
+    let mut whole = match before.try_into_mut() {
+        Ok(before) if before.capacity() >= len => before,
+        Ok(before) => copied(before.freeze()),
+        Err(before) => copied(before),
+    };
+    whole.extend_from_slice(behind);
+    whole.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Artifact, ImageFormat};
+
+    fn whole(segments: &MessageBuffer, inserts: &[(usize, &'static str)]) -> String {
+        let inserts: Vec<_> =
+            inserts.iter().map(|(at, text)| (*at, Bytes::from_static(text.as_bytes()))).collect();
+        let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"<picture>"))]);
+        String::from_utf8(segments.clone().assemble(&inserts, &pictures).concat()).unwrap()
+    }
+
+    fn picture() -> Image {
+        Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9, sha256: None } }
+    }
+
+    #[test]
+    fn pieces_are_few_and_in_order() {
+        let mut segments = MessageBuffer::default();
+        let mut all = String::new();
+        for n in 0..5_000_u32 {
+            let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
+            all.push_str(&message);
+            segments.push(message);
+            segments.close();
+            let small = |piece: &&BufferPiece| matches!(piece, BufferPiece::Bytes(bytes) if bytes.len() < MAX_PIECE_BYTES / 2);
+            let small = segments.pieces.iter().filter(small).count();
+            assert!(small <= 20, "{small} small pieces after {n} messages");
+        }
+        assert_eq!((whole(&segments, &[]), segments.len()), (all, segments.len));
+        let long = Bytes::from(vec![b'x'; MAX_PIECE_BYTES + 1]);
+        segments.push(&long);
+        segments.close();
+        assert!(matches!(segments.pieces.last(), Some(BufferPiece::Bytes(last)) if *last == long));
+    }
+
+    #[test]
+    fn what_a_request_in_flight_has_stays_as_it_is() {
+        let (mut segments, mut all) = (MessageBuffer::default(), String::new());
+        let mut flying: Option<(MessageBuffer, String)> = None;
+        for n in 0..2_000_u32 {
+            let message = format!(",{}", n.to_string().repeat(1 + n as usize % 50));
+            all.push_str(&message);
+            segments.push(message);
+            if n.is_multiple_of(2) {
+                segments.close();
+            }
+            if let Some((request, said)) = &flying {
+                assert_eq!(whole(request, &[]), *said);
+            }
+            if n.is_multiple_of(3) {
+                flying = (!n.is_multiple_of(9)).then(|| (segments.clone(), all.clone()));
+            }
+        }
+        assert_eq!(whole(&segments, &[]), all);
+        let most = all.len() / MAX_PIECE_BYTES * 2 + 20;
+        assert!(segments.pieces.len() <= most, "{} pieces", segments.pieces.len());
+    }
+
+    #[test]
+    fn inserts_and_pictures_stand_at_their_places() {
+        let mut segments = MessageBuffer::default();
+        segments.push("ab");
+        segments.mark_cacheable();
+        segments.push_image(picture());
+        segments.push("cd");
+        segments.mark_cacheable();
+        segments.push("e");
+        assert_eq!(segments.marks(), [2, 4]);
+        assert_eq!(whole(&segments, &[]), "ab<picture>cde");
+        assert_eq!(whole(&segments, &[(2, "!"), (4, "?")]), "ab!<picture>cd?e");
+        assert_eq!(whole(&segments, &[(0, "!"), (5, "?")]), "!ab<picture>cde?");
+        assert_eq!(segments.images().count(), 1);
+    }
+
+    #[test]
+    fn only_the_last_marks_are_kept() {
+        let mut segments = MessageBuffer::default();
+        for _ in 0..9 {
+            segments.push("x");
+            segments.mark_cacheable();
+        }
+        assert_eq!(segments.marks(), [6, 7, 8, 9]);
+    }
+}

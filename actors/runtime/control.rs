@@ -1,0 +1,101 @@
+//! What runs are told from outside, besides their tasks.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot::channel;
+
+use crate::{
+    model::{RunId, RunState, SessionId, StopReason},
+    runtime::{RunError, Runtime, submit::MAX_TRIES},
+    session::{SessionMsg, SubmitError},
+    supervisor::SessionsMsg,
+    turn::Input,
+};
+
+/// A message to a run that is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SteerReceipt {
+    /// The run.
+    pub run: RunId,
+    /// Its session.
+    pub session: SessionId,
+    /// The run that the message becomes if this one completes before a model has read it, and no other run or message
+    /// waits; else the next run reads it.
+    pub next: RunId,
+}
+
+impl Runtime {
+    /// Says something to a run that is under way or waits; resolves when that is on disk.
+    ///
+    /// The model reads it inside of the last tool result before its next request; calls that were not started by then are
+    /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is being
+    /// stopped, is [`RunError::Ended`].
+    pub async fn steer(&self, run: RunId, text: impl Into<Arc<str>>) -> Result<SteerReceipt, RunError> {
+        let text: Arc<str> = text.into();
+        if text.trim().is_empty() {
+            return Err(RunError::Invalid {
+                field: "text",
+                error: "is empty; say what the run is to know".into(),
+            });
+        }
+        let row = self.row(run).await?;
+        if row.state == RunState::Ended {
+            return Err(RunError::Ended(run));
+        }
+        let (session, next) = (row.session, RunId::from_bits(self.new_ulid()));
+        for _ in 0..MAX_TRIES {
+            // Said again to a session that died meanwhile, the message is known by its id, even if the run has ended.
+            let input = Input::Steer { run, text: Arc::clone(&text), next };
+            let steer = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Steer(input, reply));
+            match self.request(steer).await {
+                Some(true) => return Ok(SteerReceipt { run, session, next }),
+                Some(false) => return Err(RunError::Ended(run)),
+                None => self.check_running()?,
+            }
+        }
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+    }
+
+    /// Ends a run as `failed(crash_loop)`, because the process dies whenever its session is opened: without opening it,
+    /// so it must not be live here. `error` says what is known of the deaths. Resolves when the run's end is on disk; what
+    /// waits behind the run goes on when its session is revived.
+    pub async fn force_fail(&self, run: RunId, error: &str) -> Result<(), RunError> {
+        for _ in 0..MAX_TRIES {
+            let row = self.row(run).await?;
+            if row.state == RunState::Ended {
+                return Ok(());
+            }
+            if self
+                .request(|reply| SessionsMsg::ForceFail((row.session, run), error.into(), reply))
+                .await
+                .is_none()
+            {
+                self.check_running()?;
+            }
+        }
+        Err(RunError::WaitTimedOut(run))
+    }
+
+    /// Stops a run, and does not let its session go on for that: unless it does here already, what waits behind the run
+    /// goes on waiting, neither provider nor tool is needed, and this resolves when the run's end is on disk. In a session
+    /// that goes on here it is [`Runtime::stop`].
+    pub async fn stop_without_resume(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
+        let mut session = self.row(run).await?.session;
+        for _ in 0..MAX_TRIES {
+            let row = self.row(run).await?;
+            if row.state == RunState::Ended {
+                return Ok(());
+            }
+            session = row.session;
+            let ((stopped, on_stop), (rested, on_rest)) = (channel(), channel());
+            let order = SessionMsg::StopWithoutResume(run, reason, [stopped.into(), rested.into()]);
+            self.cast(SessionsMsg::Deliver(session, None, order))?;
+            match (on_stop.await, on_rest.await) {
+                (Ok(()), Ok(())) => return Ok(()),
+                // A session that died on the way to the run's end is not revived for that by itself.
+                (Ok(()) | Err(_), _) => self.check_running()?,
+            }
+        }
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+    }
+}

@@ -1,0 +1,271 @@
+//! What records mean to a watcher. Pure: the same records give the same events, now and later.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use crate::{
+    hub::{DeltaBody, HubDelta, byte_length},
+    model::{
+        Attempt, Body, CallEnded, CallId, CallStarted, EventBody, Lifecycle, ModelAnswered, ModelFailed,
+        ModelStarted, ModelWaiting, Outcome, OutcomeDetail, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        UnansweredReason,
+    },
+};
+
+/// An event's run, and what happened.
+pub(super) type RunEvent = (RunId, EventBody);
+
+/// What must be known of earlier records to tell the next one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct EventProjection {
+    /// The run under way.
+    current: Option<RunId>,
+    queue: VecDeque<RunId>,
+    streaming: Option<StreamingAttempt>,
+    /// The calls of the answer under way that have no result yet.
+    open_calls: BTreeMap<CallId, OpenToolCall>,
+}
+
+/// The attempt of the model call under way, and how much of what it says was told.
+#[derive(Debug, Clone, Copy)]
+struct StreamingAttempt {
+    call: CallId,
+    attempt: Attempt,
+    text: u64,
+    reasoning: u64,
+}
+
+#[derive(Debug, Clone)]
+struct OpenToolCall {
+    tool: Arc<str>,
+    arguments: Arc<str>,
+    attempt: Attempt,
+}
+
+impl EventProjection {
+    /// What follows from the next record.
+    pub(super) fn project(&mut self, record: &Record) -> Vec<RunEvent> {
+        match &record.body {
+            Body::RunAccepted(accepted) => self.on_run_accepted(accepted),
+            Body::RunStopping(stopping) => vec![(stopping.run, EventBody::Lifecycle(Lifecycle::Finishing))],
+            Body::RunEnded(ended) => self.on_run_ended(ended),
+            Body::RunReopened(reopened) => {
+                self.current = Some(reopened.run);
+                vec![(reopened.run, EventBody::Lifecycle(Lifecycle::Start))]
+            }
+            Body::ModelStarted(started) => self.on_model_started(started),
+            Body::ModelAnswered(answered) => self.on_model_answered(answered),
+            Body::ModelFailed(failed) => self.on_model_failed(failed),
+            Body::ModelWaiting(waiting) => {
+                vec![(waiting.call.run, EventBody::Status(waiting_status(waiting)))]
+            }
+            Body::CallAdmitted(admitted) => {
+                if let Some(called) = self.open_calls.get_mut(&admitted.call) {
+                    called.tool = Arc::clone(&admitted.tool);
+                }
+                Vec::new()
+            }
+            Body::CallStarted(started) => self.on_call_started(started),
+            Body::CallEnded(ended) => self.on_call_ended(ended),
+            Body::ApprovalRequested(request) => {
+                let (call, until) = (request.call, request.expires_at);
+                vec![(call.run, EventBody::Status(RunStatus::Parked { call, until }))]
+            }
+            Body::ApprovalAnswered(answered) => {
+                vec![(answered.call.run, EventBody::Status(RunStatus::Executing))]
+            }
+            Body::SummaryStarted(started) if self.streaming.is_none() && self.open_calls.is_empty() => {
+                vec![(started.started.call.run, EventBody::Status(RunStatus::Compacting))]
+            }
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
+            | Body::ModelLate(_)
+            | Body::CallLost(_)
+            | Body::RunExhausted(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
+            | Body::TodoChanged(_)
+            | Body::MessageSteered(_) => Vec::new(),
+        }
+    }
+
+    /// What a piece that is not durable means here; `None` if it is of an attempt that is not under way, or if what
+    /// lies before it was missed.
+    pub(super) fn project_delta(&mut self, delta: &HubDelta) -> Option<RunEvent> {
+        let HubDelta { call, attempt, body: piece } = delta;
+        let (call, attempt) = (*call, *attempt);
+        let is_wanted = self.is_waiting_for(call);
+        let asking =
+            self.streaming.as_mut().filter(|asking| (asking.call, asking.attempt) == (call, attempt));
+        let body = match (piece, asking) {
+            (DeltaBody::Text { at, delta }, Some(asking)) if *at == asking.text => {
+                asking.text += byte_length(delta);
+                EventBody::TextDelta { call, attempt, delta: Arc::clone(delta) }
+            }
+            (DeltaBody::Reasoning { at, delta }, Some(asking)) if *at == asking.reasoning => {
+                asking.reasoning += byte_length(delta);
+                EventBody::ReasoningDelta { call, attempt, delta: Arc::clone(delta) }
+            }
+            (DeltaBody::ToolCall { n, tool, arguments }, Some(_)) => EventBody::ToolCallStreamed {
+                call: CallId { n: *n, ..call },
+                attempt,
+                tool: Arc::clone(tool),
+                arguments: Arc::clone(arguments),
+            },
+            (DeltaBody::Progress(note), _) if self.open_calls.get(&call)?.attempt == attempt => {
+                EventBody::ToolProgress { call, attempt, note: Arc::clone(note) }
+            }
+            (DeltaBody::Waiting { reason, until }, None) if is_wanted => {
+                EventBody::Status(RunStatus::Waiting { reason: (*reason).into(), until: *until })
+            }
+            (
+                DeltaBody::Text { .. }
+                | DeltaBody::Reasoning { .. }
+                | DeltaBody::ToolCall { .. }
+                | DeltaBody::Waiting { .. }
+                | DeltaBody::Progress(_),
+                _,
+            ) => return None,
+        };
+        Some((call.run, body))
+    }
+
+    /// Whether the run's model call may have been wanted and not begun.
+    fn is_waiting_for(&self, call: CallId) -> bool {
+        self.current == Some(call.run) && self.streaming.is_none() && self.open_calls.is_empty()
+    }
+
+    fn on_run_accepted(&mut self, accepted: &RunAccepted) -> Vec<RunEvent> {
+        let run = accepted.run;
+        let next = if self.current.is_some() {
+            self.queue.push_back(run);
+            EventBody::Status(RunStatus::Queued)
+        } else {
+            self.current = Some(run);
+            EventBody::Lifecycle(Lifecycle::Start)
+        };
+        vec![(run, EventBody::Status(RunStatus::Accepted)), (run, next)]
+    }
+
+    fn on_model_started(&mut self, started: &ModelStarted) -> Vec<RunEvent> {
+        let (call, attempt) = (started.call, started.attempt);
+        self.streaming = Some(StreamingAttempt { call, attempt, text: 0, reasoning: 0 });
+        let retry = (attempt > 1).then_some(EventBody::Retry { call, attempt });
+        let rest = [EventBody::Status(RunStatus::Thinking), EventBody::ThinkingStart { call, attempt }];
+        retry.into_iter().chain(rest).map(|body| (call.run, body)).collect()
+    }
+
+    fn on_model_answered(&mut self, answered: &ModelAnswered) -> Vec<RunEvent> {
+        let (call, attempt) = (answered.call, answered.attempt);
+        self.streaming = None;
+        self.open_calls.clear();
+        let mut told = vec![EventBody::ThinkingEnd { call, attempt }];
+        if answered.is_discarded() {
+            told.extend([
+                EventBody::Retry { call, attempt: attempt + 1 },
+                EventBody::IterationEnd { iteration: call.iteration },
+            ]);
+            return told.into_iter().map(|body| (call.run, body)).collect();
+        }
+        for (asked, n) in answered.message.calls.iter().zip(1..) {
+            let call = CallId { n, ..call };
+            let (tool, arguments): (Arc<str>, Arc<str>) =
+                (asked.name.as_str().into(), asked.arguments.as_str().into());
+            let called =
+                OpenToolCall { tool: Arc::clone(&tool), arguments: Arc::clone(&arguments), attempt: 0 };
+            self.open_calls.insert(call, called);
+            told.push(EventBody::ToolCallParsed { call, tool, arguments });
+        }
+        told.push(match self.open_calls.is_empty() {
+            true => EventBody::IterationEnd { iteration: call.iteration },
+            false => EventBody::Status(RunStatus::Executing),
+        });
+        told.into_iter().map(|body| (call.run, body)).collect()
+    }
+
+    fn on_model_failed(&mut self, failed: &ModelFailed) -> Vec<RunEvent> {
+        let (call, attempt) = (failed.call, failed.attempt);
+        self.streaming = None;
+        let waiting = failed.retry_at.map(|at| {
+            let (reason, until) = (failed.failure.class.name().into(), Some(at));
+            EventBody::Status(RunStatus::Waiting { reason, until })
+        });
+        let told = std::iter::once(EventBody::ThinkingEnd { call, attempt }).chain(waiting);
+        told.map(|body| (call.run, body)).collect()
+    }
+
+    fn on_call_started(&mut self, started: &CallStarted) -> Vec<RunEvent> {
+        let (call, attempt) = (started.call, started.attempt);
+        let Some(called) = self.open_calls.get_mut(&call) else { return Vec::new() };
+        called.attempt = attempt;
+        let (tool, arguments) = (Arc::clone(&called.tool), Arc::clone(&called.arguments));
+        let retry = (attempt > 1).then_some(EventBody::Retry { call, attempt });
+        let told = retry.into_iter().chain([EventBody::ToolStart { call, attempt, tool, arguments }]);
+        told.map(|body| (call.run, body)).collect()
+    }
+
+    fn on_call_ended(&mut self, ended: &CallEnded) -> Vec<RunEvent> {
+        let (call, attempt, status) = (ended.call, ended.attempt, ended.end.status);
+        let Some(OpenToolCall { tool, .. }) = self.open_calls.remove(&call) else { return Vec::new() };
+        let iteration =
+            self.open_calls.is_empty().then_some(EventBody::IterationEnd { iteration: call.iteration });
+        let told = std::iter::once(EventBody::ToolEnd { call, attempt, tool, status }).chain(iteration);
+        told.map(|body| (call.run, body)).collect()
+    }
+
+    fn on_run_ended(&mut self, ended: &RunEnded) -> Vec<RunEvent> {
+        let run = ended.run;
+        let mut told = Vec::new();
+        let is_current = self.current == Some(run);
+        if is_current {
+            // A run whose session was given up has a call under way.
+            let open = self
+                .streaming
+                .take()
+                .map(|StreamingAttempt { call, attempt, .. }| EventBody::ThinkingEnd { call, attempt });
+            told.extend(open.map(|body| (run, body)));
+            self.open_calls.clear();
+        }
+        told.push((run, EventBody::Status(RunStatus::Ended(ended.ended.clone()))));
+        told.push((run, EventBody::Lifecycle(lifecycle_of_end(&ended.ended))));
+        self.queue.retain(|queued| *queued != run);
+        if is_current {
+            self.current = self.queue.pop_front();
+            told.extend(self.current.map(|next| (next, EventBody::Lifecycle(Lifecycle::Start))));
+        }
+        told
+    }
+}
+
+fn waiting_status(waiting: &ModelWaiting) -> RunStatus {
+    let named = waiting.skipped.iter().find_map(|link| match &link.reason {
+        UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {
+            Some(failure.class.name())
+        }
+        UnansweredReason::Skipped { .. } | UnansweredReason::Tried { .. } => None,
+    });
+    let until = Some(waiting.until);
+    RunStatus::Waiting { reason: named.unwrap_or("no model can be asked").into(), until }
+}
+
+const fn lifecycle_of_end(ended: &OutcomeDetail) -> Lifecycle {
+    match ended.outcome {
+        Outcome::Completed => Lifecycle::End,
+        Outcome::Failed
+        | Outcome::Stopped
+        | Outcome::TimedOut
+        | Outcome::BudgetExhausted
+        | Outcome::LoopDetected
+        | Outcome::Refused => Lifecycle::Error,
+    }
+}
+
+#[cfg(test)]
+#[path = "narration_tests.rs"]
+mod tests;

@@ -1,0 +1,75 @@
+//! Signs of life, for whoever must not be held up: what a run waits for, and whether the disk answers.
+
+use crate::{
+    handlers::{STALL_LIMIT_MS, StalledHandler},
+    inspect::Inspect,
+    model::{DiskFull, RunId, RunState, RunWait, SessionId, Timestamp, WaitKind},
+    runtime::{RunError, Runtime},
+    supervisor::{Directory, RuntimeHandles, SessionsMsg},
+    turn::WaitTracker,
+};
+
+/// A commit that takes longer, in milliseconds, is told as a wait: it is none of the milliseconds that every record takes.
+const SLOW_COMMIT_MS: u64 = 1_000;
+
+/// See the module. Copies are of the same runtime; after its end they tell that nothing runs.
+#[derive(Debug, Clone)]
+pub struct HealthProbe(RuntimeHandles);
+
+impl HealthProbe {
+    /// Whether this runtime runs the runs of this session.
+    pub async fn runs(&self, session: SessionId) -> bool {
+        let (look, runs) = Inspect::read(move |directory: &Directory| directory.is_active(session));
+        self.0.sessions.cast(SessionsMsg::Inspect(look)).is_ok() && runs.await.unwrap_or(false)
+    }
+
+    /// Since when something is being written; `None` if nothing is. A time that stays is a disk that does not answer.
+    pub fn writing_since(&self) -> Option<Timestamp> {
+        self.0.wiring.commit_monitor.since()
+    }
+
+    /// The handlers of actors that have run for 3 s or longer: they hold up their actor, and a thread. May be called on any
+    /// thread.
+    pub fn stalled_handlers(&self) -> Vec<StalledHandler> {
+        self.0.wiring.handlers.stalled(STALL_LIMIT_MS)
+    }
+
+    /// What there is no room for on the disk, while everything that is to be written waits for that.
+    pub fn disk_full(&self) -> Option<DiskFull> {
+        self.0.wiring.commit_monitor.disk_full()
+    }
+
+    /// What a run waits for now, by the records of its session.
+    pub async fn waits(&self, session: SessionId, run: RunId, waits: &WaitTracker) -> Vec<RunWait> {
+        let wiring = &self.0.wiring;
+        let at = wiring.clock.at();
+        if !self.runs(session).await {
+            return waits.waits_unowned(run, at);
+        }
+        let mut all = waits.waits_running(run, at, &**wiring);
+        let full = self.disk_full();
+        let long = |since: &Timestamp| full.is_some() || at.ms_since(*since) >= SLOW_COMMIT_MS;
+        if let Some(since) = self.writing_since().filter(long) {
+            all.push(RunWait { kind: WaitKind::Disk { full }, since, until: None });
+        }
+        all
+    }
+}
+
+impl Runtime {
+    /// Signs of life that can be asked for from elsewhere.
+    pub fn health_probe(&self) -> HealthProbe {
+        HealthProbe(self.handles.clone())
+    }
+
+    /// What a run waits for, since when, and until when; nothing if it has ended.
+    pub async fn waits(&self, run: RunId) -> Result<Vec<RunWait>, RunError> {
+        let row = self.row(run).await?;
+        if row.state == RunState::Ended {
+            return Ok(Vec::new());
+        }
+        let mut waits = WaitTracker::new(row.session);
+        self.journal(row.session, 1).await?.iter().for_each(|(_, record)| waits.take(record));
+        Ok(self.health_probe().waits(row.session, run, &waits).await)
+    }
+}

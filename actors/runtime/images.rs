@@ -1,0 +1,86 @@
+//! Pictures that come with a task: kept before it is accepted, and named by it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    model::{Artifact, CallId, ContentHash, Image, ImageFormat, RunId, SessionId},
+    port::{ArtifactName, Artifacts},
+    runtime::RunError,
+};
+
+/// Bytes that a picture may have: no vendor takes more.
+pub const MAX_IMAGE_BYTES: usize = 20 << 20;
+/// Pictures that may come with one task.
+pub const MAX_IMAGES: usize = 20;
+
+/// What the run's record says of them.
+pub(super) fn describe_all(run: RunId, pictures: &[Bytes]) -> Result<Arc<[Image]>, RunError> {
+    if pictures.len() > MAX_IMAGES {
+        return Err(invalid(format!("are {}; at most {MAX_IMAGES} can come with a task", pictures.len())));
+    }
+    (0..).zip(pictures).map(|(n, bytes)| describe(run, n, bytes)).collect()
+}
+
+fn describe(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
+    let number = n + 1;
+    if bytes.len() > MAX_IMAGE_BYTES {
+        let size = bytes.len();
+        return Err(invalid(format!(
+            "picture {number} has {size} bytes; scale it down to at most {MAX_IMAGE_BYTES}"
+        )));
+    }
+    let format = ImageFormat::of_bytes(bytes)
+        .ok_or_else(|| invalid(format!("picture {number} is neither PNG, JPEG, GIF nor WebP; convert it")))?;
+    let handle = image_name(SessionId::from_bits(0), run, n).handle();
+    let sha256 = Some(ContentHash::of(bytes).into());
+    Ok(Image { format, artifact: Artifact { handle, bytes: bytes.len() as u64, sha256 } })
+}
+
+/// Keeps them; durable when it resolves.
+pub(super) async fn write_all(
+    artifacts: &dyn Artifacts,
+    (session, run): (SessionId, RunId),
+    pictures: &[Bytes],
+) -> Result<(), RunError> {
+    for (n, bytes) in (0..).zip(pictures) {
+        let kept = async {
+            let mut keeper = artifacts.create(image_name(session, run, n)).await?;
+            keeper.write(bytes.clone()).await?;
+            keeper.finish().await
+        };
+        kept.await.map_err(|error| invalid(format!("cannot be kept: {error}")))?;
+    }
+    Ok(())
+}
+
+/// The name of the picture at place `n` of a run. No call has iteration 0.
+pub(super) fn image_name(session: SessionId, run: RunId, n: u32) -> ArtifactName {
+    ArtifactName { session, call: CallId { run, iteration: 0, n }, attempt: 0 }
+}
+
+fn invalid(error: String) -> RunError {
+    RunError::Invalid { field: "images", error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_picture_is_refused() {
+        let check = |pictures: &[&'static [u8]], expect: &str| {
+            let pictures: Vec<Bytes> = pictures.iter().map(|bytes| Bytes::from_static(bytes)).collect();
+            let error = describe_all(RunId::from_bits(7), &pictures).unwrap_err().to_string();
+            assert_eq!(error, expect);
+        };
+        check(&[b"GIF89a", b"%PDF"], "images: picture 2 is neither PNG, JPEG, GIF nor WebP; convert it");
+        check(&[b"GIF89a".as_slice(); 21], "images: are 21; at most 20 can come with a task");
+        let large: &'static [u8] = vec![0; MAX_IMAGE_BYTES + 1].leak();
+        let size = large.len();
+        let expect =
+            format!("images: picture 1 has {size} bytes; scale it down to at most {MAX_IMAGE_BYTES}");
+        check(&[large], &expect);
+    }
+}

@@ -1,0 +1,157 @@
+//! From inputs to an append: what waits is decided together, with what is free of what it wants.
+
+use std::sync::Arc;
+
+use crate::{
+    persistence::{DurableOutcome, PersistenceMsg},
+    port::{Append, WriteOp},
+    provider::LeaseUnavailable,
+    session::{
+        SessionInternalMsg, SessionMsg, SubmitError,
+        shell::{Grant, InFlightAppend, InputReply, QueuedInput, SessionActorState, StartPhase},
+        tasks::TaskSpawner,
+    },
+    turn::{Decision, DecisionBuilder, GrantRequest, Input},
+};
+
+impl SessionActorState {
+    /// Decides all that waits as one append, unless one is in flight.
+    pub(super) fn decide(&mut self) {
+        // What comes to no record may have had something behind it.
+        while self.in_flight.is_none() && self.decide_next() {}
+    }
+
+    /// Decides what may be decided together; says whether there was anything.
+    fn decide_next(&mut self) -> bool {
+        let now = self.now();
+        let mut draft = match &self.phase {
+            // A session that nobody wants anything of leaves no trace.
+            StartPhase::Replayed(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return false,
+            StartPhase::Replayed(dormant, first) => dormant.start_decision(now, first),
+            StartPhase::Awake(_) if self.waiting.is_empty() => return false,
+            StartPhase::Awake(turn) => turn.start_decision(now),
+            StartPhase::Switching => return false,
+        };
+        let inputs = self.apply_inputs(&mut draft);
+        if self.suspending.is_none() {
+            self.grant_available(&mut draft);
+        }
+        // What would not be due any more is cancelled at once: cancelling does not need to be durable.
+        TaskSpawner::cancel_undue(&mut self.running, &draft.due());
+        let decision = draft.finish();
+        if decision.is_empty() {
+            self.reply_to(inputs, now.at);
+            self.reconcile();
+        } else {
+            self.append(decision, inputs);
+        }
+        true
+    }
+
+    /// Feeds the draft what waits, and gives what it took.
+    fn apply_inputs(&mut self, draft: &mut DecisionBuilder) -> Vec<QueuedInput> {
+        let mut taken = Vec::new();
+        for waiting in self.take_waiting() {
+            match (draft.has_history_conflict(&waiting.input), waiting.reply) {
+                (true, Some(InputReply::Submit(caller))) => {
+                    caller.send(Err(SubmitError::HasHistory(self.id)));
+                }
+                (_, mut reply) => {
+                    if let (Some(InputReply::Decide(_, open)), Input::Decided { call, .. }) =
+                        (&mut reply, &waiting.input)
+                    {
+                        *open = draft.needs_approval(*call);
+                    }
+                    if let (Some(InputReply::Raise(_, can)), Input::Raise { run, by }) =
+                        (&mut reply, &waiting.input)
+                    {
+                        *can = draft.can_raise(*run, by);
+                    }
+                    draft.apply_input(&waiting.input);
+                    taken.push(QueuedInput { reply, ..waiting });
+                }
+            }
+        }
+        taken
+    }
+
+    /// What is to be decided together: all that waits, up to a second idempotency key (an append carries one).
+    fn take_waiting(&mut self) -> Vec<QueuedInput> {
+        let keyed = |waiting: &QueuedInput| matches!(waiting.input, Input::Submitted { key: Some(_), .. });
+        let second = self.waiting.iter().enumerate().filter(|(_, waiting)| keyed(waiting)).nth(1);
+        let count = second.map_or(self.waiting.len(), |(index, _)| index);
+        let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
+        for waiting in &mut inputs {
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+                self.granted.extend(waiting.grant.take().map(|grant| ((call, attempt), grant)));
+            }
+            TaskSpawner::forget_acquire(&mut self.running, &waiting.input);
+        }
+        inputs
+    }
+
+    /// Takes what is free of what the draft wants, so that starts go to disk together with what made them due.
+    fn grant_available(&mut self, draft: &mut DecisionBuilder) {
+        for want in draft.grant_requests() {
+            match want {
+                GrantRequest::Lease { call, attempt } => {
+                    let Some(candidates) = draft.candidates_of(call) else { continue };
+                    match self.wiring.leases.try_lease(&candidates, (self.wiring.clock.at(), None), None) {
+                        Ok(lease) => {
+                            draft.apply_input(&Input::Leased {
+                                call,
+                                attempt,
+                                model: lease.admission.model().clone(),
+                            });
+                            self.granted.insert((call, attempt), Grant::Lease(lease));
+                        }
+                        Err(LeaseUnavailable::NoneAvailable(skipped)) => {
+                            draft.apply_input(&Input::NoLease { call, attempt, skipped: skipped.into() });
+                        }
+                        Err(LeaseUnavailable::Queue(..) | LeaseUnavailable::Wait(_)) => {}
+                    }
+                }
+                GrantRequest::Permit { call, attempt } => {
+                    if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
+                        draft.apply_input(&Input::Permitted { call, attempt });
+                        self.granted.insert((call, attempt), Grant::Permit(permit));
+                    }
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, decision: Decision, inputs: Vec<QueuedInput>) {
+        let last = match &self.phase {
+            StartPhase::Awake(turn) => turn.last_seq(),
+            StartPhase::Replayed(dormant, _) => dormant.last_seq(),
+            StartPhase::Switching => return,
+        };
+        let fence = decision.fence;
+        let mut append = Append::new(self.id, fence, last + 1, decision.records);
+        (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
+        (append.consumed, append.deliver, append.spawned) = (decision.take, decision.send, decision.found);
+        let rings: Vec<_> = append.deliver.iter().map(|(session, _)| *session).collect();
+        self.appends += 1;
+        let (number, session, me, wiring) =
+            (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring));
+        self.in_flight = Some(InFlightAppend { number, inputs });
+        let reply = Box::new(move |stored| {
+            // Whoever listens is told of it also if the session dies before it hears of it.
+            if let Ok(DurableOutcome::Appended(records)) = &stored {
+                wiring.hub.publish_records(session, last + 1, records);
+                rings.into_iter().for_each(|session| wiring.notify_inbox(session));
+            }
+            if me.cast(SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored))).is_err() {
+                tracing::debug!("an append was stored after its session had gone");
+            }
+        });
+        let write = PersistenceMsg::Write(WriteOp::Append(Box::new(append)), reply);
+        if self.wiring.persistence.cast(write).is_err() {
+            tracing::warn!(session = %self.id, "persistence is gone");
+        }
+        if matches!(&self.phase, StartPhase::Awake(turn) if turn.is_stopping()) {
+            self.expedite();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! From an append to what it means: it is durable, and its inputs are answered; or it was refused.
+
+use std::sync::Arc;
+
+use ractor::ActorProcessingErr;
+
+use crate::{
+    model::{Body, Durable, Record, RunId, Timestamp},
+    persistence::DurableOutcome,
+    port::{JournalError, WriteRefusal},
+    session::{
+        AcceptedRun, SubmitError,
+        shell::{InFlightAppend, InputReply, QueuedInput, SessionActorState, StartPhase},
+    },
+    turn::Input,
+};
+
+impl SessionActorState {
+    /// The append came to something. An error ends this actor; its supervisor knows what to do.
+    pub(super) fn on_append_done(
+        &mut self,
+        number: u64,
+        stored: Result<DurableOutcome, JournalError>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(InFlightAppend { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number)
+        else {
+            return Ok(());
+        };
+        match stored? {
+            DurableOutcome::Appended(records) => self.on_durable(&records, inputs),
+            DurableOutcome::Refused(WriteRefusal::BudgetRefusal(refusal)) => {
+                self.put_back(inputs);
+                let input = Input::BudgetRefused(refusal);
+                self.waiting.push_front(QueuedInput { input, reply: None, grant: None });
+            }
+            DurableOutcome::Refused(WriteRefusal::Duplicate(run)) => {
+                self.reject(inputs, &SubmitError::Duplicate(run))
+            }
+            DurableOutcome::Refused(WriteRefusal::KeyTaken(other)) => {
+                self.reject(inputs, &SubmitError::KeyTaken(other));
+                self.me.stop(Some("another session has its key".into()));
+            }
+            // Without a submission to refuse, the session dies of it, and its run is ended when that repeats.
+            DurableOutcome::Refused(refusal @ WriteRefusal::Unreadable { .. }) if has_submission(&inputs) => {
+                self.reject(inputs, &SubmitError::Unreadable(refusal.to_string()));
+            }
+            DurableOutcome::Refused(
+                refusal @ (WriteRefusal::Fenced(_)
+                | WriteRefusal::WrongSeq { .. }
+                | WriteRefusal::Unreadable { .. }
+                | WriteRefusal::Malformed(_)),
+            ) => {
+                return Err(Box::new(refusal));
+            }
+            DurableOutcome::Opened(_) | DurableOutcome::Closed(_) | DurableOutcome::Delivered => {}
+        }
+        Ok(())
+    }
+
+    fn on_durable(&mut self, records: &[Durable<Arc<Record>>], inputs: Vec<QueuedInput>) {
+        match std::mem::replace(&mut self.phase, StartPhase::Switching) {
+            StartPhase::Replayed(dormant, _) => self.phase = StartPhase::Awake(dormant.into_turn(records)),
+            StartPhase::Awake(mut turn) => {
+                records.iter().for_each(|record| turn.apply(record));
+                self.phase = StartPhase::Awake(turn);
+            }
+            StartPhase::Switching => return,
+        }
+        self.forget_ended(records);
+        if let StartPhase::Awake(turn) = &self.phase
+            && let Some(run) = turn.parked_run()
+        {
+            self.wiring.hub.notify_run_end(run);
+        }
+        let at = records.first().map_or_else(Timestamp::default, |record| record.at);
+        self.reply_to(inputs, at);
+        self.reconcile();
+    }
+
+    /// What tools have kept to find calls again is not needed when their ends are on disk.
+    fn forget_ended(&self, records: &[Durable<Arc<Record>>]) {
+        for record in records {
+            match &record.body {
+                Body::CallEnded(ended) if ended.attempt > 0 => {
+                    self.wiring.tools.forget(ended.call, ended.attempt);
+                }
+                Body::CallLost(lost) => self.wiring.tools.forget(lost.call, lost.attempt),
+                Body::CallEnded(_)
+                | Body::SessionOpened(_)
+                | Body::SessionRevived(_)
+                | Body::RunAccepted(_)
+                | Body::RunStopping(_)
+                | Body::RunEnded(_)
+                | Body::ModelStarted(_)
+                | Body::ModelAnswered(_)
+                | Body::ModelFailed(_)
+                | Body::ModelWaiting(_)
+                | Body::ModelLate(_)
+                | Body::CallAdmitted(_)
+                | Body::CallStarted(_)
+                | Body::MessageSteered(_)
+                | Body::ApprovalRequested(_)
+                | Body::RunExhausted(_)
+                | Body::RunReopened(_)
+                | Body::BudgetRaised(_)
+                | Body::ChildEnded(_)
+                | Body::ContextCompacted(_)
+                | Body::SummaryStarted(_)
+                | Body::SummaryAnswered(_)
+                | Body::SummaryFailed(_)
+                | Body::TodoChanged(_)
+                | Body::ApprovalAnswered(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn reply_to(&self, inputs: Vec<QueuedInput>, at: Timestamp) {
+        for QueuedInput { input, reply, grant: _ } in inputs {
+            let gone = match (input, reply) {
+                (Input::Submitted { run, .. }, Some(InputReply::Submit(caller))) => {
+                    caller.send(Ok(AcceptedRun { run, session: self.id, at }));
+                    false
+                }
+                (_, Some(InputReply::Stop(reply))) => reply.send(()).is_err(),
+                (Input::Steer { next, .. }, Some(InputReply::Steer(reply))) => {
+                    reply.send(self.is_message_recorded(next)).is_err()
+                }
+                (_, Some(InputReply::Decide(reply, open))) => reply.send(open).is_err(),
+                (_, Some(InputReply::Raise(reply, can))) => reply.send(can).is_err(),
+                (_, Some(InputReply::Submit(_) | InputReply::Steer(_)) | None) => false,
+            };
+            if gone {
+                tracing::debug!(session = %self.id, "nobody waits for the answer any more");
+            }
+        }
+    }
+
+    fn is_message_recorded(&self, next: RunId) -> bool {
+        match &self.phase {
+            StartPhase::Awake(turn) => turn.is_message_recorded(next),
+            StartPhase::Replayed(..) | StartPhase::Switching => false,
+        }
+    }
+
+    /// Answers submissions that were refused; whatever else was decided with them is decided again without them.
+    fn reject(&mut self, inputs: Vec<QueuedInput>, why: &SubmitError) {
+        let mut rest = Vec::new();
+        for waiting in inputs {
+            let all = matches!(why, SubmitError::KeyTaken(_) | SubmitError::Unreadable(_));
+            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if all || key.is_some());
+            match waiting.reply {
+                Some(InputReply::Submit(caller)) if refused => caller.send(Err(why.clone())),
+                reply => rest.push(QueuedInput { reply, ..waiting }),
+            }
+        }
+        self.put_back(rest);
+        if self.waiting.is_empty() {
+            // What the refused append would have made undue was cancelled, and is due again.
+            self.reconcile();
+        }
+    }
+
+    /// Puts inputs back in front, with the grants that came with them; the others are given back.
+    fn put_back(&mut self, inputs: Vec<QueuedInput>) {
+        for mut waiting in inputs.into_iter().rev() {
+            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+                waiting.grant = self.granted.remove(&(call, attempt));
+            }
+            self.waiting.push_front(waiting);
+        }
+        self.granted.clear();
+    }
+}
+
+/// Whether one of the inputs is a submission whose caller can be told of a refusal.
+fn has_submission(inputs: &[QueuedInput]) -> bool {
+    inputs.iter().any(|waiting| matches!(waiting.reply, Some(InputReply::Submit(_))))
+}

@@ -1,0 +1,142 @@
+//! One attempt of a model call, and what its end means to whoever gives leases.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    active_deadline::ActiveDeadline,
+    model::{Failure, FailureClass, ModelAnswer, ModelRef, ModelStarted, RunSpec},
+    policy::{CredentialRecovery, validate_usage},
+    port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest},
+    provider::{AttemptReport, GateAdmission, Lease, ProviderMsg},
+    session::{
+        SessionDependencies,
+        stream_publisher::{FirstDeltaObserver, StreamPublisher},
+        watchdog,
+    },
+    supervisor::ProvidersMsg,
+    turn::FailoverOptions,
+};
+
+/// Bytes that a picture may have.
+const MAX_IMAGE_READ_BYTES: usize = 20 << 20;
+/// What renewing a credential may take.
+pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Makes the attempt. The gate knows how it ended before the session does.
+pub(super) async fn run(
+    wiring: &SessionDependencies,
+    (lease, chain, started): (Lease, &RunSpec, &ModelStarted),
+    mut request: ModelRequest,
+    (published, cancel): (&StreamPublisher, &CancellationToken),
+) -> Result<ModelAnswer, (Failure, FailoverOptions)> {
+    let Lease { admission, permit } = lease;
+    let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
+    let credential = admission.credential();
+    match watchdog::read_images(load_images(&*wiring.tools.artifacts, &request), cancel).await {
+        Ok(pictures) => request.images = pictures,
+        // The provider was not asked, and has said nothing.
+        Err(failure) => {
+            tracing::warn!(%failure, "not asked");
+            drop((admission, permit));
+            let links = link_availabilities(wiring, &chain.chain);
+            return Err((failure, FailoverOptions { links, recovery: CredentialRecovery::No }));
+        }
+    }
+    let heard = FirstDeltaObserver::new(published, &admission, &*wiring.clock);
+    let limit = watchdog::call_limit(&*endpoint, request.deadlines.call_ms);
+    let answer = watchdog::run_model(endpoint.call(request, &heard), limit, cancel).await;
+    match &answer {
+        Ok(_) => tracing::debug!("answered"),
+        Err(failure) => tracing::warn!(%failure, "failed"),
+    }
+    // A usage that is not believed must not fill the limits of the account either.
+    let (usage, anomaly) = match &answer {
+        Ok(answer) => validate_usage(started, &answer.message, answer.usage),
+        Err(_) => (None, None),
+    };
+    let end = answer.as_ref().map(|_| anomaly).map_err(Clone::clone);
+    let report = ProviderMsg::Report(AttemptReport { model: model.clone(), credential, end });
+    if wiring.providers.cast(ProvidersMsg::Deliver(Arc::clone(model.provider()), report)).is_err() {
+        tracing::debug!("the supervisor of providers is gone");
+    }
+    match answer {
+        Ok(answer) => {
+            admission.end(Ok(usage), wiring.clock.at());
+            Ok(answer)
+        }
+        Err(failure) => {
+            let otherwise = report_failure(wiring, (&*endpoint, admission), &failure, cancel).await;
+            drop(permit);
+            Err((
+                failure,
+                FailoverOptions { links: link_availabilities(wiring, &chain.chain), recovery: otherwise },
+            ))
+        }
+    }
+}
+
+/// The pictures that a request shows.
+async fn load_images(
+    kept: &dyn Artifacts,
+    request: &ModelRequest,
+) -> Result<BTreeMap<String, Bytes>, Failure> {
+    let mut pictures = BTreeMap::new();
+    for image in request.messages.images() {
+        let handle = &image.artifact.handle;
+        if pictures.contains_key(handle) {
+            continue;
+        }
+        let unread = |error: ArtifactError| {
+            let class = match error {
+                ArtifactError::NotFound(_) | ArtifactError::Removed { .. } | ArtifactError::Altered(_) => {
+                    FailureClass::InvalidRequest
+                }
+                ArtifactError::Unavailable(_) => FailureClass::NotSent,
+            };
+            let message = format!("the picture {handle} of this conversation cannot be read: {error}");
+            Failure::new(class, message)
+        };
+        let name = ArtifactName::from_handle(request.session, handle)
+            .ok_or_else(|| unread(ArtifactError::NotFound(handle.clone())))?;
+        if let Some(sha256) = &image.artifact.sha256 {
+            kept.verify(name, **sha256).await.map_err(unread)?;
+        }
+        let read = kept.read(name, 0, MAX_IMAGE_READ_BYTES).await.map_err(unread)?;
+        pictures.insert(handle.clone(), read.bytes);
+    }
+    Ok(pictures)
+}
+
+/// Tells the gate of a failure, unless it was the credential's and that is another one now.
+async fn report_failure(
+    wiring: &SessionDependencies,
+    (endpoint, admission): (&dyn ModelProvider, GateAdmission),
+    failure: &Failure,
+    cancel: &CancellationToken,
+) -> CredentialRecovery {
+    if failure.class == FailureClass::Auth && admission.is_renewable() {
+        let mut deadline = ActiveDeadline::after(RENEW_TIMEOUT);
+        let renew = deadline.bound(endpoint.renew(admission.credential()));
+        let renewed = tokio::select! {
+            biased;
+            () = cancel.cancelled() => false,
+            renewed = renew => renewed.unwrap_or(false),
+        };
+        if renewed {
+            admission.mark_renewed();
+            return CredentialRecovery::Renewed;
+        }
+    }
+    admission.end(Err(failure), wiring.clock.at())
+}
+
+fn link_availabilities(
+    wiring: &SessionDependencies,
+    chain: &[ModelRef],
+) -> Vec<crate::policy::LinkAvailability> {
+    let now = wiring.clock.at();
+    chain.iter().map(|model| wiring.leases.availability(model, now)).collect()
+}

@@ -1,0 +1,99 @@
+//! What a call says while it is under way.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use crate::{
+    hub::{DeltaBody, Hub, HubDelta, HubEvent, byte_length},
+    model::{Attempt, CallId, RateInfo, SessionId},
+    port::{Clock, DeltaSink},
+    provider::GateAdmission,
+};
+
+/// Hands what a call says to the watchers, past the session.
+pub(super) struct StreamPublisher {
+    hub: Arc<Hub>,
+    session: SessionId,
+    call: CallId,
+    attempt: Attempt,
+    /// What was said before, in bytes; counted even if nobody listens, because somebody may come.
+    text: AtomicU64,
+    reasoning: AtomicU64,
+}
+
+impl StreamPublisher {
+    pub(super) fn new(hub: &Arc<Hub>, session: SessionId, (call, attempt): (CallId, Attempt)) -> Self {
+        let (text, reasoning) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { hub: Arc::clone(hub), session, call, attempt, text, reasoning }
+    }
+
+    pub(super) fn publish(&self, piece: impl FnOnce() -> DeltaBody) {
+        if self.hub.is_watched() {
+            let delta = HubDelta { call: self.call, attempt: self.attempt, body: piece() };
+            self.hub.publish(self.session, &HubEvent::Delta(delta));
+        }
+    }
+}
+
+impl DeltaSink for StreamPublisher {
+    fn text(&self, delta: &str) {
+        let at = self.text.fetch_add(byte_length(delta), Ordering::Relaxed);
+        self.publish(|| DeltaBody::Text { at, delta: delta.into() });
+    }
+
+    fn reasoning(&self, delta: &str) {
+        let at = self.reasoning.fetch_add(byte_length(delta), Ordering::Relaxed);
+        self.publish(|| DeltaBody::Reasoning { at, delta: delta.into() });
+    }
+
+    fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        self.publish(|| DeltaBody::ToolCall { n, tool: tool.into(), arguments: arguments.into() });
+    }
+}
+
+/// Tells the gate too, when the answer begins to come in.
+pub(super) struct FirstDeltaObserver<'a> {
+    published: &'a StreamPublisher,
+    admission: &'a GateAdmission,
+    clock: &'a dyn Clock,
+    has_started: AtomicBool,
+}
+
+impl<'a> FirstDeltaObserver<'a> {
+    pub(super) const fn new(
+        published: &'a StreamPublisher,
+        admission: &'a GateAdmission,
+        clock: &'a dyn Clock,
+    ) -> Self {
+        Self { published, admission, clock, has_started: AtomicBool::new(false) }
+    }
+
+    fn mark_responded(&self) {
+        if !self.has_started.swap(true, Ordering::Relaxed) {
+            self.admission.on_answer_start();
+        }
+    }
+}
+
+impl DeltaSink for FirstDeltaObserver<'_> {
+    fn text(&self, delta: &str) {
+        self.mark_responded();
+        self.published.text(delta);
+    }
+
+    fn reasoning(&self, delta: &str) {
+        self.mark_responded();
+        self.published.reasoning(delta);
+    }
+
+    fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        self.mark_responded();
+        self.published.tool_call(n, tool, arguments);
+    }
+
+    fn limits(&self, info: RateInfo) {
+        self.admission.on_rate_info(info, self.clock.at());
+    }
+}

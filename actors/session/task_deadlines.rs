@@ -1,0 +1,40 @@
+//! The limits of the tasks of a session, for whoever wants to know when a wait is over at the latest.
+
+use std::time::Duration;
+
+use crate::{
+    model::{ModelRef, RunSpec},
+    policy::parse_arguments,
+    session::{
+        SessionDependencies,
+        model_attempt::RENEW_TIMEOUT,
+        watchdog::{ARTIFACT_LIMIT, STOP_LIMIT, TOOL_LIMIT, call_limit},
+    },
+    turn::TaskDeadlines,
+};
+
+impl TaskDeadlines for SessionDependencies {
+    /// Reading its pictures, the call itself, and renewing a credential that was refused.
+    fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
+        let own = spec.profile_of(model).deadlines.call_ms;
+        let call =
+            self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| call_limit(&**endpoint, own));
+        ms(ARTIFACT_LIMIT + call + RENEW_TIMEOUT)
+    }
+
+    /// The tool's own limit, and keeping a long result.
+    fn tool(&self, tool: &str, text: &str) -> u64 {
+        let limit =
+            self.tools.get(tool).zip(parse_arguments(text).ok()).and_then(|(tool, text)| tool.limit(&text));
+        ms(limit.unwrap_or(TOOL_LIMIT) + ARTIFACT_LIMIT)
+    }
+
+    /// What a tool has to end in, and as long for keeping what it has said.
+    fn stop(&self) -> u64 {
+        ms(STOP_LIMIT * 2)
+    }
+}
+
+fn ms(limit: Duration) -> u64 {
+    u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,132 @@
+use ractor::{ActorProcessingErr, ActorRef, Message};
+
+use crate::{
+    Runtime,
+    inspect::Inspect,
+    model::SessionId,
+    provider::ProviderMsg,
+    session::SessionMsg,
+    supervisor::{Directory, ProvidersMsg, RootMsg, SessionsMsg},
+    tool_executor::ToolExecutorMsg,
+};
+
+/// A kind of actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActorKind {
+    /// The actor at the top.
+    Root,
+    /// The one writer. It can only be killed from here; a journal makes it fail.
+    Persistence,
+    /// Keeps the providers.
+    ProviderSupervisor,
+    /// The provider `test` of [`world`](super::world).
+    Provider,
+    /// The control plane of the tools.
+    ToolExecutor,
+    /// The directory.
+    SessionSupervisor,
+    /// A live session.
+    Session(SessionId),
+}
+
+/// How an actor is made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActorFault {
+    /// Its handler panics.
+    Panic,
+    /// Its handler ends with an error.
+    Error,
+    /// It is killed: none of its code runs any more.
+    Kill,
+}
+
+impl ActorFault {
+    fn inspection<S>(self) -> Inspect<S> {
+        Inspect::new(move |_| match self {
+            Self::Panic => panic!("struck"),
+            Self::Error | Self::Kill => Err(ActorProcessingErr::from("struck")),
+        })
+    }
+}
+
+/// What came of a strike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Injection {
+    /// The actor was told to fail.
+    Sent,
+    /// There was none.
+    Absent,
+}
+
+/// Makes an actor fail, which must be there. Resolves when it was told to.
+pub async fn inject(runtime: &Runtime, part: ActorKind, how: ActorFault) {
+    let struck = try_inject(runtime, part, how).await;
+    assert_eq!(struck, Injection::Sent, "the actor that is to be struck is there");
+}
+
+/// Makes an actor fail that may have gone by now.
+pub async fn inject_if_alive(runtime: &Runtime, part: ActorKind, how: ActorFault) {
+    match try_inject(runtime, part, how).await {
+        Injection::Sent | Injection::Absent => {}
+    }
+}
+
+/// Makes an actor fail, if it is there.
+pub(super) async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Injection {
+    let (root, doors) = runtime.handles_for_tests();
+    let wiring = &doors.wiring;
+    match part {
+        ActorKind::Root => {
+            inject_into(how, Some(root.clone()), |actor| send(actor, RootMsg::Inspect(how.inspection())))
+        }
+        ActorKind::Persistence => {
+            wiring.persistence.kill();
+            Injection::Sent
+        }
+        ActorKind::ProviderSupervisor => inject_into(how, wiring.providers.actor(), |actor| {
+            send(actor, ProvidersMsg::Inspect(how.inspection()))
+        }),
+        ActorKind::Provider => {
+            let message = ProvidersMsg::Deliver("test".into(), ProviderMsg::Inspect(how.inspection()));
+            inject_into(ActorFault::Panic, wiring.providers.actor(), |actor| send(actor, message))
+        }
+        ActorKind::ToolExecutor => inject_into(how, wiring.executor.actor(), |actor| {
+            send(actor, ToolExecutorMsg::Inspect(how.inspection()))
+        }),
+        ActorKind::SessionSupervisor => inject_into(how, doors.sessions.actor(), |actor| {
+            send(actor, SessionsMsg::Inspect(how.inspection()))
+        }),
+        ActorKind::Session(session) if how == ActorFault::Kill => {
+            let (look, actor) = Inspect::read(move |directory: &Directory| directory.actor(session));
+            inject_into(ActorFault::Panic, doors.sessions.actor(), |actor| {
+                send(actor, SessionsMsg::Inspect(look))
+            });
+            let Ok(Some(actor)) = actor.await else { return Injection::Absent };
+            actor.kill();
+            Injection::Sent
+        }
+        ActorKind::Session(session) => {
+            let message = SessionsMsg::Deliver(session, None, SessionMsg::Inspect(how.inspection()));
+            inject_into(ActorFault::Error, doors.sessions.actor(), |actor| send(actor, message))
+        }
+    }
+}
+
+fn inject_into<M: Message>(
+    how: ActorFault,
+    actor: Option<ActorRef<M>>,
+    say: impl FnOnce(ActorRef<M>) -> Injection,
+) -> Injection {
+    let Some(actor) = actor else { return Injection::Absent };
+    match how {
+        ActorFault::Kill => {
+            actor.kill();
+            Injection::Sent
+        }
+        ActorFault::Panic | ActorFault::Error => say(actor),
+    }
+}
+
+fn send<M: Message>(actor: ActorRef<M>, message: M) -> Injection {
+    if actor.cast(message).is_ok() { Injection::Sent } else { Injection::Absent }
+}

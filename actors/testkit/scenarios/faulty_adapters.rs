@@ -1,0 +1,244 @@
+//! Adapters that do one misdeed, in the victim's third iteration.
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, pending},
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{AdapterFault, FaultAction};
+use crate::{
+    RuntimeDependencies,
+    model::{
+        CallEnd, CallStatus, EffectClass, Failure, FailureClass, Message, ModelAnswer, ModelProfile, Seq,
+        SessionId, ToolSpec,
+    },
+    port::{
+        BadArguments, DeltaSink, EncodedHead, Encoder, Intent, Invocation, Journal, MessageBuffer,
+        ModelProvider, ModelRequest, Query, QueryRows, Tool,
+    },
+    testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
+};
+
+/// What the victim's task says.
+pub(super) const TARGET_INPUT: &str = "victim";
+/// How many tool results a run wants to see.
+const TOOL_RESULTS: usize = 8;
+/// The result before the iteration in which the misdeed is done.
+const TRIGGER_RESULT: &str = "omen";
+/// What a model call takes.
+const MODEL_DELAY: Duration = Duration::from_millis(5);
+
+/// When the fault struck.
+#[derive(Debug)]
+pub(super) struct InjectionClock {
+    journal: MemoryJournal,
+    target: OnceLock<SessionId>,
+    point: Mutex<Option<InjectionPoint>>,
+}
+
+/// See [`InjectionClock`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InjectionPoint {
+    pub(super) at: Instant,
+    /// The victim's last record then.
+    pub(super) last: Seq,
+}
+
+impl InjectionClock {
+    /// It is still to come.
+    pub(super) fn new(journal: MemoryJournal) -> Self {
+        Self { journal, target: OnceLock::new(), point: Mutex::default() }
+    }
+
+    /// Says whom it concerns.
+    pub(super) fn set_target(&self, victim: SessionId) {
+        self.target.get_or_init(|| victim);
+    }
+
+    /// Now. Only the first time counts.
+    pub(super) fn record(&self) {
+        let all = |session| Query::Records { session, from: 1, max: usize::MAX };
+        let read = self.target.get().and_then(|victim| self.journal.read(all(*victim)).now_or_never());
+        let last = match read {
+            Some(Ok(QueryRows::Records(records))) => records.last().map_or(0, |record| record.seq),
+            _ => 0,
+        };
+        let mut struck = self.point.lock().unwrap_or_else(PoisonError::into_inner);
+        struck.get_or_insert_with(|| InjectionPoint { at: Instant::now(), last });
+    }
+
+    /// When it was.
+    pub(super) fn injection_point(&self) -> Option<InjectionPoint> {
+        *self.point.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Three sessions' world, in which `deed` will be done.
+pub(super) fn scenario_dependencies(
+    journal: Arc<dyn Journal>,
+    deed: FaultAction,
+    moment: &Arc<InjectionClock>,
+) -> RuntimeDependencies {
+    let misdeed = match deed {
+        FaultAction::Call(misdeed) => Some(misdeed),
+        FaultAction::Actor(..) | FaultAction::ActorThrice(_) | FaultAction::Commit(_) => None,
+    };
+    let odd = FaultInjector { fault: misdeed, clock: Arc::clone(moment), done: Arc::default() };
+    let stands_still = matches!(deed, FaultAction::ActorThrice(_));
+    let nobody = ScriptedProvider::new(MODEL_DELAY, |view| Ok(script(view)));
+    let encoder = Arc::new(FaultyEncoder(odd.clone()));
+    let provider =
+        FaultyProvider { inner: nobody.clone(), encoder, injector: odd.clone(), is_stuck: stands_still };
+    let read = ScriptedTool::fixed("read", EffectClass::Pure, "content");
+    let omen = ScriptedTool::fixed("omen", EffectClass::Pure, TRIGGER_RESULT);
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(read), Arc::new(omen), odd.tool()];
+    let world = world(journal, nobody, tools);
+    RuntimeDependencies { providers: vec![("test".into(), Arc::new(provider), 1_000)], ..world }
+}
+
+/// Reads eight times; the victim gets the omen second, and calls the odd tool third.
+fn script(view: &[Value]) -> ModelAnswer {
+    let seen = view.iter().filter(|message| message["role"] == "tool").count();
+    let tool = match (is_target(view), seen) {
+        (_, TOOL_RESULTS..) => return says("done"),
+        (true, 1) => "omen",
+        (true, 2) => "odd",
+        (true | false, _) => "read",
+    };
+    calls(&[(tool, json!({"n": seen}))])
+}
+
+fn is_target(view: &[Value]) -> bool {
+    view.iter().any(|message| message["text"] == TARGET_INPUT)
+}
+
+fn follows_trigger(view: &[Value]) -> bool {
+    view.last().is_some_and(|last| last["content"] == TRIGGER_RESULT)
+}
+
+/// Does its misdeed once.
+#[derive(Debug, Clone)]
+struct FaultInjector {
+    fault: Option<AdapterFault>,
+    clock: Arc<InjectionClock>,
+    done: Arc<AtomicBool>,
+}
+
+impl FaultInjector {
+    /// Whether it is time for this misdeed.
+    fn is_due(&self, misdeed: AdapterFault) -> bool {
+        let does = self.fault == Some(misdeed) && !self.done.swap(true, Ordering::SeqCst);
+        if does {
+            self.clock.record();
+        }
+        does
+    }
+
+    fn tool(self) -> Arc<dyn Tool> {
+        let effect = match self.fault {
+            Some(AdapterFault::ToolPanics(effect)) => effect,
+            Some(_) | None => EffectClass::Once,
+        };
+        let odd = self.clone();
+        let tool = ScriptedTool::new("odd", effect, move |_: Invocation| {
+            let odd = odd.clone();
+            async move { odd.run(effect).await }
+        });
+        Arc::new(FaultyTool(tool, self))
+    }
+
+    async fn run(self, effect: EffectClass) -> CallEnd {
+        if self.is_due(AdapterFault::ToolFreezes) || self.is_due(AdapterFault::ToolIgnoresStop) {
+            return pending().await;
+        }
+        if self.is_due(AdapterFault::ToolFails) {
+            return CallEnd::error(CallStatus::Error, "it went wrong", None, "try another way");
+        }
+        assert!(!self.is_due(AdapterFault::ToolPanics(effect)), "the tool panics");
+        CallEnd::ok("content")
+    }
+}
+
+#[derive(Debug)]
+struct FaultyProvider {
+    inner: ScriptedProvider,
+    encoder: Arc<FaultyEncoder>,
+    injector: FaultInjector,
+    /// Whether the victim's third iteration never ends.
+    is_stuck: bool,
+}
+
+impl ModelProvider for FaultyProvider {
+    fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
+        Arc::<FaultyEncoder>::clone(&self.encoder)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest,
+        deltas: &'a dyn DeltaSink,
+    ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
+        if follows_trigger(&PlainEncoder::decode(&request)) {
+            if self.is_stuck || self.injector.is_due(AdapterFault::ModelFreezes) {
+                return pending().boxed();
+            }
+            if self.injector.is_due(AdapterFault::ModelFails) {
+                return async { Err(Failure::new(FailureClass::Server, "500")) }.boxed();
+            }
+            assert!(!self.injector.is_due(AdapterFault::ModelPanics), "the provider panics");
+        }
+        self.inner.call(request, deltas)
+    }
+}
+
+#[derive(Debug)]
+struct FaultyEncoder(FaultInjector);
+
+impl Encoder for FaultyEncoder {
+    fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
+        PlainEncoder.head(system, tools)
+    }
+
+    fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
+        for message in messages {
+            if let Message::Tool { content, .. } = message
+                && *content.text == *TRIGGER_RESULT
+            {
+                assert!(!self.0.is_due(AdapterFault::EncoderPanics), "the encoder panics");
+            }
+        }
+        PlainEncoder.messages(messages, to);
+    }
+}
+
+#[derive(Debug)]
+struct FaultyTool(ScriptedTool, FaultInjector);
+
+impl Tool for FaultyTool {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
+        assert!(!self.1.is_due(AdapterFault::PlanPanics), "the tool panics when it looks at its arguments");
+        self.0.plan(arguments, workspace)
+    }
+
+    fn plans_without_blocking(&self) -> bool {
+        true
+    }
+
+    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        self.0.run(invocation)
+    }
+}

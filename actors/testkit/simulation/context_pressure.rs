@@ -1,0 +1,156 @@
+//! Views that become too long: what fits, who makes them shorter, and what goes wrong with that.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::pending;
+use serde_json::Value;
+
+use super::{
+    answers::{answer_or_fault, text_answer},
+    generate::step,
+    model::{ServedCallGuard, SimulatedProvider},
+    plan::{ModelFault, RunPlan},
+    seeded_rng::SeededRng,
+};
+use crate::{
+    model::{CompactionPolicy, Failure, FailureClass, ModelAnswer, ModelProfile, RunSpec},
+    port::ModelRequest,
+};
+
+/// So many plans of a hundred have views that become too long.
+const PERCENT_OF_PLANS: u64 = 25;
+/// What a request for a summary begins with.
+const SUMMARY_PREFIXES: [&str; 2] = ["# The conversation\n", "# The notes so far\n"];
+
+/// How little fits into a view, and what comes of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ContextPressure {
+    /// The tokens that fit, if that is known.
+    window: Option<u64>,
+    /// Over so many bytes a provider refuses a request.
+    max_request_bytes: Option<usize>,
+    /// Whether it says then what fits.
+    reports_limit: bool,
+    /// Whether models are asked for summaries.
+    summarised: bool,
+    /// Whether before a run has to wait for it.
+    ahead: bool,
+    protect_last: u32,
+    /// What comes of the attempts at summaries, in the order in which they are made, and after how many milliseconds; those
+    /// that follow go well.
+    summaries: Vec<(u64, Option<ModelFault>)>,
+}
+
+impl ContextPressure {
+    /// What a seed makes of views; runs are longer where they become too long.
+    pub(super) fn of(seed: u64, runs: &mut [RunPlan]) -> Option<Self> {
+        // Dice of its own: without it a plan is what it is in any case.
+        let mut dice = SeededRng::new(seed.rotate_left(32) ^ u64::from(u32::MAX));
+        if !dice.chance(PERCENT_OF_PLANS) {
+            return None;
+        }
+        for run in runs {
+            (0..dice.below(5)).for_each(|_| run.steps.push(step(&mut dice, true)));
+        }
+        let window = dice.pick(&[Some(1_200), Some(2_000), Some(3_000), None]);
+        let refuses = dice.pick(&[4_000, 6_000, 10_000]);
+        Some(Self {
+            window,
+            max_request_bytes: (window.is_none() || dice.chance(25)).then_some(refuses),
+            reports_limit: dice.chance(50),
+            summarised: dice.chance(85),
+            ahead: dice.chance(60),
+            protect_last: dice.pick(&[0, 4, 20]),
+            summaries: (0..dice.below(6)).map(|_| planned_summary(&mut dice)).collect(),
+        })
+    }
+
+    /// What runs are told of it.
+    pub(super) fn apply_to(&self, spec: &mut RunSpec) {
+        let traits = vec![ModelProfile { window: self.window, ..ModelProfile::default() }; spec.chain.len()];
+        spec.compaction = Some(Arc::new(CompactionPolicy {
+            chain: if self.summarised { spec.chain.clone() } else { Vec::new() },
+            profiles: traits.clone(),
+            trigger: 50,
+            protect_last: self.protect_last,
+            ahead: self.ahead,
+        }));
+        spec.profiles = traits;
+    }
+
+    /// Why a request is refused, if it is too long.
+    pub(super) fn refusal(&self, messages: &[Value]) -> Option<Failure> {
+        let bytes: usize = messages.iter().map(|message| message.to_string().len()).sum();
+        let most = self.max_request_bytes.filter(|most| bytes > *most)?;
+        let limit = self.reports_limit.then(|| u64::try_from(most / 4).unwrap_or(u64::MAX));
+        Some(Failure::new(FailureClass::ContextTooLong { limit }, "planned"))
+    }
+}
+
+fn planned_summary(dice: &mut SeededRng) -> (u64, Option<ModelFault>) {
+    let mishap = dice.pick(&[
+        None,
+        None,
+        None,
+        Some(ModelFault::RateLimited(Some(1_000))),
+        Some(ModelFault::Server),
+        Some(ModelFault::Network),
+        Some(ModelFault::NotConnected),
+        Some(ModelFault::FailedWithUsage(9)),
+        Some(ModelFault::Auth),
+        Some(ModelFault::Hang),
+        Some(ModelFault::Panic),
+        Some(ModelFault::Empty),
+        Some(ModelFault::UnknownTool),
+        Some(ModelFault::TooLong),
+        Some(ModelFault::NoUsage),
+        Some(ModelFault::WrongUsage),
+    ]);
+    (dice.pick(&[1, 300, 1_500, 8_000]), mishap)
+}
+
+/// The bytes that a call's result has beyond what it says.
+pub(super) const fn padding(call: usize) -> usize {
+    [0, 300, 700, 1_500][call % 4]
+}
+
+/// Answers a request for a summary.
+pub(super) async fn answer_summary(
+    endpoint: &SimulatedProvider,
+    request: ModelRequest,
+    messages: &[Value],
+) -> Result<ModelAnswer, Failure> {
+    let SimulatedProvider { plan, outside, .. } = endpoint;
+    let text = messages.get(1).and_then(|message| message["text"].as_str()).unwrap_or_default();
+    if messages.len() != 2 || !SUMMARY_PREFIXES.iter().any(|begin| text.starts_with(begin)) {
+        outside
+            .report_violation("a summary is of the conversation", format!("{}: {messages:?}", request.call));
+    }
+    let call = ServedCallGuard::start(outside, &request, Vec::new());
+    if endpoint.is_endless() {
+        return pending().await;
+    }
+    let nth = outside.count("summary".into());
+    let planned = plan.context_pressure.as_ref().and_then(|squeeze| squeeze.summaries.get(nth)).copied();
+    let (ms, mishap) = planned.unwrap_or((20, None));
+    if mishap.is_some() {
+        outside.record_fault("model: no summary");
+    }
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    if let Some(refused) = plan.context_pressure.as_ref().and_then(|squeeze| squeeze.refusal(messages)) {
+        outside.record_fault("model: too long a request");
+        call.finish(None);
+        return Err(refused);
+    }
+    if let Some(mishap) = mishap {
+        outside.record_fault(mishap.name());
+    }
+    let whole = || text_answer(&format!("Notes {nth}."), request.max_tokens);
+    let answered = match answer_or_fault(mishap, (0, 0), request.max_tokens, whole) {
+        Some(answered) => answered,
+        None if mishap == Some(ModelFault::Panic) => panic!("planned: the provider panics"),
+        None => pending().await,
+    };
+    call.finish(answered.as_ref().ok().and_then(|answer| answer.usage));
+    answered
+}

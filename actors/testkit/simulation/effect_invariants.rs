@@ -1,0 +1,126 @@
+//! What must hold of tool calls and their effects.
+
+use std::collections::BTreeMap;
+
+use super::{
+    external_world::{EndKind, ToolExecution},
+    invariants::{FinalState, Violations},
+};
+use crate::{
+    model::{Attempt, Body, CallAdmitted, CallEnded, CallId, CallStatus, EffectClass, RetryReason},
+    policy::{delegation::DELEGATE_TASK, todo::TODO},
+};
+
+/// What the records say of one call.
+#[derive(Default)]
+struct CallRecords<'a> {
+    admitted: Option<&'a CallAdmitted>,
+    ends: Vec<&'a CallEnded>,
+    /// Why there was another attempt after each of these.
+    lost: BTreeMap<Attempt, RetryReason>,
+    started: u32,
+}
+
+fn call_records<'a>(past: &'a FinalState<'_>) -> BTreeMap<CallId, CallRecords<'a>> {
+    let mut calls: BTreeMap<CallId, CallRecords<'a>> = BTreeMap::new();
+    for record in past.records() {
+        match &record.body {
+            Body::CallAdmitted(admitted) => {
+                calls.entry(admitted.call).or_default().admitted = Some(admitted);
+            }
+            Body::CallStarted(started) => calls.entry(started.call).or_default().started += 1,
+            Body::CallEnded(ended) => calls.entry(ended.call).or_default().ends.push(ended),
+            Body::CallLost(lost) => {
+                calls.entry(lost.call).or_default().lost.insert(lost.attempt, lost.reason);
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
+/// Every call that was admitted has one; of a run that was ended without its session, at most one.
+pub(super) fn one_result(past: &FinalState<'_>) -> Violations {
+    let wrong = |(call, told): (CallId, CallRecords<'_>)| {
+        let ends = told.ends.len();
+        let is_open = ends == 0 && past.is_force_failed(call.run);
+        (ends != 1 && !is_open).then(|| format!("{call} has {ends} results"))
+    };
+    call_records(past).into_iter().filter_map(wrong).collect()
+}
+
+/// A call that must not be repeated silently is repeated only with leave: it never began, or somebody wants it again
+/// whatever it did.
+pub(super) fn at_most_once(past: &FinalState<'_>) -> Violations {
+    let mut found = Violations::new();
+    for (call, told) in call_records(past) {
+        let is_once = told.admitted.is_some_and(|admitted| admitted.effect == EffectClass::Once);
+        let deeds: Vec<&ToolExecution> =
+            past.inner.executions.iter().filter(|deed| deed.call == call).collect();
+        for deed in &deeds {
+            let why = told.lost.get(&deed.attempt);
+            if why == Some(&RetryReason::NeverStarted) {
+                found.push(format!("{call} attempt {} began, and was told never to have", deed.attempt));
+            }
+            let again = deeds.iter().any(|other| other.attempt > deed.attempt);
+            if is_once && again && why != Some(&RetryReason::InDoubt) {
+                found.push(format!(
+                    "{call} was made again after attempt {} without leave: {why:?}",
+                    deed.attempt
+                ));
+            }
+        }
+        let without_leave =
+            told.lost.values().filter(|why| matches!(why, RetryReason::Lost | RetryReason::Interrupted));
+        if is_once && without_leave.count() > 0 {
+            found.push(format!("{call} is to be made again without leave: {:?}", told.lost));
+        }
+        if told.started > told.lost.len().try_into().unwrap_or(0) + 1 {
+            found.push(format!("{call} was started {} times", told.started));
+        }
+    }
+    found
+}
+
+/// What the result says to be done was done by the attempt that it is of.
+pub(super) fn at_least_once(past: &FinalState<'_>) -> Violations {
+    let mut found = Violations::new();
+    for (call, told) in call_records(past) {
+        // What is given to a subagent has no effect of its own, and a list is the session's.
+        if told.admitted.is_some_and(|admitted| [DELEGATE_TASK, TODO].contains(&&*admitted.tool)) {
+            continue;
+        }
+        let twin = told.admitted.and_then(|admitted| admitted.same_as).map(|n| CallId { n, ..call });
+        for end in told.ends.iter().filter(|end| end.end.status == CallStatus::Ok) {
+            let of = twin.unwrap_or(call);
+            let done = past.inner.executions.iter().any(|deed| {
+                deed.call == of
+                    && (twin.is_some() || deed.attempt == end.attempt)
+                    && matches!(deed.ended, Some((_, EndKind::Finished)))
+            });
+            if !done {
+                found.push(format!("{call} attempt {} is told to be done", end.attempt));
+            }
+        }
+    }
+    found
+}
+
+/// Two attempts of a call are never under way at once; but a call in doubt that is made again may still be going on.
+pub(super) fn no_overlap(past: &FinalState<'_>) -> Violations {
+    let told = call_records(past);
+    let overlaps = past.inner.executions.iter().filter_map(|deed| Some((deed, deed.overlaps?)));
+    overlaps
+        .filter(|(deed, earlier)| {
+            let lost = told.get(&deed.call).and_then(|told| told.lost.get(earlier));
+            lost != Some(&RetryReason::InDoubt)
+        })
+        .map(|(deed, earlier)| {
+            let ToolExecution { call, attempt, began, kind, .. } = deed;
+            format!(
+                "{call} ({}) attempt {attempt} began at {began} ms while {earlier} was under way",
+                kind.name()
+            )
+        })
+        .collect()
+}

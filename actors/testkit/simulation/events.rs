@@ -1,0 +1,303 @@
+//! What happens to a runtime at its time: it is told to stop, to listen, to decide; and it is struck.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use futures::future::join;
+use tokio::task::JoinSet;
+
+use super::{
+    clients::Clients,
+    external_world::ExternalState,
+    plan::{PlannedEvent, PlannedTarget, RunPlan},
+};
+use crate::{
+    AcceptedRun, RaiseError, RunError,
+    model::{ApprovalDecision, CallId, Outcome, RunId, StopReason},
+    testkit::{
+        ActorFault, ActorKind,
+        inject::{self, Injection},
+    },
+};
+
+/// Longer than a model needs for an answer, in milliseconds.
+const SLOW_COMMIT_MS: u64 = 2_000;
+/// Between two looks at what models, or persons, are asked.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Then it is given up.
+const MAX_POLLS: u32 = 400;
+/// A message that is said again has another number than any fault.
+const REPEAT_NUMBER_STEP: usize = 100;
+
+impl Clients {
+    /// Gives the orders whose time has come while nobody lived, before any session goes on.
+    pub(super) async fn run_overdue_events(&self) {
+        for (at, n, event) in self.remaining_events() {
+            let rests = matches!(
+                event,
+                PlannedEvent::StopWithoutResume(_)
+                    | PlannedEvent::DecideWithoutResume(_)
+                    | PlannedEvent::RaiseWithoutResume(..)
+            );
+            let is_idle =
+                event.is_decision() && self.outside.lock().observations.pending_approvals().is_empty();
+            if at <= self.outside.now() && rests && !is_idle {
+                self.outside.lock().observations.injected.insert(n);
+                self.clone().run_event(n, event).await;
+            }
+        }
+    }
+
+    /// Does it while sessions go on. What was let go on at rest is taken up by whoever has ordered it: nobody else does, if
+    /// its session is not live, and whether it goes on may be known only later.
+    pub(super) async fn run_event_and_revive(self, n: usize, event: PlannedEvent) {
+        self.clone().run_event(n, event).await;
+        let PlannedEvent::RaiseWithoutResume(run, _) = event else { return };
+        let Some(AcceptedRun { session, .. }) = self.outside.lock().run(run) else { return };
+        if let Err(error) = self.runtime.revive(session) {
+            self.report_unless_terminated("revive", &error);
+        }
+    }
+
+    async fn run_event(self, n: usize, event: PlannedEvent) {
+        let name = event.name();
+        match event {
+            PlannedEvent::ActorFault(who, how) => self.inject(who, how).await,
+            PlannedEvent::Stop(run) => {
+                let Some(run) = self.find_run(run, name) else { return };
+                self.stop(run.run).await;
+            }
+            PlannedEvent::StopWithoutResume(run) => {
+                let Some(run) = self.find_run(run, name) else { return };
+                let stopped = self.runtime.stop_without_resume(run.run, StopReason::Command).await;
+                self.record_stop(run.run, stopped);
+            }
+            PlannedEvent::StopLate(run) => self.stop_late(n, run).await,
+            PlannedEvent::Steer(run) => self.steer(n, run).await,
+            PlannedEvent::Resubmit(run) => {
+                let Some(run) = self.plan.run(run).filter(|run| run.is_keyed) else { return };
+                self.outside.record_fault(name);
+                self.outside.lock().observations.submitted.insert(run.n);
+                if let Err(error) = self.submit(run).await {
+                    self.report_unless_terminated("submit", &error);
+                }
+            }
+            PlannedEvent::Decide(verdict) => {
+                for call in self.wait_for_approvals(n, name).await {
+                    self.decide(call, verdict).await;
+                }
+            }
+            PlannedEvent::DecideWithoutResume(verdict) => {
+                for call in self.wait_for_approvals(n, name).await {
+                    let decided = self.runtime.decide_without_resume(call, verdict).await;
+                    self.record_decision((call, verdict), decided.map(drop));
+                }
+            }
+            PlannedEvent::Raise(run, by) => {
+                let Some(run) = self.find_run(run, name) else { return };
+                let raised = self.runtime.raise(run.run, by).await;
+                self.record_raise(run.run, raised.map(drop));
+            }
+            PlannedEvent::RaiseWithoutResume(run, by) => {
+                let Some(run) = self.find_run(run, name) else { return };
+                let raised = self.runtime.raise_without_resume(run.run, by).await;
+                self.record_raise(run.run, raised.map(drop));
+            }
+            PlannedEvent::FaultBeforeNotice(how) => self.inject_before_notice(how, name).await,
+            PlannedEvent::StopSubagent(which) => {
+                let Some((_, run)) = self.outside.lock().observations.subagent(which) else { return };
+                self.outside.record_fault(name);
+                self.stop(run).await;
+            }
+            PlannedEvent::Crash(_)
+            | PlannedEvent::Suspend(_)
+            | PlannedEvent::ClockJump(_)
+            | PlannedEvent::Unreadable(_) => {}
+        }
+    }
+
+    /// What is known of a run to which something is to be done.
+    fn find_run(&self, run: usize, name: &'static str) -> Option<AcceptedRun> {
+        let mut inner = self.outside.lock();
+        let known = inner.run(run)?;
+        inner.observations.fault_names.insert(name);
+        Some(known)
+    }
+
+    /// What is asked, as soon as something is; what is not decided in this life is in the next.
+    async fn wait_for_approvals(&self, n: usize, name: &'static str) -> Vec<CallId> {
+        for _ in 0..MAX_POLLS {
+            {
+                let mut inner = self.outside.lock();
+                let questions = inner.observations.pending_approvals();
+                if !questions.is_empty() {
+                    inner.observations.injected.insert(n);
+                    inner.observations.fault_names.insert(name);
+                    return questions;
+                }
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Vec::new()
+    }
+
+    async fn stop(&self, run: RunId) {
+        self.record_stop(run, self.runtime.stop(run, StopReason::Command).await);
+    }
+
+    fn record_stop(&self, run: RunId, stopped: Result<(), RunError>) {
+        match stopped {
+            Ok(()) => drop(self.outside.lock().observations.stopped.insert(run)),
+            Err(error) => self.report_unless_terminated("stop", &error),
+        }
+    }
+
+    /// Raises the limits of a run that has used them up, as often as it is planned. Whether it goes on.
+    pub(super) async fn raise_exhausted(&self, plan: &RunPlan, run: RunId) -> bool {
+        let Some((times, by)) = plan.raises else { return false };
+        let is_exhausted = {
+            let inner = self.outside.lock();
+            let result = inner.observations.results.get(&run);
+            result.is_some_and(|result| result.ended.outcome == Outcome::BudgetExhausted)
+        };
+        let asked = if is_exhausted { self.outside.count(format!("more {}", plan.n)) } else { usize::MAX };
+        if asked >= usize::try_from(times).unwrap_or(usize::MAX) {
+            return false;
+        }
+        let raised = self.runtime.raise(run, by).await.map(drop);
+        let goes_on = raised.is_ok();
+        self.record_raise(run, raised);
+        goes_on
+    }
+
+    fn record_raise(&self, run: RunId, raised: Result<(), RunError>) {
+        match raised {
+            Ok(()) => self.outside.lock().observations.raised.push(run),
+            // It may be on its way to disk: who waits for the run has to look again.
+            Err(RunError::NotRaised(_, RaiseError::Unknown)) => self.outside.lock().extend_quiet_time(),
+            Err(RunError::NotRaised(..)) => {}
+            Err(error) => self.report_unless_terminated("raise", &error),
+        }
+    }
+
+    /// Waits until a model is asked for the run; then the stop and the answer both wait behind a slow commit.
+    async fn stop_late(&self, n: usize, run: usize) {
+        let Some(AcceptedRun { run: id, .. }) = self.outside.lock().run(run) else { return };
+        let mut looks = 0..MAX_POLLS;
+        loop {
+            {
+                let inner = self.outside.lock();
+                if !inner.observations.open().contains(&id) || looks.next().is_none() {
+                    return;
+                }
+                if inner.model_calls.iter().any(|asked| asked.call.run == id && asked.ended.is_none()) {
+                    break;
+                }
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        self.outside.record_fault(PlannedEvent::StopLate(run).name());
+        self.process.delay_ms.store(SLOW_COMMIT_MS, Ordering::SeqCst);
+        let stop = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            self.stop(id).await;
+        };
+        join(self.steer(n, run), stop).await;
+    }
+
+    /// Waits until a session has something to tell others, and strikes it before that is on disk.
+    async fn inject_before_notice(&self, how: ActorFault, name: &'static str) {
+        self.process.notice_delay_ms.store(SLOW_COMMIT_MS, Ordering::SeqCst);
+        for _ in 0..MAX_POLLS {
+            let told = self.outside.lock().notifying_session.take();
+            if let Some(session) = told {
+                self.outside.record_fault(name);
+                return self
+                    .inject_into_actor(ActorKind::Session(session), (PlannedTarget::Subagent(0), how))
+                    .await;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Says something to a run. Whoever is not told whether it was heard says it again, in other words, in the next life.
+    async fn steer(&self, n: usize, run: usize) {
+        let Some(AcceptedRun { run: id, .. }) = self.find_run(run, "message") else { return };
+        let number = {
+            let mut inner = self.outside.lock();
+            let (_, times) = inner.observations.unconfirmed_steers.entry(n).or_insert((run, 0));
+            *times += 1;
+            let number = n + REPEAT_NUMBER_STEP * (*times - 1);
+            if number != n {
+                inner.observations.fault_names.insert("message once more");
+            }
+            number
+        };
+        match self.runtime.steer(id, format!("steer-{number}.")).await {
+            Ok(steered) => self.outside.lock().observations.steered.push((number, steered.run, steered.next)),
+            Err(RunError::Ended(_)) => {}
+            Err(error) => return self.report_unless_terminated("steer", &error),
+        }
+        self.outside.lock().observations.unconfirmed_steers.remove(&n);
+    }
+
+    /// Says again what a life before was told, and has not confirmed.
+    pub(super) fn steer_again(&self, clients: &mut JoinSet<()>) {
+        let unheard = self.outside.lock().observations.unconfirmed_steers.clone();
+        for (n, (run, _)) in unheard {
+            let this = self.clone();
+            clients.spawn(async move { this.steer(n, run).await });
+        }
+    }
+
+    pub(super) async fn decide(&self, call: CallId, verdict: ApprovalDecision) {
+        let decided = self.runtime.decide(call, verdict).await;
+        self.record_decision((call, verdict), decided.map(drop));
+    }
+
+    fn record_decision(&self, what: (CallId, ApprovalDecision), decided: Result<(), RunError>) {
+        match decided {
+            Ok(()) => self.outside.lock().observations.decided.push(what),
+            Err(RunError::NoPendingApproval(_)) => {}
+            Err(error) => self.report_unless_terminated("decide", &error),
+        }
+    }
+
+    async fn inject(&self, who: PlannedTarget, how: ActorFault) {
+        let part = match who {
+            PlannedTarget::Root => ActorKind::Root,
+            PlannedTarget::Persistence => ActorKind::Persistence,
+            PlannedTarget::ProviderSupervisor => ActorKind::ProviderSupervisor,
+            PlannedTarget::Provider => ActorKind::Provider,
+            PlannedTarget::ToolExecutor => ActorKind::ToolExecutor,
+            PlannedTarget::SessionSupervisor => ActorKind::SessionSupervisor,
+            PlannedTarget::Subagent(which) => {
+                let Some((session, _)) = self.outside.lock().observations.subagent(which) else { return };
+                ActorKind::Session(session)
+            }
+            PlannedTarget::Session(session) => {
+                let Some(session) = self.outside.lock().observations.session(session) else { return };
+                ActorKind::Session(session)
+            }
+        };
+        self.process
+            .may_end
+            .fetch_or(matches!(who, PlannedTarget::Root | PlannedTarget::Persistence), Ordering::SeqCst);
+        self.inject_into_actor(part, (who, how)).await;
+    }
+
+    async fn inject_into_actor(&self, part: ActorKind, (who, how): (PlannedTarget, ActorFault)) {
+        // Who is dead already cannot be struck.
+        if inject::try_inject(&self.runtime, part, how).await == Injection::Sent {
+            let mut inner = self.outside.lock();
+            inner.record_forced_end();
+            inner.observations.fault_names.extend([who.name(), PlannedEvent::ActorFault(who, how).name()]);
+        }
+    }
+}
+
+impl ExternalState {
+    /// What is known of a run of the plan.
+    fn run(&self, n: usize) -> Option<AcceptedRun> {
+        self.observations.accepted.get(&n).copied()
+    }
+}

@@ -1,0 +1,296 @@
+//! What must hold when all is over: each invariant is one function, by its name in [`INVARIANTS`].
+
+use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
+
+use futures::FutureExt;
+
+use super::{
+    effect_invariants,
+    external_world::{ExternalState, ExternalWorld, ServedModelCall},
+    observations::is_force_fail,
+    spending_invariants, subagents, todo,
+};
+use crate::{
+    model::{Body, CallId, CompactionMethod, Kind, Outcome, Record, RunId, SessionId, Timestamp},
+    port::{InboxItem, Journal, Query, QueryRows},
+    testkit::MemoryJournal,
+};
+
+/// All that is known at the end.
+pub(super) struct FinalState<'a> {
+    /// What is in the store.
+    pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
+    /// What nobody has taken out of an inbox.
+    pub(super) inboxes: Vec<(SessionId, InboxItem)>,
+    pub(super) inner: &'a ExternalState,
+}
+
+/// What an invariant has found.
+pub(super) type Violations = Vec<String>;
+
+type Invariant = fn(&FinalState<'_>) -> Violations;
+
+const INVARIANTS: &[(&str, Invariant)] = &[
+    ("what was acknowledged stays", acknowledged_stays),
+    ("each run has one outcome", one_outcome),
+    ("callers are told what is so", callers_are_told_the_truth),
+    ("each call has one result", effect_invariants::one_result),
+    ("an effect happens once", effect_invariants::at_most_once),
+    ("an effect that is told has happened", effect_invariants::at_least_once),
+    ("attempts do not overlap", effect_invariants::no_overlap),
+    ("accounts add up", spending_invariants::add_up),
+    ("what a provider told is booked", spending_invariants::reported_usage_is_booked),
+    ("what is completed has an answer", completed_has_an_answer),
+    ("a message is shown once", messages_are_shown),
+    ("no message is overtaken", nothing_overtakes_a_message),
+    ("a subagent is heard once", subagents::ended_once),
+    ("inboxes are empty at last", subagents::inboxes_are_empty),
+    ("a list is what its calls made of it", todo::list_is_current),
+];
+
+/// Judges what the store and the world are like in the end.
+pub(super) fn check_invariants(outside: &ExternalWorld, store: &MemoryJournal) {
+    let journals = match journals(store) {
+        Ok(journals) => journals,
+        Err(error) => return outside.report_violation("sequence is dense", error),
+    };
+    let mut inner = outside.lock();
+    let past = FinalState { journals, inboxes: store.inboxes(), inner: &inner };
+    let found: Vec<_> = INVARIANTS
+        .iter()
+        .flat_map(|(name, invariant)| invariant(&past).into_iter().map(move |what| (*name, what)))
+        .collect();
+    found.into_iter().for_each(|(name, what)| inner.observations.report_violation(name, what));
+}
+
+/// Every session's records, whose numbers must be dense.
+pub(super) fn journals(store: &MemoryJournal) -> Result<BTreeMap<SessionId, Vec<Arc<Record>>>, String> {
+    let rows = |what| store.read(what).now_or_never().and_then(Result::ok).ok_or("the store cannot be read");
+    let QueryRows::Sessions(sessions) = rows(Query::Sessions { max: usize::MAX })? else {
+        return Err("no sessions".into());
+    };
+    let mut journals = BTreeMap::new();
+    for session in sessions.iter().map(|row| row.id) {
+        let QueryRows::Records(records) = rows(Query::Records { session, from: 1, max: usize::MAX })? else {
+            return Err("no records".into());
+        };
+        if let Some((at, stored)) = (1..).zip(&records).find(|(at, stored)| stored.seq != *at) {
+            return Err(format!("record {at} of {session} is numbered {}", stored.seq));
+        }
+        journals.insert(session, records.into_iter().map(|stored| stored.record).collect());
+    }
+    Ok(journals)
+}
+
+impl FinalState<'_> {
+    /// Every record, with the session that it is of.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.journals.values().flatten().map(|record| &**record)
+    }
+
+    /// Whether somebody else than its session has ended the run, so that its calls have no ends.
+    pub(super) fn is_force_failed(&self, run: RunId) -> bool {
+        self.records().any(|record| match &record.body {
+            Body::RunEnded(ended) => ended.run == run && is_force_fail(&ended.ended),
+            _ => false,
+        })
+    }
+}
+
+fn acknowledged_stays(past: &FinalState<'_>) -> Violations {
+    let stored = |session: &SessionId, seq: u64| {
+        let at = usize::try_from(seq).ok()?.checked_sub(1)?;
+        past.journals.get(session)?.get(at)
+    };
+    let seen = past.inner.observations.acknowledged.iter();
+    let lost = seen.filter(|((session, seq), record)| stored(session, *seq) != Some(*record));
+    lost.map(|((session, seq), record)| {
+        let kind = record.body.kind().name();
+        format!("{kind} was told as record {seq} of {session}; there is {:?}", stored(session, *seq))
+    })
+    .collect()
+}
+
+fn one_outcome(past: &FinalState<'_>) -> Violations {
+    let (mut accepted, mut found) = (BTreeMap::<RunId, (usize, usize)>::new(), Violations::new());
+    let mut legs = BTreeMap::new();
+    for record in past.records() {
+        match &record.body {
+            Body::RunAccepted(run) => accepted.entry(run.run).or_default().0 += 1,
+            Body::RunReopened(run) => legs.entry(run.run).or_insert(1_usize).add_assign(1),
+            Body::RunEnded(run) => accepted.entry(run.run).or_default().1 += 1,
+            _ => {}
+        }
+    }
+    for (run, (accepted, ended)) in accepted {
+        let legs = legs.get(&run).copied().unwrap_or(1);
+        if (accepted, ended) != (1, legs) {
+            found.push(format!(
+                "{run} was accepted {accepted} times and has ended {ended} times in {legs} legs"
+            ));
+        }
+    }
+    found
+}
+
+fn callers_are_told_the_truth(past: &FinalState<'_>) -> Violations {
+    let (book, mut found) = (&past.inner.observations, Violations::new());
+    let has = |wanted: &dyn Fn(&Body) -> bool| past.records().any(|record| wanted(&record.body));
+    for accepted in book.accepted.values() {
+        if !has(&|body| matches!(body, Body::RunAccepted(run) if run.run == accepted.run)) {
+            found.push(format!("{} was said to be accepted", accepted.run));
+        }
+    }
+    for result in book.results.values() {
+        if !has(
+            &|body| matches!(body, Body::RunEnded(run) if run.run == result.run && run.ended == result.ended),
+        ) {
+            found.push(format!("{} was said to have ended: {}", result.run, result.ended));
+        }
+    }
+    for stopped in &book.stopped {
+        let stops = |body: &Body| match body {
+            Body::RunStopping(run) => run.run == *stopped,
+            Body::RunEnded(run) => run.run == *stopped,
+            _ => false,
+        };
+        if !has(&stops) {
+            found.push(format!("{stopped} was said to stop"));
+        }
+    }
+    found.extend(raised_limits_are_recorded(past));
+    for (n, _, next) in &book.steered {
+        if !has(&|body| matches!(body, Body::MessageSteered(message) if message.followup_run == *next)) {
+            found.push(format!("steer-{n} was said to be heard"));
+        }
+    }
+    for (call, verdict) in &book.decided {
+        let is_so = |body: &Body| matches!(body, Body::ApprovalAnswered(answered) if (answered.call, answered.decision) == (*call, *verdict));
+        if !has(&is_so) {
+            found.push(format!("{call} was said to be {verdict}"));
+        }
+    }
+    found
+}
+
+fn raised_limits_are_recorded(past: &FinalState<'_>) -> Violations {
+    let (mut said, mut written) = (BTreeMap::<RunId, usize>::new(), BTreeMap::<RunId, usize>::new());
+    past.inner.observations.raised.iter().for_each(|run| said.entry(*run).or_default().add_assign(1));
+    for record in past.records() {
+        match &record.body {
+            Body::RunReopened(reopened) => written.entry(reopened.run).or_default().add_assign(1),
+            Body::BudgetRaised(raised) => written.entry(raised.run).or_default().add_assign(1),
+            _ => {}
+        }
+    }
+    let times = |run: &RunId| written.get(run).copied().unwrap_or(0);
+    let wrong = said.iter().filter(|(run, said)| times(run) < **said);
+    wrong.map(|(run, said)| format!("{run} was said to be raised {said} times: {}", times(run))).collect()
+}
+
+fn completed_has_an_answer(past: &FinalState<'_>) -> Violations {
+    let completed =
+        past.inner.observations.results.values().filter(|result| result.ended.outcome == Outcome::Completed);
+    let silent = completed.filter(|result| result.text().is_none_or(|text| text.trim().is_empty()));
+    silent.map(|result| format!("{} is completed and says nothing", result.run)).collect()
+}
+
+/// The places at which a model is shown more than before: a retry shows what the first attempt has shown, and so does the
+/// question that follows an answer that was not taken. The last call of an exhausted run shows no message that came later.
+fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
+    let (mut asked_again, mut exhausted, mut views) = (false, None, Vec::new());
+    for (at, record) in records.iter().enumerate() {
+        match &record.body {
+            Body::ModelAnswered(answered) => asked_again = answered.is_asked_again(),
+            Body::RunEnded(_) => asked_again = false,
+            Body::RunExhausted(run) => exhausted = Some(run.run),
+            Body::RunReopened(_) => exhausted = None,
+            Body::ModelStarted(started) if exhausted == Some(started.call.run) => {}
+            Body::ModelStarted(started) if started.attempt == 1 && !asked_again => {
+                views.push((at, started.call));
+            }
+            _ => {}
+        }
+    }
+    views
+}
+
+/// Every message that was recorded stands in whatever is shown for the first time after it, until the view is cut behind its
+/// first showing; but for one to a run that was ended before it began.
+fn messages_are_shown(past: &FinalState<'_>) -> Violations {
+    let mut found = Violations::new();
+    for records in past.journals.values() {
+        let views = new_views(records);
+        for (at, record) in records.iter().enumerate() {
+            let Body::MessageSteered(message) = &record.body else { continue };
+            let number = message.text.strip_prefix("steer-").and_then(|text| text.strip_suffix('.'));
+            let number: Option<usize> = number.and_then(|digits| digits.parse().ok());
+            let began = views.iter().any(|(_, call)| call.run == message.run);
+            let mut after = views.iter().filter(|(view, _)| *view > at).peekable();
+            let first = after.peek().map_or(records.len(), |(view, _)| *view);
+            let ends =
+                |record: &Arc<Record>| matches!(&record.body, Body::RunEnded(run) if run.run == message.run);
+            // What was said to a run that has ended before it was shown may go with that.
+            let from = if records[at..first].iter().any(ends) { at } else { first };
+            let cut = (from..records.len()).find(|at| drops_history(&records[*at])).unwrap_or(records.len());
+            let after: Vec<CallId> = after.filter(|(view, _)| *view < cut).map(|(_, call)| *call).collect();
+            let is_cut =
+                |asked: &ServedModelCall| records[cut..].iter().any(|record| starts_attempt(record, asked));
+            let asked =
+                past.inner.model_calls.iter().filter(|asked| after.contains(&asked.call) && !is_cut(asked));
+            let not_shown =
+                asked.filter(|asked| number.is_none_or(|number| !asked.shown_messages.contains(&number)));
+            // What is said to a run that waits behind others is shown when that begins.
+            let too_early = |call: CallId| !began || is_before(records, call, message.run);
+            found.extend(not_shown.filter(|asked| !too_early(asked.call)).map(|asked| {
+                format!("{} of {} is not in the request of {}", message.text, message.run, asked.call)
+            }));
+        }
+    }
+    found
+}
+
+/// Whether it starts that attempt.
+fn starts_attempt(record: &Record, asked: &ServedModelCall) -> bool {
+    matches!(&record.body, Body::ModelStarted(started) if (started.call, started.attempt) == (asked.call, asked.attempt))
+}
+
+/// Whether the oldest part of the view goes.
+fn drops_history(record: &Record) -> bool {
+    matches!(&record.body, Body::ContextCompacted(compacted) if compacted.method != CompactionMethod::Elided)
+}
+
+/// Whether a call was made before a run had begun.
+fn is_before(records: &[Arc<Record>], call: CallId, run: RunId) -> bool {
+    let first = |wanted: &dyn Fn(CallId) -> bool| {
+        records
+            .iter()
+            .position(|record| matches!(&record.body, Body::ModelStarted(started) if wanted(started.call)))
+    };
+    first(&|other| other == call) < first(&|other| other.run == run)
+}
+
+/// No call is started for the first time between a message to its run and the next request.
+fn nothing_overtakes_a_message(past: &FinalState<'_>) -> Violations {
+    let mut found = Violations::new();
+    for records in past.journals.values() {
+        let views = new_views(records);
+        let mut waiting = None;
+        for (at, record) in records.iter().enumerate() {
+            match &record.body {
+                Body::MessageSteered(message) => waiting = Some(message.run),
+                Body::CallStarted(started) if started.attempt == 1 && waiting == Some(started.call.run) => {
+                    found.push(format!("{} overtook a message", started.call));
+                }
+                _ if views.iter().any(|(view, _)| *view == at) => waiting = None,
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The kinds of a journal's records with their times, for reading.
+pub(super) fn kinds(records: &[Arc<Record>]) -> Vec<(Timestamp, Kind)> {
+    records.iter().map(|record| (record.at, record.body.kind())).collect()
+}

@@ -1,0 +1,335 @@
+//! What the store was told and what callers were told, noted as it happens.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    AcceptedRun, RunResult,
+    model::{
+        AccountId, ApprovalDecision, Attempt, Body, BudgetAccount, CallId, Dimension, OutcomeCause,
+        OutcomeDetail, Record, RunId, Seq, SessionId,
+    },
+    port::{Append, AppendReceipt, InboxItem},
+};
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// What must hold.
+    pub invariant: &'static str,
+    /// Where it does not.
+    pub what: String,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Observations {
+    pub(super) violations: Vec<Violation>,
+    /// What is in the store: every record that was applied, in order.
+    pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
+    pub(super) accounts: BTreeMap<AccountId, BudgetAccount>,
+    started: BTreeSet<(CallId, Attempt)>,
+    /// What was started and ended in one append: it was never made.
+    revoked: BTreeSet<(CallId, Attempt)>,
+    open: BTreeSet<RunId>,
+    /// The runs that were let go on when they had ended.
+    reopened: BTreeSet<RunId>,
+    /// The runs that subagents have worked for, and their sessions.
+    parents: BTreeMap<RunId, (RunId, SessionId)>,
+    pending_approvals: BTreeSet<CallId>,
+    /// How often the views of sessions were made shorter.
+    compactions: BTreeMap<SessionId, u32>,
+    /// Whoever waits until something is stored.
+    pub(super) changed: Arc<Notify>,
+    /// Commits that were begun, over all lives.
+    pub(super) commits: u64,
+    /// What somebody was told to be durable: the store's answers, and what watchers saw.
+    pub(super) acknowledged: BTreeMap<(SessionId, Seq), Arc<Record>>,
+    /// Which runs of the plan were handed in, and which are known to be accepted.
+    pub(super) submitted: BTreeSet<usize>,
+    pub(super) accepted: BTreeMap<usize, AcceptedRun>,
+    pub(super) results: BTreeMap<RunId, RunResult>,
+    pub(super) stopped: BTreeSet<RunId>,
+    /// The runs whose limits were said to be raised, once for each time.
+    pub(super) raised: Vec<RunId>,
+    /// Messages that were accepted: the number, the run, and the id.
+    pub(super) steered: Vec<(usize, RunId, RunId)>,
+    /// Messages of which nobody knows whether they were accepted: the fault, its run in the plan, and how often it was said.
+    pub(super) unconfirmed_steers: BTreeMap<usize, (usize, usize)>,
+    pub(super) decided: Vec<(CallId, ApprovalDecision)>,
+    /// How the lives ended, for reading.
+    pub(super) lives: Vec<String>,
+    /// The faults that came about.
+    pub(super) injected: BTreeSet<usize>,
+    /// What they and all else that went wrong are called.
+    pub(super) fault_names: BTreeSet<&'static str>,
+}
+
+impl Observations {
+    pub(super) fn report_violation(&mut self, invariant: &'static str, what: impl Into<String>) {
+        self.violations.push(Violation { invariant, what: what.into() });
+    }
+
+    pub(super) fn has_started(&self, call: CallId, attempt: Attempt) -> bool {
+        self.started.contains(&(call, attempt))
+    }
+
+    /// The last attempt of a call that was started; 0 if none was.
+    pub(super) fn last_started(&self, call: CallId) -> Attempt {
+        let attempts = self.started.range((call, 0)..=(call, Attempt::MAX));
+        attempts.last().map_or(0, |(_, attempt)| *attempt)
+    }
+
+    /// Whether an attempt was started and ended in one append, so that it was never made.
+    pub(super) fn is_revoked(&self, call: CallId, attempt: Attempt) -> bool {
+        self.revoked.contains(&(call, attempt))
+    }
+
+    /// The runs that have not ended.
+    pub(super) fn open(&self) -> Vec<RunId> {
+        self.open.iter().copied().collect()
+    }
+
+    /// How often the view of a session was made shorter.
+    pub(super) fn compactions(&self, session: SessionId) -> u32 {
+        self.compactions.get(&session).copied().unwrap_or(0)
+    }
+
+    /// Whether a run has not ended that has before.
+    pub(super) fn is_reopened(&self, run: RunId) -> bool {
+        self.open.contains(&run) && self.reopened.contains(&run)
+    }
+
+    /// One of the subagents that have not ended.
+    pub(super) fn subagent(&self, which: usize) -> Option<(SessionId, RunId)> {
+        let live: Vec<_> = self.parents.iter().filter(|(run, _)| self.open.contains(run)).collect();
+        let (run, (_, session)) = live.get(which.checked_rem(live.len())?)?;
+        Some((*session, **run))
+    }
+
+    /// What of this lies in inboxes of sessions without an open run, with how many records these have.
+    pub(super) fn left_in_inboxes(
+        &self,
+        inboxes: Vec<(SessionId, InboxItem)>,
+    ) -> Vec<(SessionId, InboxItem, usize)> {
+        let records = |session| self.journals.get(&session).map_or(&[][..], Vec::as_slice);
+        let left = inboxes.into_iter().filter(|(session, _)| !self.has_open(records(*session)));
+        left.map(|(session, item)| (session, item, records(session).len())).collect()
+    }
+
+    /// Whether one of the runs in a session's records has not ended.
+    fn has_open(&self, records: &[Arc<Record>]) -> bool {
+        records.iter().filter_map(|record| record.body.run()).any(|run| self.open.contains(&run))
+    }
+
+    /// Where the sessions with open runs stand: their last records.
+    pub(super) fn open_positions(&self) -> Vec<String> {
+        let open = self.journals.iter().filter(|(_, records)| self.has_open(records));
+        let stand = |(session, records): (&SessionId, &Vec<Arc<Record>>)| {
+            let last = records.iter().rev().take(4).map(|record| record.body.kind().name());
+            format!("{session} stands at {:?}", last.collect::<Vec<_>>())
+        };
+        open.map(stand).collect()
+    }
+
+    /// The runs that were accepted and whose outcome nobody was told.
+    pub(super) fn missing_results(&self) -> Vec<String> {
+        let runs = self.accepted.iter().filter(|(_, accepted)| !self.results.contains_key(&accepted.run));
+        runs.map(|(n, accepted)| format!("nobody was told how run {n} has ended, {}", accepted.run)).collect()
+    }
+
+    /// The calls that a person is asked about.
+    pub(super) fn pending_approvals(&self) -> Vec<CallId> {
+        self.pending_approvals.iter().copied().collect()
+    }
+
+    /// The session's id by its number in the plan.
+    pub(super) fn session(&self, key: usize) -> Option<SessionId> {
+        let key = session_key(key);
+        let is_it = |records: &[Arc<Record>]| matches!(records.first().map(|record| &record.body), Some(Body::SessionOpened(opened)) if *opened.key == *key);
+        self.journals.iter().find(|(_, records)| is_it(records)).map(|(session, _)| *session)
+    }
+
+    /// An append is in the store.
+    pub(super) fn on_appended(&mut self, append: &Append, appended: &AppendReceipt) {
+        self.extend(append.session, append.expected, &append.records);
+        append.spawned.iter().for_each(|founded| self.extend(founded.session, 1, &founded.records));
+        let before =
+            |at: usize, id| append.records[..at].iter().any(|record| started_attempt(record) == Some(id));
+        for (at, record) in append.records.iter().enumerate() {
+            self.revoked.extend(ended_attempt(record).filter(|id| before(at, *id)));
+        }
+        for (id, account) in &appended.accounts {
+            self.accounts.insert(*id, *account);
+            self.check_limits(*id, account);
+        }
+        self.changed.notify_one();
+    }
+
+    fn extend(&mut self, session: SessionId, first: Seq, records: &[Arc<Record>]) {
+        let journal = self.journals.entry(session).or_default();
+        let last = Seq::try_from(journal.len()).unwrap_or(Seq::MAX);
+        journal.extend(records.iter().cloned());
+        if first != last + 1 {
+            self.report_violation(
+                "sequence is dense",
+                format!("{first} was written behind {last} of {session}"),
+            );
+        }
+        for record in records {
+            self.track_session(session, record);
+            self.track_record(record);
+        }
+    }
+
+    /// Somebody is told that a record is durable.
+    pub(super) fn on_acknowledged(&mut self, session: SessionId, seq: Seq, record: &Arc<Record>) {
+        let first = self.acknowledged.entry((session, seq)).or_insert_with(|| Arc::clone(record));
+        if *first != *record {
+            let what = format!("record {seq} of {session} was told as {first:?} and as {record:?}");
+            self.report_violation("what was acknowledged stays", what);
+        }
+    }
+
+    /// What a record means for its session's view, and for subagents, who are heard when they have ended and not before; and
+    /// nobody has before them.
+    fn track_session(&mut self, session: SessionId, record: &Record) {
+        match &record.body {
+            Body::ContextCompacted(_) => *self.compactions.entry(session).or_default() += 1,
+            Body::RunAccepted(accepted) => {
+                if let Some(parent) = accepted.parent {
+                    self.parents.insert(accepted.run, (parent.call.run, session));
+                }
+            }
+            Body::ChildEnded(ended) if self.open.contains(&ended.child.run) => {
+                self.report_violation(
+                    "a subagent is heard once",
+                    format!("{} before it has ended", ended.child.run),
+                );
+            }
+            Body::RunEnded(ended) if !is_force_fail(&ended.ended) => {
+                let of = |(run, (parent, _)): &(&RunId, &(RunId, SessionId))| {
+                    *parent == ended.run && self.open.contains(run)
+                };
+                let left: Vec<RunId> = self.parents.iter().filter(of).map(|(run, _)| *run).collect();
+                if !left.is_empty() {
+                    self.report_violation(
+                        "nobody ends before its subagents",
+                        format!("{} has {left:?}", ended.run),
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn track_record(&mut self, record: &Record) {
+        match &record.body {
+            Body::RunAccepted(accepted) => drop(self.open.insert(accepted.run)),
+            Body::RunReopened(reopened) => {
+                self.open.insert(reopened.run);
+                self.reopened.insert(reopened.run);
+                self.results.remove(&reopened.run);
+            }
+            Body::RunEnded(ended) => {
+                self.open.remove(&ended.run);
+                self.pending_approvals.retain(|call| call.run != ended.run);
+            }
+            Body::ModelStarted(started) => drop(self.started.insert((started.call, started.attempt))),
+            Body::SummaryStarted(started) => {
+                self.started.insert((started.started.call, started.started.attempt));
+            }
+            Body::CallStarted(started) => drop(self.started.insert((started.call, started.attempt))),
+            Body::ApprovalRequested(request) => drop(self.pending_approvals.insert(request.call)),
+            Body::ApprovalAnswered(answered) => drop(self.pending_approvals.remove(&answered.call)),
+            Body::CallEnded(ended) => drop(self.pending_approvals.remove(&ended.call)),
+            Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::RunExhausted(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
+            | Body::ModelLate(_)
+            | Body::CallAdmitted(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_) => {}
+        }
+    }
+
+    /// Providers never use more than they are given here, so not even a settlement may go beyond a limit.
+    fn check_limits(&mut self, id: AccountId, account: &BudgetAccount) {
+        for dimension in Dimension::ALL {
+            let of = |amounts: &crate::model::Amounts| amounts.get(dimension).unwrap_or(0);
+            let used = of(&account.spent) + of(&account.reserved);
+            if account.limits.get(dimension).is_some_and(|limit| used > limit) {
+                self.report_violation(
+                    "accounts keep their limits",
+                    format!("{id}: {} of {account:?}", dimension.name()),
+                );
+            }
+        }
+    }
+}
+
+/// Whether somebody else than its session has ended the run.
+pub(super) const fn is_force_fail(ended: &OutcomeDetail) -> bool {
+    matches!(ended.cause, Some(OutcomeCause::CrashLoop { .. } | OutcomeCause::Unreadable { .. }))
+}
+
+/// The attempt that a record starts.
+fn started_attempt(record: &Record) -> Option<(CallId, Attempt)> {
+    if let Body::ModelStarted(started) = &record.body {
+        return Some((started.call, started.attempt));
+    }
+    if let Body::SummaryStarted(started) = &record.body {
+        return Some((started.started.call, started.started.attempt));
+    }
+    if let Body::CallStarted(started) = &record.body { Some((started.call, started.attempt)) } else { None }
+}
+
+/// The attempt that a record ends.
+fn ended_attempt(record: &Record) -> Option<(CallId, Attempt)> {
+    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = &record.body {
+        return Some((failed.call, failed.attempt));
+    }
+    if let Body::CallEnded(ended) = &record.body { Some((ended.call, ended.attempt)) } else { None }
+}
+
+/// The key of a session of the plan.
+pub(super) fn session_key(session: usize) -> Arc<str> {
+    format!("session-{session}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LimitIncrease, Outcome, RunEnded, RunReopened, Timestamp, Usage};
+
+    #[test]
+    fn only_what_lies_with_sessions_without_an_open_run_is_left_over() {
+        let (session, run, mut book) =
+            (SessionId::from_bits(1), RunId::from_bits(2), Observations::default());
+        let record = |body| Arc::new(Record { at: Timestamp::default(), active_ms: 0, body });
+        let ended = OutcomeDetail { outcome: Outcome::Completed, cause: None };
+        let end = Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() });
+        let begin = Body::RunReopened(RunReopened { run, leg: 2, increase: LimitIncrease::default() });
+        for (body, seq, is_left) in [(end.clone(), 1, true), (begin, 2, false), (end, 3, true)] {
+            book.extend(session, seq, &[record(body)]);
+            let item: InboxItem = "1".into();
+            let left = book.left_in_inboxes(vec![(session, Arc::clone(&item))]);
+            let last = usize::try_from(seq).unwrap_or(0);
+            assert_eq!(left, if is_left { vec![(session, item, last)] } else { Vec::new() }, "{seq}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Panics that are planned say nothing; others are noted.
+
+use std::{
+    cell::{Cell, RefCell},
+    panic::PanicHookInfo,
+    sync::Once,
+};
+
+thread_local! {
+    static SIMULATES: Cell<bool> = const { Cell::new(false) };
+    static UNPLANNED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How the message of a planned panic begins.
+const PLANNED_PREFIX: &str = "planned: ";
+/// What an actor says that is struck.
+const INJECTED_MESSAGE: &str = "struck";
+
+/// While it is there, panics of this thread are noted and not printed.
+pub(super) struct PanicCapture(());
+
+impl PanicCapture {
+    pub(super) fn start() -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(
+                move |info| {
+                    if SIMULATES.get() { record(info) } else { before(info) }
+                },
+            ));
+        });
+        SIMULATES.set(true);
+        Self(())
+    }
+
+    /// Ends it, and gives the panics that nobody has planned.
+    pub(super) fn finish(self) -> Vec<String> {
+        drop(self);
+        UNPLANNED.take()
+    }
+}
+
+impl Drop for PanicCapture {
+    fn drop(&mut self) {
+        SIMULATES.set(false);
+    }
+}
+
+fn record(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("a panic without words");
+    if !message.starts_with(PLANNED_PREFIX) && message != INJECTED_MESSAGE {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        UNPLANNED.with_borrow_mut(|unplanned| unplanned.push(format!("{message} at {place}")));
+    }
+}

@@ -1,0 +1,266 @@
+//! What must hold of accounts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    answers::IMPOSSIBLE_TOKENS,
+    invariants::{FinalState, Violations},
+};
+use crate::model::{
+    AccountId, Attempt, Body, CallId, Deadline, Failure, FailureClass, ModelStarted, RequestFate,
+    RetryReason, RunId, Usage, UsageAnomaly,
+};
+
+/// What a record says of a usage: what is believed, else what is not.
+type RecordedUsage<'a> = (Option<Usage>, Option<&'a UsageAnomaly>);
+
+/// What a run's records come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct RunTotals {
+    tokens: u64,
+    iterations: u64,
+    tool_calls: u64,
+}
+
+/// Every account is spent by what its run's records come to, and those of the subagents that have worked for it: by what a provider has told of each attempt, or by all that
+/// was reserved for it where nothing was told. Nothing is reserved in the end.
+pub(super) fn add_up(past: &FinalState<'_>) -> Violations {
+    let (own, mut found) = run_totals(past);
+    let workers = subagents_by_run(past);
+    for run in own.keys().copied() {
+        let sum = total(run, &own, &workers);
+        let Some(account) = past.inner.observations.accounts.get(&AccountId::from(run)) else {
+            found.push(format!("{run} has no account"));
+            continue;
+        };
+        let spent = RunTotals {
+            tokens: account.spent.tokens.unwrap_or(0),
+            iterations: account.spent.iterations.unwrap_or(0),
+            tool_calls: account.spent.tool_calls.unwrap_or(0),
+        };
+        if spent != sum {
+            found.push(format!("{run} has spent {spent:?}, and its records come to {sum:?}"));
+        }
+        let left = account.reserved;
+        if [left.tokens, left.iterations, left.tool_calls, left.children]
+            .into_iter()
+            .flatten()
+            .any(|left| left > 0)
+        {
+            found.push(format!("{run} has ended with {left:?} reserved"));
+        }
+    }
+    found
+}
+
+/// Who has worked for each run, and whether their iterations are counted there too.
+fn subagents_by_run(past: &FinalState<'_>) -> BTreeMap<RunId, Vec<(RunId, bool)>> {
+    let mut workers = BTreeMap::<RunId, Vec<(RunId, bool)>>::new();
+    for record in past.records() {
+        if let Body::RunAccepted(accepted) = &record.body
+            && let Some(parent) = accepted.parent
+        {
+            let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shares_iterations);
+            workers.entry(parent.call.run).or_default().push((accepted.run, shared));
+        }
+    }
+    workers
+}
+
+/// What a run's records come to, and those of all below it.
+fn total(
+    run: RunId,
+    own: &BTreeMap<RunId, RunTotals>,
+    workers: &BTreeMap<RunId, Vec<(RunId, bool)>>,
+) -> RunTotals {
+    let mut sum = own.get(&run).copied().unwrap_or_default();
+    for (worker, shared) in workers.get(&run).into_iter().flatten() {
+        let more = total(*worker, own, workers);
+        sum.tokens += more.tokens;
+        sum.tool_calls += more.tool_calls;
+        sum.iterations += if *shared { more.iterations } else { 0 };
+    }
+    sum
+}
+
+/// What an answer has cost that reached the process is booked, however late it came, unless it was lost within it.
+pub(super) fn reported_usage_is_booked(past: &FinalState<'_>) -> Violations {
+    let mut gone = BTreeSet::new();
+    for record in past.records() {
+        match &record.body {
+            Body::ModelAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
+            Body::SummaryAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
+            Body::ModelLate(late) => drop(gone.insert((late.call, late.attempt))),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if is_lost(&failed.failure.class) => {
+                gone.insert((failed.call, failed.attempt));
+            }
+            _ => {}
+        }
+    }
+    let inner = past.inner;
+    let told = inner.model_calls.iter().filter_map(|asked| Some((asked, asked.reported_usage?)));
+    told.filter(|(asked, _)| inner.forced_end_at.is_none_or(|upset| upset < asked.reported_at))
+        .filter(|(asked, _)| {
+            !gone.contains(&(asked.call, asked.attempt)) && !past.is_force_failed(asked.call.run)
+        })
+        .map(|(asked, usage)| format!("{} attempt {} told {usage:?}", asked.call, asked.attempt))
+        .collect()
+}
+
+/// Whether nobody knows what became of the attempt.
+const fn is_lost(class: &FailureClass) -> bool {
+    matches!(class, FailureClass::Lost | FailureClass::Interrupted)
+}
+
+fn run_totals(past: &FinalState<'_>) -> (BTreeMap<RunId, RunTotals>, Violations) {
+    let mut sums = TotalsBuilder {
+        past,
+        totals: BTreeMap::new(),
+        violations: Violations::new(),
+        model_calls: BTreeMap::new(),
+        calls: BTreeSet::new(),
+    };
+    for record in past.records() {
+        match &record.body {
+            Body::CallStarted(started) => drop(sums.calls.insert((started.call, started.attempt))),
+            Body::CallLost(lost) => {
+                sums.call_ended((lost.call, lost.attempt), lost.reason != RetryReason::NeverStarted);
+            }
+            Body::CallEnded(ended) => sums.call_ended((ended.call, ended.attempt), true),
+            Body::RunEnded(ended) => sums.run_ended(ended.run),
+            body => sums.model(body),
+        }
+    }
+    (sums.totals, sums.violations)
+}
+
+/// What the records come to that were seen.
+struct TotalsBuilder<'a> {
+    past: &'a FinalState<'a>,
+    totals: BTreeMap<RunId, RunTotals>,
+    violations: Violations,
+    /// The attempts of models and of tools that are started.
+    model_calls: BTreeMap<(CallId, Attempt), &'a ModelStarted>,
+    calls: BTreeSet<(CallId, Attempt)>,
+}
+
+impl<'a> TotalsBuilder<'a> {
+    fn model(&mut self, body: &'a Body) {
+        match body {
+            Body::RunAccepted(accepted) => drop(self.totals.entry(accepted.run).or_default()),
+            Body::ModelStarted(started) => {
+                drop(self.model_calls.insert((started.call, started.attempt), started))
+            }
+            Body::SummaryStarted(started) => {
+                let started = &started.started;
+                self.model_calls.insert((started.call, started.attempt), started);
+            }
+            Body::ModelAnswered(answered) => {
+                let usage = (answered.usage, answered.anomaly.as_deref());
+                self.model_answered((answered.call, answered.attempt), usage);
+            }
+            Body::SummaryAnswered(answered) => {
+                let usage = (answered.usage, answered.anomaly.as_deref());
+                self.model_answered((answered.call, answered.attempt), usage);
+            }
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+                let Some(started) = self.model_calls.remove(&(failed.call, failed.attempt)) else { return };
+                if !self.past.inner.observations.is_revoked(failed.call, failed.attempt) {
+                    let reserved = started.reserved.tokens.unwrap_or(0);
+                    self.spend(started, cost(&failed.failure, reserved));
+                }
+            }
+            Body::ModelLate(late) => {
+                let sum = self.totals.entry(late.call.run).or_default();
+                let tokens = sum.tokens + late.usage.total();
+                sum.tokens = tokens.saturating_sub(late.booked.tokens.unwrap_or(0));
+                let usage = late.anomaly.is_none().then_some(late.usage);
+                self.check_reported((late.call, late.attempt), (usage, late.anomaly.as_deref()));
+            }
+            _ => {}
+        }
+    }
+
+    fn model_answered(&mut self, id: (CallId, Attempt), told: RecordedUsage<'_>) {
+        let Some(started) = self.model_calls.remove(&id) else { return };
+        let reserved = started.reserved.tokens.unwrap_or(0);
+        self.spend(started, told.0.map_or(reserved, |usage| usage.total()));
+        self.check_reported(id, told);
+    }
+
+    fn spend(&mut self, started: &ModelStarted, tokens: u64) {
+        let sum = self.totals.entry(started.call.run).or_default();
+        sum.iterations += started.reserved.iterations.unwrap_or(0);
+        sum.tokens += tokens;
+    }
+
+    fn call_ended(&mut self, id: (CallId, Attempt), has_begun: bool) {
+        let counts =
+            self.calls.remove(&id) && has_begun && !self.past.inner.observations.is_revoked(id.0, id.1);
+        self.totals.entry(id.0.run).or_default().tool_calls += u64::from(counts);
+    }
+
+    /// Of a run that others have ended, all that was reserved is spent.
+    fn run_ended(&mut self, run: RunId) {
+        let open: Vec<&ModelStarted> =
+            self.model_calls.values().filter(|started| started.call.run == run).copied().collect();
+        for started in open {
+            self.model_calls.remove(&(started.call, started.attempt));
+            self.spend(started, started.reserved.tokens.unwrap_or(0));
+        }
+        let calls: Vec<_> = self.calls.iter().filter(|(call, _)| call.run == run).copied().collect();
+        calls.into_iter().for_each(|id| self.call_ended(id, true));
+    }
+
+    /// What a record says that was used is what the provider has said, and it is believed unless it cannot be.
+    fn check_reported(&mut self, (call, attempt): (CallId, Attempt), (usage, anomaly): RecordedUsage<'_>) {
+        let is_believed = usage.is_none_or(|usage| usage.total() < IMPOSSIBLE_TOKENS);
+        if !is_believed || anomaly.is_some_and(|anomaly| anomaly.reported.total() < IMPOSSIBLE_TOKENS) {
+            self.violations
+                .push(format!("{call} attempt {attempt}: {usage:?} is believed, {anomaly:?} is not"));
+        }
+        let usage = usage.or(anomaly.map(|anomaly| anomaly.reported));
+        let asked = &self.past.inner.model_calls;
+        let is_it =
+            |asked: &&super::external_world::ServedModelCall| (asked.call, asked.attempt) == (call, attempt);
+        if asked.iter().rfind(is_it).is_none_or(|asked| asked.reported_usage != usage) {
+            self.violations.push(format!("{call} attempt {attempt} did not tell {usage:?}"));
+        }
+    }
+}
+
+/// What of the reserved tokens a failed attempt has cost: what was reported, else nothing if its request was not sent or was
+/// turned away.
+fn cost(failure: &Failure, reserved: u64) -> u64 {
+    match (&failure.usage, failure.request) {
+        (Some(usage), _) => usage.total(),
+        (None, Some(RequestFate::NotSent | RequestFate::Rejected)) => 0,
+        (None, None) if !is_billed(&failure.class) => 0,
+        (None, Some(RequestFate::MayHaveRun) | None) => reserved,
+    }
+}
+
+/// Whether an attempt that failed so may have cost something, if the failure says no more.
+const fn is_billed(class: &FailureClass) -> bool {
+    match class {
+        FailureClass::Server
+        | FailureClass::Timeout { which: Deadline::FirstEvent | Deadline::Gap | Deadline::Call }
+        | FailureClass::Network
+        | FailureClass::IncompleteStream
+        | FailureClass::ContentRefused
+        | FailureClass::Cancelled
+        | FailureClass::Lost
+        | FailureClass::Interrupted => true,
+        FailureClass::RateLimited { .. }
+        | FailureClass::Overloaded
+        | FailureClass::Timeout { which: Deadline::Connect }
+        | FailureClass::NotAnApi
+        | FailureClass::Auth
+        | FailureClass::QuotaExhausted { .. }
+        | FailureClass::ContextTooLong { .. }
+        | FailureClass::OutputCap { .. }
+        | FailureClass::InvalidRequest
+        | FailureClass::ModelNotFound
+        | FailureClass::NotSent => false,
+    }
+}

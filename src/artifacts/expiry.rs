@@ -1,0 +1,225 @@
+//! Artifacts whose time is over: they go, and what they were named is kept in `artifacts/<session>/removed`, a line each.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+    time::UNIX_EPOCH,
+};
+
+use hermod_actors::{
+    model::{SessionId, Timestamp},
+    port::{ArtifactError, ArtifactName},
+};
+
+use super::files::{FileArtifacts, UNFINISHED, off_thread, unavailable};
+
+/// No handle is called so.
+const TOMBSTONES: &str = "removed";
+/// Bytes of the first bytes of a file that say whether it is a picture.
+pub(crate) const IMAGE_HEAD_BYTES: usize = 16;
+
+/// The file of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactFile {
+    /// Its name.
+    pub name: ArtifactName,
+    /// Its bytes.
+    pub bytes: u64,
+    /// When it was written.
+    pub modified: Timestamp,
+}
+
+impl FileArtifacts {
+    /// The sessions that have some.
+    pub fn sessions(&self) -> io::Result<Vec<SessionId>> {
+        let names = names(&self.root)?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Those of a session.
+    pub fn of_session(&self, session: SessionId) -> io::Result<Vec<ArtifactFile>> {
+        let folder = self.folder(session);
+        let mut kept = Vec::new();
+        for name in names(&folder)? {
+            let Some(name) = ArtifactName::from_handle(session, &name) else { continue };
+            let (bytes, modified) = size_and_modified(&self.path(name))?;
+            kept.push(ArtifactFile { name, bytes, modified });
+        }
+        Ok(kept)
+    }
+
+    /// When something was last put into a session's folder, or taken out of it.
+    pub fn folder_modified(&self, session: SessionId) -> io::Result<Timestamp> {
+        size_and_modified(&self.folder(session)).map(|(_, modified)| modified)
+    }
+
+    /// What processes that died have left unfinished, or one that lives has under way: path, bytes, and when it was written.
+    pub fn unfinished(&self) -> io::Result<Vec<(PathBuf, u64, Timestamp)>> {
+        let folder = self.root.join(UNFINISHED);
+        let mut found = Vec::new();
+        for name in names(&folder)? {
+            let path = folder.join(name);
+            // It may have become whole meanwhile.
+            match size_and_modified(&path) {
+                Ok((bytes, modified)) => found.push((path, bytes, modified)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether it is a picture, which later requests of its session show.
+    pub fn is_picture(&self, name: ArtifactName) -> io::Result<bool> {
+        use std::io::Read as _;
+        let mut head = Vec::with_capacity(IMAGE_HEAD_BYTES);
+        fs::File::open(self.path(name))?.take(IMAGE_HEAD_BYTES as u64).read_to_end(&mut head)?;
+        Ok(hermod_actors::model::ImageFormat::of_bytes(&head).is_some())
+    }
+
+    /// Removes some of a session, and notes that they were there. Killed in between, it has removed none that is not noted.
+    pub fn expire(&self, session: SessionId, names: &[ArtifactName], at: Timestamp) -> io::Result<()> {
+        let folder = self.folder(session);
+        let (list, new) = (folder.join(TOMBSTONES), folder.join("removed.part"));
+        let mut text = match fs::read_to_string(&list) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        text.extend(names.iter().map(|name| format!("{} {}\n", name.handle(), at.0)));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &list)?;
+        fs::File::open(&folder)?.sync_all()?;
+        self.discard(names)
+    }
+
+    /// Removes some of a session that is gone; its folder goes with the last one.
+    pub fn remove(&self, session: SessionId, names: &[ArtifactName]) -> io::Result<()> {
+        self.discard(names)?;
+        let folder = self.folder(session);
+        if !self.of_session(session)?.is_empty() {
+            return Ok(());
+        }
+        for list in [TOMBSTONES, "removed.part"] {
+            match fs::remove_file(folder.join(list)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        match fs::remove_dir(&folder) {
+            // What lies there besides is not ours.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Removes some as if they had never been.
+    pub fn discard(&self, names: &[ArtifactName]) -> io::Result<()> {
+        names.iter().try_for_each(|name| fs::remove_file(self.path(*name)))
+    }
+
+    /// Why there is no artifact of this name.
+    pub(super) async fn missing_error(&self, name: ArtifactName) -> ArtifactError {
+        let (artifacts, handle) = (self.clone(), name.handle());
+        match off_thread(move || artifacts.removed_at(name)).await {
+            Ok(Some(at)) => ArtifactError::Removed { handle, at },
+            Ok(None) => ArtifactError::NotFound(handle),
+            Err(error) => unavailable(error),
+        }
+    }
+
+    /// When one was removed that is not there; `None` if nobody noted that.
+    pub(super) fn removed_at(&self, name: ArtifactName) -> io::Result<Option<Timestamp>> {
+        let handle = name.handle();
+        match fs::read_to_string(self.folder(name.session).join(TOMBSTONES)) {
+            Ok(text) => Ok(text.lines().rev().find_map(|line| tombstone_time(line, &handle))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The path, in the folder of artifacts, of the notes about those of a session that were removed; `None` without any.
+    pub fn tombstones_path(&self, session: SessionId) -> io::Result<Option<String>> {
+        let notes = format!("{session}/{TOMBSTONES}");
+        Ok(self.root.join(&notes).try_exists()?.then_some(notes))
+    }
+
+    fn folder(&self, session: SessionId) -> PathBuf {
+        self.root.join(session.to_string())
+    }
+}
+
+/// When `handle` was removed, by this line.
+fn tombstone_time(line: &str, handle: &str) -> Option<Timestamp> {
+    line.strip_prefix(handle)?.strip_prefix(' ')?.parse().ok().map(Timestamp)
+}
+
+/// The names in a folder, which may not be there. What is not UTF-8 is none of ours.
+fn names(folder: &std::path::Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
+/// The bytes of a file, and when it was written.
+pub(crate) fn size_and_modified(path: &std::path::Path) -> io::Result<(u64, Timestamp)> {
+    let metadata = fs::metadata(path)?;
+    let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok((metadata.len(), Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use hermod_actors::{
+        model::{CallId, RunId},
+        port::{Artifacts, AttemptArtifacts, Presence},
+    };
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId::from_bits(1);
+
+    #[tokio::test]
+    async fn what_was_removed_says_when() {
+        let state = tempfile::tempdir().unwrap();
+        let artifacts = FileArtifacts::open(state.path()).unwrap();
+        let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
+        let name = |attempt| ArtifactName { session: SESSION, call, attempt };
+        let shelf =
+            |attempt| AttemptArtifacts::new(Arc::new(artifacts.clone()) as Arc<dyn Artifacts>, name(attempt));
+        for attempt in [1, 11, 12] {
+            shelf(attempt).write(Bytes::from_static(b"all")).await.unwrap();
+        }
+        artifacts.expire(SESSION, &[name(1)], Timestamp(5_000)).unwrap();
+        artifacts.expire(SESSION, &[name(11)], Timestamp(7_000)).unwrap();
+        let why = |attempt| artifacts.read(name(attempt), 0, 9);
+        for (attempt, at) in [(1, 5_000), (11, 7_000)] {
+            let removed = ArtifactError::Removed { handle: name(attempt).handle(), at: Timestamp(at) };
+            assert_eq!(why(attempt).await, Err(removed));
+        }
+        assert_eq!(why(12).await.unwrap().bytes, &b"all"[..]);
+        assert_eq!(why(2).await, Err(ArtifactError::NotFound(name(2).handle())));
+        let look = |attempt| artifacts.presence(SESSION, &name(attempt).handle()).unwrap();
+        assert_eq!(look(1), Presence::Removed(Timestamp(5_000)));
+        assert_eq!((look(12), look(2)), (Presence::Present(3), Presence::Missing));
+        assert_eq!(artifacts.tombstones_path(SESSION).unwrap(), Some(format!("{SESSION}/removed")));
+        assert_eq!(artifacts.tombstones_path(SessionId::from_bits(2)).unwrap(), None);
+        assert_eq!(artifacts.of_session(SESSION).unwrap().len(), 1);
+        artifacts.remove(SESSION, &[name(12)]).unwrap();
+        assert_eq!(artifacts.sessions().unwrap(), []);
+    }
+}

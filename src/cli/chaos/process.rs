@@ -1,0 +1,145 @@
+//! One life of the process that is tested, from its start to its death.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep_until};
+
+use super::progress_lines::{self, ProgressLine};
+use crate::cli::exit::{CliError, Exit};
+
+/// A process that says nothing for so long hangs: no command of a plan takes a second.
+const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The number of SIGKILL.
+const SIGKILL: i32 = 9;
+
+/// How it is started.
+#[derive(Debug)]
+pub(super) struct ProgramUnderTest {
+    /// This very program.
+    pub(super) exe: PathBuf,
+    /// Its state directory.
+    pub(super) state: PathBuf,
+    /// `strict` or `relaxed`.
+    pub(super) durability: &'static str,
+}
+
+/// What was seen of one life.
+#[derive(Debug)]
+pub(super) struct ProcessRun {
+    /// What it wrote to standard error.
+    pub(super) lines: Vec<String>,
+    /// From its start to the first step of a run.
+    pub(super) progress: Option<Duration>,
+    /// How it ended.
+    pub(super) end: ProcessEnd,
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ProcessEnd {
+    /// By our hand.
+    Killed,
+    /// By itself, as it should.
+    Expected,
+    /// In another way.
+    Abnormal(String),
+}
+
+impl ProgramUnderTest {
+    /// Lives with these arguments: until then at most, else to its end. Only the process itself is killed.
+    pub(super) async fn run(&self, args: &[String], until: Option<Duration>) -> Result<ProcessRun, CliError> {
+        let begin = Instant::now();
+        let mut child = Command::new(&self.exe)
+            .args(args)
+            .env("HERMOD_HOME", &self.state)
+            .env("HERMOD_STORE__DURABILITY", self.durability)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed(&format!("{} cannot be started: {error}", self.exe.display())))?;
+        let stderr = child.stderr.take().ok_or_else(|| failed("its standard error is not there"))?;
+        let mut said = BufReader::new(stderr).lines();
+        let (mut lines, mut progress, mut silent, mut killed) = (Vec::new(), None, false, false);
+        loop {
+            let at = match until {
+                Some(until) if !killed => begin + until,
+                Some(_) | None => Instant::now() + SILENCE_TIMEOUT,
+            };
+            tokio::select! {
+                biased;
+                () = sleep_until(at) => {
+                    silent = killed || until.is_none();
+                    if killed {
+                        break;
+                    }
+                    killed = true;
+                    child.start_kill().map_err(|error| failed(&format!("it cannot be killed: {error}")))?;
+                }
+                line = said.next_line() => {
+                    let line = line.map_err(|error| failed(&format!("what it says is no text: {error}")))?;
+                    let Some(line) = line else { break };
+                    if progress.is_none() && matches!(progress_lines::parse(&line), Some(ProgressLine::Step(..))) {
+                        progress = Some(begin.elapsed());
+                    }
+                    lines.push(line);
+                }
+            }
+        }
+        let status = child.wait().await.map_err(|error| failed(&format!("its end is not known: {error}")))?;
+        let death = classify_end(status, (killed, silent), lines.last());
+        Ok(ProcessRun { lines, progress, end: death })
+    }
+}
+
+fn classify_end(status: ExitStatus, (killed, silent): (bool, bool), last: Option<&String>) -> ProcessEnd {
+    let last = last.map_or("it said nothing", String::as_str);
+    match (status.code(), status.signal()) {
+        _ if silent => {
+            ProcessEnd::Abnormal(format!("silent for {} s; said last: {last}", SILENCE_TIMEOUT.as_secs()))
+        }
+        (Some(0), _) => ProcessEnd::Expected,
+        (_, Some(SIGKILL)) if killed => ProcessEnd::Killed,
+        _ => ProcessEnd::Abnormal(format!("{status}; said last: {last}")),
+    }
+}
+
+fn failed(text: &str) -> CliError {
+    CliError { exit: Exit::Internal, text: text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_kill_and_a_good_end_are_well() {
+        let check = |raw: i32, seen: (bool, bool), expect: Option<ProcessEnd>| {
+            let death = classify_end(ExitStatus::from_raw(raw), seen, Some(&"last words".to_owned()));
+            match expect {
+                Some(expect) => assert_eq!(death, expect),
+                None => {
+                    assert!(
+                        matches!(&death, ProcessEnd::Abnormal(text) if text.ends_with("last words")),
+                        "{death:?}"
+                    );
+                }
+            }
+        };
+        check(0, (false, false), Some(ProcessEnd::Expected));
+        check(0, (true, false), Some(ProcessEnd::Expected));
+        check(9, (true, false), Some(ProcessEnd::Killed));
+        check(9, (false, false), None);
+        check(9, (true, true), None);
+        check(11, (true, false), None);
+        check(75 << 8, (false, false), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! What is known of a run's journal. What was once seen on disk must be there for ever, and unchanged.
+
+use hermod_actors::model::{Body, Hash, Record, RunId, Seq, encode};
+use serde::{Deserialize, Serialize};
+
+use super::{findings::Findings, progress_lines::ReportedStep};
+
+/// The journal of one run, as it was last seen. It has a session of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SeenJournal {
+    /// The run, if its acceptance has been seen, or said since.
+    pub(super) run: Option<RunId>,
+    /// Whether it has its outcome.
+    pub(super) ended: bool,
+    /// A hash of each record.
+    records: Vec<Hash>,
+}
+
+impl SeenJournal {
+    /// Takes in what is on disk now, and what the process had said that it has written; what is wrong with it.
+    pub(super) fn check(&mut self, records: &[(Seq, Record)], said: &[ReportedStep]) -> Findings {
+        let hashes: Vec<_> = records.iter().map(|(_, record)| Hash::of(&encode(record))).collect();
+        let same = self.records.iter().zip(&hashes).filter(|(before, now)| before == now).count();
+        let gaps = (1..).zip(records).filter(|(expect, (seq, _))| expect != seq).count();
+        let changed = self.records.len() - same;
+        let lost =
+            said.iter().filter(|step| !records.iter().any(|(_, record)| step.matches(&record.body))).count();
+        let accepted = records.iter().find_map(|(_, record)| {
+            if let Body::RunAccepted(accepted) = &record.body { Some(accepted.run) } else { None }
+        });
+        let not_there = self.run.is_some() && accepted.is_none();
+        self.run = accepted;
+        let last = |wanted: fn(&Body) -> bool| records.iter().rposition(|(_, record)| wanted(&record.body));
+        let reopened = last(|body| matches!(body, Body::RunReopened(_)));
+        self.ended = last(|body| matches!(body, Body::RunEnded(_))) > reopened;
+        self.records = hashes;
+        let (acknowledged, lost) = (said.len(), lost + usize::from(not_there));
+        Findings { acknowledged, lost, changed, gaps, ..Findings::default() }
+    }
+
+    /// How many records there are.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::Kind;
+
+    use super::*;
+    use crate::cli::chaos::findings::samples::{RUN, accepted, answered, numbered, run_ended, started};
+
+    fn journal() -> Vec<(Seq, Record)> {
+        numbered(vec![accepted(), answered(1, &["1.1"]), started(1, 1)])
+    }
+
+    /// Looks at the usual journal and then at this one; how much is lost, changed, and how many gaps there are.
+    #[track_caller]
+    fn check(then: &[(Seq, Record)], said: &[ReportedStep], expect: [usize; 3]) {
+        let mut book = SeenJournal::default();
+        assert_eq!(book.check(&journal(), &[]), Findings::default());
+        assert_eq!((book.run, book.ended, book.len()), (Some(RUN), false, 3));
+        let counts = book.check(then, said);
+        assert_eq!([counts.lost, counts.changed, counts.gaps], expect);
+    }
+
+    const STARTED: ReportedStep =
+        ReportedStep { kind: Kind::CallStarted, iteration: 1, n: 1, attempt: Some(1) };
+
+    #[test]
+    fn a_journal_that_only_grows_is_well() {
+        check(&journal(), &[STARTED], [0, 0, 0]);
+        let more = numbered(vec![accepted(), answered(1, &["1.1"]), started(1, 1), run_ended("completed")]);
+        check(&more, &[STARTED], [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_record_that_is_gone_or_not_what_it_was_is_found() {
+        check(&journal()[..2], &[], [0, 1, 0]);
+        check(&[], &[], [1, 3, 0]);
+        check(&numbered(vec![accepted(), answered(1, &["1.2"]), started(1, 1)]), &[], [0, 1, 0]);
+        let mut later = journal();
+        later[2].1.active_ms += 1;
+        check(&later, &[], [0, 1, 0]);
+    }
+
+    #[test]
+    fn what_was_said_and_is_not_there_is_lost() {
+        let said = |kind, n, attempt| ReportedStep { kind, iteration: 1, n, attempt };
+        check(&journal(), &[said(Kind::CallEnded, 1, None)], [1, 0, 0]);
+        check(&journal(), &[said(Kind::CallStarted, 2, Some(1)), STARTED], [1, 0, 0]);
+        check(&journal(), &[said(Kind::CallStarted, 1, Some(2))], [1, 0, 0]);
+        let mut book = SeenJournal { run: Some(RUN), ..SeenJournal::default() };
+        assert_eq!(book.check(&[], &[]).lost, 1);
+    }
+
+    #[test]
+    fn a_gap_is_found() {
+        let mut gap = journal();
+        gap.last_mut().unwrap().0 += 1;
+        check(&gap, &[], [0, 0, 1]);
+    }
+}

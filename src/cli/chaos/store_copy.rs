@@ -1,0 +1,82 @@
+//! Looks into a store between two lives. It is looked at as a copy, so that what a death has left is taken up by the next
+//! life and not by us.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use hermod_actors::{
+    model::{Record, Seq},
+    port::Query,
+};
+
+use crate::{
+    cli::exit::{CliError, Exit},
+    control::{RequestError, StoreReader},
+    files::remove_tree,
+    host,
+    store::redb::Durability,
+};
+
+/// The journals of runs, by their numbers.
+pub(super) type RunJournals = BTreeMap<usize, Vec<(Seq, Record)>>;
+
+/// The key of the session of the run with this number.
+pub(super) fn session_key(number: usize) -> String {
+    format!("chaos-{number}")
+}
+
+/// The journals of these runs, as they are on disk. One that is not there is empty.
+pub(super) async fn read_journals(
+    (state, copy): (&Path, &Path),
+    numbers: impl Iterator<Item = usize>,
+) -> Result<RunJournals, CliError> {
+    copy_state(state, copy).map_err(|(path, error)| unusable(&path, &error))?;
+    let reader = StoreReader::new(host::open(copy, Durability::Strict)?);
+    let mut journals = RunJournals::new();
+    for number in numbers {
+        let mut records = Vec::new();
+        if let Some(session) = reader.sessions(Query::SessionOfKey(session_key(number).into())).await?.pop() {
+            let keep = |stored| {
+                records.push(stored);
+                Ok::<(), RequestError>(())
+            };
+            reader.records(session.id, 1, keep).await?;
+        }
+        journals.insert(number, records);
+    }
+    Ok(journals)
+}
+
+/// What cannot be used, and why.
+pub(super) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
+    CliError { exit: Exit::Store, text: format!("{}: {error}", path.display()) }
+}
+
+/// Copies the files of a state directory. Its folders only get new files, so that a link is enough.
+fn copy_state(state: &Path, copy: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |error| (path, error)
+    };
+    remove_tree(copy).and_then(|()| fs::create_dir(copy)).map_err(at(copy))?;
+    let entries = match fs::read_dir(state) {
+        // It was killed before it could make one.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(at(state))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(at(state))?;
+        let (from, to) = (entry.path(), copy.join(entry.file_name()));
+        let kind = entry.file_type().map_err(at(&from))?;
+        if kind.is_dir() {
+            symlink(&from, &to).map_err(at(&from))?;
+        } else if kind.is_file() {
+            fs::copy(&from, &to).map_err(at(&from))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Amounts and texts as a person reads them.
+
+use std::time::Duration;
+
+use hermod_actors::SanitizedText;
+
+use super::terminal::Charset;
+
+/// A time as a person reads it: milliseconds below a second, else seconds with one decimal.
+pub(crate) fn seconds(ms: u64) -> String {
+    if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
+}
+
+/// An amount of nano-dollars as a person reads it: to the millionth of a dollar, and at least to the cent.
+pub(crate) fn dollars(nano: u64) -> String {
+    let micro = nano.saturating_add(500) / 1_000;
+    let text = format!("${}.{:06}", micro / 1_000_000, micro % 1_000_000);
+    let cents = text.len() - 4;
+    let (cents, rest) = text.split_at(cents);
+    format!("{cents}{}", rest.trim_end_matches('0'))
+}
+
+/// A time in milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// At most `max` characters on one line, fit for a terminal.
+pub(crate) fn truncated_line(text: &str, max: usize) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = text.chars().take(max.saturating_add(1)).map(plain).collect();
+    let text = SanitizedText::strict(&text);
+    let mut shown: String = text.chars().take(max).collect();
+    if text.chars().nth(max).is_some() {
+        shown.push_str(Charset::current().ellipsis());
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_are_shown_to_the_millionth() {
+        let check = |nano: u64, expect: &str| assert_eq!(dollars(nano), expect);
+        check(0, "$0.00");
+        check(1_499, "$0.000001");
+        check(123_456_000, "$0.123456");
+        check(20_000_000, "$0.02");
+        check(12_500_000_000, "$12.50");
+        check(u64::MAX, "$18446744073.709551");
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        assert_eq!(truncated_line("äöü", 2), "äö…");
+        assert_eq!(truncated_line("äö", 2), "äö");
+    }
+}

@@ -1,0 +1,141 @@
+//! What other processes want of the runs of this one.
+
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use hermod_actors::{
+    RunError, Runtime,
+    model::{ApprovalDecision, CallId, RunRow, RunState, SessionId, StopReason},
+};
+use tokio::time::timeout;
+
+use crate::{
+    cli::output::print_note,
+    control::{CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError, RunRowStatus},
+    watchdog::HandlerWatchdog,
+};
+
+/// How long a stopped run may take to its end before it is told as it is.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what was begun may take when this process ends: it is to be gone within a second of being told to.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Carries orders out for as long as `following` goes on, and those that are begun to their end.
+pub(crate) async fn serve_commands<T>(
+    runtime: &Runtime,
+    orders: &mut CommandReceiver,
+    following: impl Future<Output = T>,
+) -> T {
+    orders.attach_runtime(runtime);
+    let _watchdog = HandlerWatchdog::start(runtime.health_probe(), print_note);
+    let mut begun = FuturesUnordered::new();
+    let mut following = pin!(following);
+    let followed = loop {
+        tokio::select! {
+            biased;
+            followed = &mut following => break followed,
+            Some(()) = begun.next(), if !begun.is_empty() => {}
+            Some(ordered) = orders.recv() => begun.push(execute_command(runtime, ordered)),
+        }
+    };
+    orders.close();
+    let rest = async { while begun.next().await.is_some() {} };
+    if timeout(DRAIN_TIMEOUT, rest).await.is_err() {
+        tracing::warn!("an order is left without its answer");
+    }
+    followed
+}
+
+async fn execute_command(runtime: &Runtime, PendingCommand { command: order, reply }: PendingCommand) {
+    let done = match order {
+        ControlCommand::Stop(rows) => {
+            stop(runtime, rows).await.map(ControlResponse::Stopped).map_err(RequestError::from)
+        }
+        ControlCommand::Steer { run, text } => steer(runtime, &run, text).await,
+        ControlCommand::Decide { call, verdict } => decide(runtime, call, verdict).await,
+        // What nobody runs is not taken up for that.
+        ControlCommand::Raise { run, by } => runtime
+            .raise_without_resume(run, by)
+            .await
+            .map(Box::new)
+            .map(ControlResponse::Raised)
+            .map_err(RequestError::from),
+        ControlCommand::Providers => Ok(ControlResponse::Providers(runtime.providers().await)),
+        ControlCommand::ResetProvider(name) => reset(runtime, name).await,
+    };
+    if reply.send(done.unwrap_or_else(ControlResponse::Refused)).is_err() {
+        tracing::debug!("whoever gave an order has gone");
+    }
+}
+
+/// Stops runs of this process, and runs that nobody runs: all sessions at the same time. Says what became of them.
+pub(crate) async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+    let mut sessions: BTreeMap<SessionId, Vec<RunRow>> = BTreeMap::new();
+    for row in rows {
+        sessions.entry(row.session).or_default().push(row);
+    }
+    let mut stopped = Vec::new();
+    // Nobody's failure leaves another run going.
+    for rows in join_all(sessions.into_values().map(|rows| stop_session(runtime, rows))).await {
+        stopped.extend(rows?);
+    }
+    stopped.sort_by_key(|row| row.id);
+    Ok(stopped)
+}
+
+/// Stops runs of one session. What nobody runs is not taken up for that.
+async fn stop_session(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+    // What waits behind a run is stopped before it, so that it does not begin.
+    for row in rows.iter().rev() {
+        runtime.stop_without_resume(row.id, StopReason::Command).await?;
+    }
+    for row in &mut rows {
+        *row = runtime.row(row.id).await?;
+        if row.state == RunState::Ended {
+            continue;
+        }
+        match runtime.wait(row.id, Some(STOP_TIMEOUT)).await {
+            Ok(_) | Err(RunError::WaitTimedOut(_)) => *row = runtime.row(row.id).await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rows)
+}
+
+/// Steers a run of this process. One that is not under way may find no provider here.
+async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<ControlResponse, RequestError> {
+    if run.ended.is_none() && !runtime.health_probe().runs(run.session).await {
+        return Err(RequestError::usage(format!(
+            "run {0} is not under way: process {1} has another conversation. When that has ended, `hermod run --resume \
+             {0}` goes on with it",
+            run.id,
+            std::process::id()
+        )));
+    }
+    let steered = runtime.steer(run.id, text).await?;
+    Ok(ControlResponse::Steered { run: steered.run, session: steered.session, next: steered.next })
+}
+
+/// Decides about a call of this process, or of a run that nobody runs, which is not taken up for that.
+async fn decide(
+    runtime: &Runtime,
+    call: CallId,
+    verdict: ApprovalDecision,
+) -> Result<ControlResponse, RequestError> {
+    let row = runtime.decide_without_resume(call, verdict).await?;
+    let has_process = runtime.health_probe().runs(row.session).await;
+    let run = if has_process { row.into() } else { RunRowStatus::without_process(row) };
+    Ok(ControlResponse::Decided { call, run: Box::new(run) })
+}
+
+async fn reset(runtime: &Runtime, name: String) -> Result<ControlResponse, RequestError> {
+    if runtime.reset_provider(&name) {
+        return Ok(ControlResponse::Reset { name });
+    }
+    let known: Vec<String> = runtime.providers().await.into_iter().map(|provider| provider.name).collect();
+    let pid = std::process::id();
+    Err(RequestError::usage(format!(
+        "process {pid} asks no provider `{name}`; it asks: {}",
+        known.join(", ")
+    )))
+}

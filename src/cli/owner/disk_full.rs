@@ -1,0 +1,47 @@
+//! That the disk is full, told to whoever looks on.
+
+use std::time::Duration;
+
+use hermod_actors::{HealthProbe, Runtime, model::DiskFull};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// Between two looks.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Looks whether the disk is full.
+#[derive(Debug)]
+pub(crate) struct DiskFullMonitor {
+    vitals: HealthProbe,
+    is_missing: bool,
+    polls: Interval,
+}
+
+impl DiskFullMonitor {
+    /// As far as this runtime writes to it.
+    pub(crate) fn new(runtime: &Runtime) -> Self {
+        let mut polls = interval(POLL_INTERVAL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { vitals: runtime.health_probe(), is_missing: false, polls }
+    }
+
+    /// Resolves with a line when the disk is found full, and when there is room on it again. May be dropped at any time.
+    pub(crate) async fn next_change(&mut self) -> String {
+        loop {
+            self.polls.tick().await;
+            let missing = self.vitals.disk_full();
+            if missing.is_some() != self.is_missing {
+                self.is_missing = missing.is_some();
+                return format_disk_full(missing);
+            }
+        }
+    }
+}
+
+fn format_disk_full(missing: Option<DiskFull>) -> String {
+    match missing {
+        Some(DiskFull { path, .. }) => {
+            format!("waiting   the disk is full: make room for {path}, and it goes on")
+        }
+        None => "goes on   there is room on the disk again".to_owned(),
+    }
+}

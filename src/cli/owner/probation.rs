@@ -1,0 +1,67 @@
+use hermod_actors::{
+    RunError, Runtime,
+    model::{RunId, RunRow, RunState, Seq},
+    port::Query,
+};
+
+use crate::{
+    cli::{exit::CliError, output::print_note},
+    control::{RequestError, StoreReader},
+    crash_loop::{CrashHistoryFile, Trial, is_progress},
+};
+
+/// The last step that a run has made, 0 if none; `None` if it has ended. What cannot be read has made none.
+pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Seq> {
+    let row = reader.runs(Query::Run(run)).await.ok()?.pop()?;
+    if row.state == RunState::Ended {
+        return None;
+    }
+    let mut last = 0;
+    let read = reader.records(row.session, row.first, |(seq, record)| {
+        if record.body.run() == Some(run) && is_progress(&record.body) {
+            last = seq;
+        }
+        Ok::<(), RequestError>(())
+    });
+    if let Err(error) = read.await {
+        tracing::warn!(%run, %error, "its records cannot be read");
+        return Some(0);
+    }
+    Some(last)
+}
+
+/// A trial of the first of these runs that has not ended: those behind it in their session wait for it.
+pub(crate) async fn first_trial(
+    reader: &StoreReader,
+    rows: impl IntoIterator<Item = &RunRow>,
+) -> Option<Trial> {
+    for row in rows {
+        if let Some(step) = last_progress(reader, row.id).await {
+            return Some(Trial { run: row.id, step, is_alone: true, has_min_uptime: false });
+        }
+    }
+    None
+}
+
+/// Ends those of the unfinished runs of which the process has died too often, before their sessions are opened.
+pub(crate) async fn fail_crash_looping(
+    runtime: &Runtime,
+    deaths: &mut CrashHistoryFile,
+    open: impl IntoIterator<Item = &RunRow> + Clone,
+) -> Result<(), CliError> {
+    for (run, died) in deaths.crash_looping() {
+        if !open.clone().into_iter().any(|row| row.id == run) {
+            continue;
+        }
+        let error = format!(
+            "the process died {died} times while this run alone was under way, always at the same step"
+        );
+        print_note(format!("given up  run {run}: {error}"));
+        match runtime.force_fail(run, &error).await {
+            Ok(()) => deaths.clear(run),
+            Err(RunError::WaitTimedOut(_)) => tracing::error!(%run, "it could not be ended"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

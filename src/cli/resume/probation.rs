@@ -1,0 +1,186 @@
+use std::{cmp::Reverse, collections::VecDeque, future, time::Duration};
+
+use hermod_actors::model::{RunId, Seq, SessionId};
+use tokio::time::{Instant, sleep_until};
+
+use super::resumed_runs::{ResumeEvent, ResumedRuns};
+use crate::{
+    cli::{exit::CliError, output::print_note, owner, terminal::Tone},
+    control::StoreReader,
+    crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial, is_progress},
+};
+
+/// Which sessions are still to go on, and on probation: who is tried. A trial is over when the run has made a step, has
+/// ended, is parked, or has done no harm for so long that it is not what the process dies of.
+#[derive(Debug)]
+pub(super) struct Probation {
+    waiting: VecDeque<SessionId>,
+    phase: ProbationPhase,
+}
+
+#[derive(Debug)]
+enum ProbationPhase {
+    /// All go on at once.
+    AllAtOnce,
+    /// The next one is to be tried.
+    BetweenTrials,
+    /// It is to be tried when the process has rested until then.
+    BackingOff(SessionId, Trial, Instant),
+    /// This one is.
+    Trying(ActiveTrial),
+}
+
+#[derive(Debug)]
+struct ActiveTrial {
+    trial: Trial,
+    since: Instant,
+    is_over: bool,
+}
+
+impl Probation {
+    /// All at once, or on probation those first of whom the process may have died, else in the order of their acceptance.
+    pub(super) fn new(crowd: &ResumedRuns<'_>, deaths: &CrashHistoryFile) -> Self {
+        let mut sessions: Vec<(RunId, SessionId)> =
+            crowd.sessions().into_iter().map(|(session, first)| (first, session)).collect();
+        sessions.sort_by_key(|(run, _)| (Reverse(deaths.suspicion_rank(*run)), *run));
+        let phase = match deaths.resume_mode() {
+            ResumeMode::AllAtOnce => ProbationPhase::AllAtOnce,
+            ResumeMode::Probation(died) => {
+                let n = sessions.len();
+                print_note(format!(
+                    "probation the process has died {died} times within a minute; what is unfinished ({n}) goes on one \
+                     at a time"
+                ));
+                ProbationPhase::BetweenTrials
+            }
+        };
+        Self { waiting: sessions.into_iter().map(|(_, session)| session).collect(), phase }
+    }
+
+    /// Whether every session goes on, and none is tried.
+    pub(super) fn is_over(&self) -> bool {
+        self.waiting.is_empty()
+            && !matches!(self.phase, ProbationPhase::Trying(_) | ProbationPhase::BackingOff(..))
+    }
+
+    /// Lets go on who may.
+    pub(super) async fn advance(
+        &mut self,
+        crowd: &mut ResumedRuns<'_>,
+        (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
+    ) -> Result<(), CliError> {
+        if let ProbationPhase::Trying(tried) = &self.phase
+            && (tried.is_over || crowd.is_ended_or_parked(tried.trial.run))
+        {
+            let run = tried.trial.run;
+            deaths.clear(run);
+            deaths.set_trial(None);
+            self.phase = ProbationPhase::BetweenTrials;
+            // Its last step may be its end, which comes with it: then the next one is alone.
+            crowd.refresh_run(run).await?;
+        }
+        if let ProbationPhase::AllAtOnce = self.phase {
+            while let Some(session) = self.waiting.pop_front() {
+                crowd.revive(session)?;
+            }
+        }
+        while let ProbationPhase::BetweenTrials = self.phase {
+            let Some(session) = self.waiting.pop_front() else {
+                print_note("probation is over: all go on");
+                self.phase = ProbationPhase::AllAtOnce;
+                break;
+            };
+            self.try_session(session, crowd, (reader, deaths)).await?;
+        }
+        Ok(())
+    }
+
+    async fn try_session(
+        &mut self,
+        session: SessionId,
+        crowd: &mut ResumedRuns<'_>,
+        (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
+    ) -> Result<(), CliError> {
+        let open = crowd.refresh_session(session).await?;
+        if open.is_empty() {
+            return Ok(());
+        }
+        let trial = owner::first_trial(reader, &open).await;
+        let Some(trial) = trial.filter(|trial| !crowd.is_ended_or_parked(trial.run)) else {
+            return crowd.revive(session);
+        };
+        let trial = Trial { is_alone: crowd.has_no_revived_running(), ..trial };
+        let Some(rest) = deaths.backoff_before(&trial).filter(|_| trial.is_alone) else {
+            return self.start_trial((session, trial), crowd, deaths);
+        };
+        deaths.start_backoff();
+        let text =
+            format!("probation waits whether the process dies without it, for {:.1} s", rest.as_secs_f64());
+        crowd.print_line(trial.run, Tone::Quiet, &text);
+        self.phase = ProbationPhase::BackingOff(session, trial, Instant::now() + rest);
+        Ok(())
+    }
+
+    fn start_trial(
+        &mut self,
+        (session, trial): (SessionId, Trial),
+        crowd: &mut ResumedRuns<'_>,
+        deaths: &mut CrashHistoryFile,
+    ) -> Result<(), CliError> {
+        deaths.set_trial(Some(trial));
+        let how = if trial.is_alone { "goes on alone" } else { "goes on beside those before it" };
+        crowd.print_line(trial.run, Tone::Quiet, &format!("probation {how}"));
+        self.phase = ProbationPhase::Trying(ActiveTrial { trial, since: Instant::now(), is_over: false });
+        crowd.revive(session)
+    }
+
+    /// Takes in what was heard: a step of the run that is tried is all that it takes.
+    pub(super) fn on_event(&mut self, heard: &ResumeEvent) {
+        let ProbationPhase::Trying(ActiveTrial { trial, is_over, .. }) = &mut self.phase else { return };
+        if let ResumeEvent::Recorded(_, seq, record) = heard
+            && is_beyond(trial, *seq)
+            && record.body.run() == Some(trial.run)
+            && is_progress(&record.body)
+        {
+            *is_over = true;
+        }
+    }
+
+    /// Resolves when the rest is over, or when the trial has lasted long, or too long; else never.
+    pub(super) async fn wait_for_timer(&self) {
+        match &self.phase {
+            ProbationPhase::Trying(ActiveTrial { trial, since, .. }) => {
+                let limit = if trial.has_min_uptime { MAX_DEATH_INTERVAL_MS } else { MIN_UPTIME_MS };
+                sleep_until(*since + Duration::from_millis(limit)).await;
+            }
+            ProbationPhase::BackingOff(_, _, until) => sleep_until(*until).await,
+            ProbationPhase::AllAtOnce | ProbationPhase::BetweenTrials => future::pending().await,
+        }
+    }
+
+    /// What [`Probation::time`] waited for has come.
+    pub(super) fn on_timer(
+        &mut self,
+        crowd: &mut ResumedRuns<'_>,
+        deaths: &mut CrashHistoryFile,
+    ) -> Result<(), CliError> {
+        match &mut self.phase {
+            ProbationPhase::BackingOff(session, trial, _) => {
+                let begun = (*session, Trial { has_min_uptime: true, ..*trial });
+                return self.start_trial(begun, crowd, deaths);
+            }
+            ProbationPhase::Trying(ActiveTrial { trial, .. }) if !trial.has_min_uptime => {
+                trial.has_min_uptime = true;
+                deaths.mark_long_trial();
+            }
+            ProbationPhase::Trying(tried) => tried.is_over = true,
+            ProbationPhase::AllAtOnce | ProbationPhase::BetweenTrials => {}
+        }
+        Ok(())
+    }
+}
+
+/// Whether a record came behind the step at which the trial began.
+const fn is_beyond(trial: &Trial, seq: Seq) -> bool {
+    seq > trial.step
+}

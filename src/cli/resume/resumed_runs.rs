@@ -1,0 +1,380 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future,
+    sync::Arc,
+};
+
+use futures::{
+    StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered, SelectAll},
+};
+use hermod_actors::{
+    RunError, Runtime, Watch,
+    model::{Body, EventBody, Record, RunId, RunRow, RunState, Seq, SessionId, Timestamp},
+    port::ReadError,
+};
+
+use crate::cli::{
+    display::ProgressDisplay,
+    exit::CliError,
+    format::seconds,
+    owner::DiskFullMonitor,
+    progress::ProgressLines,
+    terminal::{Charset, Tone},
+};
+
+/// Characters of a run's id that its lines begin with: the last ones, which are by chance.
+const ID_SUFFIX_CHARS: usize = 6;
+
+/// The runs that go on, and what is heard of them.
+pub(super) struct ResumedRuns<'a> {
+    pub(super) runtime: &'a Runtime,
+    display: ProgressDisplay,
+    /// When this process began to let them go on: what was recorded before is not told again.
+    since: Timestamp,
+    runs: BTreeMap<RunId, ResumedRun>,
+    /// Those that have no outcome and do not wait for a person.
+    under_way: BTreeSet<RunId>,
+    /// The sessions that were revived, and whether their news is told.
+    revived: BTreeMap<SessionId, bool>,
+    events: SelectAll<BoxStream<'a, ResumeEvent>>,
+    disk_full: DiskFullMonitor,
+    /// The ends of runs whose sessions cannot be read.
+    ends: FuturesUnordered<BoxFuture<'a, (RunId, Result<(), RunError>)>>,
+}
+
+struct ResumedRun {
+    row: RunRow,
+    progress: ProgressLines,
+}
+
+/// Something that is heard of a session.
+pub(super) enum ResumeEvent {
+    /// A record became durable.
+    Recorded(SessionId, Seq, Arc<Record>),
+    /// A run whose records cannot be read has its end.
+    Ended(RunId, Result<(), RunError>),
+    /// The disk is full, or not any more.
+    Disk(String),
+    /// The session cannot be watched.
+    Unwatched(SessionId, ReadError),
+}
+
+impl<'a> ResumedRuns<'a> {
+    pub(super) fn new(
+        runtime: &'a Runtime,
+        (rows, since): (Vec<RunRow>, Timestamp),
+        display: ProgressDisplay,
+    ) -> Self {
+        let mut crowd = Self {
+            runtime,
+            display,
+            since,
+            runs: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            revived: BTreeMap::new(),
+            events: SelectAll::new(),
+            disk_full: DiskFullMonitor::new(runtime),
+            ends: FuturesUnordered::new(),
+        };
+        rows.into_iter().for_each(|row| crowd.add(row));
+        crowd
+    }
+
+    fn add(&mut self, row: RunRow) {
+        let session = row.session;
+        self.runs.insert(row.id, ResumedRun { progress: ProgressLines::new(row.id), row });
+        self.update_running(session);
+    }
+
+    /// Finds out which runs of a session are under way.
+    fn update_running(&mut self, session: SessionId) {
+        let is_news = self.revived.get(&session).is_some_and(|is_news| *is_news);
+        let own: Vec<&RunRow> = self.rows_of(session).collect();
+        let moving = running_runs(&own, is_news);
+        for run in own.into_iter().map(|row| row.id).collect::<Vec<_>>() {
+            if moving.contains(&run) {
+                self.under_way.insert(run);
+            } else {
+                self.under_way.remove(&run);
+            }
+        }
+    }
+
+    fn rows_of(&self, session: SessionId) -> impl Iterator<Item = &RunRow> {
+        self.runs.values().map(|member| &member.row).filter(move |row| row.session == session)
+    }
+
+    /// All, in the order in which they were accepted.
+    pub(super) fn rows(&self) -> Vec<RunRow> {
+        self.runs.values().map(|member| member.row.clone()).collect()
+    }
+
+    /// The sessions with runs that have not ended, each with the first of those.
+    pub(super) fn sessions(&self) -> BTreeMap<SessionId, RunId> {
+        let open = self.runs.values().filter(|member| member.row.state != RunState::Ended);
+        open.rev().map(|member| (member.row.session, member.row.id)).collect()
+    }
+
+    /// Whether every run has its outcome, is parked, or waits behind a parked one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Whether this run has its outcome, is parked, or waits behind a parked one.
+    pub(super) fn is_ended_or_parked(&self, run: RunId) -> bool {
+        !self.under_way.contains(&run)
+    }
+
+    /// Whether no run of a session that was revived is under way.
+    pub(super) fn has_no_revived_running(&self) -> bool {
+        self.under_way.iter().all(|run| {
+            self.runs.get(run).is_none_or(|member| !self.revived.contains_key(&member.row.session))
+        })
+    }
+
+    /// Lets a session go on, and listens to it.
+    pub(super) fn revive(&mut self, session: SessionId) -> Result<(), CliError> {
+        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        let first = open.map(|row| row.first).min().unwrap_or(1);
+        self.revived.insert(session, false);
+        let runtime = self.runtime;
+        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        for row in open.filter(|row| row.state != RunState::Ended).cloned() {
+            // Of a journal that has lost its records, those that end its runs may have numbers that are not listened to.
+            self.ends.push(Box::pin(async move {
+                if runtime.has_acceptance(&row).await {
+                    future::pending::<()>().await;
+                }
+                (row.id, runtime.wait(row.id, None).await.map(drop))
+            }));
+        }
+        self.events.push(listen(session, self.runtime.watch(session, first)));
+        Ok(self.runtime.revive(session)?)
+    }
+
+    /// What is heard next; never anything while nobody has been revived.
+    pub(super) async fn next_event(&mut self) -> ResumeEvent {
+        tokio::select! {
+            Some(heard) = self.events.next(), if !self.events.is_empty() => heard,
+            Some((run, end)) = self.ends.next(), if !self.ends.is_empty() => ResumeEvent::Ended(run, end),
+            line = self.disk_full.next_change(), if !self.revived.is_empty() => ResumeEvent::Disk(line),
+            else => future::pending().await,
+        }
+    }
+
+    /// Takes in what was heard, and tells it.
+    pub(super) async fn on_event(&mut self, heard: &ResumeEvent) -> Result<(), CliError> {
+        match heard {
+            ResumeEvent::Recorded(session, _, record) => self.on_record(*session, record).await,
+            ResumeEvent::Ended(run, end) => {
+                end.clone()?;
+                self.refresh_run(*run).await
+            }
+            ResumeEvent::Disk(line) => {
+                self.display.line(Tone::Action, line);
+                Ok(())
+            }
+            // The session is being quarantined, and its runs are ended without it.
+            ResumeEvent::Unwatched(session, ReadError::Record { .. }) => {
+                let open = self.runs.values().filter(|member| member.row.session == *session);
+                for run in open.map(|member| member.row.id) {
+                    let runtime = self.runtime;
+                    let end = async move { (run, runtime.wait(run, None).await.map(drop)) };
+                    self.ends.push(Box::pin(end));
+                }
+                Ok(())
+            }
+            ResumeEvent::Unwatched(_, error) => Err(RunError::Read(error.clone()).into()),
+        }
+    }
+
+    async fn on_record(&mut self, session: SessionId, record: &Record) -> Result<(), CliError> {
+        let news = self.revived.entry(session).or_default();
+        *news |= matches!(record.body, Body::SessionRevived(_)) && record.at >= self.since;
+        let is_news = *news;
+        if let Body::RunAccepted(accepted) = &record.body
+            && is_news
+        {
+            self.add(self.runtime.row(accepted.run).await?);
+        }
+        let run = record.body.run().or_else(|| self.first_of(session));
+        let Some(member) = run.and_then(|run| self.runs.get_mut(&run)) else { return Ok(()) };
+        let (run, line) = (member.row.id, member.progress.line(record));
+        let tone = member.progress.tone(record);
+        let printed = member.progress.output(record, self.display.verbosity());
+        // An end is always news: the run had none when it came in.
+        if !is_news && !matches!(record.body, Body::RunEnded(_)) {
+            return Ok(());
+        }
+        if let Some(line) = line {
+            self.print_line(run, tone, &line);
+        }
+        self.display.output(&printed);
+        if moves_row(&record.body) { self.refresh_run(run).await } else { Ok(()) }
+    }
+
+    fn first_of(&self, session: SessionId) -> Option<RunId> {
+        let mut own = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        own.find(|row| row.state != RunState::Ended).map(|row| row.id)
+    }
+
+    /// Looks at the rows of those that are under way: some may have been ended before anybody listened.
+    pub(super) async fn refresh_running(&mut self) -> Result<(), CliError> {
+        for run in self.under_way.clone() {
+            self.refresh_run(run).await?;
+        }
+        Ok(())
+    }
+
+    /// The unfinished runs of a session that was not revived yet, as they are now.
+    pub(super) async fn refresh_session(&mut self, session: SessionId) -> Result<Vec<RunRow>, CliError> {
+        let own = |member: &&ResumedRun| member.row.session == session;
+        for run in self.runs.values().filter(own).map(|member| member.row.id).collect::<Vec<_>>() {
+            self.refresh_run(run).await?;
+        }
+        let open = self.runs.values().filter(own).map(|member| &member.row);
+        Ok(open.filter(|row| row.state != RunState::Ended).cloned().collect())
+    }
+
+    /// Looks at the row of a run, and tells its end if it has one that was not told.
+    pub(super) async fn refresh_run(&mut self, run: RunId) -> Result<(), CliError> {
+        let row = self.runtime.row(run).await?;
+        let Some(member) = self.runs.get_mut(&run) else { return Ok(()) };
+        let before = std::mem::replace(&mut member.row, row.clone());
+        if before.state != RunState::Ended && row.state == RunState::Ended {
+            self.print_line(run, Tone::Quiet, &format_end(&row));
+        }
+        self.update_running(row.session);
+        Ok(())
+    }
+
+    /// Tells a line about a run.
+    pub(super) fn print_line(&mut self, run: RunId, tone: Tone, line: &str) {
+        let id = run.to_string();
+        let cut = Charset::current().ellipsis();
+        self.display.line(tone, &format!("{cut}{} {line}", &id[id.len() - ID_SUFFIX_CHARS..]));
+    }
+}
+
+/// Which of a session's runs are under way. One that is parked is so until its session goes on: its question may have
+/// expired. One that is queued waits for a person if the first of those that have not ended does.
+fn running_runs(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
+    let open = || rows.iter().filter(|row| row.state != RunState::Ended);
+    let first = open().min_by_key(|row| row.first).map(|row| row.state);
+    let waits = goes_on && first == Some(RunState::Parked);
+    let moves = |row: &&&RunRow| match row.state {
+        RunState::Queued => !waits,
+        RunState::Running => true,
+        RunState::Parked => !goes_on,
+        RunState::Ended => false,
+    };
+    open().filter(moves).map(|row| row.id).collect()
+}
+
+/// Whether the run's row may be another one behind this record.
+const fn moves_row(body: &Body) -> bool {
+    match body {
+        Body::RunAccepted(_)
+        | Body::RunStopping(_)
+        | Body::RunEnded(_)
+        | Body::CallEnded(_)
+        | Body::ApprovalRequested(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::ChildEnded(_)
+        | Body::ApprovalAnswered(_)
+        | Body::SessionRevived(_) => true,
+        Body::SessionOpened(_)
+        | Body::ContextCompacted(_)
+        | Body::SummaryStarted(_)
+        | Body::SummaryAnswered(_)
+        | Body::SummaryFailed(_)
+        | Body::ModelStarted(_)
+        | Body::ModelAnswered(_)
+        | Body::ModelFailed(_)
+        | Body::ModelWaiting(_)
+        | Body::ModelLate(_)
+        | Body::CallAdmitted(_)
+        | Body::CallStarted(_)
+        | Body::CallLost(_)
+        | Body::TodoChanged(_)
+        | Body::MessageSteered(_) => false,
+    }
+}
+
+fn format_end(row: &RunRow) -> String {
+    let how = row.ended.as_ref().map_or_else(|| "without an outcome".to_owned(), ToString::to_string);
+    let took = row.started_at.zip(row.ended_at);
+    let took = took.map_or_else(String::new, |(start, end)| format!(", {}", seconds(end.ms_since(start))));
+    format!("ended     {how}: iterations {}, tokens {}{took}", row.iterations, row.usage.total())
+}
+
+/// The records of a session, until it cannot be watched any more.
+fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, ResumeEvent> {
+    stream::unfold(Some(watch), move |watch| async move {
+        let mut watch = watch?;
+        loop {
+            match watch.next().await {
+                Ok(event) => {
+                    if let EventBody::Recorded { record } = event.body {
+                        return Some((
+                            ResumeEvent::Recorded(session, event.seq, Arc::clone(&record)),
+                            Some(watch),
+                        ));
+                    }
+                }
+                Err(error) => return Some((ResumeEvent::Unwatched(session, error), None)),
+            }
+        }
+    })
+    .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::Usage;
+
+    use super::*;
+
+    fn row(n: u64, state: RunState) -> RunRow {
+        RunRow {
+            id: RunId::from_bits(n.into()),
+            session: SessionId::from_bits(9),
+            account: RunId::from_bits(n.into()).into(),
+            state,
+            accepted_at: Timestamp(0),
+            started_at: None,
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            parent: None,
+            leg: 1,
+            first: n,
+            last: n,
+        }
+    }
+
+    #[track_caller]
+    fn check(states: &[RunState], goes_on: bool, expect: &[u128]) {
+        let rows: Vec<RunRow> = (1..).zip(states).map(|(n, state)| row(n, *state)).collect();
+        let moving = running_runs(&rows.iter().collect::<Vec<_>>(), goes_on);
+        let expect = expect.iter().map(|n| RunId::from_bits(*n)).collect();
+        assert_eq!(moving, expect, "{states:?}, goes on: {goes_on}");
+    }
+
+    #[test]
+    fn what_waits_for_a_person_is_not_under_way() {
+        use RunState::{Ended, Parked, Queued, Running};
+        check(&[Running, Queued], true, &[1, 2]);
+        check(&[Parked, Queued], true, &[]);
+        check(&[Ended, Parked, Queued, Queued], true, &[]);
+        check(&[Ended, Queued], true, &[2]);
+        check(&[Ended, Ended], false, &[]);
+        // Until the session goes on, nobody knows whether the question has expired.
+        check(&[Parked, Queued], false, &[1, 2]);
+    }
+}

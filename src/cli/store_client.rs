@@ -1,0 +1,227 @@
+//! Asks whoever holds the store, and opens it only when nobody answers.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{sync::mpsc, time::sleep};
+
+use super::exit::{CliError, Exit};
+use crate::{
+    control::{
+        AskError, ControlClient, ControlRequest, ControlResponse, PAGE_RECORDS, RequestError, RequestHandler,
+        StoreReader, record_json,
+    },
+    discovery::Variables,
+    host::{self, StartError},
+    maintenance::StateDirMaintenance,
+    store::redb::{Durability, OpenError, RedbJournal},
+};
+
+/// A process that holds the store and does not listen is about to begin or to end: it is asked so often, after such a
+/// pause each.
+const MAX_TRIES: usize = 100;
+pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Records on their way from the store to standard output.
+const MAX_QUEUED_RESPONSES: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct StoreClient {
+    state: PathBuf,
+}
+
+/// Who can answer.
+pub(crate) enum StoreAccess {
+    /// The process that holds the store.
+    Owner(Box<ControlClient>),
+    /// Nobody else: the store is open here.
+    Store(Arc<RedbJournal>),
+}
+
+impl StoreClient {
+    /// Asks about the store in the state directory.
+    pub(crate) fn new(variables: &Variables) -> Result<Self, CliError> {
+        let state = host::create_state_dir(&host::state_dir(variables)?)?;
+        Ok(Self { state })
+    }
+
+    /// The state directory.
+    pub(crate) fn state(&self) -> &PathBuf {
+        &self.state
+    }
+
+    /// Asks a question that has one answer.
+    pub(crate) async fn request(&self, request: &ControlRequest) -> Result<ControlResponse, CliError> {
+        for _ in 0..MAX_TRIES {
+            match self.access().await? {
+                StoreAccess::Owner(mut client) => match client.request(request, |_| Ok(())).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(AskError::Disconnected) => sleep(RETRY_DELAY).await,
+                    Err(AskError::Rejected(fault)) => return Err(fault.into()),
+                },
+                StoreAccess::Store(journal) => {
+                    return self.request_from_store(journal, request.clone()).await;
+                }
+            }
+        }
+        Err(self.unreachable_owner())
+    }
+
+    /// Asks for the records of a session, and goes on where it was if the one who tells them ends.
+    pub(crate) async fn records(
+        &self,
+        session: String,
+        mut from: u64,
+        mut each: impl FnMut(Value) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let (mut failed, mut gone) = (None, 0);
+        loop {
+            let begin = from;
+            let mut tell = |record: Value| {
+                from = record["seq"].as_u64().map_or(from, |seq| seq + 1);
+                each(record)
+            };
+            match self.access().await? {
+                StoreAccess::Owner(mut client) => {
+                    let request = ControlRequest::Journal { session: session.clone(), from: begin };
+                    let tell = |answer| {
+                        let ControlResponse::Record(record) = answer else { return Ok(()) };
+                        tell(record).map_err(|failure| {
+                            let fault = RequestError::usage(failure.text.clone());
+                            failed = Some(failure);
+                            fault
+                        })
+                    };
+                    match client.request(&request, tell).await {
+                        Ok(_) => return Ok(()),
+                        Err(AskError::Disconnected) if gone < MAX_TRIES => {
+                            gone += 1;
+                            sleep(RETRY_DELAY).await;
+                        }
+                        Err(AskError::Disconnected) => return Err(self.unreachable_owner()),
+                        Err(AskError::Rejected(fault)) => {
+                            return Err(failed.take().unwrap_or_else(|| fault.into()));
+                        }
+                    }
+                }
+                StoreAccess::Store(journal) => {
+                    let (page, damage) = page(journal, &session, begin).await?;
+                    let is_last = page.len() < PAGE_RECORDS;
+                    page.into_iter().try_for_each(tell)?;
+                    if let Some(damage) = damage {
+                        return Err(damage.into());
+                    }
+                    if is_last {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the store that is open here, which is closed then, a question that has one answer.
+    pub(crate) async fn request_from_store(
+        &self,
+        journal: Arc<RedbJournal>,
+        request: ControlRequest,
+    ) -> Result<ControlResponse, CliError> {
+        answer_from_store((&self.state, journal), request, |_| Ok(())).await
+    }
+
+    /// The process that runs something, if there is one.
+    pub(crate) async fn owner(&self) -> Result<Option<ControlClient>, CliError> {
+        Ok(ControlClient::connect(&self.state).await?)
+    }
+
+    /// Finds who can answer.
+    pub(crate) async fn access(&self) -> Result<StoreAccess, CliError> {
+        let mut busy = None;
+        for _ in 0..MAX_TRIES {
+            if let Some(client) = ControlClient::connect(&self.state).await? {
+                return Ok(StoreAccess::Owner(Box::new(client)));
+            }
+            match host::open(&self.state, Durability::Strict) {
+                Ok(journal) => return Ok(StoreAccess::Store(journal)),
+                Err(error @ StartError::Store(OpenError::Busy { .. })) => busy = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+            sleep(RETRY_DELAY).await;
+        }
+        Err(busy.map_or_else(|| self.unreachable_owner(), CliError::from))
+    }
+
+    fn unreachable_owner(&self) -> CliError {
+        let text = format!(
+            "the processes that hold the store in {} come and go too fast to be asked; try again",
+            self.state.display()
+        );
+        CliError { exit: Exit::Busy, text }
+    }
+}
+
+/// Opens the store for a process that is to hold it. One that only looks into it has it for an instant, and is waited
+/// for; one that listens holds it, and is named.
+pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, CliError> {
+    let mut tries = 1..MAX_TRIES;
+    loop {
+        match host::open(state, durability) {
+            Err(error @ StartError::Store(OpenError::Busy { .. })) => {
+                if tries.next().is_none() || ControlClient::connect(state).await?.is_some() {
+                    return Err(error.into());
+                }
+                sleep(RETRY_DELAY).await;
+            }
+            opened => return opened.map_err(CliError::from),
+        }
+    }
+}
+
+/// Some records, from the store that is open here; it is closed before anybody is told them, for that may take long.
+async fn page(
+    journal: Arc<RedbJournal>,
+    session: &str,
+    from: u64,
+) -> Result<(Vec<Value>, Option<RequestError>), CliError> {
+    let reader = StoreReader::new(journal);
+    let session = reader.session(session).await?.id;
+    let (page, damage) = reader.readable_page(session, from, PAGE_RECORDS).await?;
+    Ok((page.iter().map(|(seq, record)| record_json(*seq, record)).collect::<Result<_, _>>()?, damage))
+}
+
+/// Answers from the store that is open here.
+async fn answer_from_store(
+    (state, journal): (&Path, Arc<RedbJournal>),
+    request: ControlRequest,
+    mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
+) -> Result<ControlResponse, CliError> {
+    let upkeep = Arc::new(StateDirMaintenance::new(state, &journal));
+    let desk = RequestHandler::without_runtime(StoreReader::new(journal)).with_maintenance(upkeep);
+    let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
+    let asked = async move { desk.answer(request, &sender).await };
+    let told = async move {
+        while let Some(answer) = answers.recv().await {
+            if let ControlResponse::Refused(fault) = answer {
+                return Err(fault);
+            }
+            if answer.is_last() {
+                return Ok(answer);
+            }
+            each(answer)?;
+        }
+        Err(unexpected_response())
+    };
+    let ((), told) = tokio::join!(asked, told);
+    told.map_err(CliError::from)
+}
+
+/// An answer to another question.
+pub(crate) fn unexpected_response() -> RequestError {
+    RequestError::new(
+        crate::control::RequestErrorKind::Internal,
+        "another question was answered; is the other process of another version?",
+    )
+}

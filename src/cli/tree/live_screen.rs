@@ -1,0 +1,81 @@
+//! Shows one thing as it changes.
+
+use crate::{
+    cli::{
+        exit::CliError,
+        output::{StdoutState, print_over},
+        terminal::{Charset, TerminalSize, truncate},
+    },
+    discovery::Variables,
+};
+
+/// What was written last. On a terminal it is drawn over; else each change is written behind the one before.
+#[derive(Debug, Default)]
+pub(super) struct LiveScreen {
+    drawn: Vec<String>,
+    /// What was seen when it was last written to what is no terminal.
+    seen: Option<Vec<String>>,
+}
+
+impl LiveScreen {
+    /// Shows the lines. `steady` are the same lines, but for times that only pass: where nothing can be drawn over, they
+    /// say whether something has changed.
+    pub(super) fn show(
+        &mut self,
+        lines: Vec<String>,
+        steady: Vec<String>,
+        variables: &Variables,
+    ) -> Result<StdoutState, CliError> {
+        match TerminalSize::of_stdout(variables) {
+            Some(size) => {
+                let lines = fit_screen(lines, size);
+                if lines == self.drawn {
+                    return Ok(StdoutState::Open);
+                }
+                let over = match self.drawn.len() {
+                    0 => String::new(),
+                    drawn => format!("\x1b[{drawn}A\r\x1b[J"),
+                };
+                self.drawn = lines;
+                print_over(&over, &self.drawn.join("\n"))
+            }
+            None if self.seen.as_ref() == Some(&steady) => Ok(StdoutState::Open),
+            None => {
+                let apart = if self.seen.is_some() { "\n" } else { "" };
+                self.seen = Some(steady);
+                print_over("", &format!("{apart}{}", lines.join("\n")))
+            }
+        }
+    }
+}
+
+/// The lines as they fit onto a screen, whose last line the cursor has.
+fn fit_screen(mut lines: Vec<String>, size: TerminalSize) -> Vec<String> {
+    let room = size.rows.saturating_sub(1).max(1);
+    if lines.len() > room {
+        let more = lines.len() - (room - 1);
+        lines.truncate(room - 1);
+        lines.push(format!("{} and {more} lines more", Charset::current().ellipsis()));
+    }
+    // A line that fills the last column may make the terminal begin another.
+    lines.iter().map(|line| truncate(line, size.columns.saturating_sub(1))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &[&str], (columns, rows): (usize, usize), expect: &[&str]) {
+        let lines = lines.iter().map(ToString::to_string).collect();
+        assert_eq!(fit_screen(lines, TerminalSize { columns, rows }), expect);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        check(&["one", "two"], (80, 3), &["one", "two"]);
+        check(&["one", "two", "three"], (80, 3), &["one", "… and 2 lines more"]);
+        check(&["one", "two"], (3, 3), &["o…", "t…"]);
+        check(&["one", "two"], (80, 1), &["… and 2 lines more"]);
+    }
+}

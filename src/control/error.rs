@@ -1,0 +1,86 @@
+use std::fmt;
+
+use hermod_actors::{RunError, RuntimeEnd, SubmitError, port::ReadError};
+use serde::{Deserialize, Serialize};
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestError {
+    /// What can be done about it.
+    pub kind: RequestErrorKind,
+    /// What is wrong, with the value and the remedy.
+    pub text: String,
+}
+
+/// See [`RequestError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestErrorKind {
+    /// The question is wrong, or does not fit what there is.
+    Usage,
+    /// The token is not that of the holder.
+    Denied,
+    /// The holder has no time.
+    Busy,
+    /// The store cannot be read or written.
+    Store,
+    /// The runtime itself is broken.
+    Internal,
+}
+
+impl RequestError {
+    /// A fault of this kind.
+    pub fn new(kind: RequestErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// The question is wrong.
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self::new(RequestErrorKind::Usage, text)
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<RunError> for RequestError {
+    fn from(error: RunError) -> Self {
+        let kind = match &error {
+            RunError::Invalid { .. }
+            | RunError::NoSession(_)
+            | RunError::NoRun(_)
+            | RunError::Ended(_)
+            | RunError::NoPendingApproval(_)
+            | RunError::NotRaised(..)
+            | RunError::KeyConflict(_)
+            | RunError::NotAccepted(SubmitError::HasHistory(_) | SubmitError::Unreadable(_)) => {
+                RequestErrorKind::Usage
+            }
+            RunError::Read(_)
+            | RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
+            | RunError::Terminated(RuntimeEnd::Store(_)) => RequestErrorKind::Store,
+            RunError::WaitTimedOut(_) | RunError::NotAccepted(SubmitError::Overloaded { .. }) => {
+                RequestErrorKind::Busy
+            }
+            RunError::NotAccepted(
+                SubmitError::Duplicate(_)
+                | SubmitError::KeyTaken(_)
+                | SubmitError::CrashLooping(_)
+                | SubmitError::NoPrompt(_),
+            )
+            | RunError::Terminated(RuntimeEnd::Suspended | RuntimeEnd::Actor { .. })
+            | RunError::NotCompleted(_) => RequestErrorKind::Internal,
+        };
+        let remedy = if let RunError::Read(ReadError::Record { session, .. }) = &error {
+            format!("; `hermod store repair {session}` sets this session aside, and all others stay")
+        } else if matches!(&error, RunError::Read(ReadError::Row { .. })) {
+            "; `hermod store check` names its session, and `hermod store repair` sets that aside".to_owned()
+        } else {
+            String::new()
+        };
+        Self::new(kind, format!("{error}{remedy}"))
+    }
+}

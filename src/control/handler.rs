@@ -1,0 +1,460 @@
+//! Who answers: questions from the store, orders through whoever runs the runs.
+
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hermod_actors::{
+    HealthProbe, Runtime, StalledHandler,
+    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, RunWait, Seq, SessionRow},
+    port::{Clock, Query},
+};
+use tokio::{
+    sync::{
+        mpsc::{self, error::TrySendError},
+        oneshot,
+    },
+    time::sleep,
+};
+
+use super::{
+    backup_service::{BackupService, back_up},
+    error::{RequestError, RequestErrorKind},
+    maintenance::{GcRequest, MaintenanceService},
+    protocol::{
+        ControlRequest, ControlResponse, HandlerStall, RunDetail, SessionDetail, SessionInfo, record_json,
+    },
+    reader::{PAGE_RECORDS, StoreReader},
+    status::{RunRowStatus, RunSummary},
+    tree::{self, RunTreeCache},
+};
+use crate::clock::SystemClock;
+
+/// Orders that may wait.
+const MAX_PENDING_COMMANDS: usize = 32;
+/// How often a client is told that what it asked for goes on.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct RequestHandler {
+    reader: StoreReader,
+    commands: Option<mpsc::Sender<PendingCommand>>,
+    health: SharedHealthProbe,
+    run_trees: Arc<tokio::sync::Mutex<RunTreeCache>>,
+    backups: Option<Arc<dyn BackupService>>,
+    maintenance: Option<Arc<dyn MaintenanceService>>,
+}
+
+/// Signs of life of the runtime of this process, from when there is one.
+type SharedHealthProbe = Arc<Mutex<Option<HealthProbe>>>;
+
+/// What only who runs the runs can do.
+#[derive(Debug)]
+pub enum ControlCommand {
+    /// End these as stopped.
+    Stop(Vec<RunRow>),
+    /// Say something to this one.
+    Steer {
+        /// The run.
+        run: Box<RunRow>,
+        /// What is said.
+        text: Arc<str>,
+    },
+    /// Decide about a call.
+    Decide {
+        /// The call.
+        call: CallId,
+        /// What is decided.
+        verdict: ApprovalDecision,
+    },
+    /// Raise limits of this run.
+    Raise {
+        /// The run.
+        run: RunId,
+        /// By how much.
+        by: LimitIncrease,
+    },
+    /// Tell which models are asked.
+    Providers,
+    /// Forget every failure of the provider of this name.
+    ResetProvider(String),
+}
+
+/// An order, and who waits for it.
+#[derive(Debug)]
+pub struct PendingCommand {
+    /// What is to be done.
+    pub command: ControlCommand,
+    /// What came of it. Dropped, the one who waits finds out by itself.
+    pub reply: oneshot::Sender<ControlResponse>,
+}
+
+/// The orders to be carried out.
+#[derive(Debug)]
+pub struct CommandReceiver {
+    receiver: mpsc::Receiver<PendingCommand>,
+    health: SharedHealthProbe,
+}
+
+impl CommandReceiver {
+    /// The next one; `None` if nobody can give any.
+    pub async fn recv(&mut self) -> Option<PendingCommand> {
+        self.receiver.recv().await
+    }
+
+    /// Takes no more.
+    pub fn close(&mut self) {
+        self.receiver.close();
+    }
+
+    /// From now on this runtime carries them out, and is asked what its runs wait for.
+    pub fn attach_runtime(&self, runtime: &Runtime) {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime.health_probe());
+    }
+}
+
+impl RequestHandler {
+    /// A desk for a process that runs things, and the orders that it gets.
+    pub fn new(reader: StoreReader) -> (Self, CommandReceiver) {
+        let (sender, waiting) = mpsc::channel(MAX_PENDING_COMMANDS);
+        let runner = SharedHealthProbe::default();
+        let desk =
+            Self { commands: Some(sender), health: Arc::clone(&runner), ..Self::without_runtime(reader) };
+        (desk, CommandReceiver { receiver: waiting, health: runner })
+    }
+
+    /// A desk for a process that only has the store open: it takes no orders.
+    pub fn without_runtime(reader: StoreReader) -> Self {
+        let (health, run_trees) = (SharedHealthProbe::default(), Arc::default());
+        Self { reader, commands: None, health, run_trees, backups: None, maintenance: None }
+    }
+
+    /// This desk for one client: what was read to answer it is kept as long as it asks.
+    pub(super) fn for_client(self) -> Self {
+        Self { run_trees: Arc::default(), ..self }
+    }
+
+    /// A desk that has backups made.
+    #[must_use]
+    pub fn with_backup_service(self, backups: Arc<dyn BackupService>) -> Self {
+        Self { backups: Some(backups), ..self }
+    }
+
+    /// This desk, with somebody who cares for the state directory.
+    #[must_use]
+    pub fn with_maintenance(self, maintenance: Arc<dyn MaintenanceService>) -> Self {
+        Self { maintenance: Some(maintenance), ..self }
+    }
+
+    /// Answers a request; without an answer, the one who could give it has gone.
+    pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
+        let answer = match request {
+            ControlRequest::Ping {} => Ok(Some(ControlResponse::Pong {
+                pid: std::process::id(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                writing_since: self.vitals().and_then(|vitals| vitals.writing_since()),
+                stalled: self.vitals().map(|vitals| stalled(&vitals)).unwrap_or_default(),
+            })),
+            ControlRequest::RunsList { max } => {
+                self.summaries(Query::Runs { session: None, max }).await.map(ControlResponse::Runs).map(Some)
+            }
+            ControlRequest::RunsShow { run } => self.run(&run).await.map(Some),
+            ControlRequest::SessionsList { max } => {
+                self.sessions(max).await.map(ControlResponse::Sessions).map(Some)
+            }
+            ControlRequest::SessionsShow { session, max } => self.session(&session, max).await.map(Some),
+            ControlRequest::Journal { session, from } => self.journal(&session, from, to).await,
+            ControlRequest::Tree { run } => self.tree(run.as_deref()).await.map(Some),
+            ControlRequest::Stop { run, tree: false } => self.stop(self.reader.run(&run).await).await,
+            ControlRequest::Stop { run, tree: true } => self.stop(self.reader.root(&run).await).await,
+            ControlRequest::StopAll {} => self.stop_all().await,
+            ControlRequest::Steer { run, text } => self.steer(&run, text).await,
+            ControlRequest::BudgetShow { run } => self.budget(&run).await.map(Some),
+            ControlRequest::BudgetAdd { run, by } => self.raise(&run, by).await,
+            ControlRequest::ApprovalsList {} => {
+                self.reader.approvals().await.map(ControlResponse::Approvals).map(Some)
+            }
+            ControlRequest::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
+            ControlRequest::BackupCreate { dir } => back_up(self.backups.as_deref(), dir, to).await,
+            ControlRequest::ModelsList {} => {
+                self.reader.models().await.map(ControlResponse::Models).map(Some)
+            }
+            ControlRequest::ProvidersStatus {} => self.send_command(ControlCommand::Providers).await,
+            ControlRequest::ProvidersReset { name } => {
+                self.send_command(ControlCommand::ResetProvider(name)).await
+            }
+            ControlRequest::Gc(sweep) => self.gc(sweep, to).await,
+            ControlRequest::StoreFootprint {} => self.footprint(to).await,
+        };
+        if let Some(answer) = answer.unwrap_or_else(|fault| Some(ControlResponse::Refused(fault))) {
+            send(to, answer).await;
+        }
+    }
+
+    async fn runs(&self, what: Query) -> Result<Vec<RunRowStatus>, RequestError> {
+        let mut rows = Vec::new();
+        for row in self.reader.runs(what).await? {
+            let row = self.reader.with_current_counts(row).await?;
+            rows.push(self.status(row).await);
+        }
+        Ok(rows)
+    }
+
+    async fn summaries(&self, what: Query) -> Result<Vec<RunSummary>, RequestError> {
+        let mut summaries = Vec::new();
+        for run in self.runs(what).await? {
+            // A session that cannot be read must not hide the other runs.
+            let accepted = match self.reader.acceptance(&run).await {
+                Ok(accepted) => Some(accepted),
+                Err(fault) if fault.kind == RequestErrorKind::Store => None,
+                Err(fault) => return Err(fault),
+            };
+            let account = self.reader.account(run.id.into()).await?;
+            summaries.push(RunSummary::new(run, accepted.as_ref(), account.as_ref()));
+        }
+        Ok(summaries)
+    }
+
+    async fn status(&self, row: RunRow) -> RunRowStatus {
+        tree::run_status(row, self.vitals().as_ref()).await
+    }
+
+    async fn run(&self, id: &str) -> Result<ControlResponse, RequestError> {
+        let row = self.reader.run(id).await?;
+        if let Some(why) = self.reader.quarantine_reason(row.session).await? {
+            return Ok(ControlResponse::Run(Box::new(RunDetail::unreadable(self.status(row).await, why))));
+        }
+        let row = self.reader.with_current_counts(row).await?;
+        let accepted = match self.reader.acceptance(&row).await {
+            Err(fault) if fault.kind == RequestErrorKind::Store => {
+                return Ok(ControlResponse::Run(Box::new(RunDetail::unreadable(
+                    self.status(row).await,
+                    fault.text,
+                ))));
+            }
+            accepted => accepted?,
+        };
+        let said = self.reader.last_text(&row).await?;
+        let bill = self.reader.bill(&row).await?;
+        let (input, spec) = (accepted.input.to_string(), Some((*accepted.spec).clone()));
+        let (cost, unpriced) = (bill.nano_usd(), bill.unpriced().to_vec());
+        let (waits, row) = (self.waits(&row).await?, self.status(row).await);
+        let unreadable = None;
+        Ok(ControlResponse::Run(Box::new(RunDetail {
+            row,
+            input,
+            last_text: said,
+            spec,
+            cost,
+            unpriced,
+            waits,
+            unreadable,
+        })))
+    }
+
+    fn vitals(&self) -> Option<HealthProbe> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What a run waits for; nothing if it has ended, or if that cannot be read.
+    async fn waits(&self, row: &RunRow) -> Result<Vec<RunWait>, RequestError> {
+        if row.state == RunState::Ended || self.reader.quarantine_reason(row.session).await?.is_some() {
+            return Ok(Vec::new());
+        }
+        let waits = self.reader.waits(row.session).await?;
+        Ok(match self.vitals() {
+            Some(vitals) => vitals.waits(row.session, row.id, &waits).await,
+            None => waits.waits_unowned(row.id, SystemClock::default().at()),
+        })
+    }
+
+    async fn session(&self, id: &str, max: usize) -> Result<ControlResponse, RequestError> {
+        let row = self.reader.session(id).await?;
+        let runs = self.runs(Query::Runs { session: Some(row.id), max }).await?;
+        let session = self.session_info(row).await?;
+        let todo = match session.quarantined {
+            None => self.reader.waits(session.row.id).await?.todo(),
+            Some(_) => None,
+        };
+        Ok(ControlResponse::Session(SessionDetail { session, runs, todo }))
+    }
+
+    async fn sessions(&self, max: usize) -> Result<Vec<SessionInfo>, RequestError> {
+        let mut sessions = Vec::new();
+        for row in self.reader.sessions(Query::Sessions { max }).await? {
+            sessions.push(self.session_info(row).await?);
+        }
+        Ok(sessions)
+    }
+
+    async fn session_info(&self, row: SessionRow) -> Result<SessionInfo, RequestError> {
+        let quarantined = self.reader.quarantine_reason(row.id).await?;
+        Ok(SessionInfo { row, quarantined })
+    }
+
+    async fn journal(
+        &self,
+        id: &str,
+        from: Seq,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let session = self.reader.session(id).await?.id;
+        let mut next = from;
+        loop {
+            let (page, damage) = self.reader.readable_page(session, next, PAGE_RECORDS).await?;
+            let more = page.len() == PAGE_RECORDS;
+            for (seq, record) in page {
+                next = seq + 1;
+                if !send(to, ControlResponse::Record(record_json(seq, &record)?)).await {
+                    return Ok(None);
+                }
+            }
+            if let Some(damage) = damage {
+                return Err(damage);
+            }
+            if !more {
+                return Ok(Some(ControlResponse::End {}));
+            }
+        }
+    }
+
+    async fn tree(&self, id: Option<&str>) -> Result<ControlResponse, RequestError> {
+        let runs = match id {
+            Some(id) => vec![self.reader.run(id).await?],
+            None => self.reader.runs(Query::OpenRuns).await?,
+        };
+        let vitals = self.vitals();
+        let mut forest = self.run_trees.lock().await;
+        forest.build((&self.reader, vitals.as_ref()), runs).await.map(ControlResponse::Tree)
+    }
+
+    async fn stop(&self, row: Result<RunRow, RequestError>) -> Result<Option<ControlResponse>, RequestError> {
+        self.send_command(ControlCommand::Stop(vec![row?])).await
+    }
+
+    async fn stop_all(&self) -> Result<Option<ControlResponse>, RequestError> {
+        let open = self.reader.runs(Query::OpenRuns).await?;
+        if open.is_empty() {
+            return Ok(Some(ControlResponse::Stopped(open)));
+        }
+        self.send_command(ControlCommand::Stop(open)).await
+    }
+
+    async fn steer(&self, id: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
+        let run = Box::new(self.reader.run(id).await?);
+        self.send_command(ControlCommand::Steer { run, text: text.into() }).await
+    }
+
+    async fn budget(&self, id: &str) -> Result<ControlResponse, RequestError> {
+        let row = self.reader.run(id).await?;
+        let mut budget = self.reader.budget(row).await?;
+        budget.row = self.status(budget.row.row).await;
+        Ok(ControlResponse::Budget(Box::new(budget)))
+    }
+
+    async fn raise(&self, id: &str, by: LimitIncrease) -> Result<Option<ControlResponse>, RequestError> {
+        let run = self.reader.run(id).await?.id;
+        self.send_command(ControlCommand::Raise { run, by }).await
+    }
+
+    async fn decide(
+        &self,
+        call: &str,
+        verdict: ApprovalDecision,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let (_, call) = self.reader.find_approval(call).await?;
+        self.send_command(ControlCommand::Decide { call, verdict }).await
+    }
+
+    async fn gc(
+        &self,
+        sweep: GcRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        Ok(with_heartbeat(self.maintenance()?.gc(sweep), to).await?.map(ControlResponse::Gc))
+    }
+
+    async fn footprint(
+        &self,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        Ok(with_heartbeat(self.maintenance()?.footprint(), to).await?.map(ControlResponse::Footprint))
+    }
+
+    fn maintenance(&self) -> Result<&dyn MaintenanceService, RequestError> {
+        let nobody =
+            || RequestError::new(RequestErrorKind::Internal, "nobody cares for the state directory here");
+        self.maintenance.as_deref().ok_or_else(nobody)
+    }
+
+    async fn send_command(&self, order: ControlCommand) -> Result<Option<ControlResponse>, RequestError> {
+        let Some(orders) = &self.commands else { return Err(no_runtime(&order)) };
+        let (reply, answer) = oneshot::channel();
+        match orders.try_send(PendingCommand { command: order, reply }) {
+            Ok(()) => Ok(answer.await.ok()),
+            Err(TrySendError::Full(_)) => {
+                let text = format!("{MAX_PENDING_COMMANDS} orders wait already; try again in a moment");
+                Err(RequestError::new(RequestErrorKind::Busy, text))
+            }
+            // Who could carry it out has gone.
+            Err(TrySendError::Closed(_)) => Ok(None),
+        }
+    }
+}
+
+/// Why an order cannot be carried out where nothing runs.
+fn stalled(vitals: &HealthProbe) -> Vec<HandlerStall> {
+    let handlers = vitals.stalled_handlers().into_iter();
+    let of = |handler: StalledHandler| HandlerStall {
+        actor: handler.actor.to_owned(),
+        session: handler.session,
+        since: handler.since,
+    };
+    handlers.map(of).collect()
+}
+
+fn no_runtime(order: &ControlCommand) -> RequestError {
+    match order {
+        ControlCommand::Steer { run, .. } => RequestError::usage(match &run.ended {
+            None if run.state == RunState::Parked => format!(
+                "no process runs run {0}, and it waits for a person: answer it (see `hermod approvals list`), or take it up \
+                 with `hermod runs resume {0}` and steer it then",
+                run.id
+            ),
+            Some(ended) => format!(
+                "run {0} has ended: {ended}; `hermod run --resume {0} TEXT` continues its conversation",
+                run.id
+            ),
+            None => format!("no process runs run {0}; it goes on with `hermod run --resume {0}`", run.id),
+        }),
+        ControlCommand::Providers | ControlCommand::ResetProvider(_) => {
+            RequestError::usage("no provider is asked from this process: it only looks into the store")
+        }
+        ControlCommand::Stop(_) | ControlCommand::Decide { .. } | ControlCommand::Raise { .. } => {
+            RequestError::new(RequestErrorKind::Internal, "nothing runs in this process")
+        }
+    }
+}
+
+/// Waits for what takes long, and says now and then that it goes on. Nothing if nobody listens any more; it goes on then.
+async fn with_heartbeat<T>(
+    work: impl Future<Output = Result<T, RequestError>>,
+    to: &mpsc::Sender<ControlResponse>,
+) -> Result<Option<T>, RequestError> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done.map(Some),
+            () = sleep(HEARTBEAT_INTERVAL) => if !send(to, ControlResponse::Heartbeat {}).await { return Ok(None) },
+        }
+    }
+}
+
+/// Whether somebody still listens.
+async fn send(to: &mpsc::Sender<ControlResponse>, answer: ControlResponse) -> bool {
+    to.send(answer).await.is_ok()
+}

@@ -1,0 +1,60 @@
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Mode, OFlags};
+
+/// The socket, in the state directory.
+pub(super) const SOCKET: &str = "control.sock";
+/// A socket's path has 108 bytes in the kernel, the closing NUL included.
+const MAX_PATH_BYTES: usize = 107;
+
+/// A path that is short enough for a socket.
+#[derive(Debug)]
+pub(super) struct SocketPath {
+    path: PathBuf,
+    /// Must be open for as long as the path is used.
+    _folder: Option<OwnedFd>,
+}
+
+impl SocketPath {
+    /// The path of `name` in `state`: a long one is shortened through an open descriptor of the folder.
+    pub(super) fn new(state: &Path, name: &str) -> io::Result<Self> {
+        let path = state.join(name);
+        if path.as_os_str().len() <= MAX_PATH_BYTES {
+            return Ok(Self { path, _folder: None });
+        }
+        let folder =
+            rustix::fs::open(state, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+        Ok(Self { path, _folder: Some(folder) })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_may_lie_deep() {
+        let dir = tempfile::tempdir().unwrap();
+        for depth in [1, 200] {
+            let state = dir.path().join("d".repeat(depth));
+            std::fs::create_dir(&state).unwrap();
+            let place = || SocketPath::new(&state, SOCKET).unwrap();
+            assert!(place().path().as_os_str().len() <= MAX_PATH_BYTES);
+            let listener = UnixListener::bind(place().path()).unwrap();
+            UnixStream::connect(place().path()).unwrap();
+            drop(listener);
+            assert!(state.join(SOCKET).exists());
+        }
+    }
+}

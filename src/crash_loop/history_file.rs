@@ -1,0 +1,183 @@
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    pin::pin,
+    time::Duration,
+};
+
+use hermod_actors::model::{RunId, Seq, Timestamp};
+use tokio::time::sleep;
+
+use super::history::{CrashHistory, MIN_UPTIME_MS, ResumeMode, Trial};
+use crate::files::read_regular;
+
+/// The file, in the state directory.
+const FILE: &str = "process.json";
+/// Bytes of it that are read: it has a few hundred.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Keeps the past in the state directory, for whoever holds the store there. It is moved into place and not synced: what
+/// dies with the machine was no death of the process. If it cannot be written, the runs go on all the same.
+#[derive(Debug)]
+pub struct CrashHistoryFile {
+    path: PathBuf,
+    history: CrashHistory,
+}
+
+impl CrashHistoryFile {
+    /// Reads what the process before has left.
+    pub fn read(state: &Path) -> Self {
+        let path = state.join(FILE);
+        let history = match read_regular(&path, MAX_BYTES) {
+            Ok(json) => CrashHistory::parse(&json).unwrap_or_else(|| {
+                tracing::warn!(path = %path.display(), "it is not understood; earlier deaths do not count");
+                CrashHistory::default()
+            }),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(path = %path.display(), %error, "earlier deaths do not count");
+                }
+                CrashHistory::default()
+            }
+        };
+        Self { path, history }
+    }
+
+    /// The run that the process before tried when it died.
+    pub fn last_tried_run(&self) -> Option<RunId> {
+        self.history.last_trial().map(|trial| trial.run)
+    }
+
+    /// This process holds the store: see [`CrashHistory::take_over`].
+    pub fn take_over(&mut self, now: Timestamp, step: Option<Seq>) {
+        self.history.take_over((std::process::id(), now), step);
+        self.write();
+    }
+
+    /// See [`CrashHistory::start`].
+    pub fn resume_mode(&self) -> ResumeMode {
+        self.history.resume_mode()
+    }
+
+    /// See [`CrashHistory::condemned`].
+    pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
+        self.history.crash_looping()
+    }
+
+    /// See [`CrashHistory::suspicion`].
+    pub fn suspicion_rank(&self, run: RunId) -> u32 {
+        self.history.suspicion_rank(run)
+    }
+
+    /// See [`CrashHistory::rest_before`].
+    pub fn backoff_before(&self, trial: &Trial) -> Option<Duration> {
+        self.history.backoff_before(trial)
+    }
+
+    /// See [`CrashHistory::rest`].
+    pub fn start_backoff(&mut self) {
+        self.history.start_backoff();
+        self.write();
+    }
+
+    /// See [`CrashHistory::try_out`].
+    pub fn set_trial(&mut self, trial: Option<Trial>) {
+        self.history.set_trial(trial);
+        self.write();
+    }
+
+    /// The run that is tried has been tried for [`MIN_UPTIME_MS`].
+    pub fn mark_long_trial(&mut self) {
+        let trial = self.history.last_trial().map(|trial| Trial { has_min_uptime: true, ..trial });
+        self.set_trial(trial);
+    }
+
+    /// See [`CrashHistory::clear`].
+    pub fn clear(&mut self, run: RunId) {
+        self.history.clear(run);
+        self.write();
+    }
+
+    /// Says when the trial has lasted [`MIN_UPTIME_MS`], while `tried` goes on.
+    pub async fn watch_trial<T>(&mut self, tried: impl Future<Output = T>) -> T {
+        let mut tried = pin!(tried);
+        tokio::select! {
+            biased;
+            done = &mut tried => return done,
+            () = sleep(Duration::from_millis(MIN_UPTIME_MS)) => {}
+        }
+        if self.history.last_trial().is_some() {
+            self.mark_long_trial();
+        }
+        tried.await
+    }
+
+    /// The process ends well. Without this it has died.
+    pub fn end(mut self, now: Timestamp) {
+        if self.history.end(now) {
+            return self.write();
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.path.display(), %error, "this end will count as a death");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    fn write(&self) {
+        let part = self.path.with_extension("part");
+        let json = serde_json::to_vec(&self.history).map_err(io::Error::other);
+        let written =
+            json.and_then(|json| fs::write(&part, json)).and_then(|()| fs::rename(&part, &self.path));
+        if let Err(error) = written {
+            tracing::warn!(path = %self.path.display(), %error, "a death of this process may not count");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_to_be_remembered_stays() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join(FILE);
+        let mut first = CrashHistoryFile::read(state.path());
+        first.take_over(Timestamp(0), None);
+        assert!(file.exists());
+        first.end(Timestamp(1));
+        assert!(!file.exists(), "it ended well");
+        for at in [2, 3, 4] {
+            CrashHistoryFile::read(state.path()).take_over(Timestamp(at), None);
+        }
+        let mut last = CrashHistoryFile::read(state.path());
+        last.take_over(Timestamp(5), None);
+        assert_eq!(last.resume_mode(), ResumeMode::Probation(3));
+        last.end(Timestamp(6));
+        assert_eq!(
+            CrashHistoryFile::read(state.path()).resume_mode(),
+            ResumeMode::Probation(3),
+            "one that ended well unmakes no death"
+        );
+        fs::write(&file, "garbage").unwrap();
+        assert_eq!(CrashHistoryFile::read(state.path()).resume_mode(), ResumeMode::AllAtOnce);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trial_that_lasts_is_noted() {
+        let state = tempfile::tempdir().unwrap();
+        let mut keeper = CrashHistoryFile::read(state.path());
+        keeper.take_over(Timestamp(0), None);
+        let trial = Trial { run: RunId::from_bits(1), step: 3, is_alone: true, has_min_uptime: false };
+        keeper.set_trial(Some(trial));
+        keeper.watch_trial(sleep(Duration::from_millis(MIN_UPTIME_MS - 1))).await;
+        assert_eq!(CrashHistoryFile::read(state.path()).history.last_trial(), Some(trial));
+        keeper.watch_trial(sleep(Duration::from_millis(MIN_UPTIME_MS + 1))).await;
+        assert_eq!(
+            CrashHistoryFile::read(state.path()).history.last_trial(),
+            Some(Trial { has_min_uptime: true, ..trial })
+        );
+    }
+}

@@ -1,0 +1,38 @@
+use hermod_actors::model::{Body, CallStatus, FailureClass};
+
+/// Whether the record shows that its run came further by itself: what a revival alone brings about, or what comes from
+/// outside, is no step.
+pub fn is_progress(body: &Body) -> bool {
+    match body {
+        Body::ModelAnswered(_)
+        | Body::SummaryAnswered(_)
+        | Body::ContextCompacted(_)
+        | Body::ModelWaiting(_)
+        | Body::RunStopping(_)
+        | Body::RunEnded(_)
+        | Body::ApprovalRequested(_) => true,
+        Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            failed.failure.class != FailureClass::Interrupted
+        }
+        Body::CallEnded(ended) => match ended.end.status {
+            CallStatus::Ok | CallStatus::Error | CallStatus::Stopped => true,
+            CallStatus::NotStarted | CallStatus::InDoubt => false,
+        },
+        Body::SessionOpened(_)
+        | Body::SessionRevived(_)
+        | Body::RunAccepted(_)
+        | Body::ModelStarted(_)
+        | Body::SummaryStarted(_)
+        | Body::ModelLate(_)
+        | Body::CallAdmitted(_)
+        | Body::CallStarted(_)
+        | Body::CallLost(_)
+        | Body::MessageSteered(_)
+        | Body::RunExhausted(_)
+        | Body::RunReopened(_)
+        | Body::BudgetRaised(_)
+        | Body::ChildEnded(_)
+        | Body::TodoChanged(_)
+        | Body::ApprovalAnswered(_) => false,
+    }
+}

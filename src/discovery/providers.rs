@@ -1,0 +1,151 @@
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    config::{Config, ProviderDefaults, ProviderSection, VENDORS, Vendor, resolve},
+    discovery::{ModelChoiceError, Variables},
+    provider::ProviderConfig,
+    provider_account::ProviderAccount,
+    secret::Reference,
+};
+
+/// Who says that a provider is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiscoverySource {
+    /// A section of the configuration.
+    Config,
+    /// A variable.
+    Environment,
+    /// It answers on this machine.
+    Local,
+}
+
+impl DiscoverySource {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Environment => "environment",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// A provider that was found.
+#[derive(Debug, Clone)]
+pub struct DiscoveredProvider {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Who says so.
+    pub source: DiscoverySource,
+    /// Its base URL.
+    pub base_url: String,
+    /// Its wire format.
+    pub wire: &'static str,
+    /// Where its keys are, if it asks for any, and what each may use up.
+    pub account: ProviderAccount,
+    /// The model, if none is named; `Err` says why there is none.
+    pub model: Result<Arc<str>, String>,
+    /// How many calls, and how long.
+    pub limits: ProviderDefaults,
+}
+
+/// The configured providers, then those whose variables are set, the preferred first.
+pub fn discover(config: &Config, variables: &Variables) -> Vec<DiscoveredProvider> {
+    let vendors: Vec<DiscoveredProvider> =
+        VENDORS.iter().filter_map(|vendor| of_vendor(vendor, config, variables)).collect();
+    let sections = config.providers_in_order();
+    let mut all: Vec<DiscoveredProvider> =
+        sections.into_iter().map(|(name, section)| of_section(name, section, config, variables)).collect();
+    for vendor in vendors {
+        if find_by_name(&all, &vendor.name).is_none() {
+            all.push(vendor);
+        }
+    }
+    all
+}
+
+fn non_empty<'a>(variables: &'a Variables, key: &str) -> Option<&'a str> {
+    variables.get(key).map(|value| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// A vendor whose variables are set.
+fn of_vendor(vendor: &Vendor, config: &Config, variables: &Variables) -> Option<DiscoveredProvider> {
+    let key = non_empty(variables, vendor.key).map(|_| Reference::Variable(vendor.key.to_owned()));
+    let moved = vendor.base_url_key.and_then(|key| non_empty(variables, key));
+    if key.is_none() && moved.is_none() {
+        return None;
+    }
+    let (wire, base_url) = resolve(None, vendor.wire, moved.unwrap_or(vendor.base_url));
+    Some(DiscoveredProvider {
+        name: vendor.name.into(),
+        source: DiscoverySource::Environment,
+        base_url,
+        wire,
+        account: ProviderAccount { credentials: key.into_iter().collect(), ..ProviderAccount::default() },
+        model: Ok(vendor.model.into()),
+        limits: config.provider_defaults,
+    })
+}
+
+/// A configured provider: what its section does not say is the vendor's of that name. A vendor's key goes to no base URL
+/// but the vendor's.
+fn of_section(
+    name: &str,
+    section: &ProviderSection,
+    config: &Config,
+    variables: &Variables,
+) -> DiscoveredProvider {
+    let own_url = section.base_url.as_ref().map(|url| url.0.clone());
+    let vendor = VENDORS.iter().find(|vendor| vendor.name == name);
+    let moved = vendor.and_then(|vendor| vendor.base_url_key).and_then(|key| non_empty(variables, key));
+    let usual_key = vendor
+        .filter(|vendor| own_url.is_none() && (moved.is_none() || non_empty(variables, vendor.key).is_some()))
+        .map(|vendor| Reference::Variable(vendor.key.to_owned()));
+    let usual_url = || match (moved, vendor, &config.ollama.address.0) {
+        (Some(moved), _, _) => moved.to_owned(),
+        (None, Some(vendor), _) => vendor.base_url.to_owned(),
+        (None, None, Some(address)) => format!("http://{address}/v1"),
+        (None, None, None) => "http://127.0.0.1:11434/v1".to_owned(),
+    };
+    let model = section.model.as_ref().and_then(|model| model.0.clone());
+    let model = model.or_else(|| vendor.filter(|_| own_url.is_none()).map(|vendor| vendor.model.into()));
+    let said = section.wire.or(section.api_mode).map(|wire| wire.0);
+    let url = own_url.unwrap_or_else(usual_url);
+    let (wire, base_url) = resolve(said, vendor.and_then(|vendor| vendor.wire), &url);
+    DiscoveredProvider {
+        name: name.into(),
+        source: DiscoverySource::Config,
+        base_url,
+        wire,
+        account: ProviderAccount::of_section(section, usual_key),
+        model: model.ok_or_else(|| {
+            format!("it has no default model; name one with --model, or set providers.{name}.model")
+        }),
+        limits: config.provider_defaults.overridden_by(section),
+    }
+}
+
+pub(super) fn find_by_name<'a>(
+    found: &'a [DiscoveredProvider],
+    name: &str,
+) -> Option<&'a DiscoveredProvider> {
+    found.iter().find(|found| *found.name == *name)
+}
+
+impl DiscoveredProvider {
+    /// What its adapter is made of. Only here its keys are looked at. What has to be kept of them is kept below `state`.
+    pub fn config(&self, variables: &Variables, state: &Path) -> Result<ProviderConfig, ModelChoiceError> {
+        let credentials = self.account.credentials(&self.name, variables, state);
+        Ok(ProviderConfig {
+            name: self.name.to_string(),
+            base_url: self.base_url.clone(),
+            wire: self.wire.to_owned(),
+            credentials: credentials
+                .map_err(|missing| ModelChoiceError::Credential { name: self.name.to_string(), missing })?,
+            pool: self.account.pool,
+            limits: self.account.limits,
+            cache: self.limits.cache.0,
+            deadlines: self.limits.deadlines(),
+        })
+    }
+}

@@ -1,0 +1,204 @@
+use std::{fs, io, path::Path};
+
+use hermod_actors::{
+    model::{RunState, SessionId},
+    port::ArtifactName,
+};
+
+use super::{MaintenanceError, footprint::size_of, gc::GcCutoffs};
+use crate::{
+    artifacts::{ArtifactFile, FileArtifacts},
+    files::remove_tree,
+    host::{OWN_PROGRAM, SCRIPTS},
+    process::runner::{Runner, SpoolName},
+    store::redb::{GcMode, GcPass, Lookup, RemovedSet, Tally, why},
+};
+
+/// Removes the artifacts whose time is over, with a note that they were there; and those of runs that there are not.
+pub(super) fn sweep_artifacts(
+    state: &Path,
+    caring: &GcPass,
+    (gone, times): (&RemovedSet, GcCutoffs),
+) -> Result<Tally, MaintenanceError> {
+    let artifacts = FileArtifacts::at(state);
+    let mut tally = Tally::default();
+    let failed = || MaintenanceError::at(state.join("artifacts"));
+    for session in artifacts.sessions().map_err(failed())? {
+        let kept = artifacts.of_session(session).map_err(failed())?;
+        // Looked up after they were listed: whatever was made then has its run in the store.
+        let mut lookup = caring.lookup()?;
+        let (mut over, mut stray) = (Vec::new(), Vec::new());
+        for artifact in kept {
+            match artifact_fate(&artifact, &mut lookup, (gone, times)) {
+                ArtifactFate::Retained(why) => tally.retain(why, 1),
+                ArtifactFate::Expired if is_picture(&artifacts, artifact.name) => {
+                    tally.retain(why::REFERRED, 1)
+                }
+                ArtifactFate::Expired => over.push(artifact),
+                ArtifactFate::Orphan => stray.push(artifact),
+            }
+        }
+        over.iter().chain(&stray).for_each(|artifact| tally.remove(artifact.bytes));
+        if caring.mode() == GcMode::Remove {
+            let removed = remove_from_session(&artifacts, session, (&over, &stray), (&lookup, gone, times));
+            removed?.map_err(failed())?;
+        }
+    }
+    Ok(tally)
+}
+
+fn remove_from_session(
+    artifacts: &FileArtifacts,
+    session: SessionId,
+    (over, stray): (&[ArtifactFile], &[ArtifactFile]),
+    (lookup, gone, times): (&Lookup, &RemovedSet, GcCutoffs),
+) -> Result<io::Result<()>, MaintenanceError> {
+    let names = |of: &[ArtifactFile]| of.iter().map(|artifact| artifact.name).collect::<Vec<_>>();
+    let (over, stray) = (names(over), names(stray));
+    if !lookup.has_session(session)? {
+        // Somebody may be about to put the first pictures of a new session into its folder.
+        let is_new = || artifacts.folder_modified(session).is_ok_and(|at| at > times.orphans_before);
+        let stays = stray.is_empty() && !gone.sessions.contains(&session) && is_new();
+        return Ok(if stays { Ok(()) } else { artifacts.remove(session, &[over, stray].concat()) });
+    }
+    let retired = if over.is_empty() { Ok(()) } else { artifacts.expire(session, &over, times.now) };
+    Ok(retired.and_then(|()| artifacts.discard(&stray)))
+}
+
+/// What becomes of an artifact.
+enum ArtifactFate {
+    Retained(&'static str),
+    /// Its time is over.
+    Expired,
+    /// Its run is not in the store.
+    Orphan,
+}
+
+fn artifact_fate(
+    artifact: &ArtifactFile,
+    lookup: &mut Lookup,
+    (gone, times): (&RemovedSet, GcCutoffs),
+) -> ArtifactFate {
+    let run = artifact.name.call.run;
+    if gone.runs.contains(&run) {
+        return ArtifactFate::Orphan;
+    }
+    match lookup.run(run) {
+        Err(_) => ArtifactFate::Retained(why::UNREADABLE),
+        Ok(None) if artifact.modified > times.orphans_before => ArtifactFate::Retained(why::YOUNG),
+        Ok(None) => ArtifactFate::Orphan,
+        Ok(Some(row)) => match (row.state, row.ended_at, times.artifacts_before) {
+            (RunState::Queued | RunState::Running | RunState::Parked, _, _) => {
+                ArtifactFate::Retained(why::UNFINISHED)
+            }
+            (RunState::Ended, _, None) => ArtifactFate::Retained(why::FOREVER),
+            (RunState::Ended, Some(ended), Some(before)) if ended <= before => ArtifactFate::Expired,
+            (RunState::Ended, _, Some(_)) => ArtifactFate::Retained(why::YOUNG),
+        },
+    }
+}
+
+/// Whether it is shown with later requests. What cannot be looked at may be.
+fn is_picture(artifacts: &FileArtifacts, name: ArtifactName) -> bool {
+    artifacts.is_picture(name).unwrap_or(true)
+}
+
+/// Removes what is kept of commands of runs that have ended.
+pub(super) fn sweep_spool(
+    state: &Path,
+    caring: &GcPass,
+    gone: &RemovedSet,
+) -> Result<Tally, MaintenanceError> {
+    let runner = Runner::new(OWN_PROGRAM, state);
+    let mut tally = Tally::default();
+    let kept = runner.entries().map_err(MaintenanceError::at(state.join("spool")))?;
+    // Looked up after it was listed: a command begins when that it may is in the store.
+    let mut lookup = caring.lookup()?;
+    for (name, path) in kept {
+        let stays = name.and_then(|name| retain_reason(&runner, name, (&mut lookup, gone)));
+        if let Some(why) = stays {
+            tally.retain(why, 1);
+            continue;
+        }
+        // Whoever ended it may clear it at the same time.
+        let bytes = size_of(&path).map_or(0, |(bytes, _)| bytes);
+        if caring.mode() == GcMode::Remove {
+            let removed = match name {
+                Some(name) => runner.discard(name),
+                None => remove_tree(&path),
+            };
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(MaintenanceError::at(path)(error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        tally.remove(bytes);
+    }
+    Ok(tally)
+}
+
+fn retain_reason(
+    runner: &Runner,
+    name: SpoolName,
+    (lookup, gone): (&mut Lookup, &RemovedSet),
+) -> Option<&'static str> {
+    let run = name.call.run;
+    let open = match lookup.run(run) {
+        Err(_) => return Some(why::UNREADABLE),
+        Ok(row) => !gone.runs.contains(&run) && row.is_some_and(|row| row.state != RunState::Ended),
+    };
+    if open {
+        return Some(why::UNFINISHED);
+    }
+    runner.is_alive(name).unwrap_or(true).then_some(why::ALIVE)
+}
+
+/// Removes what was to become something else, and was left by whoever made it.
+pub(super) fn sweep_leftovers(
+    state: &Path,
+    mode: GcMode,
+    times: GcCutoffs,
+) -> Result<Tally, MaintenanceError> {
+    let mut tally = Tally::default();
+    let mut found =
+        FileArtifacts::at(state).unfinished().map_err(MaintenanceError::at(state.join("artifacts")))?;
+    let scripts = state.join(SCRIPTS);
+    found.extend(super::scripts::parts(&scripts).map_err(MaintenanceError::at(&scripts))?);
+    for (path, bytes, modified) in found {
+        if modified > times.orphans_before {
+            tally.retain(why::YOUNG, 1);
+            continue;
+        }
+        match mode {
+            GcMode::DryRun => {}
+            GcMode::Remove => remove_if_there(&path).map_err(MaintenanceError::at(path))?,
+        }
+        tally.remove(bytes);
+    }
+    Ok(tally)
+}
+
+/// Whoever made it may have just finished it.
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_meanwhile_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.part");
+        fs::write(&path, "x").unwrap();
+        remove_if_there(&path).unwrap();
+        remove_if_there(&path).unwrap();
+        assert!(remove_if_there(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,86 @@
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{MaintenanceError, StateDirMaintenance};
+use crate::control::{ClassUsage, Footprint, StoreUsage};
+
+/// The folders that are classes of their own.
+const CLASS_FOLDERS: [&str; 5] = ["blobs", "artifacts", "spool", "scripts", "memories"];
+/// The store's file.
+const STORE_FILE: &str = "hermod.redb";
+/// How the folders of stores begin that another one has taken the place of.
+const REPLACED_PREFIX: &str = "replaced-";
+
+/// Looks at all there is. Blocks.
+pub(super) fn measure(upkeep: &StateDirMaintenance) -> Result<Footprint, MaintenanceError> {
+    let store = upkeep.store.footprint()?;
+    let names = ["store", "blobs", "artifacts", "spool", "scripts", "memories", "replaced", "other"];
+    let room = |class: &str| ClassUsage { class: class.to_owned(), bytes: 0, files: 0 };
+    let mut classes: Vec<ClassUsage> = names.map(room).into();
+    let state = &upkeep.state;
+    for entry in fs::read_dir(state).map_err(MaintenanceError::at(state))? {
+        let entry = entry.map_err(MaintenanceError::at(state))?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let (bytes, files) = size_of(&path).map_err(MaintenanceError::at(path))?;
+        if let Some(room) = classes.iter_mut().find(|room| room.class == class(&name)) {
+            room.bytes += bytes;
+            room.files += files;
+        }
+    }
+    Ok(Footprint {
+        state: state.display().to_string(),
+        classes,
+        store: StoreUsage {
+            records: store.records,
+            index: store.index,
+            free: store.free,
+            sessions: store.sessions,
+            runs: store.runs,
+            unfinished: store.unfinished,
+        },
+    })
+}
+
+fn class(name: &str) -> &str {
+    match name {
+        STORE_FILE => "store",
+        name if CLASS_FOLDERS.contains(&name) => name,
+        name if name.starts_with(REPLACED_PREFIX) => "replaced",
+        _ => "other",
+    }
+}
+
+/// The bytes and the files at a path and below it. What goes meanwhile does not count.
+pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
+    let mut sum = (0, 0);
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        match entries_of(&path) {
+            Ok(PathContents::File(bytes)) => sum = (sum.0 + bytes, sum.1 + 1),
+            Ok(PathContents::Folder(entries)) => paths.extend(entries),
+            // It was removed, or lies deeper than a path is long.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
+}
+
+enum PathContents {
+    File(u64),
+    Folder(Vec<PathBuf>),
+}
+
+fn entries_of(path: &Path) -> io::Result<PathContents> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok(PathContents::File(metadata.len()));
+    }
+    let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
+    Ok(PathContents::Folder(entries.collect::<io::Result<_>>()?))
+}

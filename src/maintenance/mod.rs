@@ -1,0 +1,107 @@
+//! Care for the state directory: what is in it, and what of that can go. Files go after the rows that named them.
+//!
+//! Files that are made before a row names them (scripts, pictures of a task) are only removed when nobody has touched them
+//! for a day; all others are looked for first, and only then in the store.
+
+mod files;
+mod footprint;
+mod gc;
+pub(crate) mod scripts;
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use tokio::task::spawn_blocking;
+
+use crate::{
+    control::{Footprint, GcReport, GcRequest, MaintenanceService, RequestError, RequestErrorKind},
+    store::redb::{GarbageCollector, GcError, RedbJournal},
+};
+
+/// Cares for the state directory whose store is open in this process, for as long as it is.
+#[derive(Debug, Clone)]
+pub struct StateDirMaintenance {
+    state: PathBuf,
+    store: GarbageCollector,
+}
+
+impl StateDirMaintenance {
+    /// Of this state directory, whose store this is.
+    pub fn new(state: &Path, store: &Arc<RedbJournal>) -> Self {
+        Self { state: state.to_owned(), store: store.garbage_collector() }
+    }
+}
+
+impl MaintenanceService for StateDirMaintenance {
+    fn gc(&self, sweep: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>> {
+        let this = self.clone();
+        off_thread(move || gc::sweep(&this, sweep))
+    }
+
+    fn footprint(&self) -> BoxFuture<'static, Result<Footprint, RequestError>> {
+        let this = self.clone();
+        off_thread(move || footprint::measure(&this))
+    }
+}
+
+fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MaintenanceError> + Send + 'static,
+) -> BoxFuture<'static, Result<T, RequestError>> {
+    let work = spawn_blocking(work);
+    async move {
+        match work.await {
+            Ok(done) => done.map_err(RequestError::from),
+            Err(error) => {
+                Err(RequestError::new(RequestErrorKind::Internal, format!("the care ended early: {error}")))
+            }
+        }
+    }
+    .boxed()
+}
+
+/// Why it is not done.
+#[derive(Debug)]
+enum MaintenanceError {
+    Store(GcError),
+    Files { path: PathBuf, source: io::Error },
+}
+
+impl MaintenanceError {
+    fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |source| Self::Files { path, source }
+    }
+}
+
+impl From<GcError> for MaintenanceError {
+    fn from(error: GcError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for MaintenanceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Files { path, source } => {
+                write!(f, "{}: {source}; the state directory must belong to this user", path.display())
+            }
+        }
+    }
+}
+
+impl From<MaintenanceError> for RequestError {
+    fn from(undone: MaintenanceError) -> Self {
+        let kind = match undone {
+            MaintenanceError::Store(GcError::Busy | GcError::Closed) => RequestErrorKind::Busy,
+            MaintenanceError::Store(GcError::Failed(_)) | MaintenanceError::Files { .. } => {
+                RequestErrorKind::Store
+            }
+        };
+        Self::new(kind, undone.to_string())
+    }
+}

@@ -1,0 +1,217 @@
+//! What is to be done with a file's entries, and what comes of it.
+
+use hermod_actors::model::Hash;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Target,
+    entries::{MemoryEntries, first_hidden, has_mark},
+};
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// `content` becomes an entry.
+    Add,
+    /// `content` comes in the place of the one entry that has `old_text` in it.
+    Replace,
+    /// The one entry that has `old_text` in it goes.
+    Remove,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// `add` an entry, `replace` one, or `remove` one.
+    pub action: Action,
+    /// `memory`: what you have learned about the work; `user`: what you know of the user.
+    pub target: Target,
+    /// The new entry, for `add` and `replace`: short, and in itself understandable.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// A text that only one entry has, for `replace` and `remove`.
+    #[serde(default)]
+    pub old_text: Option<String>,
+}
+
+/// Why an order cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct EditError {
+    /// The field of the order.
+    pub field: &'static str,
+    /// What is wrong, with the value.
+    pub error: String,
+    /// What to do instead.
+    pub hint: String,
+}
+
+/// What a change does, noted before it is made: whoever repeats it knows by this what it has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditIntent {
+    /// The entry that goes.
+    old: Option<Hash>,
+    /// The entry that comes.
+    new: Option<Hash>,
+}
+
+/// What comes of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EditResult {
+    /// The entries are so already.
+    Unchanged,
+    /// The entries that there are then.
+    Changed(MemoryEntries, EditIntent),
+}
+
+impl Order {
+    /// Judges it, whatever the entries are.
+    pub fn check(&self) -> Result<(), EditError> {
+        let (content, old_text) = (self.content.as_deref(), self.old_text.as_deref());
+        let has_old = old_text.is_some_and(|text| !text.trim().is_empty());
+        match self.action {
+            Action::Add | Action::Replace => check_content(content.unwrap_or_default())?,
+            Action::Remove if content.is_some() => {
+                return Err(edit_error(
+                    "content",
+                    "is not for `remove`".into(),
+                    "name the entry with `old_text`",
+                ));
+            }
+            Action::Remove => {}
+        }
+        match self.action {
+            Action::Add if old_text.is_some() => {
+                Err(edit_error("old_text", "is not for `add`".into(), "leave it out, or `replace`"))
+            }
+            Action::Replace | Action::Remove if !has_old => {
+                let hint = "give a text that only the entry in question has";
+                Err(edit_error("old_text", "is missing or empty".into(), hint))
+            }
+            Action::Add | Action::Replace | Action::Remove => Ok(()),
+        }
+    }
+
+    fn content(&self) -> &str {
+        self.content.as_deref().unwrap_or_default().trim()
+    }
+}
+
+fn check_content(content: &str) -> Result<(), EditError> {
+    if content.trim().is_empty() {
+        return Err(edit_error("content", "is missing or empty".into(), "give the entry"));
+    }
+    if has_mark(content) {
+        let error = "has a line `§`, which stands between two entries".into();
+        return Err(edit_error("content", error, "add several entries one by one"));
+    }
+    first_hidden(content.trim()).map_or(Ok(()), |(place, c)| {
+        let error = format!("has U+{:04X} as character {place}, which nobody sees", u32::from(c));
+        Err(edit_error(
+            "content",
+            error,
+            "leave it out; of control characters only newline and tab may be there",
+        ))
+    })
+}
+
+/// What an order that was found to be fit comes to: a function of the entries, and of what an earlier attempt of the same
+/// call has noted.
+pub fn decide(
+    order: &Order,
+    entries: &MemoryEntries,
+    (noted, limit): (Option<EditIntent>, usize),
+) -> Result<EditResult, EditError> {
+    let new = order.content();
+    let old = match (order.action, noted) {
+        (Action::Add, _) => None,
+        (Action::Replace | Action::Remove, Some(EditIntent { old: Some(noted), .. })) => {
+            let found = entries.all().iter().find(|entry| hash(entry) == noted);
+            match found {
+                Some(old) => Some(old.as_str()),
+                None if order.action == Action::Remove || entries.contains(new) => {
+                    return Ok(EditResult::Unchanged);
+                }
+                None => return Err(changed_meanwhile()),
+            }
+        }
+        (Action::Replace | Action::Remove, _) => {
+            match find_one(entries, order.old_text.as_deref().unwrap_or_default()) {
+                Ok(old) => Some(old),
+                Err(MatchError::None(_)) if order.action == Action::Replace && entries.contains(new) => {
+                    return Ok(EditResult::Unchanged);
+                }
+                Err(MatchError::None(unfit) | MatchError::Several(unfit)) => return Err(unfit),
+            }
+        }
+    };
+    let mut then = entries.clone();
+    match (order.action, old) {
+        (Action::Replace, Some(old)) => then.replace(old, new),
+        (Action::Remove, Some(old)) => then.remove(old),
+        (Action::Add | Action::Replace | Action::Remove, _) => then.push(new),
+    }
+    if then == *entries {
+        return Ok(EditResult::Unchanged);
+    }
+    let (used, before) = (then.chars(), entries.chars());
+    // A file that is too long by a person's hand may become shorter.
+    if used > limit && used >= before {
+        let over = used - limit;
+        let error = format!("would make the file {used} characters long, {over} over its limit of {limit}");
+        return Err(edit_error(
+            "content",
+            error,
+            "make room first: `replace` or `remove` entries, or say it shorter",
+        ));
+    }
+    let new = (order.action != Action::Remove).then(|| hash(new));
+    Ok(EditResult::Changed(then, EditIntent { old: old.map(hash), new }))
+}
+
+enum MatchError {
+    None(EditError),
+    Several(EditError),
+}
+
+/// The one entry that has this text in it; one that is this text stands over others.
+fn find_one<'e>(entries: &'e MemoryEntries, text: &str) -> Result<&'e str, MatchError> {
+    if let Some(same) = entries.all().iter().find(|entry| *entry == text.trim()) {
+        return Ok(same);
+    }
+    let found: Vec<_> = entries.all().iter().filter(|entry| entry.contains(text)).collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(MatchError::None(edit_error(
+            "old_text",
+            "is in none of the entries".into(),
+            "copy it from one of them",
+        ))),
+        [..] => {
+            let error = format!("is in {} of the entries", found.len());
+            Err(MatchError::Several(edit_error("old_text", error, "take more of the entry, or all of it")))
+        }
+    }
+}
+
+fn changed_meanwhile() -> EditError {
+    let error = "names an entry that somebody else has changed after an interrupted attempt of this call, which may have \
+                 been made"
+        .into();
+    edit_error("old_text", error, "look at the entries and do what is missing")
+}
+
+fn hash(entry: &str) -> Hash {
+    Hash::of(entry.as_bytes())
+}
+
+fn edit_error(field: &'static str, what: String, hint: &str) -> EditError {
+    EditError { field, error: format!("`{field}` {what}"), hint: hint.into() }
+}
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

@@ -1,0 +1,221 @@
+//! A runner at work, seen by a daemon.
+
+use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
+
+use hermod_actors::ActiveDeadline;
+use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
+use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    exit::ExitRecord,
+    files::{Claim, SpoolFolder, SpoolName},
+    ledger::LedgerMark,
+    orphans,
+};
+use crate::process::{Command, ExitCause, pidfd};
+
+/// What a runner may take to end its command and itself, when it is asked to.
+pub const STOP_TIMEOUT: Duration = Duration::from_millis(2_100);
+/// What a killed runner may take until it is gone.
+const KILL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What became of an attempt.
+#[derive(Debug)]
+pub enum RunnerOutcome {
+    /// The command has ended.
+    Ended(Box<ExitRecord>),
+    /// The command was never begun, and never will be; why, if that is known.
+    NeverBegun(Option<io::Error>),
+    /// It may have begun. Nothing of it runs any more, as far as can be known.
+    Unknown,
+    /// The stop that was waited with has killed it, for it did not end when it was told to.
+    Killed,
+}
+
+/// A runner that was alive a moment ago. Dropping this lets it go on.
+#[derive(Debug)]
+pub struct LiveRunner {
+    folder: SpoolFolder,
+    name: SpoolName,
+    process: RunnerProcess,
+}
+
+#[derive(Debug)]
+enum RunnerProcess {
+    /// A child of this process: its pid is its own until it is reaped.
+    Own(Child, Option<ExitStatus>),
+    /// Another daemon's. It was seen to hold the lock after it was opened, or runs this folder, so it is the runner.
+    Other(AsyncFd<OwnedFd>),
+    /// Nothing but the lock tells of it: another process has its pid, or nobody may look at it.
+    Lock,
+}
+
+impl LiveRunner {
+    pub(super) fn own(folder: SpoolFolder, name: SpoolName, child: Child) -> Self {
+        Self { folder, name, process: RunnerProcess::Own(child, None) }
+    }
+
+    /// The runner of a folder; `None` if none lives.
+    pub(super) fn find(folder: SpoolFolder, name: SpoolName) -> io::Result<Option<Self>> {
+        let is_held = folder.has_live_runner()?;
+        let claimed = match folder.read_claim()? {
+            Some(Claim::Runner(pid)) => pid,
+            None | Some(Claim::Revoked) => None,
+        };
+        let pid = folder.ledger().mark(name)?.runner().or(claimed);
+        let process = pid.and_then(|pid| {
+            let process = pidfd::open(pid).ok()?;
+            // A command may have removed the lock of a runner that lives.
+            let is_runner = is_held || orphans::is_runner(pid, folder.path());
+            (is_runner && orphans::belongs(pid, pid, name)).then_some(process)
+        });
+        // Looked at after the pid was opened: who lived then has it still.
+        if if is_held { !folder.has_live_runner()? } else { process.is_none() } {
+            return Ok(None);
+        }
+        let life = process
+            .and_then(|process| pidfd::watch(process).ok())
+            .map_or(RunnerProcess::Lock, RunnerProcess::Other);
+        Ok(Some(Self { folder, name, process: life }))
+    }
+
+    /// Waits until the runner has ended, and says what became of the command. When `cancel` fires, the runner is asked to
+    /// end, and killed with all that it started if it does not within [`STOP_TIMEOUT`].
+    pub async fn wait(mut self, cancel: &CancellationToken) -> RunnerOutcome {
+        let (waited, unsaid) = tokio::select! {
+            biased;
+            over = self.wait_exit() => (over, RunnerOutcome::Unknown),
+            () = cancel.cancelled() => (self.stop().await, RunnerOutcome::Killed),
+        };
+        match waited {
+            Ok(()) => match outcome_of_dead_runner(&self.folder, self.name, self.start_error()).await {
+                RunnerOutcome::Unknown | RunnerOutcome::Killed => unsaid,
+                known @ (RunnerOutcome::Ended(_) | RunnerOutcome::NeverBegun(_)) => known,
+            },
+            Err(error) => unknown_outcome(self.name, &error),
+        }
+    }
+
+    /// Likewise, but ends a runner that is not done within `limit`; then what it says is told as the end of its time.
+    pub async fn wait_within(self, limit: Duration, cancel: &CancellationToken) -> RunnerOutcome {
+        let (name, stop) = (self.name, cancel.child_token());
+        let mut end = pin!(self.wait(&stop));
+        if let Some(left) = ActiveDeadline::after(limit).bound(&mut end).await {
+            return left;
+        }
+        tracing::warn!(%name, ?limit, "a runner did not end its command in time, and is ended");
+        stop.cancel();
+        match end.await {
+            RunnerOutcome::Ended(mut exit) => {
+                if let Ok(ran) = &mut exit.end
+                    && ran.cause == ExitCause::Cancel
+                {
+                    ran.cause = ExitCause::Timeout;
+                }
+                RunnerOutcome::Ended(exit)
+            }
+            RunnerOutcome::Unknown | RunnerOutcome::Killed => RunnerOutcome::Unknown,
+            never @ RunnerOutcome::NeverBegun(_) => never,
+        }
+    }
+
+    /// How long the command may run, as it was started; `None` if that cannot be read.
+    pub async fn timeout(&self) -> Option<Duration> {
+        let folder = self.folder.clone();
+        let task = spawn_blocking(move || folder.task()).await.map_err(io::Error::other).flatten();
+        Some(Command::from(task.ok()?).timeout)
+    }
+
+    /// Resolves when the runner has ended. May be dropped at any time.
+    async fn wait_exit(&mut self) -> io::Result<()> {
+        match &mut self.process {
+            RunnerProcess::Own(child, status) => *status = Some(child.wait().await?),
+            RunnerProcess::Other(process) => process.readable().await.map(drop)?,
+            RunnerProcess::Lock => {}
+        }
+        // Killed while it started its command, it leaves the lock to that, until that is a program of its own.
+        if self.folder.has_live_runner()? { wait_unlocked(self.folder.clone()).await } else { Ok(()) }
+    }
+
+    async fn stop(&mut self) -> io::Result<()> {
+        self.signal(Signal::TERM);
+        if let Some(over) = ActiveDeadline::after(STOP_TIMEOUT).bound(self.wait_exit()).await {
+            return over;
+        }
+        self.signal(Signal::KILL);
+        let over = ActiveDeadline::after(KILL_TIMEOUT).bound(self.wait_exit()).await;
+        over.unwrap_or_else(|| Err(io::Error::other("its runner does not end")))
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The only failure is that it has ended by itself, which is the aim.
+        let (Ok(()) | Err(_)) = match &self.process {
+            RunnerProcess::Own(child, _) => match pid(child) {
+                Some(pid) => kill_process(pid, signal),
+                None => Ok(()),
+            },
+            RunnerProcess::Other(process) => pidfd_send_signal(process, signal),
+            RunnerProcess::Lock => Ok(()),
+        };
+    }
+
+    /// Why nothing was run, in the words of the system, if this process's own runner has ended so.
+    fn start_error(&self) -> Option<io::Error> {
+        match &self.process {
+            RunnerProcess::Own(_, status) => {
+                let code = status.and_then(|status| status.code()).filter(|code| *code != 0)?;
+                Some(io::Error::from_raw_os_error(code))
+            }
+            RunnerProcess::Other(_) | RunnerProcess::Lock => None,
+        }
+    }
+}
+
+/// The pid of a child that was not reaped.
+fn pid(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+}
+
+/// Resolves when nobody holds the lock. The thread that waits keeps no runtime from ending.
+async fn wait_unlocked(folder: SpoolFolder) -> io::Result<()> {
+    let (sender, receiver) = oneshot::channel();
+    thread::Builder::new().spawn(move || {
+        // Nobody may want to know any more.
+        let (Ok(()) | Err(_)) = sender.send(folder.lock().map(drop));
+    })?;
+    receiver.await.map_err(io::Error::other)?
+}
+
+/// What a runner that does not live any more has left. That it has not begun its command only the ledger can tell: what is
+/// absent in the folder may have been removed.
+pub(super) async fn outcome_of_dead_runner(
+    folder: &SpoolFolder,
+    name: SpoolName,
+    reason: Option<io::Error>,
+) -> RunnerOutcome {
+    let folder = folder.clone();
+    let read = move || match ExitRecord::read(&folder)? {
+        Some(exit) => Ok(Err(exit)),
+        None => Ok(Ok((folder.ledger().mark(name)?, folder.read_claim()?))),
+    };
+    let session = match spawn_blocking(read).await.map_err(io::Error::other).flatten() {
+        Ok(Err(exit)) => return RunnerOutcome::Ended(Box::new(exit)),
+        Ok(Ok((LedgerMark::NotBegun, _))) => return RunnerOutcome::NeverBegun(reason),
+        Ok(Ok((LedgerMark::Begun(runner), _))) => Some(runner),
+        Ok(Ok((LedgerMark::Unknown, Some(Claim::Runner(runner))))) => runner,
+        Ok(Ok((LedgerMark::Unknown, None | Some(Claim::Revoked)))) => None,
+        Err(error) => return unknown_outcome(name, &error),
+    };
+    match session {
+        Some(session) => orphans::kill_session(session, name)
+            .await
+            .map_or_else(|error| unknown_outcome(name, &error), |()| RunnerOutcome::Unknown),
+        None => RunnerOutcome::Unknown,
+    }
+}
+
+pub(super) fn unknown_outcome(name: SpoolName, error: &io::Error) -> RunnerOutcome {
+    tracing::warn!(%name, %error, "what became of a command cannot be seen");
+    RunnerOutcome::Unknown
+}

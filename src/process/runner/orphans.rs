@@ -1,0 +1,193 @@
+//! What a killed runner leaves behind.
+
+use std::{fs, io, os::fd::OwnedFd, path::Path, time::Duration};
+
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+use super::{
+    files::{SpoolName, VARIABLE},
+    runner_process::ARGUMENT,
+};
+use crate::process::pidfd;
+
+/// A member may start another one while it is looked for; a command that outruns so many looks is not to be caught so.
+const MAX_SCANS: u32 = 20;
+/// What a killed process may take until it is gone.
+const KILL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a process may take to become another program.
+const RESCAN_DELAY: Duration = Duration::from_millis(5);
+
+/// Kills the processes that belong to this attempt: the members of the runner's session, as long as one of them carries the
+/// attempt's name. Then the number of the session was never free; a process that was given the pid of a dead one has not both.
+pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
+    for _ in 0..MAX_SCANS {
+        let ScanResult { killed, unclear, strangers } =
+            spawn_blocking(move || kill_members(session, name)).await??;
+        if killed.is_empty() && unclear == 0 {
+            if strangers > 0 {
+                tracing::warn!(%name, strangers, "processes of a session that lost its runner are left: none of them says that it is its command's");
+            }
+            return Ok(());
+        }
+        for process in killed {
+            let gone = async { pidfd::watch(process)?.readable().await.map(drop) };
+            timeout(KILL_TIMEOUT, gone).await.unwrap_or(Ok(()))?;
+        }
+        if unclear > 0 {
+            sleep(RESCAN_DELAY).await;
+        }
+    }
+    tracing::warn!(%name, "processes of a session that lost its runner are left: they do not say that they are its command's");
+    Ok(())
+}
+
+/// What one look comes to.
+#[derive(Debug, Default)]
+struct ScanResult {
+    killed: Vec<OwnedFd>,
+    /// Members of the session that show no variables: about to become another program, or without any.
+    unclear: usize,
+    /// Members that show others.
+    strangers: usize,
+}
+
+/// Whose a member of the session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ownership {
+    Attempt,
+    Stranger,
+    Unclear,
+}
+
+impl ScanResult {
+    fn of(members: Vec<(OwnedFd, Ownership)>) -> Self {
+        let count = |whose| members.iter().filter(|(_, of)| *of == whose).count();
+        if count(Ownership::Attempt) == 0 {
+            return Self {
+                unclear: count(Ownership::Unclear),
+                strangers: count(Ownership::Stranger),
+                ..Self::default()
+            };
+        }
+        let killed = members.into_iter().map(|(process, _)| process);
+        let killed = killed.filter(|process| pidfd_send_signal(process, Signal::KILL).is_ok()).collect();
+        Self { killed, ..Self::default() }
+    }
+}
+
+fn kill_members(session: Pid, name: SpoolName) -> io::Result<ScanResult> {
+    let mut members = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let pid = entry?.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let Some(pid) = pid.filter(|pid| session_of(*pid) == Some(session)) else { continue };
+        // From here on the pid cannot become another's unnoticed.
+        let Ok(process) = pidfd::open(pid) else { continue };
+        members.extend(ownership(pid, session, name).map(|whose| (process, whose)));
+    }
+    Ok(ScanResult::of(members))
+}
+
+/// Whether a process is the runner of this folder, by its arguments.
+pub(super) fn is_runner(pid: Pid, folder: &Path) -> bool {
+    let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+    let mut arguments = arguments.split(|byte| *byte == 0).skip(1);
+    arguments.next() == Some(ARGUMENT.as_bytes())
+        && arguments.next() == Some(folder.as_os_str().as_encoded_bytes())
+}
+
+/// Whether a process is a member of the session and carries the attempt's name.
+pub(super) fn belongs(pid: Pid, session: Pid, name: SpoolName) -> bool {
+    ownership(pid, session, name) == Some(Ownership::Attempt)
+}
+
+/// `None` if it is no member.
+fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
+    let named = format!("{VARIABLE}={name}");
+    let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
+    // Looked at last: of a process that is gone by now nothing is true.
+    stat(pid).filter(|stat| stat.session == session && stat.state != b'Z')?;
+    Some(match variables {
+        Ok(variables) if variables.is_empty() => Ownership::Unclear,
+        Ok(variables) if variables.split(|byte| *byte == 0).any(|one| one == named.as_bytes()) => {
+            Ownership::Attempt
+        }
+        // Nobody may look at it, or it says something else.
+        Ok(_) | Err(_) => Ownership::Stranger,
+    })
+}
+
+struct ProcessStat {
+    state: u8,
+    session: Pid,
+}
+
+fn stat(pid: Pid) -> Option<ProcessStat> {
+    parse_stat(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
+}
+
+/// What the kernel tells of a process (proc_pid_stat(5)); `None` also where its session is out of sight: the session of a
+/// process whose leader is outside of this pid namespace reads as 0.
+fn parse_stat(stat: &[u8]) -> Option<ProcessStat> {
+    // The program's name, in parentheses, may have any byte in it.
+    let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;
+    let mut words = after.split(|byte| *byte == b' ');
+    let state = *words.next()?.first()?;
+    let session = std::str::from_utf8(words.nth(2)?).ok()?.parse().ok()?;
+    Some(ProcessStat { state, session: Pid::from_raw(session)? })
+}
+
+fn session_of(pid: Pid) -> Option<Pid> {
+    stat(pid).map(|stat| stat.session)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        process::{Command, Stdio},
+    };
+
+    use hermod_actors::model::{CallId, RunId};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_as_the_kernel_tells_it() {
+        let read = |text: &[u8]| parse_stat(text).map(|stat| (stat.state, stat.session.as_raw_pid()));
+        assert_eq!(read(b"12 (sh) S 1 12 12 34816 12 4194304"), Some((b'S', 12)));
+        assert_eq!(read(b"12 (a) R 1 7 (\xff) Z 1 12 9 0 -1"), Some((b'Z', 9)));
+        assert_eq!(read(b"12 (sh) S 1 12 0 0 -1"), None, "a leader outside of the pid namespace");
+        assert_eq!(read(b"12 (sh"), None);
+        assert_eq!(session_of(Pid::from_raw(i32::MAX).unwrap()), None);
+    }
+
+    #[test]
+    fn only_what_carries_the_name_in_its_session_belongs() {
+        let name =
+            |attempt| SpoolName { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt };
+        // In a session of its own, as a runner is; what it echoes it says as the program that it is to become.
+        let mut member = Command::new("setsid")
+            .arg("cat")
+            .env(VARIABLE, name(1).to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        member.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        member.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let pid = Pid::from_child(&member);
+        let seen = (session_of(pid), belongs(pid, pid, name(1)), belongs(pid, pid, name(2)));
+        let elsewhere = Pid::from_raw(i32::MAX).unwrap();
+        let other_session = belongs(pid, elsewhere, name(1));
+        member.kill().unwrap();
+        member.wait().unwrap();
+        assert_eq!(seen, (Some(pid), true, false));
+        assert!(!other_session);
+        assert!(!belongs(pid, pid, name(1)), "it is gone");
+    }
+}

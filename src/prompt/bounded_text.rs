@@ -1,0 +1,180 @@
+//! Texts of any origin and size as parts of a prompt: nothing hides in them, and what is cut says so.
+
+use hermod_actors::SanitizedText;
+
+use crate::{process::without_cut_end, tool::skills::FileExcerpt};
+
+/// What stands where a text was cut in its middle.
+const GAP: &str = "\n[…]\n";
+
+/// A text that may be cut.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct BoundedText {
+    /// What is left of it, behind that a note of what is not.
+    pub(super) text: String,
+    /// The bytes that there were, if something was cut.
+    pub(super) total_bytes: Option<u64>,
+}
+
+/// How long a text may be, notes aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SizeLimit {
+    Bytes(usize),
+    Characters(usize),
+}
+
+/// A character of the source as it is shown, and the bytes that it takes there.
+struct DecodedChar {
+    text: String,
+    bytes: u64,
+}
+
+impl From<String> for BoundedText {
+    fn from(text: String) -> Self {
+        Self { text, total_bytes: None }
+    }
+}
+
+/// The beginning of a text.
+pub(super) fn head(source: &FileExcerpt, most: SizeLimit) -> BoundedText {
+    whole(source, most).unwrap_or_else(|| {
+        let (text, bytes) = take_fitting(decode(whole_chars(source)).into_iter(), most);
+        with_note(text.concat(), bytes, source.total)
+    })
+}
+
+/// The beginning and the end of a text: two thirds and one.
+pub(super) fn head_and_tail(source: &FileExcerpt, most: SizeLimit) -> BoundedText {
+    whole(source, most).unwrap_or_else(|| {
+        let (first, last) = most.split();
+        let (text, before) = take_fitting(decode(whole_chars(source)).into_iter(), first);
+        let end = match source.tail.is_empty() {
+            true => &source.head[usize::try_from(before).unwrap_or(source.head.len())..],
+            false => without_cut_start(&source.tail),
+        };
+        let (mut tail, behind) = take_fitting(decode(end).into_iter().rev(), last);
+        tail.reverse();
+        with_note(text.concat() + GAP + &tail.concat(), before + behind, source.total)
+    })
+}
+
+/// All of it, if it fits.
+fn whole(source: &FileExcerpt, most: SizeLimit) -> Option<BoundedText> {
+    let (text, bytes) = take_fitting(decode(&source.head).into_iter(), most);
+    (bytes == source.total).then(|| text.concat().trim_end().to_owned().into())
+}
+
+fn with_note(text: String, text: u64, total: u64) -> BoundedText {
+    let text = format!("{}\n[cut: {text} of {total} bytes shown]", text.trim_matches('\n'));
+    BoundedText { text, total_bytes: Some(total) }
+}
+
+impl SizeLimit {
+    fn split(self) -> (Self, Self) {
+        match self {
+            Self::Bytes(most) => (Self::Bytes(most - most / 3), Self::Bytes(most / 3)),
+            Self::Characters(most) => (Self::Characters(most - most / 3), Self::Characters(most / 3)),
+        }
+    }
+}
+
+/// As many pieces as fit, and the bytes of the source that they stand for.
+fn take_fitting(pieces: impl Iterator<Item = DecodedChar>, most: SizeLimit) -> (Vec<String>, u64) {
+    let (mut texts, mut length, mut bytes) = (Vec::new(), 0, 0);
+    for piece in pieces {
+        let (own, limit) = match most {
+            SizeLimit::Bytes(limit) => (piece.text.len(), limit),
+            SizeLimit::Characters(limit) => (piece.text.chars().count(), limit),
+        };
+        length += own;
+        if length > limit {
+            break;
+        }
+        bytes += piece.bytes;
+        texts.push(piece.text);
+    }
+    (texts, bytes)
+}
+
+fn decode(bytes: &[u8]) -> Vec<DecodedChar> {
+    let (mut pieces, mut visible) = (Vec::new(), SanitizedText::default());
+    for chunk in bytes.utf8_chunks() {
+        let mut chars = chunk.valid().chars().peekable();
+        while let Some(c) = chars.next() {
+            // Line ends of another system are line ends.
+            let shown = if c == '\r' && chars.peek() == Some(&'\n') {
+                String::new()
+            } else {
+                visible.push(c.encode_utf8(&mut [0; 4]).as_bytes());
+                visible.take()
+            };
+            pieces.push(DecodedChar { text: shown, bytes: c.len_utf8() as u64 });
+        }
+        if !chunk.invalid().is_empty() {
+            let shown = char::REPLACEMENT_CHARACTER.to_string();
+            pieces.push(DecodedChar { text: shown, bytes: chunk.invalid().len() as u64 });
+        }
+    }
+    pieces
+}
+
+/// The beginning, without the beginning of a character whose rest was cut off.
+fn whole_chars(source: &FileExcerpt) -> &[u8] {
+    if source.tail.is_empty() { &source.head } else { without_cut_end(&source.head) }
+}
+
+/// `bytes` without the rest of a UTF-8 character whose beginning was cut off.
+fn without_cut_start(bytes: &[u8]) -> &[u8] {
+    let cut = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+    &bytes[cut..]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(cut: fn(&FileExcerpt, SizeLimit) -> BoundedText, (text, most): (&str, SizeLimit), expect: &str) {
+        let found = cut(&FileExcerpt::of(text), most);
+        assert_eq!(found.text, expect);
+        assert_eq!(found.total_bytes, expect.contains("[cut: ").then_some(text.len() as u64));
+    }
+
+    #[test]
+    fn what_fits_stays() {
+        check(head, ("", SizeLimit::Bytes(1)), "");
+        check(head, ("Größe\n", SizeLimit::Bytes(8)), "Größe");
+        check(head_and_tail, ("Größe", SizeLimit::Characters(5)), "Größe");
+        check(head_and_tail, ("a\r\nb\r\n", SizeLimit::Bytes(4)), "a\nb");
+        check(head, ("a\u{1b}\u{202e}", SizeLimit::Bytes(20)), "a␛<U+202E>");
+    }
+
+    #[test]
+    fn what_does_not_fit_says_so() {
+        check(head, ("Größe", SizeLimit::Bytes(3)), "Gr\n[cut: 2 of 7 bytes shown]");
+        check(head, ("Größe", SizeLimit::Characters(3)), "Grö\n[cut: 4 of 7 bytes shown]");
+        check(head, ("\u{1b}\u{1b}", SizeLimit::Bytes(5)), "␛\n[cut: 1 of 2 bytes shown]");
+        check(head_and_tail, ("abcdefghi", SizeLimit::Bytes(6)), "abcd\n[…]\nhi\n[cut: 6 of 9 bytes shown]");
+        check(head_and_tail, ("ab漢cd漢", SizeLimit::Bytes(6)), "ab\n[…]\n[cut: 2 of 10 bytes shown]");
+        check(head_and_tail, ("x", SizeLimit::Bytes(0)), "[…]\n[cut: 0 of 1 bytes shown]");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_longer_than_it_may_be(bytes in any::<Vec<u8>>(), most in 0_usize..60, cut_at in 0_usize..40) {
+            // As a long file is read: its beginning and its end.
+            let total = bytes.len() as u64;
+            let source = match bytes.len() > cut_at * 2 {
+                true => FileExcerpt { head: bytes[..cut_at].to_vec(), tail: bytes[bytes.len() - cut_at..].to_vec(), total },
+                false => FileExcerpt { head: bytes, tail: Vec::new(), total },
+            };
+            for cut in [head(&source, SizeLimit::Bytes(most)), head_and_tail(&source, SizeLimit::Bytes(most))] {
+                let note = cut.total_bytes.map_or(0, |of| GAP.len() + format!("\n[cut: {of} of {of} bytes shown]").len());
+                prop_assert!(cut.text.len() <= most + note, "{cut:?}");
+                prop_assert!(cut.total_bytes.is_none_or(|of| of == total));
+            }
+        }
+    }
+}

@@ -1,0 +1,400 @@
+use std::sync::Arc;
+
+use hermod_actors::{
+    model::{
+        AnswerOrigin, AssistantMessage, Failure, FailureClass, FinishReason, ModelAnswer, ToolCall, Usage,
+    },
+    port::DeltaSink,
+};
+use serde_json::Value;
+
+use super::{
+    block::{AnswerBlock, CallBlock, TextBlock, is_opaque},
+    event::{Delta, Document, Event, UsageFields},
+    opaque::OpaqueParts,
+};
+use crate::provider::{
+    announcer::{Announcer, PartialCall},
+    excerpt::excerpt,
+    failure::failure_in_stream,
+    ids::make_distinct,
+    loose::{CountReader, LooseValue},
+    reader::{self, DocumentError, malformed_event, opaque_state, parse_json_lossy},
+    wire::DecodeProgress,
+};
+
+/// Bytes that one answer may have.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// Calls that one answer may ask for.
+const MAX_CALLS: usize = 1_024;
+/// Blocks that one answer may have.
+const MAX_BLOCKS: usize = 4 * MAX_CALLS;
+/// What one block costs at least.
+const MIN_BLOCK_BYTES: usize = 64;
+/// Characters that are shown of an error that does not explain itself.
+const MAX_ERROR_CHARS: usize = 200;
+
+/// An answer that comes in pieces.
+#[derive(Debug, Clone)]
+pub(super) struct MessagesDecoder {
+    origin: Arc<AnswerOrigin>,
+    /// The blocks in the order in which they began, each with the vendor's index, if it gave one.
+    blocks: Vec<(Option<u64>, AnswerBlock)>,
+    calls: usize,
+    announcer: Announcer,
+    /// Why the model stopped, as soon as that is known.
+    finish: Option<FinishReason>,
+    tokens: TokenCounts,
+    size: usize,
+}
+
+/// Tokens as the vendor counts them: `input` is what was neither read from the cache nor written to it.
+#[derive(Debug, Clone, Copy, Default)]
+struct TokenCounts {
+    input: Option<u64>,
+    output: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+    counts: CountReader,
+}
+
+impl reader::AnswerDecoder for MessagesDecoder {
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+        parse_json_lossy(data, &mut String::new(), |event: Event<'_>| {
+            if event.error != LooseValue::Absent {
+                return Err(failure_in_stream(&event.error.into_value()));
+            }
+            if event.kind.text() == "error" {
+                return Err(failure_in_stream(&Value::String(excerpt(data, MAX_ERROR_CHARS))));
+            }
+            self.push(event, deltas)
+        })
+        .unwrap_or_else(|error| Err(malformed_event(&error, data)))
+    }
+
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError> {
+        let taken = parse_json_lossy(body, &mut String::new(), |document: Document<'_>| {
+            if document.error != LooseValue::Absent {
+                return Err(failure_in_stream(&document.error.into_value()));
+            }
+            let Some(blocks) = document.content.0 else { return Ok(false) };
+            for block in blocks {
+                self.start(None, block, deltas)?;
+                self.stop(None, deltas);
+            }
+            self.take_usage(document.usage.0);
+            self.finish = finish_reason(document.stop_reason.text());
+            Ok(true)
+        });
+        taken.map_err(DocumentError::Json)?.map_err(DocumentError::Failure)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        self.build_answer(deltas)
+    }
+}
+
+impl MessagesDecoder {
+    /// The begin of an answer that `origin` makes.
+    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
+        Self {
+            origin,
+            blocks: Vec::new(),
+            calls: 0,
+            announcer: Announcer::default(),
+            finish: None,
+            tokens: TokenCounts::default(),
+            size: 0,
+        }
+    }
+
+    /// Takes the next event.
+    fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+        let before = (self.size, self.finish);
+        let index = event.index.count();
+        match event.kind.text() {
+            "message_start" => self.take_usage(event.message.0.and_then(|message| message.usage.0)),
+            "content_block_start" => self.start(index, event.content_block, deltas)?,
+            "content_block_delta" => self.take_delta(index, event.delta.0.unwrap_or_default(), deltas)?,
+            "content_block_stop" => self.stop(index, deltas),
+            "message_delta" => {
+                let delta = event.delta.0.unwrap_or_default();
+                self.finish = finish_reason(delta.stop_reason.text()).or(self.finish);
+                self.take_usage(event.usage.0);
+            }
+            "message_stop" => return Ok(DecodeProgress::Done),
+            // `ping`, and what is still to be invented.
+            _ => {}
+        }
+        Ok(if before == (self.size, self.finish) { DecodeProgress::Quiet } else { DecodeProgress::Content })
+    }
+
+    /// Begins a block, with what of it has come already.
+    fn start(&mut self, index: Option<u64>, block: Value, deltas: &dyn DeltaSink) -> Result<(), Failure> {
+        let Value::Object(mut block) = block else { return Ok(()) };
+        let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut text = |name: &str| match block.get_mut(name).map(Value::take) {
+            Some(Value::String(text)) => text,
+            Some(_) | None => String::new(),
+        };
+        match kind.as_str() {
+            "text" => {
+                let begin = text("text");
+                self.add_block(index, AnswerBlock::Text(TextBlock::default()))?;
+                self.take_text(index, &begin, deltas)
+            }
+            "thinking" => {
+                let (thinking, signature) = (text("thinking"), text("signature"));
+                self.add_block(
+                    index,
+                    AnswerBlock::Thinking { thinking: String::new(), signature: String::new() },
+                )?;
+                self.take_thinking(index, (&thinking, &signature), deltas)
+            }
+            "tool_use" => {
+                let call = CallBlock::of(&mut block);
+                self.grow(MIN_BLOCK_BYTES + call.id.len() + call.name.len() + call.arguments().len())?;
+                self.add_block(index, AnswerBlock::Call(call))
+            }
+            kind if is_opaque(kind) => {
+                self.grow(MIN_BLOCK_BYTES + Value::Object(block.clone()).to_string().len())?;
+                self.add_block(index, AnswerBlock::Opaque { block, json: String::new() })
+            }
+            _ => self.add_block(index, AnswerBlock::Ignored),
+        }
+    }
+
+    fn take_delta(
+        &mut self,
+        index: Option<u64>,
+        delta: Delta<'_>,
+        deltas: &dyn DeltaSink,
+    ) -> Result<(), Failure> {
+        match delta.kind.text() {
+            "text_delta" => self.take_text(index, delta.text.text(), deltas),
+            "thinking_delta" => self.take_thinking(index, (delta.thinking.text(), ""), deltas),
+            "signature_delta" => self.take_thinking(index, ("", delta.signature.text()), deltas),
+            "input_json_delta" => {
+                let added = self
+                    .block_for(index, AnswerBlock::Call(CallBlock::default()))?
+                    .push_json(delta.partial_json);
+                self.grow(added)
+            }
+            // Citations, and what is still to be invented.
+            _ => Ok(()),
+        }
+    }
+
+    fn take_text(&mut self, index: Option<u64>, delta: &str, deltas: &dyn DeltaSink) -> Result<(), Failure> {
+        self.grow(delta.len())?;
+        if let AnswerBlock::Text(text) = self.block_for(index, AnswerBlock::Text(TextBlock::default()))? {
+            text.push(delta, deltas);
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a thought, and of its signature.
+    fn take_thinking(
+        &mut self,
+        index: Option<u64>,
+        (delta, signed): (&str, &str),
+        deltas: &dyn DeltaSink,
+    ) -> Result<(), Failure> {
+        self.grow(delta.len() + signed.len())?;
+        let fresh = AnswerBlock::Thinking { thinking: String::new(), signature: String::new() };
+        if let AnswerBlock::Thinking { thinking, signature } = self.block_for(index, fresh)? {
+            thinking.push_str(delta);
+            signature.push_str(signed);
+            if !delta.is_empty() {
+                deltas.reasoning(delta);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a block.
+    fn stop(&mut self, index: Option<u64>, deltas: &dyn DeltaSink) {
+        match self.block_position(index).map(|at| &mut self.blocks[at].1) {
+            Some(AnswerBlock::Text(text)) => text.flush(deltas),
+            Some(AnswerBlock::Call(call)) => {
+                call.is_stopped = true;
+                self.announce(deltas);
+            }
+            Some(AnswerBlock::Thinking { .. } | AnswerBlock::Opaque { .. } | AnswerBlock::Ignored) | None => {
+            }
+        }
+    }
+
+    fn announce(&mut self, deltas: &dyn DeltaSink) {
+        let calls = self.blocks.iter().filter_map(|(_, block)| match block {
+            AnswerBlock::Call(call) => Some(PartialCall {
+                name: &call.name,
+                arguments: call.arguments(),
+                is_closed: call.is_stopped,
+            }),
+            AnswerBlock::Text(_)
+            | AnswerBlock::Thinking { .. }
+            | AnswerBlock::Opaque { .. }
+            | AnswerBlock::Ignored => None,
+        });
+        self.announcer.announce(calls, deltas);
+    }
+
+    /// The block that a piece belongs to; `fresh` if none has begun that could take it.
+    fn block_for(&mut self, index: Option<u64>, fresh: AnswerBlock) -> Result<&mut AnswerBlock, Failure> {
+        let found = self.block_position(index).filter(|at| self.blocks[*at].1.accepts(&fresh));
+        let at = found.unwrap_or(self.blocks.len());
+        if found.is_none() {
+            self.add_block(index, fresh)?;
+        }
+        Ok(&mut self.blocks[at].1)
+    }
+
+    /// The place of the block with this index; of the last without one.
+    fn block_position(&self, index: Option<u64>) -> Option<usize> {
+        match index {
+            Some(_) => self.blocks.iter().rposition(|(of, _)| *of == index),
+            None => self.blocks.len().checked_sub(1),
+        }
+    }
+
+    fn add_block(&mut self, index: Option<u64>, block: AnswerBlock) -> Result<(), Failure> {
+        self.calls += usize::from(matches!(block, AnswerBlock::Call(_)));
+        if self.calls > MAX_CALLS {
+            return Err(incomplete_stream(&format!("the answer asks for more than {MAX_CALLS} tool calls")));
+        }
+        if self.blocks.len() == MAX_BLOCKS {
+            return Err(incomplete_stream(&format!("the answer has more than {MAX_BLOCKS} blocks")));
+        }
+        self.blocks.push((index, block));
+        Ok(())
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.size += bytes;
+        if self.size > MAX_ANSWER_BYTES {
+            return Err(incomplete_stream(&format!("the answer is larger than {MAX_ANSWER_BYTES} bytes")));
+        }
+        Ok(())
+    }
+
+    /// The counts are of the whole answer so far: the last counts, but for a zero behind a number.
+    fn take_usage(&mut self, fields: Option<UsageFields<'_>>) {
+        let Some(fields) = fields else { return };
+        let mut counts = self.tokens.counts;
+        let mut take = |to: &mut Option<u64>, field: &LooseValue<'_>| {
+            if let Some(count) = counts.read(field).filter(|count| *count > 0 || to.is_none()) {
+                *to = Some(count);
+            }
+        };
+        take(&mut self.tokens.input, &fields.input_tokens);
+        take(&mut self.tokens.output, &fields.output_tokens);
+        take(&mut self.tokens.cache_read, &fields.cache_read_input_tokens);
+        take(&mut self.tokens.cache_write, &fields.cache_creation_input_tokens);
+        self.tokens.counts = counts;
+    }
+
+    /// The answer, after an end that the vendor has marked in some way.
+    fn build_answer(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        for (_, block) in &mut self.blocks {
+            if let AnswerBlock::Text(text) = block {
+                text.flush(deltas);
+            }
+        }
+        if self.finish.is_none() && !self.looks_whole() {
+            return Err(incomplete_stream(
+                "the stream ended without a stop reason, in the middle of a tool call",
+            ));
+        }
+        let asks = self.calls > 0;
+        let finish = match self.finish {
+            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if asks => FinishReason::ToolCalls,
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
+        };
+        let usage = self.tokens.usage();
+        Ok(ModelAnswer { message: self.build_message(finish)?, finish, usage })
+    }
+
+    fn looks_whole(&self) -> bool {
+        self.blocks.iter().all(|(_, block)| match block {
+            AnswerBlock::Call(call) => call.looks_whole(),
+            AnswerBlock::Text(_)
+            | AnswerBlock::Thinking { .. }
+            | AnswerBlock::Opaque { .. }
+            | AnswerBlock::Ignored => true,
+        })
+    }
+
+    fn build_message(self, finish: FinishReason) -> Result<AssistantMessage, Failure> {
+        let mut message = AssistantMessage::default();
+        let mut parts = OpaqueParts::default();
+        for (_, block) in self.blocks {
+            message.reasoning.push_str(block.reasoning());
+            // A thought without a signature is either unfinished, or of a vendor that signs none and wants it all the same.
+            let is_cut = matches!(&block, AnswerBlock::Thinking { signature, .. } if signature.is_empty())
+                && finish != FinishReason::ToolCalls;
+            if !is_cut {
+                block.add_to(&mut parts);
+            }
+            match block {
+                AnswerBlock::Text(text) => message.text.push_str(&text.text),
+                AnswerBlock::Call(call) => message.calls.push(ToolCall {
+                    arguments: call.arguments().to_owned(),
+                    id: call.id,
+                    name: call.name,
+                }),
+                AnswerBlock::Thinking { .. } | AnswerBlock::Opaque { .. } | AnswerBlock::Ignored => {}
+            }
+        }
+        make_distinct(message.calls.iter_mut().map(|call| &mut call.id));
+        message.opaque = opaque_state(Arc::clone(&self.origin), parts.finish())?;
+        Ok(message)
+    }
+}
+
+impl TokenCounts {
+    /// `None` if the vendor has said nothing.
+    fn usage(self) -> Option<Usage> {
+        let Self { input, output, cache_read, cache_write, counts: CountReader { is_invalid } } = self;
+        let is_known = input.or(output).or(cache_read).or(cache_write).is_some();
+        if !is_known && !is_invalid {
+            return None;
+        }
+        let (cached_tokens, cache_write_tokens) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
+        let input_tokens =
+            input.unwrap_or(0).saturating_add(cached_tokens).saturating_add(cache_write_tokens);
+        let output_tokens = output.unwrap_or(0);
+        Some(Usage {
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+            cache_write_tokens,
+            unlisted_reasoning_tokens: 0,
+            is_invalid,
+        })
+    }
+}
+
+fn incomplete_stream(message: &str) -> Failure {
+    Failure::new(FailureClass::IncompleteStream, message)
+}
+
+/// What a stop reason says; `None` if it says nothing yet.
+fn finish_reason(reason: &str) -> Option<FinishReason> {
+    match reason {
+        "" => None,
+        "tool_use" | "tool_calls" => Some(FinishReason::ToolCalls),
+        // A paused answer, too, is one that is to be gone on with; only tools of the server make such pauses.
+        "max_tokens" | "model_context_window_exceeded" | "pause_turn" | "length" => {
+            Some(FinishReason::Length)
+        }
+        "refusal" | "content_filter" => Some(FinishReason::Refused),
+        // `end_turn`, `stop_sequence`, and the names that others have for them.
+        _ => Some(FinishReason::Stop),
+    }
+}

@@ -1,0 +1,300 @@
+use std::sync::Arc;
+
+use hermod_actors::{
+    model::{AnswerOrigin, AssistantMessage, Failure, FailureClass, FinishReason, ModelAnswer, Usage},
+    port::DeltaSink,
+};
+use serde_json::Value;
+
+use super::{
+    calls::{CallSlots, MAX_CALLS, TooManyCalls},
+    chunk::{Choice, Chunk, Delta, UsageFields},
+    echoed::{self, EchoedState, MAX_DETAILS},
+};
+use crate::provider::{
+    announcer::Announcer,
+    failure::failure_in_stream,
+    loose::{CountReader, LooseValue},
+    reader::{self, DocumentError, malformed_event, parse_json_lossy},
+    think_tags::{SplitPiece, ThinkTagSplitter},
+    wire::DecodeProgress,
+};
+
+/// Bytes that one answer may have.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// What one call costs at least.
+const MIN_CALL_BYTES: usize = 64;
+
+/// An answer that comes in pieces.
+#[derive(Debug, Clone)]
+pub(super) struct ChatDecoder {
+    origin: Arc<AnswerOrigin>,
+    streamed: StreamedText,
+    splitter: ThinkTagSplitter,
+    refusal: String,
+    calls: CallSlots,
+    announcer: Announcer,
+    echoed: EchoedState,
+    /// Why the model stopped, as soon as that is known.
+    finish: Option<FinishReason>,
+    usage: Option<Usage>,
+    size: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct StreamedText {
+    text: String,
+    reasoning: String,
+}
+
+impl StreamedText {
+    fn push_text(&mut self, delta: &str, deltas: &dyn DeltaSink) {
+        self.text.push_str(delta);
+        deltas.text(delta);
+    }
+
+    fn push_reasoning(&mut self, delta: &str, deltas: &dyn DeltaSink) {
+        self.reasoning.push_str(delta);
+        deltas.reasoning(delta);
+    }
+
+    fn push_piece(&mut self, piece: SplitPiece<'_>, deltas: &dyn DeltaSink) {
+        match piece {
+            SplitPiece::Text(delta) => self.push_text(delta, deltas),
+            SplitPiece::Reasoning(delta) => self.push_reasoning(delta, deltas),
+            SplitPiece::AllWasReasoning => self.reasoning.push_str(&std::mem::take(&mut self.text)),
+        }
+    }
+}
+
+impl reader::AnswerDecoder for ChatDecoder {
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+        parse_json_lossy(data, &mut String::new(), |chunk| self.push(chunk, deltas))
+            .unwrap_or_else(|error| Err(malformed_event(&error, data)))
+    }
+
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError> {
+        let taken = parse_json_lossy(body, &mut String::new(), |mut chunk: Chunk<'_>| {
+            // Some vendors send an empty delta beside the message, also when nothing is streamed.
+            for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
+                choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
+            }
+            let answers = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
+            let failed = chunk.error != LooseValue::Absent;
+            if answers || failed { self.push(chunk, deltas).map(|_| true) } else { Ok(false) }
+        });
+        taken.map_err(DocumentError::Json)?.map_err(DocumentError::Failure)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        self.build_answer(deltas)
+    }
+}
+
+impl ChatDecoder {
+    /// An answer of which nothing has come.
+    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
+        Self {
+            origin,
+            streamed: StreamedText::default(),
+            splitter: ThinkTagSplitter::default(),
+            refusal: String::new(),
+            calls: CallSlots::default(),
+            announcer: Announcer::default(),
+            echoed: EchoedState::default(),
+            finish: None,
+            usage: None,
+            size: 0,
+        }
+    }
+
+    /// Takes the next chunk.
+    fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+        if chunk.error != LooseValue::Absent {
+            // Only what comes with the error is of the whole attempt.
+            self.usage = None;
+            if let Some(usage) = chunk.usage.0 {
+                self.take_usage(&usage);
+            }
+            return Err(failure_in_stream(&chunk.error.into_value()).with_usage(self.usage));
+        }
+        let before = (self.size, self.finish);
+        if let Some(usage) = chunk.usage.0 {
+            self.take_usage(&usage);
+        }
+        for choice in chunk.choices.0.unwrap_or_default().into_iter().filter_map(|choice| choice.0) {
+            // Only one answer was asked for; where several come, the first is it.
+            if choice.index.count().unwrap_or(0) == 0 {
+                self.take_choice(choice, deltas)?;
+            }
+        }
+        Ok(if before == (self.size, self.finish) { DecodeProgress::Quiet } else { DecodeProgress::Content })
+    }
+
+    fn take_choice(&mut self, choice: Choice<'_>, deltas: &dyn DeltaSink) -> Result<(), Failure> {
+        // Some vendors send both in a chunk: the piece, and all so far.
+        if let Some(delta) = choice.delta.0.or(choice.message.0) {
+            self.take_delta(delta, deltas)?;
+        }
+        if self.usage.is_none()
+            && let Some(usage) = choice.usage.0
+        {
+            self.take_usage(&usage);
+        }
+        if let Some(finish) = finish_reason(choice.finish_reason.text())? {
+            self.finish = Some(finish);
+        }
+        self.announcer.announce(self.calls.partial(self.finish.is_some()), deltas);
+        Ok(())
+    }
+
+    fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn DeltaSink) -> Result<(), Failure> {
+        // Both names may carry the same.
+        let fields = [("reasoning_content", &delta.reasoning_content), ("reasoning", &delta.reasoning)];
+        if let Some((field, text)) = fields.into_iter().find(|(_, text)| !text.text().is_empty()) {
+            self.size += text.text().len();
+            self.echoed.set_field(field);
+            self.streamed.push_reasoning(text.text(), deltas);
+        }
+        let details = self.echoed.push_details(delta.reasoning_details.0.unwrap_or_default());
+        self.size += details.map_err(|echoed::TooManyDetails| {
+            Failure::new(
+                FailureClass::IncompleteStream,
+                format!("the answer has more than {MAX_DETAILS} reasoning details"),
+            )
+        })?;
+        match delta.content {
+            LooseValue::Absent => {}
+            LooseValue::Text(text) => self.take_text(&text, deltas),
+            LooseValue::Other(Value::Array(parts)) => {
+                for part in &parts {
+                    self.take_part(part, deltas);
+                }
+            }
+            LooseValue::Other(part) => self.take_part(&part, deltas),
+        }
+        self.size += delta.refusal.text().len();
+        self.refusal.push_str(delta.refusal.text());
+        for call in delta.tool_calls.0.unwrap_or_default().into_iter().filter_map(|call| call.0) {
+            self.size += MIN_CALL_BYTES + self.calls.push(call).map_err(too_many)?;
+        }
+        if let Some(function) = delta.function_call.0 {
+            self.size += self.calls.push_function(function).map_err(too_many)?;
+        }
+        if self.size > MAX_ANSWER_BYTES {
+            let message = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
+            return Err(Failure::new(FailureClass::IncompleteStream, message));
+        }
+        Ok(())
+    }
+
+    fn take_text(&mut self, text: &str, deltas: &dyn DeltaSink) {
+        self.size += text.len();
+        let said = &mut self.streamed;
+        self.splitter.push(text, &mut |piece| said.push_piece(piece, deltas));
+    }
+
+    /// A part of a content that is a list: a text, or what was thought.
+    fn take_part(&mut self, part: &Value, deltas: &dyn DeltaSink) {
+        let field = |name: &str| part.get(name).and_then(Value::as_str);
+        match (part, field("type"), part.get("thinking")) {
+            (Value::String(text), ..) => self.take_text(text, deltas),
+            (_, _, Some(thinking)) => self.take_thinking(thinking, deltas),
+            (_, Some("refusal"), _) => {
+                let text = field("refusal").unwrap_or_default();
+                self.size += text.len();
+                self.refusal.push_str(text);
+            }
+            _ => self.take_text(field("text").unwrap_or_default(), deltas),
+        }
+    }
+
+    /// A thought: a text, or a list of parts with one.
+    fn take_thinking(&mut self, thinking: &Value, deltas: &dyn DeltaSink) {
+        let text = thinking.as_str().or_else(|| thinking.get("text").and_then(Value::as_str));
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            self.size += text.len();
+            self.streamed.push_reasoning(text, deltas);
+        }
+        thinking.as_array().into_iter().flatten().for_each(|part| self.take_thinking(part, deltas));
+    }
+
+    /// The last usage counts; zeros that come behind numbers do not.
+    fn take_usage(&mut self, fields: &UsageFields<'_>) {
+        let mut counts = CountReader::default();
+        let details = fields.prompt_tokens_details.0.as_ref();
+        let cached = details.and_then(|details| counts.read(&details.cached_tokens));
+        let hit = counts.read(&fields.prompt_cache_hit_tokens);
+        let mut usage = Usage {
+            input_tokens: counts.read(&fields.prompt_tokens).unwrap_or(0),
+            output_tokens: counts.read(&fields.completion_tokens).unwrap_or(0),
+            unlisted_reasoning_tokens: fields.unlisted_reasoning().unwrap_or(0),
+            cached_tokens: cached.or(hit).unwrap_or(0),
+            cache_write_tokens: details.and_then(|it| counts.read(&it.cache_write_tokens)).unwrap_or(0),
+            is_invalid: false,
+        };
+        usage.is_invalid = counts.is_invalid;
+        if self.usage.is_none() || usage.total() > 0 || usage.is_invalid {
+            self.usage = Some(usage);
+        }
+    }
+
+    /// The answer, after an end that the vendor has marked in some way.
+    fn build_answer(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        let said = &mut self.streamed;
+        self.splitter.finish(&mut |piece| said.push_piece(piece, deltas));
+        // Some vendors give calls no finish reason.
+        if self.finish.is_none() && !self.calls.look_complete() {
+            let message = "the stream ended without a finish reason, in the middle of a tool call";
+            return Err(Failure::new(FailureClass::IncompleteStream, message));
+        }
+        let StreamedText { mut text, reasoning } = self.streamed;
+        let (calls, extras) = self.calls.finish();
+        let opaque = if calls.is_empty() { None } else { self.echoed.finish(&self.origin, extras)? };
+        let finish = match self.finish {
+            _ if !self.refusal.is_empty() => FinishReason::Refused,
+            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
+            // Not all vendors tell the two apart.
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if calls.is_empty() => {
+                FinishReason::Stop
+            }
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::ToolCalls,
+        };
+        if text.is_empty() {
+            text = self.refusal;
+        }
+        Ok(ModelAnswer {
+            message: AssistantMessage { text, reasoning, calls, opaque },
+            finish,
+            usage: self.usage,
+        })
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+fn too_many(TooManyCalls: TooManyCalls) -> Failure {
+    Failure::new(
+        FailureClass::IncompleteStream,
+        format!("the answer asks for more than {MAX_CALLS} tool calls"),
+    )
+}
+
+/// What a finish reason says; `None` if it says nothing yet.
+fn finish_reason(reason: &str) -> Result<Option<FinishReason>, Failure> {
+    let failure = |class, text: &str| Err(Failure::new(class, format!("finish reason `{reason}`: {text}")));
+    match reason {
+        "" | "null" => Ok(None),
+        "tool_calls" | "function_call" | "tool_use" => Ok(Some(FinishReason::ToolCalls)),
+        "length" | "max_tokens" | "max_output_tokens" | "model_length" => Ok(Some(FinishReason::Length)),
+        "content_filter" | "refusal" | "safety" | "sensitive" => Ok(Some(FinishReason::Refused)),
+        "error" | "network_error" => failure(FailureClass::Server, "the provider gave up"),
+        "insufficient_system_resource" => failure(FailureClass::Overloaded, "the provider gave up"),
+        "abort" | "cancelled" => failure(FailureClass::IncompleteStream, "the provider ended the answer"),
+        // `stop`, and the many names that vendors have for it.
+        _ => Ok(Some(FinishReason::Stop)),
+    }
+}

@@ -1,0 +1,162 @@
+//! What a vendor wants to see again with the calls of its answer, in the fields that it came in.
+
+use hermod_actors::model::{AnswerOrigin, AssistantMessage, Failure, OpaqueState};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+use crate::provider::reader::opaque_state;
+
+/// The fields that carry reasoning as text.
+const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+/// Details that one answer may have.
+pub(super) const MAX_DETAILS: usize = 1_024;
+/// What a value that is kept costs at least.
+const MIN_VALUE_BYTES: usize = 64;
+/// The texts of a detail that comes in pieces.
+const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "signature"];
+
+/// More details than [`MAX_DETAILS`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooManyDetails;
+
+/// Bytes that a value costs which is kept.
+pub(super) fn retained_bytes(value: &impl Serialize) -> usize {
+    // Infallible: values with string keys.
+    MIN_VALUE_BYTES + serde_json::to_vec(value).map_or(0, |json| json.len())
+}
+
+/// State that is not for people, as it comes in.
+#[derive(Debug, Clone, Default)]
+pub(super) struct EchoedState {
+    /// Which of [`REASONING_FIELDS`] the reasoning came in.
+    field: Option<&'static str>,
+    details: Vec<Value>,
+}
+
+impl EchoedState {
+    /// Reasoning came in this field.
+    pub(super) fn set_field(&mut self, field: &'static str) {
+        self.field.get_or_insert(field);
+    }
+
+    /// Takes `reasoning_details`; tells how many bytes that added.
+    pub(super) fn push_details(&mut self, details: Vec<Value>) -> Result<usize, TooManyDetails> {
+        details.into_iter().map(|detail| self.push_detail(detail)).sum()
+    }
+
+    /// A detail, or a piece of the one before it.
+    fn push_detail(&mut self, detail: Value) -> Result<usize, TooManyDetails> {
+        let Value::Object(detail) = detail else { return Ok(0) };
+        let (size, is_full) = (retained_bytes(&detail), self.details.len() == MAX_DETAILS);
+        let continues = |last: &Map<String, Value>| {
+            let same = |key: &str| last.get(key) == detail.get(key);
+            same("index") && same("type") && !detail.contains_key("data") && detail.contains_key("index")
+        };
+        match self.details.last_mut() {
+            Some(Value::Object(last)) if continues(last) => merge_detail(last, detail),
+            Some(_) | None if is_full => return Err(TooManyDetails),
+            Some(_) | None => self.details.push(Value::Object(detail)),
+        }
+        Ok(size)
+    }
+
+    /// What is to be sent back with an answer that asks for calls; `extras` are what some of them came with.
+    pub(super) fn finish(
+        self,
+        origin: &Arc<AnswerOrigin>,
+        extras: Vec<(usize, Value)>,
+    ) -> Result<Option<Arc<OpaqueState>>, Failure> {
+        let field = self.field.map(|field| json!({ "field": field }));
+        let details = (!self.details.is_empty()).then(|| json!({ "reasoning_details": self.details }));
+        let extras = extras.into_iter().map(|(n, extra)| json!({ "call": n, "extra_content": extra }));
+        opaque_state(Arc::clone(origin), field.into_iter().chain(details).chain(extras).collect())
+    }
+}
+
+fn merge_detail(last: &mut Map<String, Value>, piece: Map<String, Value>) {
+    for (key, value) in piece {
+        match (last.get_mut(&key), value) {
+            (Some(Value::String(text)), Value::String(more)) if STREAMED_FIELDS.contains(&key.as_str()) => {
+                text.push_str(&more);
+            }
+            (Some(_), Value::Null) => {}
+            (_, value) => drop(last.insert(key, value)),
+        }
+    }
+}
+
+/// What is sent back with an assistant message.
+#[derive(Debug, Default)]
+pub(super) struct EchoedFields<'a> {
+    /// The name of the field and the text for it.
+    pub(super) reasoning: Option<(&'static str, &'a str)>,
+    /// For `reasoning_details`.
+    pub(super) details: Option<&'a Value>,
+    extras: Vec<(u64, &'a Value)>,
+}
+
+impl<'a> EchoedFields<'a> {
+    /// What `origin` is to see again of this message.
+    pub(super) fn of(message: &'a AssistantMessage, origin: &AnswerOrigin) -> Self {
+        let mut returned = Self::default();
+        if message.calls.is_empty() {
+            return returned;
+        }
+        for part in message.parts_of(origin) {
+            let named = part.get("field").and_then(Value::as_str);
+            let field = named.and_then(|name| REASONING_FIELDS.into_iter().find(|text| *text == name));
+            returned.reasoning =
+                field.map(|field| (field, message.reasoning.as_str())).or(returned.reasoning);
+            returned.details = part.get("reasoning_details").or(returned.details);
+            let call = part.get("call").and_then(Value::as_u64);
+            returned.extras.extend(call.zip(part.get("extra_content")));
+        }
+        returned
+    }
+
+    /// Whether nothing is.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.reasoning.is_none() && self.details.is_none() && self.extras.is_empty()
+    }
+
+    /// What the call with this number came with.
+    pub(super) fn extra(&self, call: usize) -> Option<&'a Value> {
+        self.extras.iter().find(|(n, _)| usize::try_from(*n) == Ok(call)).map(|(_, extra)| *extra)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(details: Vec<Value>, expect: &[Value]) {
+        let mut kept = EchoedState::default();
+        kept.push_details(details).unwrap();
+        assert_eq!(kept.details, expect);
+    }
+
+    #[test]
+    fn pieces_of_a_detail_are_joined() {
+        let text = |text: &str| json!({"type": "reasoning.text", "text": text, "index": 0});
+        let signed = json!({"type": "reasoning.text", "signature": "s", "index": 0, "format": null});
+        let whole =
+            json!({"type": "reasoning.text", "text": "ab", "index": 0, "signature": "s", "format": null});
+        check(vec![text("a"), text("b"), signed], &[whole]);
+        let encrypted = |data: &str| json!({"type": "reasoning.encrypted", "data": data, "index": 0});
+        check(vec![encrypted("x"), encrypted("y")], &[encrypted("x"), encrypted("y")]);
+        let summary = |n: u64| json!({"type": "reasoning.summary", "summary": "s", "index": n});
+        check(vec![summary(0), summary(1), json!("no detail")], &[summary(0), summary(1)]);
+        let unnumbered = json!({"type": "reasoning.text", "text": "a"});
+        check(vec![unnumbered.clone(), unnumbered.clone()], &[unnumbered.clone(), unnumbered]);
+    }
+    #[test]
+    fn what_is_kept_is_counted_and_bounded() {
+        let deep = json!({"data": [["x".repeat(1_000)]]});
+        let mut kept = EchoedState::default();
+        assert!(kept.push_details(vec![deep]).unwrap() > 1_000);
+        assert!(kept.push_details(vec![json!({}); MAX_DETAILS - 1]).unwrap() > 64_000);
+        assert_eq!(kept.push_details(vec![json!({})]), Err(TooManyDetails));
+    }
+}

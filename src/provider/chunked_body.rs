@@ -1,0 +1,56 @@
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    vec,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+/// A body of known length made of shared pieces, none of which is copied into another.
+#[derive(Debug)]
+pub(super) struct ChunkedBody {
+    pieces: vec::IntoIter<Bytes>,
+    remaining_bytes: u64,
+    /// Set when the last byte is taken.
+    is_sent: Arc<AtomicBool>,
+}
+
+impl ChunkedBody {
+    /// `taken` is set when a connection has taken the last byte: a request of which that is not so was never whole at its
+    /// server.
+    pub(super) fn new(pieces: Vec<Bytes>, is_sent: Arc<AtomicBool>) -> Self {
+        let remaining_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Self { pieces: pieces.into_iter(), remaining_bytes, is_sent }
+    }
+}
+
+impl Body for ChunkedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.pieces.find(|piece| !piece.is_empty());
+        self.remaining_bytes -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if self.remaining_bytes == 0 {
+            self.is_sent.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining_bytes == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining_bytes)
+    }
+}

@@ -1,0 +1,292 @@
+use std::{borrow::Cow, sync::Arc};
+
+use hermod_actors::{
+    model::{AnswerOrigin, AssistantMessage, Failure, FailureClass, FinishReason, ModelAnswer, Usage},
+    port::DeltaSink,
+};
+use serde_json::json;
+
+use super::{
+    event::{DeltaTarget, Event, EventKind, Response, ResponseStatus, UsageFields},
+    items::{ItemGrowth, ItemRef, Items},
+    opaque,
+    slot::{ItemKind, ItemSlot, MAX_PARTS, PARAGRAPH_BREAK, PartKind, TooManyParts},
+    streamed_text::StreamedText,
+};
+use crate::provider::{
+    announcer::Announcer,
+    failure::failure_in_stream,
+    loose::{CountReader, LooseValue},
+    reader::{self, DocumentError, malformed_event, opaque_state, parse_json_lossy},
+    wire::DecodeProgress,
+};
+
+/// Bytes that one answer may have.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+
+/// An answer that comes in pieces.
+#[derive(Debug, Clone)]
+pub(super) struct ResponsesDecoder {
+    origin: Arc<AnswerOrigin>,
+    items: Items,
+    announcer: Announcer,
+    streamed: StreamedText,
+    /// How it ended, as soon as that is known.
+    end: Option<AnswerEnd>,
+    usage: Option<Usage>,
+}
+
+/// How an answer ended that is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerEnd {
+    Complete,
+    Length,
+    Refused,
+}
+
+impl reader::AnswerDecoder for ResponsesDecoder {
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+        parse_json_lossy(data, &mut String::new(), |event| self.push(event, deltas))
+            .unwrap_or_else(|error| Err(malformed_event(&error, data)))
+    }
+
+    fn push_document(&mut self, body: &[u8], _: &dyn DeltaSink) -> Result<bool, DocumentError> {
+        let taken = parse_json_lossy(body, &mut String::new(), |response: Response<'_>| {
+            if response.output.0.is_none() && response.object.text() != "response" {
+                return Ok(false);
+            }
+            let status = response.status.text();
+            let ending = match ResponseStatus::from_status(status) {
+                Some(ending) => ending,
+                None if !status.is_empty() => {
+                    return Err(incomplete_stream(&format!("the answer is only `{status}`")));
+                }
+                None if response.error != LooseValue::Absent => ResponseStatus::Failed,
+                None => ResponseStatus::Completed,
+            };
+            self.on_final_response(ending, response).map(|()| true)
+        });
+        taken.map_err(DocumentError::Json)?.map_err(DocumentError::Failure)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        let Some(end) = self.end else {
+            return Err(incomplete_stream("the stream ended without its final response"));
+        };
+        let items = self.items;
+        if end == AnswerEnd::Complete && items.slots().iter().any(ItemSlot::is_incomplete_call) {
+            return Err(incomplete_stream("the answer ended in the middle of a tool call"));
+        }
+        let refusal = items.joined(ItemSlot::refusal, "");
+        let (raw, thought) =
+            (items.joined(ItemSlot::text, ""), items.joined(ItemSlot::reasoning, PARAGRAPH_BREAK));
+        let (text, reasoning) = self.streamed.finish(&raw, thought, deltas);
+        let (calls, parts) = (items.calls(), opaque::parts(items.slots()));
+        let finish = match end {
+            _ if !refusal.is_empty() => FinishReason::Refused,
+            AnswerEnd::Refused => FinishReason::Refused,
+            AnswerEnd::Length => FinishReason::Length,
+            AnswerEnd::Complete if calls.is_empty() => FinishReason::Stop,
+            AnswerEnd::Complete => FinishReason::ToolCalls,
+        };
+        let text = if text.is_empty() { refusal } else { text };
+        let opaque = opaque_state(self.origin, parts)?;
+        let message = AssistantMessage { text, reasoning, calls, opaque };
+        Ok(ModelAnswer { message, finish, usage: self.usage })
+    }
+}
+
+impl ResponsesDecoder {
+    /// An answer of `origin` that has not begun.
+    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
+        Self {
+            origin,
+            items: Items::default(),
+            announcer: Announcer::default(),
+            streamed: StreamedText::default(),
+            end: None,
+            usage: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn items(&self) -> &Items {
+        &self.items
+    }
+
+    /// Takes the next event.
+    fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+        let index = event.output_index.count();
+        let progress = match event.kind() {
+            EventKind::Error => return Err(failure_of(event)),
+            EventKind::End(ending) => {
+                let response = event.response.0.unwrap_or_default();
+                let ending = ResponseStatus::from_status(response.status.text()).unwrap_or(ending);
+                self.on_final_response(ending, response)?;
+                DecodeProgress::Done
+            }
+            EventKind::ItemStarted => {
+                self.items.start_item(index, event.item.0.unwrap_or_default()).map_err(too_many)?;
+                DecodeProgress::Content
+            }
+            EventKind::ItemDone => {
+                let growth = self.items.complete_item(index, event.item.0.unwrap_or_default());
+                self.report_growth(&growth.map_err(too_many)?, deltas);
+                self.announcer.announce(self.items.partial_calls(), deltas);
+                DecodeProgress::Content
+            }
+            EventKind::PartDone => self.on_part_done(&event, deltas).map_err(too_many)?,
+            EventKind::Delta(stream) => self.on_delta(stream, &event, deltas).map_err(too_many)?,
+            EventKind::Done(stream) => self.on_stream_done(stream, event, deltas).map_err(too_many)?,
+            EventKind::Activity => DecodeProgress::Content,
+            EventKind::Unrelated => DecodeProgress::Quiet,
+        };
+        if self.items.size().max(self.streamed.size()) > MAX_ANSWER_BYTES {
+            return Err(incomplete_stream(&format!("the answer is larger than {MAX_ANSWER_BYTES} bytes")));
+        }
+        Ok(progress)
+    }
+
+    fn on_delta(
+        &mut self,
+        stream: DeltaTarget,
+        event: &Event<'_>,
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, TooManyParts> {
+        let piece = match (&event.delta, stream) {
+            (LooseValue::Text(piece), _) => Cow::Borrowed(&**piece),
+            (LooseValue::Other(value), DeltaTarget::Arguments) => Cow::Owned(value.to_string()),
+            (LooseValue::Absent, _) | (LooseValue::Other(_), DeltaTarget::Part(_)) => Cow::default(),
+        };
+        if piece.is_empty() {
+            return Ok(DecodeProgress::Quiet);
+        }
+        match stream {
+            DeltaTarget::Arguments => self.items.add_arguments(item_ref(event), &piece)?,
+            DeltaTarget::Part(kind) => {
+                let begins = self.items.push_delta(item_ref(event), (kind, event.part_index()), &piece)?;
+                match kind {
+                    PartKind::Text => self.streamed.push_text(&piece, deltas),
+                    PartKind::Summary | PartKind::Thought => {
+                        self.streamed.push_reasoning(&piece, begins, deltas)
+                    }
+                    PartKind::Refusal => {}
+                }
+            }
+        }
+        Ok(DecodeProgress::Content)
+    }
+
+    fn on_stream_done(
+        &mut self,
+        stream: DeltaTarget,
+        mut event: Event<'_>,
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, TooManyParts> {
+        match stream {
+            DeltaTarget::Arguments => {
+                let told = [&mut event.arguments, &mut event.input].map(std::mem::take);
+                let told = told.into_iter().map(LooseValue::into_text).find(|told| !told.is_empty());
+                self.items.set_arguments(item_ref(&event), told.unwrap_or_default())?;
+            }
+            DeltaTarget::Part(kind) => {
+                let told = if kind == PartKind::Refusal { &event.refusal } else { &event.text };
+                let growth =
+                    self.items.set_text(item_ref(&event), (kind, event.part_index()), told.text())?;
+                self.report_growth(&growth, deltas);
+            }
+        }
+        Ok(DecodeProgress::Content)
+    }
+
+    fn on_part_done(
+        &mut self,
+        event: &Event<'_>,
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, TooManyParts> {
+        let Some(part) = &event.part.0 else { return Ok(DecodeProgress::Quiet) };
+        let kind = PartKind::from_name(part.r#type.text(), ItemKind::Message);
+        let told = if kind == PartKind::Refusal { &part.refusal } else { &part.text };
+        let growth = self.items.set_text(item_ref(event), (kind, event.part_index()), told.text())?;
+        self.report_growth(&growth, deltas);
+        Ok(DecodeProgress::Content)
+    }
+
+    fn report_growth(&mut self, growth: &ItemGrowth, deltas: &dyn DeltaSink) {
+        self.streamed.push_reasoning(&growth.reasoning, growth.is_new, deltas);
+        self.streamed.push_text(&growth.text, deltas);
+    }
+
+    /// Takes the final response.
+    fn on_final_response(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
+        let usage = response.usage.0.as_ref().map(usage_of);
+        self.take_end(ending, response).map_err(|failure| failure.with_usage(usage))?;
+        self.usage = usage;
+        Ok(())
+    }
+
+    fn take_end(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
+        let reason = response.incomplete_details.0.unwrap_or_default().reason;
+        self.end = Some(match (ending, reason.text()) {
+            (ResponseStatus::Completed, _) => AnswerEnd::Complete,
+            (ResponseStatus::Incomplete, "" | "max_output_tokens" | "max_tokens" | "length") => {
+                AnswerEnd::Length
+            }
+            (ResponseStatus::Incomplete, "content_filter") => AnswerEnd::Refused,
+            (ResponseStatus::Incomplete, reason) => {
+                return Err(incomplete_stream(&format!("the answer is incomplete: `{reason}`")));
+            }
+            (ResponseStatus::Cancelled, _) => {
+                return Err(incomplete_stream("the provider ended the answer: `cancelled`"));
+            }
+            (ResponseStatus::Failed, _) if response.error == LooseValue::Absent => {
+                return Err(Failure::new(FailureClass::Server, "the provider gave up: `failed`"));
+            }
+            (ResponseStatus::Failed, _) => return Err(failure_in_stream(&response.error.into_value())),
+        });
+        self.items.set_output(response.output.0.unwrap_or_default()).map_err(too_many)
+    }
+}
+
+fn item_ref<'a>(event: &'a Event<'_>) -> ItemRef<'a> {
+    ItemRef { index: event.output_index.count(), id: event.item_id.text() }
+}
+
+fn usage_of(fields: &UsageFields<'_>) -> Usage {
+    let mut counts = CountReader::default();
+    let details = fields.input_tokens_details.0.as_ref();
+    let mut usage = Usage {
+        input_tokens: counts.read(&fields.input_tokens).unwrap_or(0),
+        output_tokens: counts.read(&fields.output_tokens).unwrap_or(0),
+        cached_tokens: details.and_then(|details| counts.read(&details.cached_tokens)).unwrap_or(0),
+        cache_write_tokens: details.and_then(|details| counts.read(&details.cache_write_tokens)).unwrap_or(0),
+        unlisted_reasoning_tokens: 0,
+        is_invalid: false,
+    };
+    usage.is_invalid = counts.is_invalid;
+    usage
+}
+
+/// An event of type `error`: the error in a field, or its fields beside the type.
+fn failure_of(event: Event<'_>) -> Failure {
+    let error = match event.error {
+        LooseValue::Absent => {
+            json!({"code": event.code.into_value(), "message": event.message.into_value()})
+        }
+        error @ (LooseValue::Text(_) | LooseValue::Other(_)) => error.into_value(),
+    };
+    failure_in_stream(&error)
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+fn too_many(TooManyParts: TooManyParts) -> Failure {
+    incomplete_stream(&format!("the answer has more than {MAX_PARTS} items, or parts in one"))
+}
+
+fn incomplete_stream(message: &str) -> Failure {
+    Failure::new(FailureClass::IncompleteStream, message)
+}

@@ -1,0 +1,100 @@
+use hermod_actors::port::DeltaSink;
+
+use super::slot::PARAGRAPH_BREAK;
+use crate::provider::think_tags::{SplitPiece, ThinkTagSplitter};
+
+/// What was shown of an answer while it came.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StreamedText {
+    /// The text as it came, blocks of reasoning in it included.
+    raw: String,
+    /// The reasoning of items of its own.
+    thought: String,
+    split: SplitText,
+    splitter: ThinkTagSplitter,
+}
+
+/// A text without the reasoning that stood in it.
+#[derive(Debug, Clone, Default)]
+struct SplitText {
+    text: String,
+    thought: String,
+}
+
+impl StreamedText {
+    /// Bytes that it holds.
+    pub(super) const fn size(&self) -> usize {
+        self.raw.len() + self.thought.len()
+    }
+
+    /// Takes the next piece of text.
+    pub(super) fn push_text(&mut self, piece: &str, deltas: &dyn DeltaSink) {
+        self.raw.push_str(piece);
+        let (split, before) = (&mut self.split, &self.thought);
+        self.splitter.push(piece, &mut |piece| split.push_piece(piece, before, deltas));
+    }
+
+    /// Takes the next piece of reasoning.
+    pub(super) fn push_reasoning(&mut self, piece: &str, begins: bool, deltas: &dyn DeltaSink) {
+        if piece.is_empty() {
+            return;
+        }
+        if begins && !self.thought.is_empty() {
+            self.thought.push_str(PARAGRAPH_BREAK);
+            deltas.reasoning(PARAGRAPH_BREAK);
+        }
+        self.thought.push_str(piece);
+        deltas.reasoning(piece);
+    }
+
+    /// The text and the reasoning of the answer, whose items say `raw` and `thought`: what of these has not been shown
+    /// is shown now, as far as it follows what has been.
+    pub(super) fn finish(mut self, raw: &str, thought: String, deltas: &dyn DeltaSink) -> (String, String) {
+        if let Some(rest) = thought.strip_prefix(self.thought.as_str()) {
+            self.push_reasoning(rest, false, deltas);
+        }
+        self.thought = thought;
+        let rest = raw.strip_prefix(self.raw.as_str());
+        let unshown = NullSink;
+        let deltas: &dyn DeltaSink = if rest.is_some() { deltas } else { &unshown };
+        if rest.is_none() {
+            (self.split, self.splitter) = (SplitText::default(), ThinkTagSplitter::default());
+        }
+        self.push_text(rest.unwrap_or(raw), deltas);
+        let (split, before) = (&mut self.split, &self.thought);
+        self.splitter.finish(&mut |piece| split.push_piece(piece, before, deltas));
+        let SplitText { text, thought: inline } = self.split;
+        let mut thought = self.thought;
+        if !thought.is_empty() && !inline.is_empty() {
+            thought.push_str(PARAGRAPH_BREAK);
+        }
+        (text, thought + &inline)
+    }
+}
+
+impl SplitText {
+    fn push_piece(&mut self, piece: SplitPiece<'_>, before: &str, deltas: &dyn DeltaSink) {
+        match piece {
+            SplitPiece::Text(piece) => {
+                self.text.push_str(piece);
+                deltas.text(piece);
+            }
+            SplitPiece::Reasoning(piece) => {
+                if self.thought.is_empty() && !before.is_empty() {
+                    deltas.reasoning(PARAGRAPH_BREAK);
+                }
+                self.thought.push_str(piece);
+                deltas.reasoning(piece);
+            }
+            SplitPiece::AllWasReasoning => self.thought.push_str(&std::mem::take(&mut self.text)),
+        }
+    }
+}
+
+/// Shows nothing: what was shown before cannot be taken back.
+struct NullSink;
+
+impl DeltaSink for NullSink {
+    fn text(&self, _: &str) {}
+    fn reasoning(&self, _: &str) {}
+}

@@ -1,0 +1,191 @@
+use memchr::{memchr, memchr_iter};
+
+const OPEN_TAG: &str = "<think>";
+const CLOSE_TAG: &str = "</think>";
+
+/// A piece of what came as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SplitPiece<'a> {
+    /// Text.
+    Text(&'a str),
+    /// What stood inside of a block.
+    Reasoning(&'a str),
+    /// All text so far was reasoning: a block ended whose begin stood in the vendor's prompt template.
+    AllWasReasoning,
+}
+
+/// Parts inline `<think>` blocks from text, also if a tag is cut between chunks.
+///
+/// A tag that is quoted or stands in a code fence is what the answer speaks of, and stays text.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ThinkTagSplitter {
+    is_inside: bool,
+    /// The begin of what may become a tag.
+    held: String,
+    /// A block has been seen.
+    has_seen_block: bool,
+    /// Something else than white space was text.
+    has_text: bool,
+    /// The last byte of the text.
+    last: Option<u8>,
+    ticks: FenceCounter,
+}
+
+impl ThinkTagSplitter {
+    /// Takes the next piece of text.
+    pub(super) fn push(&mut self, delta: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
+        if self.held.is_empty() {
+            self.split(delta, each);
+            return;
+        }
+        let mut joined = std::mem::take(&mut self.held);
+        joined.push_str(delta);
+        self.split(&joined, each);
+    }
+
+    /// The end of the text: what is still held is no tag.
+    pub(super) fn finish(&mut self, each: &mut impl FnMut(SplitPiece<'_>)) {
+        let held = std::mem::take(&mut self.held);
+        self.emit(&held, each);
+    }
+
+    fn split(&mut self, mut rest: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
+        let mut from = 0;
+        while let Some(at) = memchr(b'<', &rest.as_bytes()[from..]).map(|at| at + from) {
+            let tail = &rest[at..];
+            let Some(tag) = [OPEN_TAG, CLOSE_TAG].into_iter().find(|tag| tail.starts_with(tag)) else {
+                if OPEN_TAG.starts_with(tail) || CLOSE_TAG.starts_with(tail) {
+                    self.emit(&rest[..at], each);
+                    tail.clone_into(&mut self.held);
+                    return;
+                }
+                from = at + 1;
+                continue;
+            };
+            self.emit(&rest[..at], each);
+            if !self.take_tag(tag, each) {
+                self.emit(tag, each);
+            }
+            rest = &tail[tag.len()..];
+            from = 0;
+        }
+        self.emit(rest, each);
+    }
+
+    /// Whether the tag, which stands right behind what was emitted, is one.
+    fn take_tag(&mut self, tag: &str, each: &mut impl FnMut(SplitPiece<'_>)) -> bool {
+        let closes = tag == CLOSE_TAG;
+        if self.is_inside {
+            self.is_inside = !closes;
+            return closes;
+        }
+        let quoted = self.ticks.is_fenced || matches!(self.last, Some(b'`' | b'"' | b'\''));
+        if quoted || (closes && self.has_seen_block) {
+            return false;
+        }
+        self.has_seen_block = true;
+        if closes {
+            self.has_text = false;
+            self.last = None;
+            each(SplitPiece::AllWasReasoning);
+        } else {
+            self.is_inside = true;
+        }
+        true
+    }
+
+    fn emit(&mut self, mut piece: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
+        if self.is_inside {
+            if !piece.is_empty() {
+                each(SplitPiece::Reasoning(piece));
+            }
+            return;
+        }
+        if self.has_seen_block && !self.has_text {
+            // What parts the block from the answer is not the answer's.
+            piece = piece.trim_start();
+        }
+        let Some(last) = piece.as_bytes().last() else { return };
+        self.has_text = self.has_text || !piece.trim_start().is_empty();
+        self.last = Some(*last);
+        self.ticks.push(piece.as_bytes());
+        each(SplitPiece::Text(piece));
+    }
+}
+
+/// Counts code fences: runs of three backticks.
+#[derive(Debug, Clone, Default)]
+struct FenceCounter {
+    run: u8,
+    is_fenced: bool,
+}
+
+impl FenceCounter {
+    fn push(&mut self, text: &[u8]) {
+        let mut next = 0;
+        for at in memchr_iter(b'`', text) {
+            self.run = if at == next { self.run.saturating_add(1) } else { 1 };
+            self.is_fenced ^= self.run == 3;
+            next = at + 1;
+        }
+        if next < text.len() {
+            self.run = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, String) {
+        let (mut text, mut reasoning) = (String::new(), String::new());
+        let mut each = |piece: SplitPiece<'_>| match piece {
+            SplitPiece::Text(piece) => text.push_str(piece),
+            SplitPiece::Reasoning(piece) => reasoning.push_str(piece),
+            SplitPiece::AllWasReasoning => reasoning.push_str(&std::mem::take(&mut text)),
+        };
+        let mut splitter = ThinkTagSplitter::default();
+        parts.into_iter().for_each(|part| splitter.push(part, &mut each));
+        splitter.finish(&mut each);
+        (text, reasoning)
+    }
+
+    /// The text and the reasoning of `input`, wherever it is cut in three.
+    fn check(input: &str, text: &str, reasoning: &str) {
+        let cuts: Vec<usize> = input.char_indices().map(|(at, _)| at).chain([input.len()]).collect();
+        for (n, &first) in cuts.iter().enumerate() {
+            for &second in &cuts[n..] {
+                let found = split([&input[..first], &input[first..second], &input[second..]]);
+                assert_eq!(found, (text.into(), reasoning.into()), "cut at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_is_reasoning() {
+        check("<think>hm</think>\n\nyes", "yes", "hm");
+        check("<think>hm</think>", "", "hm");
+        check("so <think>hm</think> yes <think>or</think>no", "so  yes no", "hmor");
+        check("\n<think>\nhm", "\n", "\nhm");
+    }
+
+    #[test]
+    fn text_without_a_block_is_untouched() {
+        check("\n\n1 < 2, <thin> and </b>`<`", "\n\n1 < 2, <thin> and </b>`<`", "");
+        check("ends with <thi", "ends with <thi", "");
+        check("<<think>ü</think>€", "<€", "ü");
+    }
+
+    #[test]
+    fn a_quoted_tag_is_text() {
+        check("use `<think>` and `</think>` so", "use `<think>` and `</think>` so", "");
+        check("```\n<think>\n```\n<think>x</think>", "```\n<think>\n```\n", "x");
+    }
+
+    #[test]
+    fn a_block_may_have_begun_in_the_prompt() {
+        check("hm\n</think>\nyes", "yes", "hm\n");
+        check("<think>a</think>b</think>c", "b</think>c", "a");
+    }
+}

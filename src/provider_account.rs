@@ -1,0 +1,152 @@
+//! What a provider is asked with, by its configuration: where the keys are, and what each may use up.
+
+use std::{collections::BTreeMap, path::Path};
+
+use hermod_actors::model::{PoolStrategy, RateLimits};
+
+use crate::{
+    config::{OauthSection, ProviderSection},
+    credential::{self, Oauth, OauthGrant, TokenFile},
+    provider::{Credential, FormClient, KeyPlacement},
+    secret::{MissingSecret, Reference},
+};
+
+/// The folder of refresh tokens in the state directory.
+const TOKEN_FOLDER: &str = "credentials";
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct ProviderAccount {
+    /// How access tokens are got, which are the first credential then.
+    pub oauth: Option<OauthAccount>,
+    /// Where the keys are.
+    pub credentials: Vec<Reference>,
+    /// Which credential is used next.
+    pub pool: PoolStrategy,
+    /// What each may use up within a minute.
+    pub limits: RateLimits,
+}
+
+impl ProviderAccount {
+    /// As a section says; `usual` is where the key is if it says nothing of that.
+    pub fn of_section(section: &ProviderSection, usual: Option<Reference>) -> Self {
+        let one = section.credential.as_ref().map(|credential| vec![credential.0.clone()]);
+        let several = section.credentials.as_ref().map(|credentials| credentials.0.clone());
+        let usual = usual.filter(|_| section.oauth.is_none()).into_iter().collect();
+        Self {
+            oauth: section.oauth.as_ref().and_then(OauthAccount::of_section),
+            credentials: several.or(one).unwrap_or(usual),
+            pool: section.pool.map(|pool| pool.0).unwrap_or_default(),
+            limits: RateLimits {
+                requests: section.requests_per_minute.map(|count| count.0),
+                tokens: section.tokens_per_minute.map(|count| count.0.into()),
+            },
+        }
+    }
+
+    /// Each credential as people may see it, and what is wrong with it, as far as that is seen without asking anybody.
+    pub fn credential_report(
+        &self,
+        variables: &BTreeMap<String, String>,
+    ) -> Vec<(String, Option<MissingSecret>)> {
+        let oauth = self.oauth.as_ref().map(|oauth| {
+            let secrets = [Some(&oauth.refresh_token), oauth.client_secret.as_ref()];
+            let missing = secrets.into_iter().flatten().find_map(|secret| secret.resolve(variables).err());
+            ("oauth".to_owned(), missing)
+        });
+        let keys = self.credentials.iter().map(|key| (key.to_string(), key.resolve(variables).err()));
+        oauth.into_iter().chain(keys).collect()
+    }
+
+    /// The credentials of the provider of this name.
+    pub fn credentials(
+        &self,
+        provider: &str,
+        variables: &BTreeMap<String, String>,
+        state: &Path,
+    ) -> Result<Vec<Credential>, MissingSecret> {
+        let kept = || TokenFile::new(state.join(TOKEN_FOLDER), provider);
+        let oauth = self.oauth.as_ref().map(|oauth| oauth.credential(kept(), variables));
+        let keys = self.credentials.iter().map(|key| credential::of_reference(key, variables));
+        oauth.into_iter().chain(keys).collect()
+    }
+}
+
+/// Whom access tokens are asked of, and with what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OauthAccount {
+    token_url: String,
+    client_id: String,
+    client_secret: Option<Reference>,
+    refresh_token: Reference,
+    scope: Option<String>,
+}
+
+impl OauthAccount {
+    /// `None` if the section is not whole, which is told where a configuration is checked.
+    fn of_section(section: &OauthSection) -> Option<Self> {
+        Some(Self {
+            token_url: section.token_url.as_ref()?.0.clone(),
+            client_id: section.client_id.as_ref()?.0.clone(),
+            client_secret: section.client_secret.as_ref().map(|secret| secret.0.clone()),
+            refresh_token: section.refresh_token.as_ref()?.0.clone(),
+            scope: section.scope.as_ref().map(|scope| scope.0.clone()),
+        })
+    }
+
+    fn credential(
+        &self,
+        kept: TokenFile,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Credential, MissingSecret> {
+        let secret = |reference: &Reference| match reference.resolve(variables) {
+            Ok(Some(secret)) => Ok(secret),
+            Ok(None) => Err(missing_secret(reference, "a command is not run for this".to_owned())),
+            Err(missing) => Err(missing),
+        };
+        let grant = OauthGrant {
+            client_id: self.client_id.clone(),
+            client_secret: self.client_secret.as_ref().map(secret).transpose()?,
+            refresh_token: secret(&self.refresh_token)?,
+            scope: self.scope.clone(),
+        };
+        let forms = FormClient::new(&self.token_url)
+            .map_err(|reason| missing_secret(&self.refresh_token, format!("token_url: {reason}")))?;
+        Ok(Credential::from_source(Oauth::new(forms, grant, kept), None, KeyPlacement::Bearer))
+    }
+}
+
+fn missing_secret(reference: &Reference, reason: String) -> MissingSecret {
+    MissingSecret { reference: reference.clone(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigFile};
+
+    /// Where the credentials of the section come from that says this, if its usual key is in `USUAL`.
+    #[track_caller]
+    fn check(section: &str, expect: &[&str]) {
+        let text = format!("[providers.acme]\nbase_url = \"http://a\"\n{section}");
+        let variables = BTreeMap::new();
+        let config = Config::load(&[ConfigFile { path: "hermod.toml".into(), text }], &variables).unwrap();
+        let usual = Reference::Variable("USUAL".to_owned());
+        let account = ProviderAccount::of_section(&config.providers["acme"], Some(usual));
+        let told: Vec<_> =
+            account.credential_report(&variables).into_iter().map(|(shown, _)| shown).collect();
+        assert_eq!(told, expect, "{section}");
+    }
+
+    #[test]
+    fn the_usual_key_is_for_who_says_nothing_else() {
+        const OAUTH: &str =
+            "[providers.acme.oauth]\ntoken_url = \"http://a\"\nclient_id = \"c\"\nrefresh_token = \"env:R\"";
+        check("", &["env:USUAL"]);
+        check("pool = \"round_robin\"", &["env:USUAL"]);
+        check("credential = \"env:A\"", &["env:A"]);
+        check("credentials = [\"env:A\", \"command:b c\"]", &["env:A", "command:b …"]);
+        check(OAUTH, &["oauth"]);
+        check(&format!("credential = \"env:A\"\n{OAUTH}"), &["oauth", "env:A"]);
+    }
+}

@@ -1,0 +1,157 @@
+use std::{borrow::Cow, fmt::Write};
+
+use hermod_actors::model::{AssistantMessage, FinishReason, ModelAnswer, ToolCall, Usage};
+
+use super::{
+    AnswerPace, CLOSING, CacheUsage, Conversation, PREFIX, RawContent, Script, ScriptTurn, ThinkingMode,
+    script::{FaultRule, ScriptStep, TemplateValues},
+};
+
+/// What the script answers to one request.
+#[derive(Debug, Clone)]
+pub struct ScriptedAnswer<'s> {
+    /// The number of the step, from 1.
+    pub step: u64,
+    /// The answer, with its usage.
+    pub answer: ModelAnswer,
+    /// Whether the script says what was read from a cache and written to it.
+    pub has_cache_usage: bool,
+    /// How fast it comes.
+    pub pace: AnswerPace,
+    /// What goes wrong instead, for the first attempts.
+    pub fault: Option<&'s FaultRule>,
+}
+
+impl ScriptedAnswer<'_> {
+    /// Counts what a cache had of the request, as far as tokens were read at all.
+    pub fn set_cache_usage(&mut self, cached: CacheUsage) {
+        let Some(usage) = &mut self.answer.usage else { return };
+        usage.cached_tokens = cached.read.min(usage.input_tokens);
+        usage.cache_write_tokens = cached.written.min(usage.input_tokens - usage.cached_tokens);
+    }
+}
+
+/// The answer to a conversation: a function of the two and of nothing else.
+pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> ScriptedAnswer<'s> {
+    let run = conversation.current_turn(|user| script.is_nudge(&user.text()));
+    let number = run.map_or(1, |run| run.step());
+    let step = run.and_then(|run| script.steps_for(&run.user.text())).and_then(|steps| steps.step_at(number));
+    let (Some(run), Some(step)) = (run, step) else {
+        let message = AssistantMessage {
+            text: format!("{PREFIX}{CLOSING}"),
+            reasoning: reasoning_for(None, number, conversation.thinking),
+            ..AssistantMessage::default()
+        };
+        let usage = Some(estimate_usage(conversation, &message));
+        let answer = ModelAnswer { message, finish: FinishReason::Stop, usage };
+        return ScriptedAnswer {
+            step: number,
+            answer,
+            has_cache_usage: false,
+            pace: AnswerPace::default(),
+            fault: None,
+        };
+    };
+    let message = render_step(step, &StepContext { run, step: number }, conversation);
+    let natural = if message.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    let mut usage = estimate_usage(conversation, &message);
+    usage.input_tokens = step.usage.input_tokens.unwrap_or(usage.input_tokens);
+    usage.output_tokens = step.usage.output_tokens.unwrap_or(usage.output_tokens);
+    usage.cached_tokens = step.usage.cached_tokens.unwrap_or(usage.cached_tokens);
+    usage.cache_write_tokens = step.usage.cache_write_tokens.unwrap_or(usage.cache_write_tokens);
+    let says_cached = step.usage.cached_tokens.or(step.usage.cache_write_tokens).is_some();
+    let answer = ModelAnswer { message, finish: step.finish.unwrap_or(natural), usage: Some(usage) };
+    ScriptedAnswer {
+        step: number,
+        answer,
+        has_cache_usage: says_cached,
+        pace: step.pace,
+        fault: step.fault.as_ref(),
+    }
+}
+
+/// The id of call `n` of step `step`, both from 1.
+pub fn call_id(step: u64, n: u64) -> String {
+    format!("rh_{step}_{n}")
+}
+
+/// The step that a call id names.
+pub(super) fn step_of(id: &str) -> Option<u64> {
+    // Clients that need ids of their own put something behind it.
+    let mut parts = id.strip_prefix("rh_")?.split('_');
+    let step = parts.next()?;
+    parts.next()?.parse::<u64>().ok()?;
+    step.parse().ok()
+}
+
+fn render_step(
+    step: &ScriptStep,
+    scene: &StepContext<'_, '_>,
+    conversation: &Conversation<'_>,
+) -> AssistantMessage {
+    let act = &step.content;
+    let mut text = act.say.as_ref().map(|say| say.render(scene)).unwrap_or_default();
+    let mut calls = Vec::with_capacity(act.calls.len());
+    for (n, (tool, arguments)) in (1..).zip(&act.calls) {
+        if conversation.offers_tools {
+            let (id, arguments) = (call_id(scene.step, n), arguments.render(scene));
+            calls.push(ToolCall { id, name: tool.clone(), arguments });
+        } else {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _infallible = write!(
+                text,
+                "{gap}(rehearsal) step {} would call {tool}, but no tools are offered",
+                scene.step
+            );
+        }
+    }
+    // An empty answer stays empty: it is scripted to see what happens then.
+    if calls.is_empty() && !text.is_empty() {
+        text.insert_str(0, PREFIX);
+    }
+    let scripted = act.think.as_ref().map(|think| think.render(scene));
+    let reasoning = reasoning_for(scripted, scene.step, conversation.thinking);
+    AssistantMessage { text, reasoning, calls, opaque: None }
+}
+
+fn reasoning_for(scripted: Option<String>, step: u64, thinking: ThinkingMode) -> String {
+    match (thinking, scripted) {
+        (ThinkingMode::Off, _) | (ThinkingMode::Scripted, None) => String::new(),
+        (ThinkingMode::Scripted | ThinkingMode::Always, Some(thought)) => thought,
+        (ThinkingMode::Always, None) => format!("(rehearsal) this is step {step}"),
+    }
+}
+
+/// A token is taken for four bytes.
+fn estimate_usage(conversation: &Conversation<'_>, message: &AssistantMessage) -> Usage {
+    let calls = message.calls.iter().map(|call| call.name.len() + call.arguments.len());
+    let output = message.text.len() + message.reasoning.len() + calls.sum::<usize>();
+    Usage {
+        input_tokens: (conversation.bytes / 4) as u64,
+        output_tokens: (output / 4) as u64,
+        ..Usage::default()
+    }
+}
+
+struct StepContext<'c, 'a> {
+    run: ScriptTurn<'c, 'a>,
+    step: u64,
+}
+
+impl TemplateValues for StepContext<'_, '_> {
+    fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
+        self.run.result(&call_id(step, n)).map(RawContent::text)
+    }
+
+    fn last(&self) -> Option<Cow<'_, str>> {
+        self.run.last_result().map(RawContent::text)
+    }
+
+    fn user(&self) -> Cow<'_, str> {
+        self.run.user.text()
+    }
+
+    fn step(&self) -> u64 {
+        self.step
+    }
+}

@@ -1,0 +1,196 @@
+//! What a run and a session begin with, by the configuration.
+
+use std::{path::Path, time::Duration};
+
+use hermod_actors::{
+    DELEGATE_TASK, TODO,
+    model::{
+        Amounts, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Limits, ModelProfile,
+        ModelRef, RetryAttempts, RetryPolicy, RunSpec,
+    },
+};
+
+use crate::{
+    clock::{self, SystemClock},
+    config::{self, AuxiliaryJob, Config},
+    model_catalogue,
+    tool::{self, SKILL_VIEW, skills::SkillFolders},
+};
+
+/// The spec of a run that asks for nothing special.
+pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
+    let mut traits: Vec<_> = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
+    if traits.iter().all(|traits| *traits == ModelProfile::default()) {
+        traits.clear();
+    }
+    let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
+    let own = delegation.map(|_| DELEGATE_TASK).into_iter().chain([TODO]);
+    let is_there = |name: &&str| match *name {
+        tool::MEMORY => config.memory.enabled.0,
+        SKILL_VIEW => false,
+        _ => true,
+    };
+    let mut tools: Vec<String> =
+        tool::TOOLS.iter().map(|(name, _)| *name).filter(is_there).chain(own).map(Into::into).collect();
+    tools.sort_unstable();
+    let main = chain.clone();
+    let children = delegation.map(|_| config.delegation.max_live.0.into());
+    RunSpec {
+        chain,
+        profiles: traits,
+        thinking: config.agent.thinking.0,
+        workspace: workspace.to_string_lossy().into_owned(),
+        isolation_key: clock::ulid(&SystemClock::default()),
+        tools,
+        schema_bytes: 0,
+        limits: Limits {
+            budget: Amounts {
+                iterations: Some(config.agent.max_turns.0.into()),
+                children,
+                ..Amounts::default()
+            },
+            wall_ms: None,
+            timeout_ms: config.agents.defaults.timeout.0.map(millis),
+            max_tokens: config.agent.max_tokens.0.into(),
+            retry: retry(&config.retry),
+        },
+        system: None,
+        in_doubt: InDoubtPolicy {
+            action: config.tools.in_doubt.0,
+            approval_timeout_ms: millis(config.approvals.expiry.0),
+        },
+        compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
+        delegation,
+        script,
+    }
+}
+
+fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {
+    let chain = config::auxiliary_chain(config, AuxiliaryJob::Compression, main);
+    let traits = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
+    let config::CompactionSection { trigger, protect_last_n, ahead, .. } = config.compression;
+    CompactionPolicy {
+        chain,
+        profiles: traits,
+        trigger: trigger.0,
+        protect_last: protect_last_n.0,
+        ahead: ahead.0,
+    }
+}
+
+fn delegation(delegation: &config::DelegationSection) -> Delegation {
+    Delegation {
+        depth: 0,
+        max_depth: delegation.max_depth.0,
+        max_children: delegation.max_children.0,
+        iterations: delegation.max_iterations.0.into(),
+        shares_iterations: delegation.shared_iterations.0,
+        progress_ms: delegation.progress.0.map(millis),
+    }
+}
+
+fn retry(retry: &config::RetrySection) -> RetryPolicy {
+    RetryPolicy {
+        initial_pause_ms: millis(retry.first_pause.0),
+        max_pause_ms: millis(retry.longest_pause.0),
+        deadline_ms: millis(retry.deadline.0),
+        fallback_on_refusal: retry.fallback_on_refusal.0,
+        attempts: attempts(&retry.attempts),
+        fallback_after: attempts(&retry.fallback_after),
+        short_wait_ms: millis(retry.short_wait.0),
+        wait_for_reset_max_ms: millis(retry.wait_for_reset_max.0),
+    }
+}
+
+fn attempts(attempts: &config::AttemptsSection) -> RetryAttempts {
+    RetryAttempts {
+        rate_limited: attempts.rate_limited.0,
+        overloaded: attempts.overloaded.0,
+        server: attempts.server.0,
+        timeout: attempts.timeout.0,
+        network: attempts.network.0,
+        incomplete_stream: attempts.cut.0,
+        lost: attempts.lost.0,
+    }
+}
+
+/// For how long a model that fails is not asked.
+pub(crate) fn breakers(breaker: &config::BreakerSection) -> BreakerPolicy {
+    let cooldowns = [breaker.first_cooldown, breaker.second_cooldown, breaker.longest_cooldown];
+    BreakerPolicy {
+        threshold: breaker.threshold.0,
+        cooldowns_ms: cooldowns.map(|cooldown| millis(cooldown.0)),
+        quota_ms: millis(breaker.quota_cooldown.0),
+        not_found_ms: millis(breaker.not_found_cooldown.0),
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Where skills are, besides the workspace.
+pub fn skills(config: &Config, state: &Path) -> SkillFolders {
+    SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
+}
+
+/// Offers the tool that reads skills to the first run of a session, if there are any where it works.
+pub fn add_skill_tool(spec: &mut RunSpec, folders: &SkillFolders) {
+    if !folders.read(&spec.workspace).skills.is_empty() {
+        add_tool(spec, SKILL_VIEW);
+    }
+}
+
+/// Offers one more tool.
+pub(crate) fn add_tool(spec: &mut RunSpec, tool: &str) {
+    spec.tools.push(tool.to_owned());
+    spec.tools.sort_unstable();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{discovery::Variables, provider::Deadlines};
+
+    #[test]
+    fn the_defaults_are_those_of_the_library() {
+        let config = Config::load(&[], &Variables::new()).unwrap();
+        assert_eq!(retry(&config.retry), RetryPolicy::default());
+        assert_eq!(breakers(&config.breaker), BreakerPolicy::default());
+        assert_eq!(config.provider_defaults.deadlines(), Deadlines::default());
+        assert_eq!(config.tools.shell.timeout.0, tool::Settings::default().shell_timeout);
+        let limits = spec(&config, Vec::new(), None, Path::new("/w")).limits;
+        assert_eq!((limits.budget.iterations, limits.timeout_ms), (Some(90), Some(600_000)));
+    }
+
+    #[test]
+    fn a_spec_has_what_is_known_of_each_of_its_models() {
+        let set = Variables::from([("HERMOD_AGENT__THINKING".to_owned(), "low".to_owned())]);
+        let config = Config::load(&[], &set).unwrap();
+        let link = |model: &str| ModelRef::new("p", model).unwrap();
+        let spec = |chain: &[ModelRef]| spec(&config, chain.to_vec(), None, Path::new("/w"));
+        let (known, unknown) = (link("vendor/claude-sonnet-4.5"), link("nobody's"));
+        let both = spec(&[unknown.clone(), known.clone()]);
+        assert_eq!(both.profile_of(&unknown), ModelProfile::default());
+        assert_eq!(both.profile_of(&known).max_output, Some(64_000));
+        assert_eq!(both.thinking.map(hermod_actors::model::ThinkingLevel::name), Some("low"));
+        assert!(spec(&[unknown]).profiles.is_empty());
+    }
+
+    #[test]
+    fn skill_view_is_offered_where_there_are_skills() {
+        let (config, dir) = (Config::load(&[], &Variables::new()).unwrap(), tempfile::tempdir().unwrap());
+        let folders = skills(&config, &dir.path().join("state"));
+        let offered = || {
+            let mut spec = spec(&config, Vec::new(), None, dir.path());
+            add_skill_tool(&mut spec, &folders);
+            assert!(spec.tools.is_sorted());
+            spec.tools.iter().any(|tool| tool == SKILL_VIEW)
+        };
+        assert!(!offered());
+        let folder = dir.path().join("state/skills/pdf");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("SKILL.md"), "---\nname: pdf\ndescription: Reads PDFs.\n---\n").unwrap();
+        assert!(offered());
+    }
+}

@@ -1,0 +1,357 @@
+//! Another store in the place of this one, by renames that any later opening takes to their end.
+//!
+//! The new parts lie in `restore.part`. When all of them are on disk it becomes `restore.ready`, and with that one rename
+//! the new store is the store: whoever opens it next, first finishes what is left to be moved. Until then the old one is
+//! untouched. Moved are, one after the other, the old part into the folder that `restore.ready/replaced` names, and the new
+//! one into its place; the engine's file comes last, and its name always stands for one of the two.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use redb::{ReadableDatabase, ReadableTable, backends::FileBackend};
+
+use super::overlay::CopyOnWriteFile;
+use crate::{
+    files,
+    store::redb::{
+        engine::EngineFile,
+        error::StoreError,
+        open::{self, OpenError, STORE_FILE},
+        previous_epoch::EPOCH,
+        tables::META,
+    },
+};
+
+/// The row of `meta` that counts restores.
+pub(in crate::store::redb) const RESTORE_GENERATION: &str = "lineage";
+/// The folders that belong to a store, beside its file. The commands of a replaced store are none of the new one.
+pub const STORE_FOLDERS: &[&str] = &["blobs", "artifacts", "scripts", "memories", "spool"];
+/// What was noted about the processes of the old store; a new one begins without.
+const CRASH_HISTORY_FILE: &str = "process.json";
+const PARTIAL_FOLDER: &str = "restore.part";
+const READY_FOLDER: &str = "restore.ready";
+/// In `restore.ready`: the name of the folder for what was there.
+const REPLACED_FILE: &str = "replaced";
+/// So many openings a store may have had whose file does not tell.
+const ASSUMED_OPENINGS: u64 = 1_000_000;
+
+/// Opens the engine's file for writing, or makes it, and locks it: from here on no other process has it. A restore that was
+/// begun is brought to its end before.
+pub(in crate::store::redb) fn open_locked(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join(STORE_FILE);
+    loop {
+        let file = lock(&path)?;
+        if dir.join(READY_FOLDER).try_exists().map_err(StoreError::at(dir))? {
+            finish(dir)?;
+        } else if is_at(&file, &path).map_err(StoreError::at(&path))? {
+            return Ok(file);
+        }
+    }
+}
+
+fn sync(folder: &Path) -> Result<(), StoreError> {
+    files::sync_folder(folder).map_err(StoreError::at(folder))
+}
+
+/// Bytes of a file that was made to be locked and is no store yet. A file of a store that was emptied has none.
+const LOCK_ONLY_BYTES: u64 = 1;
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let is_absent = !path.exists();
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(StoreError::at(path))?;
+    match file.try_lock() {
+        Ok(()) => {
+            if is_absent && file.metadata().map_err(StoreError::at(path))?.len() == 0 {
+                file.set_len(LOCK_ONLY_BYTES).map_err(StoreError::at(path))?;
+            }
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => Err(StoreError::Engine(redb::Error::DatabaseAlreadyOpen)),
+        Err(TryLockError::Error(error)) => Err(StoreError::at(path)(error)),
+    }
+}
+
+/// Whether the path still names this file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(there) => file.metadata().map(|own| (own.dev(), own.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A state directory whose store nobody else has, for as long as this lives.
+#[derive(Debug)]
+pub struct LockedStateDir {
+    dir: PathBuf,
+    file: File,
+}
+
+impl LockedStateDir {
+    /// Takes it, if nobody has it.
+    pub fn lock(dir: &Path) -> Result<Self, OpenError> {
+        let file = open_locked(dir).map_err(|fault| open::explain(dir, &dir.join(STORE_FILE), fault))?;
+        Ok(Self { dir: dir.to_owned(), file })
+    }
+
+    /// Whether there is a store.
+    pub fn has_store(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.len() > LOCK_ONLY_BYTES)
+    }
+
+    /// An empty folder in which the new store is to be made; what an earlier process has left there is removed.
+    pub fn create_part(&self) -> io::Result<PathBuf> {
+        let part = self.dir.join(PARTIAL_FOLDER);
+        self.discard()?;
+        DirBuilder::new().mode(0o700).create(&part)?;
+        Ok(part)
+    }
+
+    /// Removes that folder.
+    pub fn discard(&self) -> io::Result<()> {
+        files::remove_tree(&self.dir.join(PARTIAL_FOLDER))
+    }
+
+    /// The epoch and the lineage of the store that is there; zeros if there is none.
+    pub fn epoch_and_generation(&self) -> io::Result<(u64, u64)> {
+        if !self.has_store()? {
+            return Ok((0, 0));
+        }
+        let guard = EngineFile::new(&self.dir.join(STORE_FILE));
+        Ok(guard
+            .catch(|| self.read_epoch(&guard))
+            .ok()
+            .flatten()
+            .unwrap_or((ASSUMED_OPENINGS, ASSUMED_OPENINGS)))
+    }
+
+    fn read_epoch(&self, guard: &EngineFile) -> Option<(u64, u64)> {
+        let overlay = CopyOnWriteFile::new(self.file.try_clone().ok()?).ok()?;
+        let meta = guard.open(overlay, open::CACHE_BYTES).ok()?.begin_read().ok()?.open_table(META).ok()?;
+        let row = |key| Some(meta.get(key).ok()?.map_or(0, |row| row.value()));
+        Some((row(EPOCH)?, row(RESTORE_GENERATION)?))
+    }
+
+    /// Says that what is in [`LockedStateDir::part`], all of it on disk, is to take the place of the store, and that what was there goes
+    /// into the folder `replaced` of this directory. After this it is the store: a process that is killed in here leaves the
+    /// old one, or the new one.
+    pub fn commit_replacement(&self, replaced: &str) -> io::Result<()> {
+        let part = self.dir.join(PARTIAL_FOLDER);
+        for name in STORE_FOLDERS {
+            // What has no new part gets an empty one, so that the old one is not taken for it.
+            files::make_folder(&part.join(name))?;
+        }
+        files::write(&part.join(REPLACED_FILE), replaced.as_bytes())?;
+        files::sync_folder(&part)?;
+        fs::rename(&part, self.dir.join(READY_FOLDER))
+    }
+
+    /// Moves all into its place. If that fails, the next opening does it.
+    pub fn finish(&self) -> io::Result<()> {
+        files::sync_folder(&self.dir)?;
+        finish(&self.dir).map_err(io::Error::other)
+    }
+}
+
+/// Moves what is still to be moved. May be broken off at any point, and begun again by anybody.
+fn finish(dir: &Path) -> Result<(), StoreError> {
+    while one_step(dir)? {}
+    Ok(())
+}
+
+/// Does the first of the moves that is not done; `false` if all are.
+fn one_step(dir: &Path) -> Result<bool, StoreError> {
+    let ready = dir.join(READY_FOLDER);
+    let at = |path: &Path| StoreError::at(path.to_owned());
+    let Some(_only) = lock_ready(&ready).map_err(at(&ready))? else { return Ok(false) };
+    let replaced = match fs::read_to_string(ready.join(REPLACED_FILE)) {
+        Ok(name) => dir.join(name),
+        // All was moved.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::remove_dir(&ready).map_err(at(&ready))?;
+            sync(dir)?;
+            return Ok(false);
+        }
+        Err(error) => return Err(at(&ready)(error)),
+    };
+    for name in [CRASH_HISTORY_FILE].iter().chain(STORE_FOLDERS) {
+        if move_part(name, (dir, &ready, &replaced)).map_err(at(&dir.join(name)))? {
+            return Ok(true);
+        }
+    }
+    let (new, own, old) = (ready.join(STORE_FILE), dir.join(STORE_FILE), replaced.join(STORE_FILE));
+    if new.try_exists().map_err(at(&new))? {
+        let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > LOCK_ONLY_BYTES);
+        if is_store && !old.try_exists().map_err(at(&old))? {
+            files::make_folder(&replaced).map_err(at(&replaced))?;
+            fs::hard_link(&own, &old).map_err(at(&old))?;
+            sync(&replaced)?;
+            return Ok(true);
+        }
+        fs::rename(&new, &own).map_err(at(&own))?;
+        sync(dir)?;
+        return Ok(true);
+    }
+    fs::remove_file(ready.join(REPLACED_FILE)).map_err(at(&ready))?;
+    Ok(true)
+}
+
+/// Moves the old part away, or the new one into its place; whether there was anything to move.
+fn move_part(name: &str, (dir, ready, replaced): (&Path, &Path, &Path)) -> io::Result<bool> {
+    let (new, own) = (ready.join(name), dir.join(name));
+    let is_new = new.try_exists()?;
+    // What has no new part is there only until it is moved away: nobody works before all is done.
+    let is_old = own.try_exists()? && (is_new || name == CRASH_HISTORY_FILE);
+    if is_old {
+        files::make_folder(replaced)?;
+        fs::rename(&own, replaced.join(name))?;
+        files::sync_folder(replaced)?;
+    } else if is_new {
+        fs::rename(&new, &own)?;
+        files::sync_folder(dir)?;
+    }
+    Ok(is_old || is_new)
+}
+
+/// Waits until nobody else moves anything; `None` if nothing is left to be moved.
+fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
+    let folder = match File::open(ready) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    folder.lock()?;
+    Ok(is_at(&folder, ready)?.then_some(folder))
+}
+
+/// Makes a copy a store of its own: with an epoch that is at least this one, and this lineage. It is closed and on disk then.
+pub fn stamp_restored(file: &Path, (epoch, lineage): (u64, u64)) -> io::Result<()> {
+    let guard = EngineFile::new(file);
+    let renewed = || -> Result<(), StoreError> {
+        let own = OpenOptions::new().read(true).write(true).open(file).map_err(StoreError::at(file))?;
+        let db = guard.open(FileBackend::new(own)?, open::CACHE_BYTES)?;
+        let txn = db.begin_write()?;
+        {
+            let mut meta = txn.open_table(META)?;
+            let own = meta.get(EPOCH)?.map_or(0, |row| row.value());
+            meta.insert(EPOCH, own.max(epoch))?;
+            meta.insert(RESTORE_GENERATION, lineage)?;
+        }
+        txn.commit()?;
+        db.close()
+    };
+    guard.run(renewed).map_err(|fault| io::Error::other(format!("{}: {fault}", file.display())))?;
+    File::open(file)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hermod_actors::port::Journal;
+
+    use crate::store::redb::{Durability, OpenError, RedbJournal};
+
+    fn lineage_of(journal: &RedbJournal) -> u64 {
+        journal.restore_generation()
+    }
+
+    /// A store with a file in each of its folders, each of which says `text`.
+    fn store(dir: &Path, text: &str) {
+        drop(RedbJournal::open(dir, Durability::Strict).unwrap());
+        fill(dir, text);
+        fs::write(dir.join(CRASH_HISTORY_FILE), text).unwrap();
+    }
+
+    fn fill(dir: &Path, text: &str) {
+        for name in STORE_FOLDERS {
+            fs::create_dir_all(dir.join(name)).unwrap();
+            fs::write(dir.join(name).join("file"), text).unwrap();
+        }
+    }
+
+    /// What the files in the folders of a store say.
+    fn says(dir: &Path) -> Vec<String> {
+        let text = |name: &&str| fs::read_to_string(dir.join(name).join("file")).unwrap_or_default();
+        STORE_FOLDERS.iter().map(text).collect()
+    }
+
+    /// A directory with a store in which another one is ready to take its place; the new one says nothing of commands.
+    fn ready() -> (tempfile::TempDir, LockedStateDir) {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path(), "old");
+        let place = LockedStateDir::lock(dir.path()).unwrap();
+        assert_eq!((place.has_store().unwrap(), place.epoch_and_generation().unwrap()), (true, (1, 0)));
+        let part = place.create_part().unwrap();
+        let other = tempfile::tempdir().unwrap();
+        drop(RedbJournal::open(other.path(), Durability::Strict).unwrap());
+        fs::copy(other.path().join(STORE_FILE), part.join(STORE_FILE)).unwrap();
+        stamp_restored(&part.join(STORE_FILE), (40, 7)).unwrap();
+        fill(&part, "new");
+        fs::remove_dir_all(part.join("spool")).unwrap();
+        (dir, place)
+    }
+
+    #[test]
+    fn until_it_is_decided_the_old_store_is_the_store() {
+        let (dir, place) = ready();
+        assert!(matches!(RedbJournal::open(dir.path(), Durability::Strict), Err(OpenError::Busy { .. })));
+        drop(place);
+        let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+        assert_eq!(
+            (lineage_of(&journal), says(dir.path())),
+            (0, vec!["old".to_owned(); STORE_FOLDERS.len()])
+        );
+    }
+
+    #[test]
+    fn killed_between_any_two_moves_the_next_opening_finishes_it() {
+        let mut steps = 0;
+        loop {
+            let (dir, place) = ready();
+            place.commit_replacement("replaced-x").unwrap();
+            let over = (0..steps).any(|_| !one_step(dir.path()).unwrap());
+            drop(place);
+            let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
+            assert_eq!(lineage_of(&journal), 7, "after {steps} steps");
+            drop(journal);
+            assert_eq!(says(dir.path()), ["new", "new", "new", "new", ""]);
+            let replaced = dir.path().join("replaced-x");
+            assert_eq!(says(&replaced), vec!["old"; STORE_FOLDERS.len()]);
+            assert!(
+                !dir.path().join(CRASH_HISTORY_FILE).exists() && replaced.join(CRASH_HISTORY_FILE).exists()
+            );
+            assert!(!dir.path().join(READY_FOLDER).exists());
+            let journal = RedbJournal::open(&replaced, Durability::Strict).unwrap();
+            assert_eq!(lineage_of(&journal), 0);
+            if over {
+                break;
+            }
+            steps += 1;
+        }
+        assert_eq!(steps, 15);
+    }
+
+    #[test]
+    fn a_store_that_was_replaced_while_it_was_opened_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(STORE_FILE);
+        let old = lock(&path).unwrap();
+        fs::rename(&path, dir.path().join("aside")).unwrap();
+        assert!(!is_at(&old, &path).unwrap());
+        assert!(is_at(&open_locked(dir.path()).unwrap(), &path).unwrap());
+    }
+
+    #[test]
+    fn a_store_that_cannot_tell_its_epoch_is_older_than_any() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = LockedStateDir::lock(dir.path()).unwrap();
+        assert_eq!((place.has_store().unwrap(), place.epoch_and_generation().unwrap()), (false, (0, 0)));
+        fs::write(dir.path().join(STORE_FILE), "no store").unwrap();
+        assert_eq!(place.epoch_and_generation().unwrap(), (ASSUMED_OPENINGS, ASSUMED_OPENINGS));
+    }
+}

@@ -1,0 +1,142 @@
+//! Room on the disk of the store, waited for: to whoever writes, a full disk is a slow one.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use hermod_actors::model::{ByteSize, DiskFull};
+
+use crate::disk_space::is_full;
+
+/// Time between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// Shared by all that writes to one store. Only one thread waits; every other one is told of a full disk at once, so that
+/// neither opening a store nor reading from it hangs.
+#[derive(Debug, Default)]
+pub(super) struct DiskFullWait {
+    state: Mutex<DiskFullState>,
+    ended: Condvar,
+    /// See [`DiskFullWait::is_held`].
+    flushing: AtomicBool,
+    #[cfg(test)]
+    trips: super::full_disk_tests::Trips,
+}
+
+#[derive(Debug, Default)]
+struct DiskFullState {
+    /// Who waits.
+    writer: Option<ThreadId>,
+    /// Nobody waits any more.
+    has_stopped: bool,
+    missing: Option<DiskFull>,
+}
+
+impl DiskFullWait {
+    /// One in which attempts find the disk full as they are told to.
+    #[cfg(test)]
+    pub(super) fn tripping(trips: super::full_disk_tests::Trips) -> Self {
+        Self { trips, ..Self::default() }
+    }
+
+    /// From now on this thread waits for room.
+    pub(super) fn wait_on_this_thread(&self) {
+        self.lock().writer = Some(thread::current().id());
+    }
+
+    /// Nobody waits any more: what finds no room fails.
+    pub(super) fn stop_waiting(&self) {
+        self.lock().has_stopped = true;
+        self.ended.notify_all();
+    }
+
+    /// What is waited for.
+    pub(super) fn missing(&self) -> Option<DiskFull> {
+        self.lock().missing.clone()
+    }
+
+    /// Does `flush`, during which [`DiskFullWait::is_held`].
+    pub(super) fn flushing<T>(&self, flush: impl FnOnce() -> T) -> T {
+        self.flushing.store(true, Ordering::Release);
+        let done = flush();
+        self.flushing.store(false, Ordering::Release);
+        done
+    }
+
+    /// Whether a reader may find parts of the engine's cache locked until there is room. Who must not be held up reads on
+    /// another thread then.
+    pub(super) fn may_block_readers(&self) -> bool {
+        self.flushing.load(Ordering::Acquire) || self.lock().missing.is_some()
+    }
+
+    /// Does what takes `wants` bytes for `path`, as often as there is no room for it; it must come to the same when it was
+    /// done in part before.
+    pub(super) fn retry_until_space<T>(
+        &self,
+        (path, wants): (&Path, usize),
+        mut attempt: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            #[cfg(test)]
+            let done = self.trips.around(&mut attempt);
+            #[cfg(not(test))]
+            let done = attempt();
+            match done {
+                Err(error) if is_full(&error) && self.pause((path, wants), &error) => {}
+                Ok(done) => {
+                    self.clear_missing();
+                    return Ok(done);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits a while, and says whether it is to be tried again.
+    fn pause(&self, (path, wants): (&Path, usize), error: &io::Error) -> bool {
+        let mut state = self.lock();
+        if state.writer != Some(thread::current().id()) || state.has_stopped {
+            return false;
+        }
+        if state.missing.is_none() {
+            let (path, wants) = (path.display().to_string(), wants as u64);
+            let bytes = ByteSize(wants);
+            tracing::warn!(path, %bytes, %error, "the disk is full: all that is to be written waits for room on it");
+            state.missing = Some(DiskFull { path, needed_bytes: wants });
+        }
+        let over = self.ended.wait_timeout_while(state, self.pause_time(), |state| !state.has_stopped);
+        let (state, _) = over.unwrap_or_else(PoisonError::into_inner);
+        !state.has_stopped
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self)] // in tests it depends
+    const fn pause_time(&self) -> Duration {
+        RETRY_DELAY
+    }
+
+    #[cfg(test)]
+    fn pause_time(&self) -> Duration {
+        self.trips.pause().unwrap_or(RETRY_DELAY)
+    }
+
+    fn clear_missing(&self) {
+        let mut state = self.lock();
+        if state.writer == Some(thread::current().id())
+            && let Some(DiskFull { path, .. }) = state.missing.take()
+        {
+            tracing::warn!(path, "there is room on the disk again: what waited is written");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DiskFullState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

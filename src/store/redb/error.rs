@@ -1,0 +1,56 @@
+use std::{io, path::PathBuf};
+
+use super::throttle::StoppedError;
+
+/// Why the store does not work (any more). Its text is the engine's or the system's own, and where it happened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    #[error(transparent)]
+    Engine(redb::Error),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    /// The engine's file is damaged.
+    #[error(
+        "{}: {what}; `hermod store check` says what is lost, `hermod store repair` sets a damaged session aside, and `hermod \
+         backup restore --replace` takes a backup", path.display()
+    )]
+    Damaged { path: PathBuf, what: String },
+    /// Who waits for a long piece of work does so no more.
+    #[error(transparent)]
+    Stopped(#[from] StoppedError),
+}
+
+impl StoreError {
+    /// For `map_err` at an operation on `path`.
+    pub(super) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        |source| Self::File { path, source }
+    }
+
+    /// There is no number any more for the next incarnation of this epoch.
+    pub(super) fn opened_too_often() -> Self {
+        Self::Engine(redb::Error::Io(io::Error::other(
+            "sessions were opened too often; start the process again",
+        )))
+    }
+}
+
+macro_rules! engine_errors {
+    ($($error:ident),*) => {$(
+        impl From<redb::$error> for Fault {
+            fn from(error: redb::$error) -> Self {
+                Self::Engine(error.into())
+            }
+        }
+    )*};
+}
+
+engine_errors!(
+    CommitError,
+    CompactionError,
+    DatabaseError,
+    SetDurabilityError,
+    StorageError,
+    TableError,
+    TransactionError
+);

@@ -1,0 +1,83 @@
+use std::fs;
+
+use redb::{Key, ReadTransaction, ReadableTableMetadata, Value};
+
+use super::super::{
+    blobs::Blobs,
+    error::StoreError,
+    tables::{self, Definition, LOG, OPEN_RUNS, RUNS, SESSIONS, Visit},
+};
+
+/// What the store takes up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreFootprint {
+    /// Bytes of its file.
+    pub file: u64,
+    /// How many of them hold nothing: what is written next goes there.
+    pub free: u64,
+    /// Bytes of the rows that hold records, the keys of these rows included.
+    pub records: u64,
+    /// Bytes of all other rows.
+    pub index: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Those that have not ended.
+    pub unfinished: u64,
+    /// Values in files of their own.
+    pub blobs: u64,
+    /// Their bytes.
+    pub blob_bytes: u64,
+}
+
+/// What tables take up.
+struct TableSizes<'t> {
+    txn: &'t ReadTransaction,
+    /// Bytes of their pages.
+    pages: u64,
+    rows: u64,
+}
+
+pub(super) fn measure(
+    txn: &ReadTransaction,
+    file: &std::path::Path,
+    blobs: &Blobs,
+) -> Result<StoreFootprint, StoreError> {
+    let none = || TableSizes { txn, pages: 0, rows: 0 };
+    let (mut log, mut all) = (none(), none());
+    log.table(LOG)?;
+    tables::visit(&mut all)?;
+    let bytes = fs::metadata(file).map_err(StoreError::at(file))?.len();
+    let mut footprint = StoreFootprint {
+        file: bytes,
+        free: bytes.saturating_sub(all.pages),
+        records: log.rows,
+        index: all.rows - log.rows,
+        sessions: txn.open_table(SESSIONS)?.len()?,
+        runs: txn.open_table(RUNS)?.len()?,
+        unfinished: txn.open_table(OPEN_RUNS)?.len()?,
+        ..StoreFootprint::default()
+    };
+    let each = |_, bytes| {
+        footprint.blobs += 1;
+        footprint.blob_bytes += bytes;
+    };
+    blobs.for_each(each).map_err(StoreError::at(file))?;
+    Ok(footprint)
+}
+
+impl Visit for TableSizes<'_> {
+    type Error = StoreError;
+
+    fn table<K: Key + 'static, V: Value + 'static>(
+        &mut self,
+        definition: Definition<K, V>,
+    ) -> Result<(), StoreError> {
+        let stats = self.txn.open_table(definition)?.stats()?;
+        let (rows, rest) = (stats.stored_bytes(), stats.metadata_bytes() + stats.fragmented_bytes());
+        self.pages += rows + rest;
+        self.rows += rows;
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The engine's file on a disk that may be full.
+//!
+//! The engine takes no error: after one it writes nothing more. So what finds no room waits for it, and nothing is unclear
+//! then, for nothing has failed. That needs care where it waits:
+//! - A longer file takes no room until it is written to. So room is taken at the first write into a part of it, and never
+//!   while the engine changes its length: that is done under a lock that every reader needs.
+//! - What was taken stays: no write into it, and no sync of it, finds the disk full (but on file systems that write
+//!   elsewhere what they write again).
+//! - A sync that fails may have lost what it should have kept, and says so only once: it is never repeated.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io,
+    ops::Bound,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use redb::{BackendError, StorageBackend};
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::{Errno, retry_on_intr},
+};
+
+use super::disk_full_wait::DiskFullWait;
+use crate::disk_space::is_full;
+
+/// Room is taken in pieces of so many bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct PreallocatedFile<B> {
+    backend: B,
+    /// The backend's file, if it has one.
+    file: Option<File>,
+    path: PathBuf,
+    disk_wait: Arc<DiskFullWait>,
+    /// Pieces that are known to have their room, by number.
+    allocated: Mutex<BTreeSet<u64>>,
+}
+
+impl<B: StorageBackend> PreallocatedFile<B> {
+    /// Over a backend, whose file is `file` at `path`.
+    pub(super) fn new(
+        backend: B,
+        (file, path): (Option<File>, PathBuf),
+        disk_wait: Arc<DiskFullWait>,
+    ) -> Self {
+        Self { backend, file, path, disk_wait, allocated: Mutex::default() }
+    }
+
+    fn lock_allocated(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the room for a write.
+    fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut taken = self.lock_allocated();
+        for piece in offset / PIECE_BYTES..(offset + bytes).div_ceil(PIECE_BYTES) {
+            if taken.contains(&piece) {
+                continue;
+            }
+            let length = self.backend.len()?;
+            match allocate(file, piece * PIECE_BYTES, length.min((piece + 1) * PIECE_BYTES)) {
+                Ok(()) => drop(taken.insert(piece)),
+                // There may still be room for the write itself.
+                Err(error) if is_full(&error) => {
+                    let end = (offset + bytes).min((piece + 1) * PIECE_BYTES);
+                    allocate(file, offset.max(piece * PIECE_BYTES), end.min(length))?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sees to it that a part of a file has its room. Some file systems cannot; a write finds out then.
+fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    if from >= to {
+        return Ok(());
+    }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, to - from)) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl<B: StorageBackend> StorageBackend for PreallocatedFile<B> {
+    fn len(&self) -> io::Result<u64> {
+        self.backend.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.backend.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut taken = self.lock_allocated();
+        let whole = self.backend.len()?.min(len) / PIECE_BYTES;
+        self.backend.set_len(len)?;
+        taken.retain(|piece| *piece < whole);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.backend.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk_wait.retry_until_space((&self.path, data.len()), || {
+            self.preallocate(offset, data.len() as u64)?;
+            self.backend.write(offset, data)
+        })
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.backend.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.backend.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.backend.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.backend.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.backend.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.backend.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.backend.query_lock_range(start, end)
+    }
+}

@@ -1,0 +1,119 @@
+//! What a store says of itself when it is opened: who wrote it, and how the last process let go of it.
+
+use std::path::Path;
+
+use hermod_actors::port::Clock;
+use redb::{Database, ReadableDatabase, TableError, TableHandle};
+
+use super::{
+    error::StoreError,
+    open::{OpenError, SCHEMA},
+    tables::META,
+};
+use crate::clock::SystemClock;
+
+pub(super) const SCHEMA_VERSION: &str = "schema_version";
+/// Raised by every opening.
+pub(super) const EPOCH: &str = "epoch";
+/// The boot of the machine in which the epoch began.
+pub(super) const BOOT: &str = "boot";
+/// The last epoch that ended in order: of any other one, nothing is known.
+const CLOSED: &str = "closed";
+/// A larger file is not read as a whole when it is opened: this much takes less than a second.
+const MAX_CHECKED_BYTES: u64 = 128 << 20;
+
+/// How the last process let go of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShutdownKind {
+    /// In order, or nobody ever had it.
+    Clean,
+    /// It was killed.
+    Unclean,
+    /// Under another boot of the machine: perhaps the power was lost.
+    OtherBoot,
+}
+
+/// What a store has been until now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PreviousEpoch {
+    pub(super) schema: u64,
+    /// The last epoch.
+    pub(super) epoch: u64,
+    pub(super) shutdown: ShutdownKind,
+    /// The tables of another program.
+    foreign_tables: Option<String>,
+}
+
+/// Reads it, in the boot with this name.
+pub(super) fn read(db: &Database, boot: u64) -> Result<PreviousEpoch, StoreError> {
+    let txn = db.begin_read()?;
+    let new = PreviousEpoch { schema: SCHEMA, epoch: 0, shutdown: ShutdownKind::Clean, foreign_tables: None };
+    let meta = match txn.open_table(META) {
+        Ok(meta) => meta,
+        Err(TableError::TableDoesNotExist(_)) => {
+            let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
+            return Ok(PreviousEpoch {
+                foreign_tables: (!tables.is_empty()).then(|| tables.join(", ")),
+                ..new
+            });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let said = |key| Ok::<_, StoreError>(meta.get(key)?.map(|said| said.value()));
+    let Some(epoch) = said(EPOCH)? else { return Ok(new) };
+    let end = match (said(CLOSED)?, said(BOOT)?) {
+        (Some(closed), _) if closed == epoch => ShutdownKind::Clean,
+        (_, Some(was)) if was == boot => ShutdownKind::Unclean,
+        (_, Some(_) | None) => ShutdownKind::OtherBoot,
+    };
+    Ok(PreviousEpoch {
+        schema: said(SCHEMA_VERSION)?.unwrap_or(SCHEMA),
+        epoch,
+        shutdown: end,
+        foreign_tables: None,
+    })
+}
+
+impl PreviousEpoch {
+    /// Whether this program may open it.
+    pub(super) fn accept(self, path: &Path) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        if let Some(tables) = self.foreign_tables {
+            let reason = format!("it belongs to another program (tables: {tables})");
+            return Err(OpenError::Corrupt { path, reason });
+        }
+        if self.schema > SCHEMA {
+            return Err(OpenError::Newer { path, found: self.schema, known: SCHEMA });
+        }
+        Ok(self)
+    }
+
+    /// Whether it need not be brought up to date.
+    pub(super) const fn is_current(&self) -> bool {
+        self.schema == SCHEMA
+    }
+}
+
+/// Notes that this epoch ended in order.
+pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<(), StoreError> {
+    let mut txn = db.begin_write()?;
+    txn.set_quick_repair(true);
+    txn.open_table(META)?.insert(CLOSED, epoch)?;
+    Ok(txn.commit()?)
+}
+
+/// Reads the file of a store that may have seen a power loss as a whole, unless it is large.
+pub(super) fn check_file(db: &mut Database, bytes: u64) -> Result<(), StoreError> {
+    if bytes > MAX_CHECKED_BYTES {
+        tracing::warn!(
+            bytes,
+            "the machine was started again while the store was open, and the store is too large to be checked at each start; \
+             `hermod store check` does it"
+        );
+        return Ok(());
+    }
+    let clock = SystemClock::default();
+    let sound = db.check_integrity()?;
+    tracing::info!(bytes, sound, ms = clock.monotonic_ms(), "the store was checked after another boot");
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Rows of an index in place of those that cannot be read: made of what other tables say. So a lost row hides no other, its
+//! run is found and ended, and its session can be set aside.
+
+use hermod_actors::model::{
+    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp, Usage,
+};
+use redb::ReadableTable;
+
+use super::{
+    log::SessionTail,
+    read::{ReadAbort, SnapshotReader},
+    tables::{OPEN_RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
+};
+
+impl SnapshotReader {
+    /// A run whose row is lost, for the reason `error`. Open if the index of open runs names it; else ended as unreadable.
+    pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow, ReadAbort> {
+        let (run, session) = (RunId::from_bits(id), self.session_of(id)?);
+        let is_open = self.open(OPEN_RUNS)?.get(id)?.is_some();
+        let tail = self
+            .open(TAILS)?
+            .get(session.bits())?
+            .map_or(SessionTail::default(), |tail| SessionTail::of(tail.value()));
+        let ended = (!is_open)
+            .then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error }));
+        Ok(RunRow {
+            id: run,
+            session,
+            account: run.into(),
+            state: if is_open { RunState::Running } else { RunState::Ended },
+            accepted_at: ulid_time(id),
+            started_at: None,
+            ended_at: None,
+            ended,
+            iterations: 0,
+            usage: Usage::default(),
+            parent: None,
+            leg: 1,
+            first: 1,
+            last: tail.last.max(1),
+        })
+    }
+
+    /// A session whose row is lost.
+    pub(super) fn lost_session(&mut self, id: u128) -> Result<SessionRow, ReadAbort> {
+        let session = SessionId::from_bits(id);
+        let mut key = session.to_string();
+        for row in self.open(SESSION_KEYS)?.iter()? {
+            let (known, owner) = row?;
+            if owner.value() == id {
+                known.value().clone_into(&mut key);
+            }
+        }
+        Ok(SessionRow { id: session, key: key.into(), opened_at: ulid_time(id) })
+    }
+
+    /// The session that lists the run; the one of all zeros if none does.
+    fn session_of(&mut self, run: u128) -> Result<SessionId, ReadAbort> {
+        for row in self.open(RUNS_BY_SESSION)?.iter()? {
+            let (session, listed) = row?.0.value();
+            if listed == run {
+                return Ok(SessionId::from_bits(session));
+            }
+        }
+        Ok(SessionId::from_bits(0))
+    }
+}
+
+/// The time within a ULID.
+fn ulid_time(id: u128) -> Timestamp {
+    Timestamp(i64::try_from(id >> 80).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,109 @@
+use super::{DenyReason, budget::WorkBudget};
+
+/// Resolves the escapes of `$'...'`, `printf` and `echo -e`: `\n`, `\x2f`, `\057`, `\u002f` and the like.
+pub(super) fn unescape(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = unescape_first(&rest[at + 1..], &mut bytes);
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Resolves the escape that begins `rest`, and gives what follows it.
+fn unescape_first<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> &'a str {
+    let Some(kind) = rest.chars().next() else {
+        bytes.push(b'\\');
+        return rest;
+    };
+    let after = &rest[kind.len_utf8()..];
+    let (code, rest) = match kind {
+        'n' => (Some(u32::from('\n')), after),
+        't' => (Some(u32::from('\t')), after),
+        'r' => (Some(u32::from('\r')), after),
+        'e' | 'E' => (Some(0x1b), after),
+        'x' => parse_number(after, 2, 16),
+        'u' => parse_number(after, 4, 16),
+        'U' => parse_number(after, 8, 16),
+        '0'..='7' => parse_number(rest, if kind == '0' { 4 } else { 3 }, 8),
+        other => (Some(u32::from(other)), after),
+    };
+    match code.and_then(char::from_u32) {
+        Some(c) if matches!(kind, 'x' | '0'..='7') && u32::from(c) < 256 => bytes.push(c as u8),
+        Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        None => bytes.extend_from_slice(&[b'\\', kind as u8]),
+    }
+    rest
+}
+
+fn parse_number(text: &str, most: usize, radix: u32) -> (Option<u32>, &str) {
+    let end = text.char_indices().take(most).find(|(_, c)| !c.is_digit(radix)).map(|(at, _)| at);
+    let end = end.unwrap_or_else(|| text.char_indices().nth(most).map_or(text.len(), |(at, _)| at));
+    (u32::from_str_radix(&text[..end], radix).ok(), &text[end..])
+}
+
+/// Decodes base64 without regard to padding and blanks; `None` if anything else is among it.
+pub(super) fn from_base64(text: &str) -> Option<String> {
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
+    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6 | u32::from(six)) & 0xffff;
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.extend(u8::try_from(bits >> held & 0xff));
+        }
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Adds to `words` what `word` stands for: `/{bin,etc}` is `/bin` and `/etc`.
+pub(super) fn expand_braces(
+    word: &str,
+    budget: &mut WorkBudget,
+    words: &mut Vec<String>,
+) -> Result<(), DenyReason> {
+    budget.spend_word(word.len())?;
+    // The last is expanded next, so the words come in their order.
+    let mut unexpanded = vec![word.to_owned()];
+    while let Some(word) = unexpanded.pop() {
+        budget.spend(word.len())?;
+        let Some(Alternatives { before, choices, after }) = alternatives(&word) else {
+            words.push(word);
+            continue;
+        };
+        for choice in choices.split(',').rev() {
+            budget.spend_word(before.len() + choice.len() + after.len())?;
+            unexpanded.push(format!("{before}{choice}{after}"));
+        }
+    }
+    Ok(())
+}
+
+/// A word around its first innermost braces that hold a comma.
+struct Alternatives<'a> {
+    before: &'a str,
+    /// With commas between them.
+    choices: &'a str,
+    after: &'a str,
+}
+
+/// Finds the first innermost braces that hold a comma; `${NAME}` holds none.
+fn alternatives(word: &str) -> Option<Alternatives<'_>> {
+    word.match_indices('{').find_map(|(open, _)| {
+        let inside = &word[open + 1..];
+        let close = inside.find(['{', '}']).filter(|end| inside[*end..].starts_with('}'))?;
+        let (before, after) = (&word[..open], &inside[close + 1..]);
+        let choices = &inside[..close];
+        choices.contains(',').then_some(Alternatives { before, choices, after })
+    })
+}

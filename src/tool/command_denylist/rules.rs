@@ -1,0 +1,262 @@
+use super::target::{PathKind, PathTarget};
+
+/// A command to judge.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CheckedCommand<'a> {
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a [String],
+    /// The folder it runs in, if the script went to a known one.
+    pub(super) folder: Option<&'a PathTarget>,
+}
+
+const WIPES: &str = "deletes the whole system, a system folder or a whole home";
+const FORMATS: &str = "overwrites or formats a disk";
+const POWERS: &str = "stops or restarts the machine";
+const KILLS: &str = "kills every process";
+const OPENS: &str = "changes the permissions or owners of the whole system";
+const MOVES: &str = "moves a system folder away";
+const TRIGGERS: &str = "makes the kernel act at once";
+
+/// Tells why a call must never run.
+type DenyRule = fn(&CheckedCommand) -> Option<&'static str>;
+
+/// Every rule by the names of the programs that it judges.
+const RULES: &[(&[&str], DenyRule)] = &[
+    (&["rm"], remove),
+    (&["find"], find),
+    (&["mv"], rename),
+    (&["rsync"], synchronise),
+    (&["chmod", "chown", "chgrp"], open_up),
+    (
+        &["mke2fs", "mkdosfs", "mkntfs", "mkswap", "newfs", "mkfs", "shred", "blkdiscard", "badblocks"],
+        on_disk,
+    ),
+    (&["tee", "truncate", "fallocate", "cp", "install"], on_disk),
+    (&["wipefs", "sgdisk"], erase_signatures),
+    (&["dd", "dcfldd"], copy_blocks),
+    (&["shutdown", "reboot", "halt", "poweroff"], power),
+    (&["init", "telinit"], runlevel),
+    (&["systemctl", "loginctl"], unit),
+    (&["kill"], kill),
+    (&["killall5"], |_| Some(KILLS)),
+];
+
+/// Why a command must never run, or `None`.
+pub(super) fn command_denial(call: &CheckedCommand) -> Option<&'static str> {
+    if call.name.starts_with("mkfs.") {
+        return on_disk(call);
+    }
+    RULES.iter().find(|(names, _)| names.contains(&call.name)).and_then(|(_, rule)| rule(call))
+}
+
+/// Why output must never go to a file, or `None`.
+pub(super) fn output_denial(path: &str, folder: Option<&PathTarget>) -> Option<&'static str> {
+    let target = PathTarget::of(path, folder)?;
+    if target.is_disk() {
+        return Some(FORMATS);
+    }
+    target.is_trigger().then_some(TRIGGERS)
+}
+
+impl<'a> CheckedCommand<'a> {
+    fn options(&self) -> impl Iterator<Item = &'a str> {
+        self.arguments
+            .iter()
+            .map(String::as_str)
+            .take_while(|word| *word != "--")
+            .filter(|word| word.starts_with('-') && word.len() > 1)
+    }
+
+    fn operands(&self) -> Vec<&'a str> {
+        let end = self.arguments.iter().position(|word| word == "--").unwrap_or(self.arguments.len());
+        let (before, after) = self.arguments.split_at(end);
+        let before = before.iter().filter(|word| !word.starts_with('-') || word.len() == 1);
+        before.chain(after.iter().skip(1)).map(String::as_str).collect()
+    }
+
+    /// Whether an option is given: by its letter, alone or among others, or by its long name or the start of it.
+    fn has_option(&self, letters: &str, long: &str) -> bool {
+        self.options().any(|option| match option.strip_prefix("--") {
+            Some(name) => !long.is_empty() && !name.is_empty() && long.starts_with(name),
+            None => option.contains(|c| letters.contains(c)),
+        })
+    }
+
+    fn target(&self, path: &str) -> Option<PathTarget> {
+        PathTarget::of(path, self.folder)
+    }
+
+    fn any_is(&self, paths: &[&str], kinds: &[PathKind]) -> bool {
+        paths.iter().filter_map(|path| self.target(path)).any(|target| kinds.contains(&target.kind()))
+    }
+
+    fn any_is_disk(&self, paths: &[&str]) -> bool {
+        paths.iter().filter_map(|path| self.target(path)).any(|target| target.is_disk())
+    }
+}
+
+fn remove(call: &CheckedCommand) -> Option<&'static str> {
+    let is_recursive = call.has_option("rR", "recursive");
+    (is_recursive && call.any_is(&call.operands(), &[PathKind::Root, PathKind::System, PathKind::Home]))
+        .then_some(WIPES)
+}
+
+/// Deleting what a search finds is catastrophic only if nothing narrows the search.
+fn find(call: &CheckedCommand) -> Option<&'static str> {
+    let starts = start_paths(call.arguments);
+    let deletes = call.arguments.iter().any(|word| word == "-delete");
+    let is_wide = !is_narrowed(call.arguments);
+    (deletes && is_wide && call.any_is(&starts, &[PathKind::Root, PathKind::System, PathKind::Home]))
+        .then_some(WIPES)
+}
+
+/// The commands that `find` runs; `{}` stands for where it starts if nothing narrows the search.
+pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
+    let start = if is_narrowed(arguments) { None } else { start_paths(arguments).first().copied() };
+    let mut commands = Vec::new();
+    let mut rest = arguments;
+    while let Some(at) =
+        rest.iter().position(|word| matches!(&**word, "-exec" | "-execdir" | "-ok" | "-okdir"))
+    {
+        let command = &rest[at + 1..];
+        let end = command.iter().position(|word| word == ";" || word == "+").unwrap_or(command.len());
+        let replaced = command[..end].iter().map(|word| match start {
+            Some(start) => word.replace("{}", start),
+            None => word.clone(),
+        });
+        commands.push(replaced.collect());
+        rest = &command[end..];
+    }
+    commands
+}
+
+/// Bytes that [`executed`] puts in the place of `{}` in all.
+pub(super) fn placeholder_bytes(arguments: &[String]) -> usize {
+    let start = start_paths(arguments).first().map_or(0, |start| start.len());
+    let places: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
+    places.saturating_mul(start)
+}
+
+fn start_paths(arguments: &[String]) -> Vec<&str> {
+    let is_path = |word: &&str| !word.starts_with(['-', '(', '!']);
+    let arguments = arguments.iter().map(String::as_str);
+    arguments.skip_while(|word| matches!(*word, "-H" | "-L" | "-P")).take_while(is_path).collect()
+}
+
+fn is_narrowed(arguments: &[String]) -> bool {
+    const NARROW: &[&str] = &[
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-regex",
+        "-iregex",
+        "-lname",
+        "-mtime",
+        "-mmin",
+        "-ctime",
+        "-cmin",
+        "-atime",
+        "-amin",
+        "-newer",
+        "-size",
+        "-empty",
+        "-user",
+        "-uid",
+        "-group",
+        "-gid",
+        "-perm",
+        "-inum",
+        "-links",
+        "-nouser",
+        "-nogroup",
+        "-samefile",
+        "-xtype",
+        "-fstype",
+    ];
+    arguments.iter().any(|word| NARROW.contains(&word.as_str()) || word.starts_with("-newer"))
+}
+
+fn rename(call: &CheckedCommand) -> Option<&'static str> {
+    let operands = call.operands();
+    if call.any_is_disk(&operands) {
+        return Some(FORMATS);
+    }
+    let sources = operands.split_last().map_or(&[][..], |(_, sources)| sources);
+    call.any_is(sources, &[PathKind::Root, PathKind::System]).then_some(MOVES)
+}
+
+fn synchronise(call: &CheckedCommand) -> Option<&'static str> {
+    let operands = call.operands();
+    let into = operands.last()?;
+    let deletes = call.options().any(|option| option.starts_with("--del"));
+    (deletes && call.any_is(&[into], &[PathKind::Root, PathKind::System])).then_some(WIPES)
+}
+
+fn open_up(call: &CheckedCommand) -> Option<&'static str> {
+    let is_recursive = call.has_option("R", "recursive");
+    (is_recursive && call.any_is(&call.operands(), &[PathKind::Root, PathKind::System])).then_some(OPENS)
+}
+
+/// A file system in a file of its own is an honest wish; on a disk, or on what a variable holds, it is not.
+fn on_disk(call: &CheckedCommand) -> Option<&'static str> {
+    let operands = call.operands();
+    let written = match call.name {
+        "cp" | "install" => operands.last().into_iter().copied().collect(),
+        _ => operands,
+    };
+    let is_unknown = call.name.starts_with("mkfs") && written.iter().any(|word| word.starts_with("${"));
+    (is_unknown || call.any_is_disk(&written)).then_some(FORMATS)
+}
+
+fn erase_signatures(call: &CheckedCommand) -> Option<&'static str> {
+    let erases = match call.name {
+        "wipefs" => call.has_option("ao", "all") || call.has_option("", "offset"),
+        _ => call.has_option("Zzo", "zap-all") || call.has_option("", "clear"),
+    };
+    (erases && call.any_is_disk(&call.operands())).then_some(FORMATS)
+}
+
+fn copy_blocks(call: &CheckedCommand) -> Option<&'static str> {
+    let outputs: Vec<_> = call.operands().iter().filter_map(|word| word.strip_prefix("of=")).collect();
+    call.any_is_disk(&outputs).then_some(FORMATS)
+}
+
+fn power(call: &CheckedCommand) -> Option<&'static str> {
+    let only_talks =
+        call.options().any(|option| matches!(option, "--help" | "--version" | "--wtmp-only" | "-w"));
+    let only_cancels = call.name == "shutdown" && call.has_option("c", "");
+    (!only_talks && !only_cancels).then_some(POWERS)
+}
+
+fn runlevel(call: &CheckedCommand) -> Option<&'static str> {
+    call.operands().iter().any(|level| matches!(*level, "0" | "6")).then_some(POWERS)
+}
+
+fn unit(call: &CheckedCommand) -> Option<&'static str> {
+    const VERBS: &[&str] = &["poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency"];
+    const TARGETS: &[&str] = &[
+        "poweroff.target",
+        "reboot.target",
+        "halt.target",
+        "kexec.target",
+        "rescue.target",
+        "emergency.target",
+    ];
+    let operands = call.operands();
+    let (verb, units) = operands.split_first()?;
+    let starts = matches!(*verb, "start" | "isolate") && units.iter().any(|unit| TARGETS.contains(unit));
+    (starts || VERBS.contains(verb)).then_some(POWERS)
+}
+
+fn kill(call: &CheckedCommand) -> Option<&'static str> {
+    let words: Vec<_> = call.arguments.iter().map(String::as_str).collect();
+    let targets = match words[..] {
+        ["-1"] => return Some(KILLS),
+        ["-s" | "-n" | "--signal", _, ref targets @ ..] => targets,
+        [first, ref targets @ ..] if first.starts_with('-') => targets,
+        ref targets => targets,
+    };
+    targets.contains(&"-1").then_some(KILLS)
+}

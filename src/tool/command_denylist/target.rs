@@ -1,0 +1,132 @@
+/// What a path means to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathKind {
+    /// The root of the file system, or everything in it.
+    Root,
+    /// A folder that the system does not run without, or everything in it.
+    System,
+    /// Somebody's home, all homes, or other people's data as a whole.
+    Home,
+    /// Anything else.
+    Other,
+}
+
+const SYSTEM: &[&str] = &[
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "proc",
+    "run",
+    "sbin",
+    "sys",
+    "usr",
+    "var",
+    "System",
+    "Library",
+    "Applications",
+    "private",
+];
+const BELOW_SYSTEM: &[(&str, &[&str])] =
+    &[("usr", &["bin", "include", "lib", "lib32", "lib64", "libexec", "sbin", "share"]), ("var", &["lib"])];
+const DATA: &[&str] = &["home", "root", "opt", "srv", "Users"];
+const HOMES: &[&str] = &["home", "Users"];
+/// The home, also as quotes leave it that keep the shell from resolving it.
+const HOME: &[&str] = &["${HOME}", "$HOME"];
+
+const DISKS: &[&str] =
+    &["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "md", "dm-", "nbd", "pmem", "disk", "rdisk"];
+const DEVICES: &[&str] = &["mapper", "disk", "mem", "kmem", "port"];
+
+/// A path made absolute: `${HOME}` or nothing, then names without `.`, `..` and doubled slashes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct PathTarget {
+    from_home: bool,
+    names: Vec<String>,
+}
+
+impl PathTarget {
+    /// Reads `path` as seen from `folder`; `None` if where it leads is not known.
+    pub(super) fn of(path: &str, folder: Option<&PathTarget>) -> Option<Self> {
+        let (mut target, rest) = if let Some(rest) = path.strip_prefix('/') {
+            (Self::default(), rest)
+        } else if let Some(rest) = path.strip_prefix('~') {
+            let (user, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            match user {
+                "" => (Self::home(), rest),
+                "root" => (Self { from_home: false, names: vec!["root".into()] }, rest),
+                user => (Self { from_home: false, names: vec!["home".into(), user.into()] }, rest),
+            }
+        } else if let Some(rest) = HOME.iter().find_map(|home| path.strip_prefix(home)) {
+            (Self::home(), rest)
+        } else {
+            (folder?.clone(), path)
+        };
+        rest.split('/').for_each(|name| target.enter(name));
+        Some(target)
+    }
+
+    pub(super) fn home() -> Self {
+        Self { from_home: true, names: Vec::new() }
+    }
+
+    /// How many names it has.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// What it means, whether it is named itself or by a wildcard for all that is in it.
+    pub(super) fn kind(&self) -> PathKind {
+        let wild = self.names.iter().rev().take_while(|name| is_wild(name)).count();
+        let names: Vec<&str> = self.names[..self.names.len() - wild].iter().map(String::as_str).collect();
+        match names[..] {
+            [] if self.from_home => PathKind::Home,
+            [] => PathKind::Root,
+            _ if self.from_home => PathKind::Other,
+            [top] if SYSTEM.contains(&top) => PathKind::System,
+            [top] if DATA.contains(&top) => PathKind::Home,
+            [top, _] if HOMES.contains(&top) => PathKind::Home,
+            [top, below] if BELOW_SYSTEM.iter().any(|(name, all)| *name == top && all.contains(&below)) => {
+                PathKind::System
+            }
+            _ => PathKind::Other,
+        }
+    }
+
+    /// Whether it is a disk, a part of one, or the machine's memory.
+    pub(super) fn is_disk(&self) -> bool {
+        let [dev, device, ..] = &self.names[..] else { return false };
+        let is_numbered = |prefix: &str| device.len() > prefix.len() && device.starts_with(prefix);
+        !self.from_home
+            && dev == "dev"
+            && (DEVICES.contains(&device.as_str())
+                || DISKS.iter().any(|prefix| is_numbered(prefix))
+                || device.starts_with("${"))
+    }
+
+    /// Whether writing to it makes the kernel act at once.
+    pub(super) fn is_trigger(&self) -> bool {
+        self.names == ["proc", "sysrq-trigger"]
+    }
+
+    fn enter(&mut self, name: &str) {
+        match name {
+            "" | "." => {}
+            ".." => {
+                if self.names.pop().is_none() && self.from_home {
+                    *self = Self { from_home: false, names: vec!["home".into()] };
+                }
+            }
+            name => self.names.push(name.into()),
+        }
+    }
+}
+
+/// Whether a name in a path stands for everything: `*`, `.*`, `.[!.]*`.
+fn is_wild(name: &str) -> bool {
+    name.contains(['*', '?']) && name.chars().all(|c| "*?.[]!^".contains(c))
+}

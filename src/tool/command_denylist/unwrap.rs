@@ -1,0 +1,157 @@
+/// A command without what merely leads to it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum UnwrappedCommand<'a> {
+    /// Name and arguments.
+    Command(&'a [String]),
+    /// A script that a shell is given as an argument.
+    Script(String),
+    /// A shell that reads its script from its input.
+    InputScript,
+    /// Commands that are given arguments from the input (`xargs`).
+    InputArguments(&'a [String]),
+    /// Only assignments, `NAME=value` each.
+    Assignments(&'a [String]),
+    /// A list that a loop goes through: the variable and its values.
+    Loop(&'a str, &'a [String]),
+    /// Nothing that runs.
+    Nothing,
+}
+
+/// Words after which another command follows.
+const LEADING: &[&str] = &[
+    "!", "{", "}", "if", "then", "elif", "else", "while", "until", "do", "coproc", "export", "readonly",
+    "local", "declare", "typeset",
+];
+
+/// Programs that run the command in their arguments: their options that take a value, and their operands before it.
+const WRAPPERS: &[(&str, &[&str], usize)] = &[
+    ("sudo", &["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-D", "-R", "--user", "--group"], 0),
+    ("doas", &["-u", "-C"], 0),
+    ("pkexec", &["--user"], 0),
+    ("env", &["-u", "-C", "--unset", "--chdir"], 0),
+    ("nohup", &[], 0),
+    ("setsid", &[], 0),
+    ("exec", &["-a"], 0),
+    ("command", &[], 0),
+    ("builtin", &[], 0),
+    ("busybox", &[], 0),
+    ("toybox", &[], 0),
+    ("time", &["-o", "-f"], 0),
+    ("nice", &["-n", "--adjustment"], 0),
+    ("ionice", &["-c", "-n"], 0),
+    ("chrt", &["-T", "-P", "-D"], 1),
+    ("taskset", &[], 1),
+    ("stdbuf", &["-i", "-o", "-e"], 0),
+    ("timeout", &["-k", "-s", "--kill-after", "--signal"], 1),
+    ("watch", &["-n", "--interval"], 0),
+    ("flock", &["-w", "-E"], 1),
+    ("strace", &["-e", "-o", "-s", "-p", "-u"], 0),
+    ("unshare", &[], 0),
+    ("xargs", &["-I", "-L", "-n", "-P", "-s", "-a", "-d", "-E"], 0),
+    ("parallel", &["-j", "--jobs"], 0),
+];
+const FEEDERS: &[&str] = &["xargs", "parallel"];
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"];
+
+/// Finds what a simple command really runs.
+pub(super) fn unwrap(mut words: &[String]) -> UnwrappedCommand<'_> {
+    let whole = words;
+    let mut is_fed = false;
+    loop {
+        let Some((first, rest)) = words.split_first() else {
+            let is_assigned = whole.iter().any(|word| is_assignment(word));
+            return if is_assigned {
+                UnwrappedCommand::Assignments(whole)
+            } else {
+                UnwrappedCommand::Nothing
+            };
+        };
+        let name = program(first);
+        if LEADING.contains(&name) || is_assignment(first) {
+            words = rest;
+        } else if SHELLS.contains(&name) || name == "su" {
+            return unwrap_shell(rest);
+        } else if name == "eval" {
+            return UnwrappedCommand::Script(rest.join(" "));
+        } else if name == "trap" {
+            return rest
+                .first()
+                .map_or(UnwrappedCommand::Nothing, |script| UnwrappedCommand::Script(script.clone()));
+        } else if name == "for" {
+            return unwrap_loop(rest);
+        } else if let Some((_, valued, operands)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
+            is_fed |= FEEDERS.contains(&name);
+            match skip_options(name, rest, valued) {
+                Ok(inner) => words = inner.get(*operands..).unwrap_or_default(),
+                Err(ended) => return ended,
+            }
+        } else if is_fed {
+            return UnwrappedCommand::InputArguments(words);
+        } else {
+            return UnwrappedCommand::Command(words);
+        }
+    }
+}
+
+/// The program that a word names: the last part of a path into a folder of programs.
+pub(super) fn program(word: &str) -> &str {
+    match word.rsplit_once('/') {
+        Some((folder, name)) if folder.ends_with("bin") => name,
+        Some(_) | None => word,
+    }
+}
+
+/// `NAME=value`, taken apart.
+pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((name, value))
+}
+
+fn is_assignment(word: &str) -> bool {
+    assignment(word).is_some()
+}
+
+fn unwrap_loop(rest: &[String]) -> UnwrappedCommand<'_> {
+    match rest {
+        [name, within, values @ ..] if within == "in" => UnwrappedCommand::Loop(name, values),
+        _ => UnwrappedCommand::Nothing,
+    }
+}
+
+/// Goes past a wrapper's options.
+fn skip_options<'a>(
+    name: &str,
+    mut words: &'a [String],
+    valued: &[&str],
+) -> Result<&'a [String], UnwrappedCommand<'a>> {
+    while let Some((option, rest)) = words.split_first().filter(|(word, _)| word.starts_with('-')) {
+        words = rest;
+        if option == "--" {
+            break;
+        }
+        if name == "command" && option.contains(['v', 'V']) {
+            return Err(UnwrappedCommand::Nothing);
+        }
+        if name == "env" && (option == "-S" || option == "--split-string") {
+            return Err(UnwrappedCommand::Script(rest.join(" ")));
+        }
+        if valued.contains(&option.as_str()) {
+            words = words.get(1..).unwrap_or_default();
+        }
+    }
+    Ok(words)
+}
+
+/// What a shell, or `su`, runs: the script after the option `-c`, else its input.
+fn unwrap_shell(rest: &[String]) -> UnwrappedCommand<'_> {
+    let is_c = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.contains('c');
+    if let Some(at) = rest.iter().position(is_c) {
+        let script = rest[at + 1..].iter().find(|word| !word.starts_with('-'));
+        return script.map_or(UnwrappedCommand::Nothing, |script| UnwrappedCommand::Script(script.clone()));
+    }
+    let reads = rest.iter().all(|word| word.starts_with('-')) || rest.iter().any(|word| word == "-s");
+    if reads { UnwrappedCommand::InputScript } else { UnwrappedCommand::Nothing }
+}

@@ -1,0 +1,54 @@
+//! Notes of what an attempt is about to do, durable before it does it: by them the next attempt of the same call knows
+//! what it finds.
+
+use hermod_actors::{
+    model::{CallEnd, CallStatus},
+    port::{ArtifactError, AttemptArtifacts},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Bytes of a note.
+const MAX_INTENT_BYTES: usize = 1_000;
+
+/// Keeps the note of this attempt.
+pub(super) async fn write_intent<N: Serialize>(
+    shelf: &AttemptArtifacts,
+    note: &N,
+) -> Result<(), ArtifactError> {
+    let note = serde_json::to_vec(note).map_err(unreadable)?;
+    shelf.write(note.into()).await.map(drop)
+}
+
+/// What the youngest earlier attempt of this call that came so far has noted.
+pub(super) async fn read_earlier_intent<N: DeserializeOwned>(
+    shelf: &AttemptArtifacts,
+) -> Result<Option<N>, ArtifactError> {
+    for attempt in (1..shelf.name().attempt).rev() {
+        match shelf.read_earlier(attempt, MAX_INTENT_BYTES).await {
+            Ok(excerpt) => return serde_json::from_slice(&excerpt.bytes).map(Some).map_err(unreadable),
+            Err(ArtifactError::NotFound(_)) => {}
+            Err(
+                error @ (ArtifactError::Removed { .. }
+                | ArtifactError::Altered(_)
+                | ArtifactError::Unavailable(_)),
+            ) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// The end of a call that does nothing without its note; `what` is to be done.
+pub(super) fn intent_not_written(what: &str, error: &ArtifactError) -> CallEnd {
+    let error = format!("the note that makes this {what} safe to repeat cannot be kept or read: {error}");
+    CallEnd::error(
+        CallStatus::Error,
+        &error,
+        None,
+        "nothing was changed; the operator has to look at the disk",
+    )
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` hands it
+fn unreadable(error: serde_json::Error) -> ArtifactError {
+    ArtifactError::Unavailable(error.to_string())
+}

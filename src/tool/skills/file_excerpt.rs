@@ -1,0 +1,55 @@
+use std::{io, os::unix::fs::FileExt};
+
+use crate::tool::WorkspacePath;
+
+/// Bytes at the beginning of a file among which a NUL makes it binary.
+const SNIFFED: usize = 8 * 1024;
+
+/// The beginning and the end of a file of any size.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileExcerpt {
+    /// Its first bytes; all of them, if there are no last ones.
+    pub head: Vec<u8>,
+    /// Its last bytes.
+    pub tail: Vec<u8>,
+    /// How many it has.
+    pub total: u64,
+}
+
+impl FileExcerpt {
+    /// Reads a regular file, at most `most` bytes of either end. What is binary is refused. Errors are half sentences.
+    pub fn read(place: &WorkspacePath, most: usize) -> Result<Self, String> {
+        let (file, stat) = place.open_file().map_err(|bad| bad.error)?;
+        let said = u64::try_from(stat.st_size).unwrap_or(0);
+        let failed = |error: io::Error| place.io_error(error).error;
+        let head = read_at(&file, 0, most.saturating_mul(2)).map_err(failed)?;
+        let total = said.max(head.len() as u64);
+        if head[..head.len().min(SNIFFED)].contains(&0) {
+            return Err(place.refuse(&format!("is binary, {total} bytes"), "").error);
+        }
+        if total <= head.len() as u64 {
+            return Ok(Self { head, tail: Vec::new(), total });
+        }
+        let tail = read_at(&file, total.saturating_sub(most as u64), most).map_err(failed)?;
+        Ok(Self { head: head[..head.len().min(most)].to_vec(), tail, total })
+    }
+
+    /// All of a text.
+    pub fn of(text: &str) -> Self {
+        Self { head: text.as_bytes().to_vec(), tail: Vec::new(), total: text.len() as u64 }
+    }
+}
+
+/// At most `most` bytes from `offset` on.
+fn read_at(file: &std::fs::File, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 16 * 1024];
+    while bytes.len() < most {
+        let room = chunk.len().min(most - bytes.len());
+        match file.read_at(&mut chunk[..room], offset + bytes.len() as u64)? {
+            0 => break,
+            count => bytes.extend_from_slice(&chunk[..count]),
+        }
+    }
+    Ok(bytes)
+}
