@@ -17,6 +17,9 @@ use rustix::{
     io::Errno,
 };
 
+/// Bytes of a file that Hermod wrote itself; none comes near. More would be read only to fill the memory.
+const MAX_OWN_BYTES: u64 = 1 << 30;
+
 /// Makes a folder, and those above it, unless they are there.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
@@ -145,12 +148,22 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Opens a regular file for reading, through symlinks. Anything else is refused: opening a pipe may wait for ever, and a
-/// device may never end.
+/// Opens a regular file for reading, through symlinks.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    expect_regular(fs::metadata(path)?.file_type())?;
+    open_regular_with(OpenOptions::new().read(true), path)
+}
+
+/// Opens a regular file, through symlinks. Anything else is refused: opening a pipe may wait for ever, and a device may
+/// never end. A command that a model runs can put one in the place of any file.
+pub(crate) fn open_regular_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    match fs::metadata(path) {
+        Ok(found) => expect_regular(found.file_type())?,
+        // The options may allow to make it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     // It may have been replaced since.
     expect_regular(file.metadata()?.file_type())?;
     Ok(file)
@@ -174,6 +187,11 @@ pub(crate) fn read_limited(source: impl Read, max_bytes: u64) -> io::Result<Vec<
         true => Err(too_large(&format!("more than {max_bytes}"), max_bytes)),
         false => Ok(bytes),
     }
+}
+
+/// Reads a regular file to its end. For files that Hermod wrote itself.
+pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    read_regular(path, MAX_OWN_BYTES)
 }
 
 fn too_large(bytes: &str, max_bytes: u64) -> io::Error {
@@ -205,7 +223,7 @@ fn expect_regular(kind: FileType) -> io::Result<()> {
         kind if kind.is_char_device() || kind.is_block_device() => (io::ErrorKind::InvalidInput, "a device"),
         _ => (io::ErrorKind::InvalidInput, "something else"),
     };
-    Err(io::Error::new(error, format!("it is {kind}, and only regular files are read")))
+    Err(io::Error::new(error, format!("it is {kind}, and only regular files are used")))
 }
 
 #[cfg(test)]
@@ -296,7 +314,7 @@ mod tests {
         check("long", Err("it has 13 bytes, and at most 4 are read"));
         check("huge", Err("it has 1099511627776 bytes, and at most 4 are read"));
         check("binary", Err("it is not text in UTF-8, from byte 1 on"));
-        check("pipe", Err("it is a pipe, and only regular files are read"));
+        check("pipe", Err("it is a pipe, and only regular files are used"));
         check("socket", Err("it is a socket, and only"));
         check(".", Err("it is a folder, and only"));
         check("/dev/zero", Err("it is a device, and only"));

@@ -14,6 +14,8 @@ pub enum UsageAnomalyKind {
     PartsBeyondWhole,
     /// More tokens were read than the request can have.
     InputBeyondRequest,
+    /// No tokens were read of a request with text.
+    NoInput,
     /// More tokens were written than were asked for and than the answer can have.
     OutputBeyondLimit,
 }
@@ -25,6 +27,7 @@ impl UsageAnomalyKind {
             Self::InvalidCount => "invalid_count",
             Self::PartsBeyondWhole => "parts_beyond_whole",
             Self::InputBeyondRequest => "input_beyond_request",
+            Self::NoInput => "no_input",
             Self::OutputBeyondLimit => "output_beyond_limit",
         }
     }

@@ -81,6 +81,10 @@ pub(crate) fn with_validated_usage(started: &ModelStarted, mut failure: Failure)
         && let Some(kind) = find_anomaly(started, &reported, || 0)
     {
         failure.usage = None;
+        // An error without counts says nothing of how far the request came.
+        if reported == Usage::default() {
+            return failure;
+        }
         failure.anomaly = Some(Box::new(UsageAnomaly { kind, reported }));
         // A provider that counts tokens has worked.
         failure.request = Some(RequestFate::MayHaveRun);
@@ -115,11 +119,13 @@ pub(crate) fn find_anomaly(
     if started.bytes > 0 && usage.input_total() > max_input(started) {
         return Some(UsageAnomalyKind::InputBeyondRequest);
     }
+    // Some servers send a usage without counts, and some count nothing. A limit of tokens would never be reached.
+    if started.bytes > 0 && usage.read() == 0 {
+        return Some(UsageAnomalyKind::NoInput);
+    }
     let asked = started.max_tokens.saturating_mul(MAX_OUTPUT_FACTOR).saturating_add(OUTPUT_SLACK_TOKENS);
-    let is_too_much =
-        output_tokens > asked && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
-    (is_too_much || apart_tokens > asked.max(MAX_UNLISTED_REASONING_TOKENS))
-        .then_some(UsageAnomalyKind::OutputBeyondLimit)
+    let is_too_much = output_tokens > asked && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
+    (is_too_much || apart_tokens > asked.max(MAX_UNLISTED_REASONING_TOKENS)).then_some(UsageAnomalyKind::OutputBeyondLimit)
 }
 
 /// The tokens that the request of an attempt can have at most.

@@ -70,6 +70,11 @@ fn usage_that_comes_with_a_failure_is_booked_if_it_is_believed() {
     let anomalous = failed(usage(300, 1 << 40));
     assert_eq!(anomalous.anomaly.as_ref().map(|it| it.kind), Some(UsageAnomalyKind::OutputBeyondLimit));
     assert_eq!(spent_by_failure(&started(), &anomalous).tokens, Some(9_000));
+    // Without counts the failure is what it would be without a usage.
+    let empty = Failure::new(FailureClass::Overloaded, "x").with_usage(Some(Usage::default()));
+    let empty = with_believed_usage(&started(), empty);
+    assert!(empty.usage.is_none() && empty.anomaly.is_none());
+    assert_eq!(spent_by_failure(&started(), &empty).tokens, None);
 }
 
 #[track_caller]
@@ -84,7 +89,6 @@ fn check(reported: Usage, expect: Option<UsageAnomalyKind>) {
 #[test]
 fn a_plausible_usage_is_believed() {
     for plausible in [
-        usage(0, 0),
         usage(2_500, 100),
         // A byte each, and what the vendor adds.
         usage(10_000, MAX_TOKENS),
@@ -101,9 +105,12 @@ fn a_plausible_usage_is_believed() {
 
 #[test]
 fn what_cannot_be_is_not_believed() {
-    use UsageAnomalyKind::{InputBeyondRequest, InvalidCount, OutputBeyondLimit, PartsBeyondWhole};
+    use UsageAnomalyKind::{InputBeyondRequest, InvalidCount, NoInput, OutputBeyondLimit, PartsBeyondWhole};
     let most = BYTES * MAX_TOKENS_PER_BYTE + MAX_HIDDEN_INPUT_TOKENS;
     check(usage(most, 1), None);
+    for none_read in [Usage::default(), usage(0, 5)] {
+        check(none_read, Some(NoInput));
+    }
     check(usage(most + 1, 1), Some(InputBeyondRequest));
     check(usage(1, MAX_TOKENS * 2 + 1_024), None);
     check(usage(1, MAX_TOKENS * 2 + 1_025), Some(OutputBeyondLimit));

@@ -1,9 +1,8 @@
 //! Artifacts whose time is over: they go, and what they were named is kept in `artifacts/<session>/removed`, a line each.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     time::UNIX_EPOCH,
 };
@@ -14,11 +13,14 @@ use hermod_actors::{
 };
 
 use super::files::{FileArtifacts, UNFINISHED, off_thread, unavailable};
+use crate::files::{make, open_regular, read_regular_text, remove};
 
 /// No handle is called so.
 const TOMBSTONES: &str = "removed";
 /// Bytes of the first bytes of a file that say whether it is a picture.
 pub(crate) const IMAGE_HEAD_BYTES: usize = 16;
+/// Bytes of the list of those that were removed of a session.
+const MAX_LIST_BYTES: u64 = 1 << 30;
 
 /// The file of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl FileArtifacts {
     pub fn is_picture(&self, name: ArtifactName) -> io::Result<bool> {
         use std::io::Read as _;
         let mut head = Vec::with_capacity(IMAGE_HEAD_BYTES);
-        fs::File::open(self.path(name))?.take(IMAGE_HEAD_BYTES as u64).read_to_end(&mut head)?;
+        open_regular(&self.path(name))?.take(IMAGE_HEAD_BYTES as u64).read_to_end(&mut head)?;
         Ok(hermod_actors::model::ImageFormat::of_bytes(&head).is_some())
     }
 
@@ -83,13 +85,14 @@ impl FileArtifacts {
     pub fn expire(&self, session: SessionId, names: &[ArtifactName], at: Timestamp) -> io::Result<()> {
         let folder = self.folder(session);
         let (list, new) = (folder.join(TOMBSTONES), folder.join("removed.part"));
-        let mut text = match fs::read_to_string(&list) {
+        let mut text = match read_regular_text(&list, MAX_LIST_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error),
         };
         text.extend(names.iter().map(|name| format!("{} {}\n", name.handle(), at.0)));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        remove(&new)?;
+        let mut file = make(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &list)?;
@@ -135,7 +138,7 @@ impl FileArtifacts {
     /// When one was removed that is not there; `None` if nobody noted that.
     pub(super) fn removed_at(&self, name: ArtifactName) -> io::Result<Option<Timestamp>> {
         let handle = name.handle();
-        match fs::read_to_string(self.folder(name.session).join(TOMBSTONES)) {
+        match read_regular_text(&self.folder(name.session).join(TOMBSTONES), MAX_LIST_BYTES) {
             Ok(text) => Ok(text.lines().rev().find_map(|line| tombstone_time(line, &handle))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -22,7 +22,10 @@ use tokio::task::spawn_blocking;
 
 use super::hash::{self, VerifiedHashes};
 
-use crate::{disk_space::check_reserve, files};
+use crate::{
+    files::{self, open_regular},
+    disk_space::check_reserve,
+};
 
 const FOLDER: &str = "artifacts";
 /// Where files are until they are whole.
@@ -130,7 +133,7 @@ impl Artifacts for FileArtifacts {
     ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>> {
         let (artifacts, path) = (self.clone(), self.path(name));
         let read = off_thread(move || {
-            let file = File::open(path)?;
+            let file = open_regular(&path)?;
             let total = file.metadata()?.len();
             let left = usize::try_from(total.saturating_sub(offset)).unwrap_or(usize::MAX);
             let mut bytes = vec![0; left.min(max)];

@@ -14,6 +14,8 @@ use hermod_actors::{
     port::ArtifactName,
 };
 
+use crate::files::open_regular;
+
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 18;
 /// Artifacts that are remembered as sound.
@@ -21,7 +23,7 @@ const MAX_CACHED_HASHES: usize = 10_000;
 
 /// The hash of a file's content.
 pub(super) fn of_file(path: &Path) -> io::Result<ContentHash> {
-    hash_open_file(&mut File::open(path)?)
+    hash_open_file(&mut open_regular(path)?)
 }
 
 fn hash_open_file(file: &mut File) -> io::Result<ContentHash> {
@@ -48,7 +50,7 @@ fn version(file: &Metadata) -> FileVersion {
 impl VerifiedHashes {
     /// Whether the file of an artifact has this hash.
     pub(super) fn verify(&self, name: ArtifactName, path: &Path, sha256: ContentHash) -> io::Result<bool> {
-        let mut file = File::open(path)?;
+        let mut file = open_regular(path)?;
         let sound = (sha256, version(&file.metadata()?));
         if self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&sound) {
             return Ok(true);

@@ -200,10 +200,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LooseOption<T>, A::Error> {
-                let value = T::deserialize(de::value::SeqAccessDeserializer::new(&mut seq))?;
-                // An object takes as many as it has fields.
+                let mut is_object_wanted = false;
+                let list = ListDeserializer { list: &mut seq, is_object_wanted: &mut is_object_wanted };
+                let value = match T::deserialize(list) {
+                    Err(_) if is_object_wanted => None,
+                    value => Some(value?),
+                };
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(LooseOption(Some(value)))
+                Ok(LooseOption(value))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LooseOption<T>, A::Error> {
@@ -222,6 +226,35 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
         }
 
         from.deserialize_any(LooseOptionVisitor(std::marker::PhantomData))
+    }
+}
+
+/// A list. A struct does not take it: serde would read it as the values of the fields, in their order.
+struct ListDeserializer<'a, A> {
+    list: &'a mut A,
+    is_object_wanted: &'a mut bool,
+}
+
+impl<'de, A: SeqAccess<'de>> Deserializer<'de> for ListDeserializer<'_, A> {
+    type Error = A::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, A::Error> {
+        visitor.visit_seq(self.list)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _fields: &'static [&'static str],
+        _visitor: V,
+    ) -> Result<V::Value, A::Error> {
+        *self.is_object_wanted = true;
+        Err(de::Error::invalid_type(de::Unexpected::Seq, &name))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -252,6 +285,25 @@ pub(super) fn is_object(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Counts {
+        read: u64,
+        written: u64,
+    }
+
+    #[test]
+    fn what_is_no_object_is_absent() {
+        let read = |json: &str| serde_json::from_str::<Maybe<Counts>>(json).unwrap().0;
+        assert_eq!(read(r#"{"read": 1, "written": 2}"#), Some(Counts { read: 1, written: 2 }));
+        for absent in ["null", "\"text\"", "true", "1", "-1", "1.5", "[]", "[1, 2]", "[1, 2, 3]", "[[1], {}]"]
+        {
+            assert_eq!(read(absent), None, "{absent}");
+        }
+        let list = serde_json::from_str::<Maybe<Vec<u64>>>("[1, 2]").unwrap().0;
+        assert_eq!(list, Some(vec![1, 2]));
+    }
 
     /// A count as a vendor writes it: what is read, and whether it is no count.
     #[track_caller]

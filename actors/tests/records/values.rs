@@ -93,6 +93,7 @@ pub(crate) fn anomaly() -> Made<Option<Box<UsageAnomaly>>> {
         UsageAnomalyKind::InvalidCount,
         UsageAnomalyKind::PartsBeyondWhole,
         UsageAnomalyKind::InputBeyondRequest,
+        UsageAnomalyKind::NoInput,
         UsageAnomalyKind::OutputBeyondLimit,
     ]);
     let anomaly = (kind, usage()).prop_map(|(kind, reported)| Box::new(UsageAnomaly { kind, reported }));

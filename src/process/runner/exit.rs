@@ -17,7 +17,10 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::files::{SpoolFolder, is_absent};
-use crate::process::{Capture, CommandResult, ExitCause, HEAD_BYTES, TAIL_BYTES};
+use crate::{
+    files::open_regular,
+    process::{Capture, ExitCause, HEAD_BYTES, CommandResult, TAIL_BYTES},
+};
 
 pub(super) const FILE: &str = "exit";
 const VERSION: u32 = 1;
@@ -140,7 +143,7 @@ impl ExitRecord {
     /// What the folder says; `None` if it says nothing that is whole.
     pub(super) fn read(folder: &SpoolFolder) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
-        match File::open(folder.file(FILE)) {
+        match open_regular(&folder.file(FILE)) {
             Ok(file) => file.take(RESERVED_BYTES as u64).read_to_end(&mut bytes)?,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),

@@ -195,8 +195,8 @@ impl SpoolFolder {
             }
         }
         let part = self.file(&format!("{name}.again"));
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        files::remove(&part)?;
+        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
         fill(&mut file)?;
         fs::rename(part, self.file(name))?;
         Ok(file)
@@ -224,24 +224,21 @@ impl SpoolFolder {
     }
 
     pub(super) fn task(&self) -> io::Result<RunnerTask> {
-        parse(&fs::read(self.file(TASK_FILE))?)
+        parse(&files::read_own(&self.file(TASK_FILE))?)
     }
 
     /// Step 2: takes the lock, for as long as the file is open. Waits only for one who looks whether it is held.
     pub(super) fn lock(&self) -> io::Result<File> {
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.file(LOCK_FILE))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = files::open_regular_with(&mut options, &self.file(LOCK_FILE))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Ok(lock)
     }
 
     /// Whether a runner lives.
     pub(super) fn has_live_runner(&self) -> io::Result<bool> {
-        let lock = match File::open(self.file(LOCK_FILE)) {
+        let lock = match files::open_regular(&self.file(LOCK_FILE)) {
             Ok(lock) => lock,
             Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => return Err(error),
@@ -266,6 +263,7 @@ impl SpoolFolder {
         if target.try_exists()? {
             return Ok(ClaimResult::AlreadyClaimed);
         }
+        files::remove(&part)?;
         fs::write(&part, json(started)?)?;
         // Unlike a file that is opened with O_EXCL, it has its content when it appears.
         match fs::hard_link(part, target) {
@@ -279,7 +277,7 @@ impl SpoolFolder {
 
     /// Who has made `started`; `None` if nobody.
     pub(super) fn read_claim(&self) -> io::Result<Option<Claim>> {
-        let bytes = match fs::read(self.file(STARTED_FILE)) {
+        let bytes = match files::read_own(&self.file(STARTED_FILE)) {
             Ok(bytes) => bytes,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(error),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
 use super::live_runner::RunnerOutcome;
-use crate::process::Tee;
+use crate::{files::open_regular, process::Tee};
 
 /// How often it is looked whether there is more.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -60,7 +60,7 @@ async fn catch_up(file: &Arc<File>, mut offset: u64, tee: &Tee) -> io::Result<u6
 
 async fn open(output: &Path) -> io::Result<Option<Arc<File>>> {
     let output = output.to_owned();
-    match spawn_blocking(move || File::open(output)).await? {
+    match spawn_blocking(move || open_regular(&output)).await? {
         Ok(file) => Ok(Some(Arc::new(file))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -8,19 +8,21 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Read as _, Write as _},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::UNIX_EPOCH,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use hermod_actors::model::RunId;
 use rustix::{
     fs::{FlockOperation, flock},
+    io::Errno,
     process::Pid,
 };
 
 use super::files::SpoolName;
+use crate::files::{make, open_regular, open_regular_with, remove};
 
 pub(super) const FILE: &str = "begun";
 const MAGIC: &str = "hermod-begun 1 ";
@@ -30,6 +32,9 @@ const MAX_HEAD_BYTES: u64 = 64;
 const SHORTEN_FROM_BYTES: u64 = 64 << 10;
 /// Bytes that are read: far more than the entries of all open runs.
 const MAX_BYTES: u64 = 64 << 20;
+/// How often its lock is tried. Writers hold it for a moment.
+const LOCK_TRIES: u32 = 500;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Held while a ledger is replaced: two replacements would use the same temporary file. Only the process that holds the
 /// store replaces its ledger, so no other process competes.
@@ -139,7 +144,7 @@ impl CommandLedger {
 
     fn has_head(&self) -> io::Result<bool> {
         let mut head = Vec::new();
-        match File::open(&self.0) {
+        match open_regular(&self.0) {
             Ok(file) => file.take(MAX_HEAD_BYTES).read_to_end(&mut head)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -151,7 +156,7 @@ impl CommandLedger {
     /// `None` if it is damaged.
     fn read(&self) -> io::Result<Option<LedgerEntries>> {
         let mut bytes = Vec::new();
-        File::open(&self.0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        open_regular(&self.0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_BYTES {
             return Ok(None);
         }
@@ -161,8 +166,8 @@ impl CommandLedger {
     /// The file, to append to. The lock belongs to the file that has the name now.
     fn open_locked(&self) -> io::Result<File> {
         loop {
-            let file = OpenOptions::new().append(true).open(&self.0)?;
-            flock(&file, FlockOperation::LockExclusive)?;
+            let file = open_regular_with(OpenOptions::new().append(true), &self.0)?;
+            lock(&file)?;
             let (own, named) = (file.metadata()?, fs::metadata(&self.0)?);
             if (own.dev(), own.ino()) == (named.dev(), named.ino()) {
                 return Ok(file);
@@ -173,8 +178,8 @@ impl CommandLedger {
     /// What is to take its place.
     fn create_part(&self) -> io::Result<(File, PathBuf)> {
         let part = self.0.with_extension("part");
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-        Ok((file, part))
+        remove(&part)?;
+        Ok((make(&part)?, part))
     }
 }
 
@@ -192,6 +197,17 @@ impl LedgerEntries {
 
 fn sole_replacement() -> MutexGuard<'static, ()> {
     REPLACEMENT_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the ledger. A command may hold the lock, and that must not stop others for ever: after some time it is an error.
+fn lock(file: &File) -> io::Result<()> {
+    for _ in 0..LOCK_TRIES {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_RETRY_DELAY),
+            locked => return Ok(locked?),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps it locked"))
 }
 
 fn since_ms(head: &str) -> Option<u64> {
@@ -264,6 +280,26 @@ mod tests {
             }
             assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), LedgerMark::Unknown);
             assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::NotBegun);
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_or_is_locked_is_an_error_and_waits_for_nothing() {
+        let (_state, ledger) = ledger();
+        ledger.ensure().unwrap();
+        let held = File::open(&ledger.0).unwrap();
+        flock(&held, FlockOperation::LockShared).unwrap();
+        assert_eq!(ledger.begin("x", getpid()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        ledger.begin("x", getpid()).unwrap();
+        for path in [ledger.0.clone(), ledger.0.with_extension("part")] {
+            fs::remove_file(&ledger.0).unwrap();
+            rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+            let is_replaced = path != ledger.0;
+            assert_eq!(ledger.ensure().is_ok(), is_replaced);
+            assert_eq!(ledger.begin("x", getpid()).is_ok(), is_replaced);
+            assert_eq!(ledger.mark(name(LATER, 1)).is_ok(), is_replaced);
+            assert!(ledger.begun().is_empty());
         }
     }
 

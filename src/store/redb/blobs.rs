@@ -9,7 +9,8 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
+use super::{error::StoreError, files::FileSystem, disk_full_wait::DiskFullWait};
+use crate::files;
 
 /// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.
 const MAX_INLINE_BYTES: usize = 16 * 1024;
@@ -74,7 +75,7 @@ impl Blobs {
             ))
         })?;
         let path = self.path(&reference[1..33]);
-        let value = fs::read(&path).map_err(|error| {
+        let value = files::read_regular(&path, u64::MAX).map_err(|error| {
             let text = format!("{}: {error}", path.display());
             if error.kind() == io::ErrorKind::NotFound {
                 BlobError::Lost(text)

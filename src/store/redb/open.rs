@@ -25,7 +25,13 @@ use super::{
     tables::{META, Tables},
     vacuum::{FreePageCount, vacuum},
 };
-use crate::clock::{self, SystemClock};
+use crate::{
+    clock::{self, SystemClock},
+    files,
+};
+
+/// Bytes of the file that names the owner.
+const MAX_OWNER_BYTES: u64 = 64;
 
 pub(super) const STORE_FILE: &str = "hermod.redb";
 
@@ -326,7 +332,7 @@ fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreEr
 
 /// Opens a file for writing, or makes one that only its owner may read.
 fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    options.write(true).create(true).mode(0o600).open(path)
+    files::open_regular_with(options.write(true).create(true).mode(0o600), path)
 }
 
 fn write_owner(path: &Path) -> Result<(), StoreError> {
@@ -347,7 +353,7 @@ pub(super) fn explain(dir: &Path, path: &Path, fault: StoreError) -> OpenError {
         StoreError::Engine(error) => error,
     };
     if matches!(error, redb::Error::DatabaseAlreadyOpen) {
-        let named = fs::read_to_string(dir.join(OWNER)).ok();
+        let named = files::read_regular_text(&dir.join(OWNER), MAX_OWNER_BYTES).ok();
         return OpenError::Busy { dir: dir.to_owned(), pid: named.and_then(|pid| pid.trim().parse().ok()) };
     }
     let reason = error.to_string();
