@@ -72,7 +72,11 @@ fn a_page_of_the_store_that_is_lost_is_told_and_is_no_panic() {
             let text = stderr(&output);
             assert!(!text.contains("panicked"), "{args:?} without page {page}: {text}");
             if output.status.code() == Some(0) {
-                assert_eq!(output.stdout, whole.stdout, "{args:?} without page {page}");
+                // What is lost of one run is named; all else is as it was.
+                let told = String::from_utf8_lossy(&output.stdout).into_owned() + &text;
+                let is_named =
+                    told.contains("is not what was written to it") && told.contains("store repair");
+                assert!(output.stdout == whole.stdout || is_named, "{args:?} without page {page}: {told}");
                 continue;
             }
             errors += 1;

@@ -196,6 +196,12 @@ fn check_looks(patient: &Patient<'_>, both: &Both) {
     let [bad, good] = [both.bad, both.good].map(|ids| ids.run.to_string());
     let listed = patient.ok(&["runs", "list"]);
     assert!(listed.contains(&good), "{}: {listed}", patient.name);
+    let listed = object(&patient.ok(&["runs", "list", "--json"]));
+    let row = |id: &str| listed.as_array().unwrap().iter().find(|row| row["id"] == id).cloned();
+    assert!(row(&good).unwrap()["unreadable"].is_null(), "{}: {listed}", patient.name);
+    if let Some(row) = row(&bad).filter(|row| row["input"] == "") {
+        assert!(row["unreadable"].is_string(), "{}: {row}", patient.name);
+    }
     assert!(patient.ok(&["runs", "show", &good]).contains("do it"));
     assert!(patient.ok(&["sessions", "list"]).contains("good"));
     assert!(patient.ok(&["journal", "good"]).contains("run.accepted"));

@@ -174,13 +174,14 @@ pub(crate) fn run(row: &RunRowStatus) -> Value {
     Value::Object(object)
 }
 
-/// `{…of the run, input, model, workspace, spent_usd}`.
+/// `{…of the run, input, model, workspace, spent_usd}`, and `unreadable` if something of it cannot be read.
 pub(crate) fn summary(summary: &RunSummary) -> Value {
     let mut object = as_object(run(&summary.status));
     object.insert("input".into(), summary.input.as_str().into());
     object.insert("model".into(), json!(summary.model));
     object.insert("workspace".into(), summary.workspace.as_deref().into());
     object.insert("spent_usd".into(), json!(summary.spent_usd.map(in_dollars)));
+    object.extend(summary.unreadable.as_ref().map(|why| ("unreadable".to_owned(), why.as_str().into())));
     Value::Object(object)
 }
 

@@ -12,7 +12,7 @@ use super::{
     exit::{CliError, Exit},
     format::{self, dollars, seconds},
     identifier::Identifier,
-    output::{print, print_json},
+    output::{print, print_json, say},
     report,
     resume::{self, ResumeArgs},
     store_client::{StoreClient, unexpected_response},
@@ -58,6 +58,12 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
                 return Err(unexpected_response().into());
             };
             let json = || Value::from(runs.iter().map(report::summary).collect::<Vec<_>>());
+            for (run, why) in runs.iter().filter_map(|run| Some((run, run.unreadable.as_ref()?))) {
+                let (id, session) = (run.status.id, run.status.session);
+                say(format!(
+                    "unreadable run {id}: {why}; `hermod store repair {session}` sets its session aside"
+                ));
+            }
             if list.json { print_json(&json()) } else { print(&list_of(&runs)) }
         }
         RunsCommand::Show { id, json } => {
@@ -82,7 +88,7 @@ const MAX_TASK_CHARS: usize = 40;
 /// Runs of the whole store in columns. The first ones tell most: a terminal cuts what does not fit.
 fn list_of(runs: &[RunSummary]) -> String {
     let cells = |run: &RunSummary| {
-        let RunSummary { status, input, model, workspace, spent_usd } = run;
+        let RunSummary { status, input, model, workspace, spent_usd, unreadable: _ } = run;
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
         [

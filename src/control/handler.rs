@@ -207,13 +207,17 @@ impl RequestHandler {
         let mut summaries = Vec::new();
         for run in self.runs(what).await? {
             // A session that cannot be read must not hide the other runs.
-            let accepted = match self.reader.acceptance(&run).await {
-                Ok(accepted) => Some(accepted),
-                Err(fault) if fault.kind == RequestErrorKind::Store => None,
-                Err(fault) => return Err(fault),
+            let mut unreadable = None;
+            let mut tolerate = |error: RequestError| match error.kind {
+                RequestErrorKind::Store => Ok(unreadable = Some(error.text)),
+                _ => Err(error),
             };
-            let account = self.reader.account(run.id.into()).await?;
-            summaries.push(RunSummary::new(run, accepted.as_ref(), account.as_ref()));
+            let accepted = self.reader.acceptance(&run).await.map(Some);
+            let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
+            let account = self.reader.account(run.id.into()).await;
+            let account = account.or_else(|error| tolerate(error).map(|()| None))?;
+            let summary = RunSummary::new(run, accepted.as_ref(), account.as_ref());
+            summaries.push(RunSummary { unreadable, ..summary });
         }
         Ok(summaries)
     }

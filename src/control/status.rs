@@ -71,6 +71,9 @@ pub struct RunSummary {
     /// The nano-dollars booked on its account, those of its subagents too; `None` if no price was known.
     #[serde(default)]
     pub spent_usd: Option<u64>,
+    /// Why its session or its account cannot be read, if one cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 impl RunSummary {
@@ -82,6 +85,7 @@ impl RunSummary {
     ) -> Self {
         Self {
             status,
+            unreadable: None,
             spent_usd: account.and_then(|account| account.spent.usd),
             input: accepted
                 .map(|accepted| accepted.input.chars().take(MAX_INPUT_CHARS).collect())
