@@ -74,9 +74,10 @@ fn it_can_be_waited_for() {
 /// The command that the end of an exhausted run names lets it go on.
 #[test]
 fn a_limit_that_is_too_small_says_what_is_missing() {
-    for limit in ["tokens=5", "tokens=1k", "tokens=3k"] {
+    for limit in ["tokens=5", "tokens=1k", "tokens=5k"] {
         let world = World::new();
-        let script = world.script(&json!([{ "say": "found" }, { "say": "found" }]));
+        let look = json!({ "call": [{ "tool": "current_time", "arguments": {} }] });
+        let script = world.script(&json!([look, look, { "say": "found" }, { "say": "found" }]));
         let out = world.hermod(&["run", &script, "--budget", limit, "look"]).output().unwrap();
         assert_eq!(out.status.code(), Some(3), "{}", stderr(&out));
         let told = stderr(&out);
@@ -84,8 +85,15 @@ fn a_limit_that_is_too_small_says_what_is_missing() {
         let hint = told.split_once("`hermod budget add ").unwrap().1.split_once(" --wait`").unwrap().0;
         let (run, more) = hint.split_once(' ').unwrap();
         let added = world.hermod(&["budget", "add", run, more, "--wait"]).output().unwrap();
-        assert_eq!(added.status.code(), Some(0), "{more}: {}", stderr(&added));
-        assert!(texts(&added).0.ends_with("found\n"), "{more}: {}", texts(&added).0);
+        // Each call reads more than the one before, so it may come to its limit again; but it has worked until then.
+        let is_through = added.status.code() == Some(0) && texts(&added).0.ends_with("found\n");
+        let again = stderr(&added).matches("`hermod budget add ").count();
+        let iterations = shown(&world, "runs")["iterations"].as_u64().unwrap();
+        assert!(
+            is_through || (added.status.code() == Some(3) && again == 1 && iterations > 1),
+            "{more}: {}",
+            stderr(&added)
+        );
     }
 }
 

@@ -204,11 +204,11 @@ pub struct BudgetRefusal {
 }
 
 impl BudgetRefusal {
-    /// The raise that lets a run go on which has spent `spent` by now: twice what was refused fits then, because the next
-    /// request is a little longer. `None` if what was refused is not known.
+    /// The raise that lets a run go on which has spent `spent` by now: four times what was refused fits then, because each
+    /// call of a run reads more than the one before. `None` if what was refused is not known.
     pub fn sufficient_raise(&self, spent: u64) -> Option<u64> {
         let used = self.reserved.saturating_add(spent.max(self.spent));
-        Some(self.needed?.saturating_mul(2).saturating_add(used).saturating_sub(self.limit))
+        Some(self.needed?.saturating_mul(4).saturating_add(used).saturating_sub(self.limit))
     }
 }
 
@@ -253,14 +253,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sufficient_raise_has_room_for_two_calls() {
+    fn a_sufficient_raise_has_room_for_some_calls() {
         let check = |(limit, spent, reserved), needed, spent_by_now, expect| {
             let (account, dimension) = (AccountId::from_bits(0), Dimension::Tokens);
             let refusal = BudgetRefusal { account, dimension, limit, spent, reserved, needed };
             assert_eq!(refusal.sufficient_raise(spent_by_now), expect);
         };
-        check((80, 70, 5), Some(20), 0, Some(35));
-        check((80, 70, 5), Some(20), 79, Some(44));
+        check((80, 70, 5), Some(20), 0, Some(75));
+        check((80, 70, 5), Some(20), 79, Some(84));
         check((80, 70, 5), None, 0, None);
         check((80, 0, 0), Some(u64::MAX), 9, Some(u64::MAX - 80));
     }

@@ -12,11 +12,12 @@ use tokio::time::sleep;
 
 use super::{
     budget_arg::{BudgetArg, millis},
+    continuation::{RunTotals, continuation},
     examples,
     exit::{CliError, Exit},
     format::{dollars, seconds},
     identifier::Identifier,
-    output::{print, print_json, print_note},
+    output::{print, print_json, print_note, print_progress},
     report,
     resume::{self, ResumeArgs},
     runs,
@@ -127,6 +128,8 @@ async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Resul
         match &detail.row.ended {
             Some(ended) => {
                 print_note(format!("ended     run {run}: {ended}"));
+                let used = RunTotals { tokens: detail.row.usage.total(), nano_usd: detail.cost.unwrap_or(0) };
+                continuation(run, ended, used).into_iter().for_each(print_progress);
                 let exit = Exit::from(ended);
                 return match detail.last_text {
                     Some(answer) if exit == Exit::Ok => print(&answer).map(|()| exit),

@@ -9,6 +9,7 @@ mod chaos;
 mod command_end;
 mod completions;
 mod config;
+mod continuation;
 mod display;
 mod examples;
 mod exit;

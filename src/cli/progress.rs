@@ -159,7 +159,7 @@ impl ProgressLines {
                 Some(format!("{} {}", self.tool(answered.call), decision(answered)))
             }
             Body::RunExhausted(exhausted) => {
-                Some(format!("budget    {}: one last answer", exhausted.refusal))
+                Some(format!("budget    {}: a last answer is asked for, if that fits", exhausted.refusal))
             }
             Body::RunReopened(reopened) => {
                 Some(format!("budget    {} more: the run goes on, leg {}", reopened.increase, reopened.leg))
@@ -575,7 +575,7 @@ mod tests {
         let (account, dimension) = (AccountId::from(RUN), Dimension::Iterations);
         let refusal = BudgetRefusal { account, dimension, limit: 10, spent: 10, reserved: 0, needed: None };
         let line = format!(
-            "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: one last answer"
+            "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: a last answer is asked for, if that fits"
         );
         check(vec![Body::RunExhausted(RunExhausted { run: RUN, refusal })], &[Some(&line)]);
     }

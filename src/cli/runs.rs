@@ -12,7 +12,7 @@ use super::{
     exit::{CliError, Exit},
     format::{self, dollars, seconds},
     identifier::Identifier,
-    output::{print, print_json, say},
+    output::{print, print_json, print_note},
     report,
     resume::{self, ResumeArgs},
     store_client::{StoreClient, unexpected_response},

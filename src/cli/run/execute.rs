@@ -7,7 +7,7 @@ use std::{
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{Dimension, Outcome, OutcomeCause, RunId, RunSpec, RunState, SessionId},
+    model::{RunId, RunSpec, RunState, SessionId},
     port::Journal,
 };
 
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     cli::{
+        continuation::{RunTotals, continuation},
         display::ProgressDisplay,
         exit::{CliError, Exit},
         format::{dollars, seconds},
@@ -74,7 +75,8 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             } else {
                 print_note(format_end(&result));
             }
-            hint(&result).into_iter().for_each(print_progress);
+            let used = RunTotals { tokens: result.usage.total(), nano_usd: result.cost.unwrap_or(0) };
+            continuation(result.run, &result.ended, used).into_iter().for_each(print_progress);
             if !args.json {
                 print_answer(&result, exit, &display)?;
                 return Ok(exit);
@@ -131,31 +133,6 @@ fn print_answer(
             Ok(())
         }
         (None, _) => Ok(()),
-    }
-}
-
-/// How a run that did not complete can be continued.
-fn hint(result: &hermod_actors::RunResult) -> Option<String> {
-    let run = result.run;
-    match (result.ended.outcome, &result.ended.cause) {
-        (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })) => {
-            let dimension = refusal.dimension;
-            let raise = match dimension {
-                Dimension::Tokens => refusal.sufficient_raise(result.usage.total()),
-                Dimension::Usd => refusal.sufficient_raise(result.cost.unwrap_or(0)),
-                Dimension::Iterations | Dimension::ToolCalls | Dimension::Children => None,
-            };
-            let raise = raise.map(|raise| dimension.display(raise).to_string());
-            let amount = raise.as_deref().map_or("AMOUNT", |raise| raise.trim_start_matches('$'));
-            let name = dimension.name();
-            Some(format!(
-                "continue  `hermod budget add {run} {name}={amount} --wait` lets it go on where it was"
-            ))
-        }
-        (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted, _) => {
-            Some(format!("continue  `hermod run --resume {run} TEXT` goes on with this conversation"))
-        }
-        (Outcome::Completed | Outcome::Failed | Outcome::LoopDetected | Outcome::Refused, _) => None,
     }
 }
 

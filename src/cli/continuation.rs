@@ -1,0 +1,84 @@
+//! The command that lets a run go on which has ended before it completed.
+
+use std::time::Duration;
+
+use hermod_actors::model::{OutcomeCause, Dimension, OutcomeDetail, BudgetRefusal, Outcome, RunId};
+
+/// The least time that is proposed as a raise: a model call takes seconds.
+const MIN_WALL_RAISE: Duration = Duration::from_mins(1);
+
+/// Tokens and nano-dollars that a run has used by its end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RunTotals {
+    pub(super) tokens: u64,
+    pub(super) nano_usd: u64,
+}
+
+/// How a run with this end can be continued. `None` if it has completed or its end was decided by what it is.
+pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: RunTotals) -> Option<String> {
+    let raise = match (ended.outcome, &ended.cause) {
+        (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })) => limit_raise(refusal, used),
+        (Outcome::BudgetExhausted, Some(OutcomeCause::Time { limit_ms })) => {
+            let raise = Duration::from_millis(*limit_ms).max(MIN_WALL_RAISE);
+            format!("wall={}", humantime::format_duration(raise).to_string().replace(' ', ""))
+        }
+        (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted, _) => {
+            return Some(format!(
+                "continue  `hermod run --resume {run} TEXT` goes on with this conversation"
+            ));
+        }
+        (Outcome::Completed | Outcome::Failed | Outcome::LoopDetected | Outcome::Refused, _) => return None,
+    };
+    Some(format!("continue  `hermod budget add {run} {raise} --wait` lets it go on where it was"))
+}
+
+/// The raise that is enough for some calls: as much again of what is counted, and by what was refused of the rest.
+fn limit_raise(refusal: &BudgetRefusal, used: RunTotals) -> String {
+    let dimension = refusal.dimension;
+    let raise = match dimension {
+        Dimension::Tokens => refusal.sufficient_raise(used.tokens),
+        Dimension::Usd => refusal.sufficient_raise(used.nano_usd),
+        Dimension::Iterations | Dimension::ToolCalls | Dimension::Children => None,
+    };
+    let raise = dimension.display(raise.unwrap_or(refusal.limit).max(1)).to_string();
+    format!("{}={}", dimension.name(), raise.trim_start_matches('$'))
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{AccountId, StopReason};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(ended: OutcomeDetail, expect: Option<&str>) {
+        let run = RunId::from_bits(7);
+        let used = RunTotals { tokens: 90, nano_usd: 500_000_000 };
+        let line = continuation(run, &ended, used);
+        match expect {
+            Some(part) => assert!(line.as_ref().is_some_and(|line| line.contains(part)), "{line:?}"),
+            None => assert_eq!(line, None),
+        }
+    }
+
+    #[test]
+    fn the_proposed_command_is_whole() {
+        let limit = |dimension, limit, needed| {
+            let (account, spent) = (AccountId::from_bits(7), 0);
+            let refusal = BudgetRefusal { account, dimension, limit, spent, reserved: 0, needed };
+            OutcomeDetail::because(Outcome::BudgetExhausted, OutcomeCause::Limit { refusal })
+        };
+        check(limit(Dimension::Tokens, 100, Some(50)), Some(" tokens=190 --wait`"));
+        check(limit(Dimension::Tokens, 100, None), Some(" tokens=100 --wait`"));
+        check(limit(Dimension::Usd, 600_000_000, Some(100_000_000)), Some(" usd=0.3 --wait`"));
+        check(limit(Dimension::Iterations, 3, Some(1)), Some(" iterations=3 --wait`"));
+        check(limit(Dimension::ToolCalls, 0, Some(1)), Some(" tool_calls=1 --wait`"));
+        let time = |limit_ms| OutcomeDetail::because(Outcome::BudgetExhausted, OutcomeCause::Time { limit_ms });
+        check(time(1), Some(" wall=1m --wait`"));
+        check(time(90_500), Some(" wall=1m30s500ms --wait`"));
+        let stopped = OutcomeDetail::because(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Command });
+        check(stopped, Some("`hermod run --resume "));
+        check(OutcomeDetail::because(Outcome::TimedOut, OutcomeCause::Time { limit_ms: 5 }), Some("`hermod run --resume "));
+        check(OutcomeDetail { outcome: Outcome::Completed, cause: None }, None);
+    }
+}
