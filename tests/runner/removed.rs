@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 /// What a command can do to its own traces, in the shell; `$S` is the state directory, `$N` the attempt's name.
-const DEEDS: [&str; 17] = [
+const DEEDS: [&str; 19] = [
     "true",
     "rm -rf $S/spool/$N",
     "rm -rf $S/spool",
@@ -20,6 +20,8 @@ const DEEDS: [&str; 17] = [
     "mv $S/spool/$N ../moved; ln -s $PWD/../moved $S/spool/$N",
     "mv $S/spool/$N ../moved; cp -r ../moved $S/spool/$N",
     "rm $S/spool/$N/exit; ln -s /dev/null $S/spool/$N/exit",
+    "for f in started exit lock output; do rm $S/spool/$N/$f; mkfifo $S/spool/$N/$f; done",
+    "for f in started exit lock output; do rm $S/spool/$N/$f; mkdir $S/spool/$N/$f; done",
     ": > $S/begun",
     "rm $S/begun",
     "rm -rf $S/spool $S/begun",

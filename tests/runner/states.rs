@@ -142,8 +142,12 @@ async fn a_runner_that_is_killed_at_any_time_runs_nothing_twice() {
         }
         let left = end(watched).await;
         let times = place.times_run();
-        match left {
-            RunnerOutcome::Ended(_) => assert_eq!(times, 1),
+        match &left {
+            RunnerOutcome::Ended(exit) => {
+                // Between its fork and its exec the command has the runner's command line, and may have been hit instead.
+                let was_hit = matches!(&exit.end, Ok(ran) if ran.signal == Some(9));
+                assert!(times == 1 || times == 0 && was_hit, "round {round}: {times}, {exit:?}");
+            }
             RunnerOutcome::NeverBegun(_) => assert_eq!(times, 0),
             RunnerOutcome::Unknown => assert!(times <= 1),
             RunnerOutcome::Killed => panic!("nobody stopped it"),

@@ -198,7 +198,15 @@ impl SpoolFolder {
         files::remove(&part)?;
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
         fill(&mut file)?;
-        fs::rename(part, self.file(name))?;
+        let target = self.file(name);
+        match fs::rename(&part, &target) {
+            // A folder is there now.
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                files::remove_tree(&target)?;
+                fs::rename(part, target)?;
+            }
+            renamed => renamed?,
+        }
         Ok(file)
     }
 
@@ -305,9 +313,10 @@ impl SpoolFolder {
     }
 }
 
-/// Whether there is no such file; its folder may have been replaced by something else.
+/// Whether there is no such file; it or its folder may have been replaced by something else.
 pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidInput)
 }
 
 /// Whether this is the name of a folder whose removal was begun.
