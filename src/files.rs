@@ -223,7 +223,7 @@ fn expect_regular(kind: FileType) -> io::Result<()> {
         kind if kind.is_char_device() || kind.is_block_device() => (io::ErrorKind::InvalidInput, "a device"),
         _ => (io::ErrorKind::InvalidInput, "something else"),
     };
-    Err(io::Error::new(error, format!("it is {kind}, and only regular files are used")))
+    Err(io::Error::new(error, format!("it is {kind}, and only regular files are read")))
 }
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
         check("long", Err("it has 13 bytes, and at most 4 are read"));
         check("huge", Err("it has 1099511627776 bytes, and at most 4 are read"));
         check("binary", Err("it is not text in UTF-8, from byte 1 on"));
-        check("pipe", Err("it is a pipe, and only regular files are used"));
+        check("pipe", Err("it is a pipe, and only regular files are read"));
         check("socket", Err("it is a socket, and only"));
         check(".", Err("it is a folder, and only"));
         check("/dev/zero", Err("it is a device, and only"));

@@ -113,7 +113,7 @@ fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
 
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
-    check_rooms("src/process", &["space"]);
+    check_rooms("src/process", &["files", "space"]);
     check_rooms("src/provider", &["clock", "secret"]);
     check_rooms("src/credential", &["files", "process", "provider", "secret"]);
     check_rooms("src/tool", &["files", "memory", "process"]);

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
@@ -12,7 +13,11 @@ use hermod::{
     memory::MemoryFiles,
     tool::{Settings, builtin, command_denylist::denial_reason},
 };
-use hermod_actors::{model::CallStatus, testkit::invocation};
+use hermod_actors::{
+    model::{CallEnd, CallStatus},
+    testkit::invocation,
+};
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use serde_json::{Value, json};
 
 /// What a judgement may take here, in a build without optimisation on a busy machine; with it, it takes milliseconds.
@@ -243,4 +248,58 @@ fn arguments_that_do_not_do_are_named_briefly() {
     check("search_files", json!({"pattern": "(".repeat(200) + &")".repeat(200)}), "cannot be used");
     check("search_files", json!({"pattern": "a", "glob": "{".repeat(40)}), "has 40 braces, more than 32");
     check("search_files", json!({"pattern": "a", "glob": long}), "has 200000 bytes, more than 4096");
+}
+
+/// The tools that take a path, each with this one.
+fn with_path(path: &str) -> [(&'static str, Value); 6] {
+    let edits = json!([{"old": "a", "new": "b"}]);
+    [
+        ("list_files", json!({"path": path})),
+        ("search_files", json!({"path": path, "pattern": "needle"})),
+        ("read_file", json!({"path": path})),
+        ("write_file", json!({"path": path, "content": "x"})),
+        ("edit_file", json!({"path": path, "edits": edits})),
+        ("shell", json!({"workdir": path, "command": "true"})),
+    ]
+}
+
+async fn run(tools: &[Arc<dyn Tool>], workspace: &Path, (name, arguments): (&str, Value)) -> CallEnd {
+    let tool = tools.iter().find(|tool| tool.spec().name == name).expect("it is there");
+    tool.run(invocation(workspace.to_str().expect("UTF-8"), arguments)).await
+}
+
+/// A path that no system call takes is refused before any step of it is made.
+#[tokio::test]
+async fn a_path_is_as_short_as_the_system_wants_it() {
+    let (folder, tools) = tools();
+    for path in ["a/".repeat(20_000) + "b", "x".repeat(4_096), "a/../".repeat(1_000), "./".repeat(3_000)] {
+        for call in with_path(&path) {
+            let name = call.0;
+            let end = run(&tools, folder.path(), call).await;
+            assert_eq!(end.status, CallStatus::Error, "{name}");
+            assert!(end.content.contains("and a path has less than 4096"), "{name}: {}", end.content);
+            assert!(end.content.len() < 2_000, "{name}: {} bytes", end.content.len());
+        }
+    }
+    assert!(!folder.path().join("a").exists());
+}
+
+/// A command can make folders deeper than any path is long. What works on trees comes to an end there.
+#[tokio::test]
+async fn a_tree_may_be_deeper_than_a_path_is_long() {
+    let (folder, tools) = tools();
+    let top = folder.path().join("top");
+    fs::create_dir(&top).expect("a folder");
+    fs::write(folder.path().join("file"), "needle").expect("a file");
+    let mut deepest = open(&top, OFlags::DIRECTORY, Mode::empty()).expect("it is there");
+    for _ in 0..2_500 {
+        mkdirat(&deepest, "d", Mode::RWXU).expect("a folder");
+        deepest = openat(&deepest, "d", OFlags::DIRECTORY, Mode::empty()).expect("it is there");
+    }
+    for call in with_path(".").into_iter().take(2) {
+        let name = call.0;
+        let end = run(&tools, folder.path(), call).await;
+        assert_eq!(end.status, CallStatus::Ok, "{name}: {}", end.content);
+        assert!(end.content.contains("file"), "{name}: {}", end.content);
+    }
 }

@@ -140,59 +140,6 @@ async fn a_large_file_fits_a_page_and_a_binary_one_is_told() {
     check(&world, "read_file", json!({"path": "binary"}), &(first + " 7f 45 4c 46]")).await;
 }
 
-/// The tools that take a path, with one.
-fn with_path(path: &str) -> [(&'static str, Value); 6] {
-    let edits = json!([{"old": "a", "new": "b"}]);
-    [
-        ("read_file", json!({"path": path})),
-        ("write_file", json!({"path": path, "content": "x"})),
-        ("edit_file", json!({"path": path, "edits": edits})),
-        ("list_files", json!({"path": path})),
-        ("search_files", json!({"path": path, "pattern": "a"})),
-        ("shell", json!({"workdir": path, "command": "true"})),
-    ]
-}
-
-/// A path that no system call takes is refused before any step of it is made.
-#[tokio::test]
-async fn a_path_is_as_short_as_the_system_wants_it() {
-    let world = World::new();
-    for path in ["a/".repeat(20_000) + "b", "x".repeat(4_096), "src/../".repeat(1_000), "./".repeat(3_000)] {
-        for (tool, arguments) in with_path(&path) {
-            let end = world.call(tool, arguments, &CancellationToken::new()).await;
-            assert_eq!(end.status, CallStatus::Error, "{tool}");
-            assert!(end.content.contains("and a path has less than 4096"), "{tool}: {}", end.content);
-            assert!(end.content.len() < 2_000, "{tool}: {}", end.content.len());
-        }
-    }
-    assert!(!world.at("a").exists());
-    check(&world, "list_files", json!({}), "src/\n").await;
-}
-
-/// A command can make folders deeper than any path is long. What works on trees comes to an end there.
-#[tokio::test]
-async fn a_tree_may_be_deeper_than_a_path_is_long() {
-    let world = World::new();
-    world.write("needle", "needle");
-    let mut folder = rustix::fs::open(world.at("src"), rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
-    for _ in 0..2_500 {
-        rustix::fs::mkdirat(&folder, "d", Mode::RWXU).unwrap();
-        folder = rustix::fs::openat(&folder, "d", rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
-    }
-    for (tool, arguments) in with_path(".") {
-        if tool.starts_with("list") || tool.starts_with("search") {
-            let end = world.call(tool, arguments, &CancellationToken::new()).await;
-            assert_eq!(end.status, CallStatus::Ok, "{tool}: {}", end.content);
-        }
-    }
-    let found = json!({"pattern": "needle"});
-    let end = world.call("search_files", found, &CancellationToken::new()).await;
-    assert!(end.content.contains("needle"), "{}", end.content);
-    // The standard library's removal of the temporary folder recurses.
-    let removed = std::process::Command::new("rm").arg("-rf").arg(world.at("src")).status().unwrap();
-    assert!(removed.success());
-}
-
 #[tokio::test]
 async fn no_path_leads_out_of_the_workspace() {
     let world = World::new();
