@@ -68,7 +68,7 @@ pub struct CallLost {
     /// The attempt that was lost.
     pub attempt: Attempt,
     /// Why there is another one.
-    #[serde(default, skip_serializing_if = "WhyAgain::is_lost")]
+    #[serde(default, skip_serializing_if = "RetryReason::is_lost")]
     #[serde(rename = "why")]
     pub reason: RetryReason,
 }

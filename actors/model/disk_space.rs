@@ -4,8 +4,8 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{path} has {} free, and {} are kept for runs that were accepted: make room there, or set a smaller store.reserve",
-    Size(*free),
-    Size(*reserve)
+    ByteSize(*free),
+    ByteSize(*reserve)
 )]
 pub struct LowDiskSpace {
     /// Where.

@@ -41,7 +41,7 @@ impl ThinkingLevel {
 
 /// Some levels of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "Vec<Thinking>", into = "Vec<Thinking>")]
+#[serde(from = "Vec<ThinkingLevel>", into = "Vec<ThinkingLevel>")]
 pub struct ThinkingLevels(u8);
 
 impl ThinkingLevels {

@@ -162,7 +162,7 @@ pub struct RunAccepted {
     #[serde(default, skip_serializing_if = "no_images")]
     pub images: Arc<[Image]>,
     /// The conversation from outside that the session begins with; only its first run brings one.
-    #[serde(default, skip_serializing_if = "Past::is_empty")]
+    #[serde(default, skip_serializing_if = "ImportedHistory::is_empty")]
     pub history: Arc<ImportedHistory>,
     /// All that it needs.
     pub spec: Arc<RunSpec>,

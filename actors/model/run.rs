@@ -132,7 +132,7 @@ pub struct RunSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,
     /// What is done about calls of which nobody knows what became.
-    #[serde(default, skip_serializing_if = "Doubt::is_default")]
+    #[serde(default, skip_serializing_if = "InDoubtPolicy::is_default")]
     pub in_doubt: InDoubtPolicy,
     /// How its view is kept short; it is not, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

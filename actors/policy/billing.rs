@@ -120,12 +120,14 @@ pub(crate) fn find_anomaly(
         return Some(UsageAnomalyKind::InputBeyondRequest);
     }
     // Some servers send a usage without counts, and some count nothing. A limit of tokens would never be reached.
-    if started.bytes > 0 && usage.read() == 0 {
+    if started.bytes > 0 && usage.input_total() == 0 {
         return Some(UsageAnomalyKind::NoInput);
     }
     let asked = started.max_tokens.saturating_mul(MAX_OUTPUT_FACTOR).saturating_add(OUTPUT_SLACK_TOKENS);
-    let is_too_much = output_tokens > asked && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
-    (is_too_much || apart_tokens > asked.max(MAX_UNLISTED_REASONING_TOKENS)).then_some(UsageAnomalyKind::OutputBeyondLimit)
+    let is_too_much =
+        output_tokens > asked && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
+    (is_too_much || apart_tokens > asked.max(MAX_UNLISTED_REASONING_TOKENS))
+        .then_some(UsageAnomalyKind::OutputBeyondLimit)
 }
 
 /// The tokens that the request of an attempt can have at most.

@@ -72,7 +72,7 @@ fn usage_that_comes_with_a_failure_is_booked_if_it_is_believed() {
     assert_eq!(spent_by_failure(&started(), &anomalous).tokens, Some(9_000));
     // Without counts the failure is what it would be without a usage.
     let empty = Failure::new(FailureClass::Overloaded, "x").with_usage(Some(Usage::default()));
-    let empty = with_believed_usage(&started(), empty);
+    let empty = with_validated_usage(&started(), empty);
     assert!(empty.usage.is_none() && empty.anomaly.is_none());
     assert_eq!(spent_by_failure(&started(), &empty).tokens, None);
 }

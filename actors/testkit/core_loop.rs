@@ -50,7 +50,7 @@ impl CoreLoop {
         let dormant = ReplayedSession::empty(SessionId::from_bits(1 << 101));
         let mut draft = dormant.start_decision(now, &opened);
         draft.apply_input(&submitted);
-        let turn = dormant.into_turn(&to_durable(grant_all(draft, &model)));
+        let turn = dormant.into_turn(&all_durable(grant_all(draft, &model)));
         let mut core = Self { turn, cursor: RenderCursor::default(), now, model };
         for _ in 0..messages / 2 {
             core.iteration();
@@ -84,7 +84,7 @@ impl CoreLoop {
         self.now = SessionTime { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
         let mut draft = self.turn.start_decision(self.now);
         draft.apply_input(input);
-        for record in to_durable(grant_all(draft, &self.model)) {
+        for record in all_durable(grant_all(draft, &self.model)) {
             self.turn.apply(&record);
         }
         self.turn.due(self.now)
@@ -106,7 +106,7 @@ fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
 }
 
 /// What Persistence would say of these records.
-fn to_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
+fn all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
     let appended = AppendReceipt { last: 0, accounts: Vec::new() };
     match to_durable(WriteOutcome::Appended(appended), records) {
         DurableOutcome::Appended(records) => records,

@@ -23,8 +23,8 @@ use tokio::task::spawn_blocking;
 use super::hash::{self, VerifiedHashes};
 
 use crate::{
-    files::{self, open_regular},
     disk_space::check_reserve,
+    files::{self, open_regular},
 };
 
 const FOLDER: &str = "artifacts";

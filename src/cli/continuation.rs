@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermod_actors::model::{OutcomeCause, Dimension, OutcomeDetail, BudgetRefusal, Outcome, RunId};
+use hermod_actors::model::{BudgetRefusal, Dimension, Outcome, OutcomeCause, OutcomeDetail, RunId};
 
 /// The least time that is proposed as a raise: a model call takes seconds.
 const MIN_WALL_RAISE: Duration = Duration::from_mins(1);
@@ -66,19 +66,24 @@ mod tests {
         let limit = |dimension, limit, needed| {
             let (account, spent) = (AccountId::from_bits(7), 0);
             let refusal = BudgetRefusal { account, dimension, limit, spent, reserved: 0, needed };
-            OutcomeDetail::because(Outcome::BudgetExhausted, OutcomeCause::Limit { refusal })
+            OutcomeDetail::with_cause(Outcome::BudgetExhausted, OutcomeCause::Limit { refusal })
         };
         check(limit(Dimension::Tokens, 100, Some(50)), Some(" tokens=190 --wait`"));
         check(limit(Dimension::Tokens, 100, None), Some(" tokens=100 --wait`"));
         check(limit(Dimension::Usd, 600_000_000, Some(100_000_000)), Some(" usd=0.3 --wait`"));
         check(limit(Dimension::Iterations, 3, Some(1)), Some(" iterations=3 --wait`"));
         check(limit(Dimension::ToolCalls, 0, Some(1)), Some(" tool_calls=1 --wait`"));
-        let time = |limit_ms| OutcomeDetail::because(Outcome::BudgetExhausted, OutcomeCause::Time { limit_ms });
+        let time =
+            |limit_ms| OutcomeDetail::with_cause(Outcome::BudgetExhausted, OutcomeCause::Time { limit_ms });
         check(time(1), Some(" wall=1m --wait`"));
         check(time(90_500), Some(" wall=1m30s500ms --wait`"));
-        let stopped = OutcomeDetail::because(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Command });
+        let stopped =
+            OutcomeDetail::with_cause(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Command });
         check(stopped, Some("`hermod run --resume "));
-        check(OutcomeDetail::because(Outcome::TimedOut, OutcomeCause::Time { limit_ms: 5 }), Some("`hermod run --resume "));
+        check(
+            OutcomeDetail::with_cause(Outcome::TimedOut, OutcomeCause::Time { limit_ms: 5 }),
+            Some("`hermod run --resume "),
+        );
         check(OutcomeDetail { outcome: Outcome::Completed, cause: None }, None);
     }
 }

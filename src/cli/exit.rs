@@ -199,7 +199,7 @@ impl From<RequestError> for CliError {
 
 macro_rules! failure_from {
     ($($error:ty),*) => {$(
-        impl From<$error> for Failure {
+        impl From<$error> for CliError {
             fn from(error: $error) -> Self {
                 Self { exit: (&error).into(), text: error.to_string() }
             }

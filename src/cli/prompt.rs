@@ -75,7 +75,7 @@ fn build(
     let mut spec = run_defaults::spec(config, chain, None, workspace);
     run_defaults::add_skill_tool(&mut spec, &run_defaults::skills(config, state));
     let occasion = PromptRequest::for_run(&spec, SystemClock::default().at());
-    let built = LayeredPrompt::new(config, state).build(&occasion);
+    let built = LayeredPrompt::new(config, state).build_now(&occasion);
     built.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
             let json = || Value::from(runs.iter().map(report::summary).collect::<Vec<_>>());
             for (run, why) in runs.iter().filter_map(|run| Some((run, run.unreadable.as_ref()?))) {
                 let (id, session) = (run.status.id, run.status.session);
-                say(format!(
+                print_note(format!(
                     "unreadable run {id}: {why}; `hermod store repair {session}` sets its session aside"
                 ));
             }

@@ -193,7 +193,6 @@ impl CrashHistory {
         self.set_activity(ProcessActivity::BackingOff);
     }
 
-    #[serde(rename = "doing")]
     fn set_activity(&mut self, activity: ProcessActivity) {
         if let Some(process) = &mut self.process {
             process.activity = activity;

@@ -64,8 +64,8 @@ fn whole(source: &FileExcerpt, most: SizeLimit) -> Option<BoundedText> {
     (bytes == source.total).then(|| text.concat().trim_end().to_owned().into())
 }
 
-fn with_note(text: String, text: u64, total: u64) -> BoundedText {
-    let text = format!("{}\n[cut: {text} of {total} bytes shown]", text.trim_matches('\n'));
+fn with_note(text: String, shown: u64, total: u64) -> BoundedText {
+    let text = format!("{}\n[cut: {shown} of {total} bytes shown]", text.trim_matches('\n'));
     BoundedText { text, total_bytes: Some(total) }
 }
 

@@ -82,7 +82,7 @@ impl LayeredPrompt {
     }
 
     /// Builds it, and reads files for that. It fails only if an identity of the user's own cannot be read.
-    pub fn build(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
+    pub fn build_now(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
         let PromptSources { state, limits: caps, memory, skills } = &*self.0;
         let ground = PromptInputs { state, limits: caps, memory: *memory, skills, request };
         let layer = |(name, build): &(&str, LayerBuilder)| {
@@ -100,7 +100,7 @@ impl SystemPromptBuilder for LayeredPrompt {
     fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
         let built = self.clone();
         Box::pin(async move {
-            let joined = spawn_blocking(move || built.build(&occasion)).await;
+            let joined = spawn_blocking(move || built.build_now(&occasion)).await;
             joined.unwrap_or_else(|error| {
                 Err(SystemPromptError(format!("what builds it failed inside: {error}")))
             })

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn prompt(&self) -> SystemPrompt {
-        self.engine().build(&self.occasion()).unwrap()
+        self.engine().build_now(&self.occasion()).unwrap()
     }
 
     /// The text of one layer, and what it was cut from.
@@ -146,7 +146,7 @@ fn who_it_is_can_be_said() {
     let cut = "I am\n[cut: 4 of 12 bytes shown]";
     World::new().set(set).with("state/SOUL.md", "I am Hermod.").check("identity", cut, Some(12));
     let world = World::new().linked("state/SOUL.md", "nowhere");
-    let error = world.engine().build(&world.occasion()).unwrap_err().to_string();
+    let error = world.engine().build_now(&world.occasion()).unwrap_err().to_string();
     assert!(error.contains("SOUL.md: No such file") && error.ends_with("the one of the program"), "{error}");
 }
 
@@ -295,7 +295,7 @@ fn place_day_and_model_hide_nothing() {
     let world = World::new();
     occasion.workspace = "/w\n\u{1b}x".into();
     occasion.model = None;
-    let prompt = world.engine().build(&occasion).unwrap();
+    let prompt = world.engine().build_now(&occasion).unwrap();
     let text = |name: &str| prompt.layers.iter().find(|layer| &*layer.name == name).unwrap().text.clone();
     assert!(text("environment").starts_with("Workspace: /w␊␛x\n"), "{}", text("environment"));
     assert_eq!((text("date"), text("model")), ("Date: 2026-01-31".into(), String::new()));

@@ -295,13 +295,13 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_absent() {
-        let read = |json: &str| serde_json::from_str::<Maybe<Counts>>(json).unwrap().0;
+        let read = |json: &str| serde_json::from_str::<LooseOption<Counts>>(json).unwrap().0;
         assert_eq!(read(r#"{"read": 1, "written": 2}"#), Some(Counts { read: 1, written: 2 }));
         for absent in ["null", "\"text\"", "true", "1", "-1", "1.5", "[]", "[1, 2]", "[1, 2, 3]", "[[1], {}]"]
         {
             assert_eq!(read(absent), None, "{absent}");
         }
-        let list = serde_json::from_str::<Maybe<Vec<u64>>>("[1, 2]").unwrap().0;
+        let list = serde_json::from_str::<LooseOption<Vec<u64>>>("[1, 2]").unwrap().0;
         assert_eq!(list, Some(vec![1, 2]));
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AnswerPace, FaultCounter, PromptCache, Script, ScriptFault, scripted_answer, stream,
+    AnswerPace, FaultCounter, PromptCache, Script, ScriptFault, next_answer, stream,
     wire::{EventBuffer, FORMATS, Format, ParsedRequest, ReplyMode, RequestRefusal},
 };
 
@@ -152,7 +152,7 @@ fn prepare_reply<'s>(
 ) -> Result<PreparedReply<'s>, RequestRefusal> {
     let exchange = (format.read)(body)?;
     let ParsedRequest { conversation, prefix, reply, .. } = &exchange;
-    let mut scripted = next(&stage.script, conversation);
+    let mut scripted = next_answer(&stage.script, conversation);
     let fault = stage.faults.next_fault(&scripted, conversation);
     if !scripted.has_cache_usage && !matches!(fault, Some(ScriptFault::Status { .. })) {
         scripted.set_cache_usage(stage.cache.look_up(prefix));

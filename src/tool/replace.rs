@@ -32,7 +32,7 @@ pub(super) fn replace(
         TemporaryFile::create(&folder, &name, earlier.as_ref()).map_err(|error| place.io_error(error))?;
     temporary.fill(content, earlier.as_ref()).map_err(failed)?;
     asker.check()?;
-    temporary.become_file(target).map_err(|error| place.io_error(error))?;
+    temporary.rename_to(target).map_err(|error| place.io_error(error))?;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub type ContractCase = fn(StoreOpener) -> LocalBoxFuture<'static, ()>;
 macro_rules! cases {
     ($($module:ident::$case:ident,)*) => {
         /// All cases, by name.
-        pub const CASES: &[(&str, Case)] =
+        pub const CASES: &[(&str, ContractCase)] =
             &[$((stringify!($case), |open| Box::pin($module::$case(Subject::new(open)))),)*];
     };
 }

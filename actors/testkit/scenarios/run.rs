@@ -96,7 +96,7 @@ impl ScenarioRun<'_> {
             FaultAction::Actor(who, how) => {
                 self.wait_for_records(2, Kind::CallEnded).await;
                 self.clock.record();
-                strike(self.runtime, self.actor(who), how).await;
+                inject(self.runtime, self.actor(who), how).await;
                 self.wait_for_recovery(who).await
             }
             FaultAction::ActorThrice(how) => {
@@ -105,7 +105,7 @@ impl ScenarioRun<'_> {
                 for asked in 3..6 {
                     self.wait_for_records(asked, Kind::ModelStarted).await;
                     self.clock.record();
-                    strike(self.runtime, ActorKind::Session(self.target.session), how).await;
+                    inject(self.runtime, ActorKind::Session(self.target.session), how).await;
                     if progress.is_none() {
                         progress = Some(self.wait_for_progress().await);
                     }

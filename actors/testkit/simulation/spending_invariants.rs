@@ -149,7 +149,7 @@ impl<'a> TotalsBuilder<'a> {
         match body {
             Body::RunAccepted(accepted) => drop(self.totals.entry(accepted.run).or_default()),
             Body::ModelStarted(started) => {
-                drop(self.model_calls.insert((started.call, started.attempt), started))
+                self.model_calls.insert((started.call, started.attempt), started);
             }
             Body::SummaryStarted(started) => {
                 let started = &started.started;

@@ -223,7 +223,7 @@ fn the_account_and_the_row_say_so_too() {
     let decision = draft.finish();
     let by = Amounts { iterations: Some(2), ..Amounts::default() };
     let ledger = LedgerChange {
-        raises: vec![LimitRaise { account: run(1).into(), amounts }],
+        raises: vec![LimitRaise { account: run(1).into(), amounts: by }],
         ..LedgerChange::default()
     };
     assert_eq!(decision.ledger, ledger, "there was no limit of money");

@@ -121,7 +121,7 @@ pub(crate) struct TaskArgs {
     pub(crate) budget: Option<BudgetArg>,
     /// Time after which the run ends as timed out, such as 90s or 10m [default: none, or what the
     /// configuration sets]
-    #[arg(long, value_name = "DURATION", value_parser = budget::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = budget_arg::duration)]
     pub(crate) timeout: Option<Duration>,
 }
 

@@ -69,7 +69,7 @@ impl ConversationTarget {
             Some(session) => youngest(reader, session).await?,
             None => None,
         };
-        Ok(Self { choice, open, last_spec: before, named_run: named, waiting_elsewhere: others.len() })
+        Ok(Self { choice, open, last_spec: before, named_run, waiting_elsewhere: others.len() })
     }
 
     /// Where its tools work if nothing is said: where they did before, since its prompt names that folder.

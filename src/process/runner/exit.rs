@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::files::{SpoolFolder, is_absent};
 use crate::{
     files::open_regular,
-    process::{Capture, ExitCause, HEAD_BYTES, CommandResult, TAIL_BYTES},
+    process::{Capture, CommandResult, ExitCause, HEAD_BYTES, TAIL_BYTES},
 };
 
 pub(super) const FILE: &str = "exit";

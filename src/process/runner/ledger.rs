@@ -289,17 +289,17 @@ mod tests {
         ledger.ensure().unwrap();
         let held = File::open(&ledger.0).unwrap();
         flock(&held, FlockOperation::LockShared).unwrap();
-        assert_eq!(ledger.begin("x", getpid()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(ledger.record_start("x", getpid()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(held);
-        ledger.begin("x", getpid()).unwrap();
+        ledger.record_start("x", getpid()).unwrap();
         for path in [ledger.0.clone(), ledger.0.with_extension("part")] {
             fs::remove_file(&ledger.0).unwrap();
             rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
             let is_replaced = path != ledger.0;
             assert_eq!(ledger.ensure().is_ok(), is_replaced);
-            assert_eq!(ledger.begin("x", getpid()).is_ok(), is_replaced);
+            assert_eq!(ledger.record_start("x", getpid()).is_ok(), is_replaced);
             assert_eq!(ledger.mark(name(LATER, 1)).is_ok(), is_replaced);
-            assert!(ledger.begun().is_empty());
+            assert!(ledger.started_attempts().is_empty());
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{error::StoreError, files::FileSystem, disk_full_wait::DiskFullWait};
+use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
 use crate::files;
 
 /// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.

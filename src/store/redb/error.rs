@@ -37,7 +37,7 @@ impl StoreError {
 
 macro_rules! engine_errors {
     ($($error:ident),*) => {$(
-        impl From<redb::$error> for Fault {
+        impl From<redb::$error> for StoreError {
             fn from(error: redb::$error) -> Self {
                 Self::Engine(error.into())
             }

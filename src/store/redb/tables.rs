@@ -41,7 +41,7 @@ macro_rules! tables {
             }
 
             /// Makes the tables that are not there yet, so that a read finds all of them. Says the last place in the log.
-            pub(super) fn create(mut self) -> Result<u64, Fault> {
+            pub(super) fn create(mut self) -> Result<u64, StoreError> {
                 $(self.$field.open()?;)*
                 Ok(self.log.open()?.last()?.map_or(0, |(place, _)| place.value()))
             }

@@ -125,7 +125,7 @@ impl Survey {
             let place = place.value();
             match session_of_row(row.value()) {
                 Ok(session) if self.removable.contains(&session) => {
-                    drop(self.positions.insert(place, session))
+                    self.positions.insert(place, session);
                 }
                 Ok(session) if self.mended.contains_key(&session) && !own.contains(&place) => {
                     self.strays.log.insert(place);
