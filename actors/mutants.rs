@@ -1,5 +1,5 @@
-//! The wrong twins of this crate: each leaves out one thing that a promise hangs on, so that tests can show that they find
-//! it. Nothing is ever planted in the product: there `planted` is a constant.
+//! Mutants: deliberate defects of this crate, each of which leaves out one step that a promise depends on. Tests show that
+//! they detect it. The product enables none: there `mutant_enabled` is a constant.
 
 /// A promise that can be broken on purpose, in the thread of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,27 +30,27 @@ pub enum Mutant {
 
 #[cfg(feature = "testkit")]
 thread_local! {
-    static PLANTED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+    static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether this is planted in the present thread.
+/// Whether the mutant is enabled in this thread.
 #[cfg(feature = "testkit")]
 pub(crate) fn mutant_enabled(mutation: Mutant) -> bool {
-    PLANTED.get() == Some(mutation)
+    ENABLED.get() == Some(mutation)
 }
 
-/// Nothing is.
+/// The product has no mutants.
 #[cfg(not(feature = "testkit"))]
-pub(crate) const fn planted(_: Mutant) -> bool {
+pub(crate) const fn mutant_enabled(_: Mutant) -> bool {
     false
 }
 
 #[cfg(not(feature = "testkit"))]
-const _: () = assert!(!planted(Mutation::NoFence), "planted in the product");
+const _: () = assert!(!mutant_enabled(Mutant::NoFence), "a mutant is enabled in the product");
 
 #[cfg(feature = "testkit")]
 impl Mutant {
-    /// All of them.
+    /// All mutants.
     pub const ALL: [Self; 11] = [
         Self::AcknowledgeEarly,
         Self::RepeatInDoubt,
@@ -65,15 +65,15 @@ impl Mutant {
         Self::DueEarly,
     ];
 
-    /// Does something with this planted in the present thread, on which all of it must run.
+    /// Runs `what` with the mutant enabled in this thread, on which all of it must run.
     pub fn run_with<T>(self, what: impl FnOnce() -> T) -> T {
         struct RestoreMutant(Option<Mutant>);
         impl Drop for RestoreMutant {
             fn drop(&mut self) {
-                PLANTED.set(self.0);
+                ENABLED.set(self.0);
             }
         }
-        let _before = RestoreMutant(PLANTED.replace(Some(self)));
+        let _before = RestoreMutant(ENABLED.replace(Some(self)));
         what()
     }
 }

@@ -17,7 +17,7 @@ const LARGER_MODS: &[&str] = &["actors/turn/mod.rs", "actors/supervisor/mod.rs",
 const LARGER_MOD: usize = 300;
 /// Where a record may be said to be durable: when the disk has acknowledged it, and when it was read back from there; the
 /// third is the type itself.
-const VOUCHERS: &[&str] =
+const DURABLE_SOURCES: &[&str] =
     &["actors/persistence/commit.rs", "actors/persistence/replay.rs", "actors/model/durable.rs"];
 
 fn root() -> &'static Path {
@@ -106,24 +106,24 @@ fn check_rooms(folder: &str, allowed: &[&str]) {
 #[test]
 fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
     check_rooms("actors/model", &[]);
-    check_rooms("actors/port", &["model", "mutation"]);
+    check_rooms("actors/port", &["model", "mutants"]);
     check_rooms("actors/policy", &["model"]);
-    check_rooms("actors/turn", &["model", "mutation", "policy", "port"]);
+    check_rooms("actors/turn", &["model", "mutants", "policy", "port"]);
 }
 
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
-    check_rooms("src/process", &["files", "space"]);
+    check_rooms("src/process", &["files", "disk_space"]);
     check_rooms("src/provider", &["clock", "secret"]);
     check_rooms("src/credential", &["files", "process", "provider", "secret"]);
     check_rooms("src/tool", &["files", "memory", "process"]);
-    check_rooms("src/prompt", &["config", "memory", "process", "spec", "tool"]);
+    check_rooms("src/prompt", &["config", "memory", "process", "run_defaults", "tool"]);
     check_rooms("src/memory", &["files"]);
-    check_rooms("src/store", &["clock", "files", "space"]);
+    check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms("src/control", &["clock", "files"]);
     check_rooms(
         "src/backup",
-        &["artifacts", "clock", "control", "files", "memory", "process", "space", "store"],
+        &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],
     );
     check_rooms("src/rehearsal", &[]);
     check_rooms("src/config", &["files", "provider", "secret"]);
@@ -155,11 +155,15 @@ fn the_core_has_no_clock_no_disk_and_no_network() {
 }
 
 #[test]
-fn what_is_durable_is_vouched_for_by_persistence_alone() {
+fn persistence_alone_marks_records_as_durable() {
+    let marks = |text: &str| code(text).contains("mark_durable(") || code(text).contains("Durable::mark_durable");
+    let mut found = 0;
     for (name, text) in sources("actors") {
-        let may = VOUCHERS.contains(&name.as_str()) || name.contains("/tests/");
-        assert!(may || !code(&text).contains("Durable::vouch"), "{name} must not vouch for a record");
+        let may = DURABLE_SOURCES.contains(&name.as_str());
+        found += usize::from(may && marks(&text));
+        assert!(may || name.contains("/tests/") || !marks(&text), "{name} must not mark a record as durable");
     }
+    assert_eq!(found, DURABLE_SOURCES.len(), "the function has another name");
 }
 
 #[test]
