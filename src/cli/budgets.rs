@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::{
     budget_arg::{BudgetArg, millis},
-    continuation::{RunTotals, continuation},
+    continuation::{BudgetUsage, continuation},
     examples,
     exit::{CliError, Exit},
     format::{dollars, seconds},
@@ -128,7 +128,7 @@ async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Resul
         match &detail.row.ended {
             Some(ended) => {
                 print_note(format!("ended     run {run}: {ended}"));
-                let used = RunTotals { tokens: detail.row.usage.total(), nano_usd: detail.cost.unwrap_or(0) };
+                let used = BudgetUsage { tokens: detail.row.usage.total(), nano_usd: detail.cost.unwrap_or(0) };
                 continuation(run, ended, used).into_iter().for_each(print_progress);
                 let exit = Exit::from(ended);
                 return match detail.last_text {

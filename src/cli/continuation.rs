@@ -9,13 +9,13 @@ const MIN_WALL_RAISE: Duration = Duration::from_mins(1);
 
 /// Tokens and nano-dollars that a run has used by its end.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RunTotals {
+pub(super) struct BudgetUsage {
     pub(super) tokens: u64,
     pub(super) nano_usd: u64,
 }
 
 /// How a run with this end can be continued. `None` if it has completed or its end was decided by what it is.
-pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: RunTotals) -> Option<String> {
+pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<String> {
     let raise = match (ended.outcome, &ended.cause) {
         (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })) => limit_raise(refusal, used),
         (Outcome::BudgetExhausted, Some(OutcomeCause::Time { limit_ms })) => {
@@ -33,7 +33,7 @@ pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: RunTotals) -
 }
 
 /// The raise that is enough for some calls: as much again of what is counted, and by what was refused of the rest.
-fn limit_raise(refusal: &BudgetRefusal, used: RunTotals) -> String {
+fn limit_raise(refusal: &BudgetRefusal, used: BudgetUsage) -> String {
     let dimension = refusal.dimension;
     let raise = match dimension {
         Dimension::Tokens => refusal.sufficient_raise(used.tokens),
@@ -53,7 +53,7 @@ mod tests {
     #[track_caller]
     fn check(ended: OutcomeDetail, expect: Option<&str>) {
         let run = RunId::from_bits(7);
-        let used = RunTotals { tokens: 90, nano_usd: 500_000_000 };
+        let used = BudgetUsage { tokens: 90, nano_usd: 500_000_000 };
         let line = continuation(run, &ended, used);
         match expect {
             Some(part) => assert!(line.as_ref().is_some_and(|line| line.contains(part)), "{line:?}"),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{follow, probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
     cli::{
-        continuation::{RunTotals, continuation},
+        continuation::{BudgetUsage, continuation},
         display::{DisplayArgs, ProgressDisplay},
         examples,
         exit::{CliError, Exit},
@@ -123,7 +123,7 @@ fn print_runs(
 ) -> Result<(), CliError> {
     if let ([row], true) = (rows, is_named) {
         print_progress(table_of(rows).trim_end());
-        let used = RunTotals { tokens: row.usage.total(), nano_usd: 0 };
+        let used = BudgetUsage { tokens: row.usage.total(), nano_usd: 0 };
         let line = row.ended.as_ref().and_then(|ended| continuation(row.id, ended, used));
         line.into_iter().for_each(print_progress);
         return match texts.get(&row.id) {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     cli::{
-        continuation::{RunTotals, continuation},
+        continuation::{BudgetUsage, continuation},
         display::ProgressDisplay,
         exit::{CliError, Exit},
         format::{dollars, seconds},
@@ -75,7 +75,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             } else {
                 print_note(format_end(&result));
             }
-            let used = RunTotals { tokens: result.usage.total(), nano_usd: result.cost.unwrap_or(0) };
+            let used = BudgetUsage { tokens: result.usage.total(), nano_usd: result.cost.unwrap_or(0) };
             continuation(result.run, &result.ended, used).into_iter().for_each(print_progress);
             if !args.json {
                 print_answer(&result, exit, &display)?;
