@@ -225,7 +225,7 @@ impl Admissions {
         match end {
             AttemptEnd::Answered(Some(tokens)) => limiter.record_cost(ticket.slot, tokens),
             AttemptEnd::Failed(failure) if failure_scope(&failure.class).counts_against_provider() => {
-                limiter.record_cost(ticket.slot, 0)
+                limiter.record_cost(ticket.slot, 0);
             }
             // What it has cost is not known: as much as the others.
             AttemptEnd::Answered(None) | AttemptEnd::Failed(_) | AttemptEnd::Dropped => {}

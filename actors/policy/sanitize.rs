@@ -96,7 +96,7 @@ impl SanitizedText {
             '\u{0}'..='\u{1f}' => self.push_symbol(char::from_u32(0x2400 + u32::from(c))),
             '\u{7f}' => self.push_symbol(Some('␡')),
             c if self.rule == JoinerRule::Prose && last.is_some_and(|last| belongs_to(c, last)) => {
-                self.text.push(c)
+                self.text.push(c);
             }
             c => {
                 self.controls += 1;

@@ -128,7 +128,7 @@ mod tests {
     fn names_are_understood_as_models_write_them() {
         let known = ["edit_file", "http_get", "list_files", "read_file", "shell", "tool"];
         let check = |asked: &str, expected: Option<&str>| {
-            assert_eq!(match_tool_name(asked, &known), expected, "{asked}")
+            assert_eq!(match_tool_name(asked, &known), expected, "{asked}");
         };
         check("read_file", Some("read_file"));
         check("READ_FILE", Some("read_file"));

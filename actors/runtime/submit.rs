@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_is_said_counts() {
         check(RunRequest { task: Some("t".into()), ..request() }, None, |spec| {
-            spec.isolation_key = "t".into()
+            spec.isolation_key = "t".into();
         });
         let budget = Amounts { tokens: Some(5), ..Amounts::default() };
         check(RunRequest { budget, ..request() }, None, |spec| spec.limits.budget.tokens = Some(5));

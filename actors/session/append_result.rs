@@ -34,7 +34,7 @@ impl SessionActorState {
                 self.waiting.push_front(QueuedInput { input, reply: None, grant: None });
             }
             DurableOutcome::Refused(WriteRefusal::Duplicate(run)) => {
-                self.reject(inputs, &SubmitError::Duplicate(run))
+                self.reject(inputs, &SubmitError::Duplicate(run));
             }
             DurableOutcome::Refused(WriteRefusal::KeyTaken(other)) => {
                 self.reject(inputs, &SubmitError::KeyTaken(other));

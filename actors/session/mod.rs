@@ -279,7 +279,7 @@ impl Actor for SessionActor {
         let _running = state.wiring.handlers.enter("Session", Some(state.id));
         match message {
             SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored)) => {
-                state.on_append_done(number, stored)?
+                state.on_append_done(number, stored)?;
             }
             SessionMsg::Inner(SessionInternalMsg::BatchReady) => state.on_batch_ready(),
             SessionMsg::Passivate(stays) => state.prepare_passivation(stays),

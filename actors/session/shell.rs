@@ -135,14 +135,14 @@ impl SessionActorState {
             }
             SessionMsg::Steer(input, reply) => self.enqueue(input, Some(InputReply::Steer(reply)), None),
             SessionMsg::Decide(input, reply) => {
-                self.enqueue(input, Some(InputReply::Decide(reply, false)), None)
+                self.enqueue(input, Some(InputReply::Decide(reply, false)), None);
             }
             SessionMsg::DecideWithoutResume(input, reply, rested) => {
                 self.suspending = Some(rested);
                 self.enqueue(input, Some(InputReply::Decide(reply, false)), None);
             }
             SessionMsg::Raise(input, reply) => {
-                self.enqueue(input, Some(InputReply::Raise(reply, Ok(()))), None)
+                self.enqueue(input, Some(InputReply::Raise(reply, Ok(()))), None);
             }
             SessionMsg::RaiseWithoutResume(input, reply, rested) => {
                 self.suspending = Some(rested);

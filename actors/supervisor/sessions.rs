@@ -95,25 +95,25 @@ impl Actor for SessionSupervisor {
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
             SessionsMsg::NotifyInbox(session) => {
-                directory.deliver(session, None, Some(SessionMsg::InboxReady))
+                directory.deliver(session, None, Some(SessionMsg::InboxReady));
             }
             SessionsMsg::ForceFail(which, error, reply) => directory.force_fail_run(which, error, reply),
             SessionsMsg::Suspend(reply) => directory.suspend(reply),
             SessionsMsg::Inspect(look) => look.run(directory)?,
             SessionsMsg::Inner(SessionsInternalMsg::Opened(session, opened)) => {
-                directory.on_opened(session, *opened).await?
+                directory.on_opened(session, *opened).await?;
             }
             SessionsMsg::Inner(SessionsInternalMsg::RetryRead(session)) => directory.open(session),
             SessionsMsg::Inner(SessionsInternalMsg::TasksEnded(session)) => directory.on_tasks_end(session),
             SessionsMsg::Inner(SessionsInternalMsg::ForceFailed(session, buried)) => {
-                directory.on_force_failed(session, buried)?
+                directory.on_force_failed(session, buried)?;
             }
             SessionsMsg::Inner(SessionsInternalMsg::ScanIdle) => directory.scan_idle(),
             SessionsMsg::Inner(SessionsInternalMsg::PassivationDeclined(session, actor)) => {
-                directory.on_passivation_declined(session, actor)
+                directory.on_passivation_declined(session, actor);
             }
             SessionsMsg::Inner(SessionsInternalMsg::Closed(session, closed)) => {
-                directory.on_closed(session, closed)
+                directory.on_closed(session, closed);
             }
         }
         Ok(())

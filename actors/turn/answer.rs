@@ -143,7 +143,7 @@ impl DecisionBuilder {
                         detached: intent.detached,
                         arguments: *arguments,
                         same_as,
-                    }))
+                    }));
                 }
                 CallAdmission::Reject { end, .. } => self.end_call(call, 0, end.clone()),
             }

@@ -106,11 +106,11 @@ impl DecisionBuilder {
                 }
             }
             Input::Lost { call, attempt } if call.is_model_call() => {
-                self.on_model_task_lost((*call, *attempt))
+                self.on_model_task_lost((*call, *attempt));
             }
             Input::Lost { call, attempt } => self.on_tool_lost(*call, *attempt),
             Input::NeverBegun { call, attempt } if call.is_model_call() => {
-                self.on_model_never_begun((*call, *attempt))
+                self.on_model_never_begun((*call, *attempt));
             }
             Input::NeverBegun { call, attempt } => self.on_never_begun(*call, *attempt),
             Input::Decided { call, verdict } => self.on_decision(*call, *verdict),

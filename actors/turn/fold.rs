@@ -166,7 +166,7 @@ impl Turn {
                 self.history.end_with_partial(&message.text, &ended.ended);
             }
             LoopState::Answered(_) | LoopState::CallingModel(_) | LoopState::RunningTools(_) => {
-                self.history.end_unanswered(&ended.ended)
+                self.history.end_unanswered(&ended.ended);
             }
         }
         if let CurrentRun::Running(run) = std::mem::replace(&mut self.current, CurrentRun::Idle) {

@@ -53,7 +53,7 @@ impl DecisionBuilder {
         match self.run().is_some_and(|run| run.closing_reason().is_some()) {
             true => self.on_tool_lost(call, attempt),
             false => {
-                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Interrupted }))
+                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Interrupted }));
             }
         }
     }

@@ -64,7 +64,7 @@ impl Turn {
     pub(super) fn fold_budget_raised(&mut self, raised: &BudgetRaised) {
         match &mut self.current {
             CurrentRun::Running(run) if run.id == raised.run => {
-                run.spec = raise_limits(&run.spec, &raised.increase)
+                run.spec = raise_limits(&run.spec, &raised.increase);
             }
             CurrentRun::Running(_) | CurrentRun::Idle => {
                 let queued = self.queue.iter_mut().find(|queued| queued.accepted.run == raised.run);

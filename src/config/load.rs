@@ -91,7 +91,7 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
             KeyKind::Setting(_) => drop(kept.insert(key, setting)),
             KeyKind::Provider | KeyKind::Model if empty => drop(kept.insert(key, setting)),
             KeyKind::Section | KeyKind::Provider | KeyKind::Model => {
-                errors.push(SettingError::Section { key, origin })
+                errors.push(SettingError::Section { key, origin });
             }
             KeyKind::Unknown => {
                 let nearest = keys::nearest(defaults, &key);

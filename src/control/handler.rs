@@ -209,7 +209,10 @@ impl RequestHandler {
             // A session that cannot be read must not hide the other runs.
             let mut unreadable = None;
             let mut tolerate = |error: RequestError| match error.kind {
-                RequestErrorKind::Store => Ok(unreadable = Some(error.text)),
+                RequestErrorKind::Store => {
+                    let _: () = unreadable = Some(error.text);
+                    Ok(())
+                },
                 _ => Err(error),
             };
             let accepted = self.reader.acceptance(&run).await.map(Some);

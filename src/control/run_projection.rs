@@ -23,7 +23,7 @@ impl RunProjection {
     pub(super) fn take(&mut self, body: &Body) {
         match body {
             Body::RunAccepted(accepted) => {
-                self.input = accepted.input.chars().take(MAX_INPUT_CHARS).collect()
+                self.input = accepted.input.chars().take(MAX_INPUT_CHARS).collect();
             }
             Body::ModelAnswered(answered) => {
                 self.iterations += 1;

@@ -122,7 +122,7 @@ impl CrashHistory {
                 // Something else kills processes here, and may have killed them before.
                 ProcessActivity::BackingOff => self.suspects.clear(),
                 ProcessActivity::Trying(trial) => {
-                    self.record_death(trial, step, uptime_ms(before.since, now))
+                    self.record_death(trial, step, uptime_ms(before.since, now));
                 }
             }
         }

@@ -32,7 +32,7 @@ pub(super) fn sweep_artifacts(
             match artifact_fate(&artifact, &mut lookup, (gone, times)) {
                 ArtifactFate::Retained(why) => tally.retain(why, 1),
                 ArtifactFate::Expired if is_picture(&artifacts, artifact.name) => {
-                    tally.retain(why::REFERRED, 1)
+                    tally.retain(why::REFERRED, 1);
                 }
                 ArtifactFate::Expired => over.push(artifact),
                 ArtifactFate::Orphan => stray.push(artifact),

@@ -187,10 +187,10 @@ impl<'a> Conversation<'a> {
                 RequestMessage::System(content) => hash_message(&mut hasher, b"system", content, &[]),
                 RequestMessage::User(content) => hash_message(&mut hasher, b"user", content, &[]),
                 RequestMessage::Assistant(content, calls) => {
-                    hash_message(&mut hasher, b"assistant", content, calls)
+                    hash_message(&mut hasher, b"assistant", content, calls);
                 }
                 RequestMessage::Tool(id, content) => {
-                    hash_message(&mut hasher, b"tool", content, std::slice::from_ref(id))
+                    hash_message(&mut hasher, b"tool", content, std::slice::from_ref(id));
                 }
             }
         }

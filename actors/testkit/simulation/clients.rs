@@ -235,7 +235,7 @@ impl Clients {
                 | PlannedEvent::Resubmit(_)
                 | PlannedEvent::Decide(_)
                 | PlannedEvent::DecideWithoutResume(_) => {
-                    drop(clients.spawn(self.clone().run_event_and_revive(n, event)))
+                    drop(clients.spawn(self.clone().run_event_and_revive(n, event)));
                 }
             }
         }

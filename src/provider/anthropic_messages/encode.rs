@@ -65,7 +65,7 @@ impl MessagesEncoder {
                     text = behind;
                 }
                 OpaquePart::Call => {
-                    calls.by_ref().take(1).for_each(|call| write_call(call, place, &mut message))
+                    calls.by_ref().take(1).for_each(|call| write_call(call, place, &mut message));
                 }
                 OpaquePart::Opaque(block) => message.opaque_block(block),
             }

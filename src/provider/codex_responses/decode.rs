@@ -172,7 +172,7 @@ impl ResponsesDecoder {
                 match kind {
                     PartKind::Text => self.streamed.push_text(&piece, deltas),
                     PartKind::Summary | PartKind::Thought => {
-                        self.streamed.push_reasoning(&piece, begins, deltas)
+                        self.streamed.push_reasoning(&piece, begins, deltas);
                     }
                     PartKind::Refusal => {}
                 }

@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_code_is_written_in_many_ways() {
         let check = |code: &str, sign: Option<ErrorHint>| {
-            assert_eq!(hint_of_code(&normalize_code(code)), sign, "{code}")
+            assert_eq!(hint_of_code(&normalize_code(code)), sign, "{code}");
         };
         for code in ["rate_limit_error", "RateLimitError", "RATE_LIMIT", "rate-limit"] {
             check(code, Some(ErrorHint::RateLimit));

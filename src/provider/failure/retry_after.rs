@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_value_is_a_duration_or_a_time() {
         let check = |text: &str, expected: Option<RetryAfter>| {
-            assert_eq!(parse_retry_after(text), expected, "{text}")
+            assert_eq!(parse_retry_after(text), expected, "{text}");
         };
         check("6ms", Some(after(6)));
         check("1m30s", Some(after(90_000)));

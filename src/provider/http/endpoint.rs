@@ -225,7 +225,7 @@ impl HttpProvider {
             match decoder.push(&chunk, deltas)? {
                 DecodeProgress::Quiet => {}
                 DecodeProgress::Content if decoder.is_whole() => {
-                    next = gap_deadline(TAIL_TIMEOUT.min(deadlines.gap))
+                    next = gap_deadline(TAIL_TIMEOUT.min(deadlines.gap));
                 }
                 DecodeProgress::Content => next = gap_deadline(deadlines.gap),
                 DecodeProgress::Done => {

@@ -76,7 +76,7 @@ fn commands(tokens: &[ShellToken], bodies: &[String]) -> Vec<SimpleCommand> {
             }
             // `f() {` defines, it does not call.
             ShellToken::Open if tokens.next_if_eq(&&ShellToken::Close).is_some() => {
-                command = SimpleCommand::default()
+                command = SimpleCommand::default();
             }
             // `a | b) ...` in a `case`: patterns, not commands.
             ShellToken::Close if depth == 0 => {
