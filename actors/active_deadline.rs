@@ -1,31 +1,31 @@
 //! Deadlines on the time for which this process ran.
 //!
-//! A process that was stopped (SIGSTOP, a frozen container, a paused machine) finds its timers over when it goes on. What
-//! they bound may have ended meanwhile, unread: the end of a command, bytes in a socket. An [`ActiveDeadline`] counts such
-//! a gap as one tick, and leaves time behind it in which what is there is read.
+//! A process that was stopped (SIGSTOP, a frozen container, a paused machine) finds its timers expired when it
+//! continues. The operations that they bound may have ended meanwhile, unread: the end of a command, bytes in a socket.
+//! An [`ActiveDeadline`] counts such a gap as one tick, and grants time after it to read these ends.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// The longest time that is counted at once.
+/// The longest time that counts as one tick.
 const TICK: Duration = Duration::from_secs(1);
 /// A timer that fires later than this shows that the process did not run.
 const MIN_GAP: Duration = Duration::from_millis(500);
-/// Bounds of the time that is left behind a gap.
+/// Bounds of the time that is granted after a gap.
 const MIN_GRACE: Duration = Duration::from_secs(1);
 const MAX_GRACE: Duration = Duration::from_secs(30);
-/// How often a deadline that would be over is moved for a gap: a process that never runs well must give up too.
+/// Most extensions for gaps of a deadline that would be over: a process that keeps being stopped must give up too.
 const MAX_EXTENSIONS: u32 = 10;
 
-/// A deadline that gaps in the life of this process do not use up.
+/// A deadline that is not used up by times in which this process did not run.
 #[derive(Debug, Clone)]
 pub struct ActiveDeadline {
-    /// The end of the tick that is being counted.
+    /// The end of the current tick.
     tick_ends: Instant,
-    /// The time behind that tick.
+    /// The time left after that tick.
     left: Duration,
-    /// The least time that is left behind a gap.
+    /// The least time that is granted after a gap.
     grace: Duration,
     extensions: u32,
 }
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// After how many milliseconds a deadline is over.
+    /// Milliseconds until a deadline with this limit is over.
     async fn takes(limit: Duration) -> u128 {
         let start = Instant::now();
         ActiveDeadline::after(limit).over().await;
@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(takes(Duration::from_millis(ms)).await, ms.into());
         }
         let mut deadline = ActiveDeadline::after(Duration::from_secs(90));
-        // However often it is asked.
+        // However often it is bound.
         for _ in 0..89 {
             assert_eq!(deadline.bound(sleep(Duration::from_secs(1))).await, Some(()));
         }
@@ -112,7 +112,7 @@ mod tests {
             if runs > 0 {
                 assert_eq!(deadline.bound(sleep(Duration::from_secs(runs))).await, Some(()));
             }
-            // The process stands still: no timer fires before all of them are over.
+            // The process is stopped: no timer fires before all of them are over.
             advance(Duration::from_hours(1)).await;
             let start = Instant::now();
             assert_eq!(deadline.bound(pending::<()>()).await, None);
@@ -144,7 +144,7 @@ mod tests {
             thread::sleep(Duration::from_millis(600));
             sender.send(7).unwrap();
         });
-        // The only thread of this runtime stands still, as a stopped process does.
+        // The only thread of this runtime is blocked, as in a stopped process.
         thread::sleep(Duration::from_millis(700));
         assert_eq!(deadline.bound(async { receiver.await.unwrap() }).await, Some(7));
     }

@@ -1,5 +1,5 @@
-//! `delegate_task` as a tool among the others: what the model is told of it. Its calls are the session's own, so that it is
-//! planned by the runtime and never run.
+//! `delegate_task` as a tool: its definition for the model. The runtime plans its calls and the session handles them;
+//! the tool never runs.
 
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     port::{BadArguments, Intent, Invocation, Tool},
 };
 
-/// See the module.
+/// The tool `delegate_task`, as the registry has it.
 #[derive(Debug)]
 pub(crate) struct DelegateTool(ToolSpec);
 
@@ -33,7 +33,7 @@ impl Tool for DelegateTool {
         Ok(EffectClass::Once.into())
     }
 
-    /// A session that gives tasks away runs nothing for it.
+    /// Never called: a delegating session runs no tool for it.
     fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         let end = CallEnd::error(CallStatus::Error, "a task is not run as a tool", None, "try another way");
         std::future::ready(end).boxed()

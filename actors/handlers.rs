@@ -1,5 +1,5 @@
-//! Which handlers of actors run at this moment. A handler takes microseconds; one that does not come back holds up its
-//! actor for ever and one of the process's threads, and nothing else would show it.
+//! Tracks the running handlers of actors. A handler takes microseconds. One that does not return blocks its actor and
+//! one of the process's threads for ever, and nothing else would show it.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use crate::{
     port::Clock,
 };
 
-/// A handler takes microseconds; one that takes longer than this does not come back, as far as others can tell.
+/// Milliseconds after which a handler counts as stalled.
 pub(crate) const STALL_LIMIT_MS: u64 = 3_000;
 
-/// The handlers that run now, with when each began.
+/// The running handlers, each with its start.
 #[derive(Debug)]
 pub(crate) struct HandlerWatch {
     clock: Arc<dyn Clock>,
@@ -23,7 +23,7 @@ pub(crate) struct HandlerWatch {
 
 #[derive(Debug, Default)]
 struct RunningHandlers {
-    /// How many there have been.
+    /// Number of handlers so far.
     count: u64,
     handlers: BTreeMap<u64, HandlerEntry>,
 }
@@ -35,22 +35,22 @@ struct HandlerEntry {
     since_ms: u64,
 }
 
-/// A handler that has not come back for some time.
+/// A handler that has not returned for some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StalledHandler {
-    /// Counts the handlers of this process: the same number is the same stall.
+    /// Number of the handler in this process: the same number is the same stall.
     pub number: u64,
-    /// The kind of its actor, as in the tree of actors.
+    /// The kind of its actor, as in the supervision tree.
     pub actor: &'static str,
-    /// The session of its actor, if that has one.
+    /// The session of its actor, if it has one.
     pub session: Option<SessionId>,
-    /// When it began.
+    /// When the handler started.
     pub since: Timestamp,
     /// Milliseconds since then.
     pub ms: u64,
 }
 
-/// Notes that a handler runs, until it is dropped.
+/// Tracks a running handler until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RunningHandler {
     watch: Arc<HandlerWatch>,
@@ -62,7 +62,7 @@ impl HandlerWatch {
         Arc::new(Self { clock, running: Mutex::default() })
     }
 
-    /// A handler of this actor begins.
+    /// A handler of this actor starts.
     pub(crate) fn enter(self: &Arc<Self>, actor: &'static str, session: Option<SessionId>) -> RunningHandler {
         let entry = HandlerEntry { actor, session, since_ms: self.clock.monotonic_ms() };
         let mut running = self.lock();

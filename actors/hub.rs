@@ -1,5 +1,5 @@
-//! Where watchers listen. Apart from the actors, so that it outlives a session's death, and so that deltas go past the
-//! session. A watcher has a bounded buffer; one that does not keep up is dropped and comes back with its position.
+//! Publishes events to watchers. Apart from the actors: it outlives crashes of sessions, and deltas bypass the session.
+//! A watcher has a bounded buffer; one that falls behind is dropped and subscribes again at its position.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -13,19 +13,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::model::{Attempt, Body, CallId, Durable, Record, RunId, Seq, SessionId, Timestamp};
 
-/// Events that a watcher may be behind.
+/// Events in a watcher's buffer.
 const MAX_BUFFERED_EVENTS: usize = 256;
 
-/// What there is to hear.
+/// An event of one session.
 #[derive(Debug, Clone)]
 pub(crate) enum HubEvent {
     /// A record became durable.
     Recorded(Seq, Durable<Arc<Record>>),
-    /// Something that is not durable.
+    /// An event that is not durable.
     Delta(HubDelta),
 }
 
-/// A piece of what an attempt of a call has to say.
+/// A delta of one attempt of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct HubDelta {
     pub(crate) call: CallId,
@@ -33,7 +33,7 @@ pub(crate) struct HubDelta {
     pub(crate) body: DeltaBody,
 }
 
-/// See [`HubDelta`]. `at` is the length of what the attempt has said before, in bytes.
+/// The content of a delta. `at` is the length of the attempt's earlier deltas of that kind, in bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum DeltaBody {
     Text { at: u64, delta: Arc<str> },
@@ -43,7 +43,7 @@ pub(crate) enum DeltaBody {
     Progress(Arc<str>),
 }
 
-/// See the module.
+/// The watchers of sessions, and the waiters for ends of runs.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     watching: AtomicUsize,
@@ -52,7 +52,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Listens to a session from now on.
+    /// Subscribes to a session's events from now on.
     pub(crate) fn watch(self: &Arc<Self>, session: SessionId) -> Subscription {
         let (sender, receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,12 +61,12 @@ impl Hub {
         Subscription { hub: Arc::clone(self), session, receiver }
     }
 
-    /// Whether anybody listens to anything: asked before an event is made.
+    /// Whether there is any watcher: checked before an event is built.
     pub(crate) fn is_watched(&self) -> bool {
         self.watching.load(Ordering::Acquire) > 0
     }
 
-    /// Tells whoever listens to the session.
+    /// Sends an event to the watchers of the session.
     pub(crate) fn publish(&self, session: SessionId, live: &HubEvent) {
         if !self.is_watched() {
             return;
@@ -74,7 +74,7 @@ impl Hub {
         self.retain_watchers(session, |watcher| watcher.try_send(live.clone()).is_ok());
     }
 
-    /// Tells whoever listens to the session, or waits for the end of a run, what became durable from the record `first` on.
+    /// Publishes durable records of a session, the first with sequence number `first`; ends of runs wake their waiters.
     pub(crate) fn publish_records(&self, session: SessionId, first: Seq, records: &[Durable<Arc<Record>>]) {
         for (record, seq) in records.iter().zip(first..) {
             let run = record.body.run().map(tracing::field::display);
@@ -89,7 +89,7 @@ impl Hub {
         }
     }
 
-    /// Keeps those who listen to the session and of whom this says so.
+    /// Keeps the watchers of the session for which `keep` returns true.
     fn retain_watchers(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<HubEvent>) -> bool) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(list) = watchers.get_mut(&session) else { return };
@@ -100,7 +100,7 @@ impl Hub {
         }
     }
 
-    /// Waits until it becomes durable that a run has ended or is parked, after this call.
+    /// Waits until a run ends or is parked, durably, after this call.
     pub(crate) fn watch_run_end(&self, run: RunId) -> RunEndWaiter<'_> {
         let (sender, receiver) = oneshot::channel();
         let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,16 +108,16 @@ impl Hub {
         RunEndWaiter { hub: self, run, receiver }
     }
 
-    /// It is durable that a run has ended, or is parked.
+    /// Wakes the waiters of a run that has durably ended or is parked.
     pub(crate) fn notify_run_end(&self, run: RunId) {
         let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
         for waiter in waiters.into_iter().flatten() {
-            // Whoever has gone does not wait any more.
+            // A dropped waiter is no error.
             waiter.send(()).unwrap_or_default();
         }
     }
 
-    /// Wakes everybody who waits for a run, so that they look again.
+    /// Wakes all waiters and ends all subscriptions: they check the runtime again.
     pub(crate) fn wake_all(&self) {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -125,7 +125,7 @@ impl Hub {
     }
 }
 
-/// Hears what is published of a session until it is dropped.
+/// Receives the events of a session until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
@@ -134,7 +134,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// What comes next; `None` if it has fallen behind.
+    /// The next event; `None` if the subscription has fallen behind.
     pub(crate) async fn recv(&mut self) -> Option<HubEvent> {
         self.receiver.recv().await
     }
@@ -147,7 +147,7 @@ impl Drop for Subscription {
     }
 }
 
-/// See [`Hub::settling`].
+/// A waiter of [`Hub::watch_run_end`].
 #[derive(Debug)]
 pub(crate) struct RunEndWaiter<'h> {
     hub: &'h Hub,
@@ -156,9 +156,9 @@ pub(crate) struct RunEndWaiter<'h> {
 }
 
 impl RunEndWaiter<'_> {
-    /// Resolves when the row is to be read again.
+    /// Resolves when the run's row must be read again.
     pub(crate) async fn wait(mut self) {
-        // An error says as much as an end.
+        // A dropped sender wakes the waiter too.
         (&mut self.receiver).await.unwrap_or_default();
     }
 }
@@ -176,7 +176,7 @@ impl Drop for RunEndWaiter<'_> {
     }
 }
 
-/// The length of a piece, in bytes.
+/// The length of a delta in bytes.
 pub(crate) fn byte_length(piece: &str) -> u64 {
     u64::try_from(piece.len()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What lets others look at an actor's state.
+//! Inspection of an actor's state in its own handler.
 
 use std::{any::type_name, fmt};
 
@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 type InspectFn<S> = Box<dyn FnOnce(&S) -> Result<(), ActorProcessingErr> + Send>;
 
-/// Something that is done with an actor's state in the actor's own handler. An error or a panic in it is the actor's: that
-/// is how the testkit makes an actor fail.
+/// A function that is called with an actor's state in the actor's own handler. Its error or panic is the actor's: with
+/// that the testkit makes an actor fail.
 pub(crate) struct Inspect<S>(InspectFn<S>);
 
 impl<S> fmt::Debug for Inspect<S> {
@@ -18,12 +18,12 @@ impl<S> fmt::Debug for Inspect<S> {
 }
 
 impl<S> Inspect<S> {
-    /// Does this with the state.
+    /// An inspection with this function.
     pub(crate) fn new(look: impl FnOnce(&S) -> Result<(), ActorProcessingErr> + Send + 'static) -> Self {
         Self(Box::new(look))
     }
 
-    /// Reads something of the state. The receiver resolves with it, or with an error if the actor dies first.
+    /// Reads a value of the state. The receiver resolves with it, or with an error if the actor crashes first.
     pub(crate) fn read<T: Send + 'static>(
         read: impl FnOnce(&S) -> T + Send + 'static,
     ) -> (Self, oneshot::Receiver<T>) {
@@ -37,7 +37,7 @@ impl<S> Inspect<S> {
         (look, receiver)
     }
 
-    /// Looks.
+    /// Calls the function.
     pub(crate) fn run(self, state: &S) -> Result<(), ActorProcessingErr> {
         (self.0)(state)
     }

@@ -1,7 +1,7 @@
-//! The actors and the pure core of Hermod: everything that decides, and nothing that touches the world.
+//! The actors and the pure core of Hermod: all decisions, and no I/O except through the ports.
 //!
-//! A session's state is the fold of its records. The pure core says what an input means (as records), what a record
-//! changes, and what ought to be in flight; the actors are the shell around it. See `ARCHITECTURE.md` for the tree.
+//! A session's state is the fold of its records. The pure core decides what an input means (as records), what a record
+//! changes, and which actions are due. The actors are the shell around it. See `ARCHITECTURE.md` for the tree.
 #![warn(missing_docs)]
 
 pub mod model;

@@ -1,30 +1,30 @@
-//! Mutants: deliberate defects of this crate, each of which leaves out one step that a promise depends on. Tests show that
-//! they detect it. The product enables none: there `mutant_enabled` is a constant.
+//! Mutants of this crate: each is a deliberate defect that breaks one guarantee, so that tests can show that they
+//! detect it. No mutant exists in the product: there the check is a constant.
 
-/// A promise that can be broken on purpose, in the thread of a test.
+/// A deliberate defect, enabled in the thread of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
-    /// Persistence vouches for an append before its commit.
+    /// Persistence marks an append as durable before its commit.
     AcknowledgeEarly,
     /// A call in doubt that must not be repeated silently is repeated.
     RepeatInDoubt,
-    /// What an earlier incarnation, or an earlier process, still sends is written.
+    /// Writes of an earlier incarnation or process are accepted.
     NoFence,
-    /// A run's terminal record is left out, while its row says that it has ended.
+    /// A run's terminal record is left out, while its row is marked as ended.
     NoEnd,
     /// The row of a run stays open, while its terminal record is written.
     NoEndRow,
-    /// What waits in an inbox is gone once it was shown, taken in or not.
+    /// A row of an inbox is deleted once it was read, consumed or not.
     ForgetInbox,
-    /// What was taken out of an inbox stays in it.
+    /// A consumed row of an inbox is not deleted.
     RepeatInbox,
     /// A call starts without a reservation; only its end is debited.
     DebitLate,
-    /// What a late answer has cost is dropped, and its reservation given back.
+    /// The usage of a late answer is dropped, and its reservation is returned.
     DropLateUsage,
     /// A session is revived beside the tasks of its last incarnation.
     ReviveEarly,
-    /// After a revival effects begin before the revival is durable.
+    /// After a revival, actions start before the revival is durable.
     DueEarly,
 }
 
@@ -33,13 +33,13 @@ thread_local! {
     static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether the mutant is enabled in this thread.
+/// Whether this mutant is enabled in the current thread.
 #[cfg(feature = "testkit")]
 pub(crate) fn mutant_enabled(mutation: Mutant) -> bool {
     ENABLED.get() == Some(mutation)
 }
 
-/// The product has no mutants.
+/// Always false: the product has no mutants.
 #[cfg(not(feature = "testkit"))]
 pub(crate) const fn mutant_enabled(_: Mutant) -> bool {
     false
@@ -65,7 +65,7 @@ impl Mutant {
         Self::DueEarly,
     ];
 
-    /// Runs `what` with the mutant enabled in this thread, on which all of it must run.
+    /// Runs `what` with this mutant enabled in the current thread; all of `what` must run on that thread.
     pub fn run_with<T>(self, what: impl FnOnce() -> T) -> T {
         struct RestoreMutant(Option<Mutant>);
         impl Drop for RestoreMutant {

@@ -1,5 +1,5 @@
-//! `todo` as a tool among the others: what the model is told of it, and what a call may say. Its calls are answered by the
-//! session itself, and never run.
+//! `todo` as a tool: its definition for the model, and the check of its arguments. The session answers its calls
+//! itself; the tool never runs.
 
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::{
     port::{BadArguments, Intent, Invocation, Tool},
 };
 
-/// See the module.
+/// The tool `todo`, as the registry has it.
 #[derive(Debug)]
 pub(crate) struct TodoTool(ToolSpec);
 
@@ -34,7 +34,7 @@ impl Tool for TodoTool {
         Ok(EffectClass::Idempotent.into())
     }
 
-    /// A session answers it without a task.
+    /// Never called: the session answers without a task.
     fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         let end = CallEnd::error(CallStatus::Error, "the list is not kept by a task", None, "call it again");
         std::future::ready(end).boxed()

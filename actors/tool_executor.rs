@@ -1,4 +1,4 @@
-//! ToolExecutor: the control plane of tools. It holds the registry and the permits and never awaits a call: sessions
+//! ToolExecutor: the control plane of tools. It holds the registry and the permits, and never awaits a call: sessions
 //! own the tasks of their calls.
 
 use std::{
@@ -31,27 +31,28 @@ use crate::{
     turn::{CallAdmission, CallRejection},
 };
 
-/// Bytes of arguments that are read on a thread that other sessions need: more take longer than going to another thread.
+/// Most bytes of arguments that are parsed on an async worker thread: parsing more takes longer than the change of
+/// threads.
 pub(crate) const MAX_INLINE_PARSE_BYTES: usize = 16 * 1024;
-/// Bytes of the arguments of a call that a session's handler answers or follows up itself.
+/// Most bytes of arguments of a call that a session's handler processes itself.
 const MAX_HANDLER_BYTES: usize = 1 << 20;
-/// What judging the calls of an answer may take. It is bounded work, but may wait for a file system.
+/// Limit for admitting the calls of an answer: bounded work, which may wait for a file system.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(30);
-/// What it may still take when the run is being stopped.
+/// The limit once the run is being stopped.
 const STOPPED_ADMISSION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What sessions see of the executor without asking it: the tools by name, and the permits.
+/// The tools by name, and the permits; sessions use them without a message to the executor.
 #[derive(Debug)]
 pub(crate) struct ToolRegistry {
     registry: BTreeMap<Arc<str>, Arc<dyn Tool>>,
-    /// One for each tool call that may be under way in this process.
+    /// One permit for each concurrent tool call of this process.
     pub(crate) permits: Arc<Semaphore>,
-    /// Where whole outputs are kept.
+    /// The store of whole outputs.
     pub(crate) artifacts: Arc<dyn Artifacts>,
 }
 
 impl ToolRegistry {
-    /// These tools, with so many calls at once.
+    /// These tools; `calls` bounds the concurrent calls.
     pub(crate) fn new(mut tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
         tools.push(Arc::new(DelegateTool::default()));
         tools.push(Arc::new(TodoTool::default()));
@@ -59,12 +60,12 @@ impl ToolRegistry {
         Self { registry, permits: Arc::new(Semaphore::new(calls)), artifacts }
     }
 
-    /// What the model is told of the tools in `allowed`, sorted by name.
+    /// The definitions for the model of the tools in `allowed`, sorted by name.
     pub(crate) fn specs(&self, allowed: &[String]) -> Vec<ToolSpec> {
         self.allowed(allowed).map(|(_, tool)| tool.spec().clone()).collect()
     }
 
-    /// The bytes of that, as JSON.
+    /// The bytes of these definitions as JSON.
     pub(crate) fn schema_bytes(&self, allowed: &[String]) -> u64 {
         let bytes = |tool: &Arc<dyn Tool>| serde_json::to_vec(tool.spec()).map_or(0, |json| json.len());
         self.allowed(allowed).map(|(_, tool)| bytes(tool) as u64).sum()
@@ -80,18 +81,18 @@ impl ToolRegistry {
         self.registry.get(name)
     }
 
-    /// The end of this attempt is in the journal.
+    /// The end of this attempt is durable: tools drop the data that they keep to attach to it.
     pub(crate) fn forget(&self, call: CallId, attempt: Attempt) {
         self.registry.values().for_each(|tool| tool.forget(call, attempt));
     }
 
-    /// The run was ended without the ends of its calls.
+    /// The run was ended without the ends of its calls: tools end those that still run.
     pub(crate) fn abandon(&self, run: RunId) {
         self.registry.values().for_each(|tool| tool.abandon(run));
     }
 
-    /// Judges the calls of an answer, each for itself: nothing is run. What could take long is done where it holds up no
-    /// session, and what does not come back is refused.
+    /// Admits or rejects each call of an answer; runs none. Work that could block happens on a blocking thread; calls
+    /// that are not decided in time are rejected.
     pub(crate) async fn admit_calls(
         self: &Arc<Self>,
         answer: &Arc<ModelAnswer>,
@@ -130,7 +131,7 @@ impl ToolRegistry {
             && tool.is_none_or(|tool| tool.plans_without_blocking())
     }
 
-    /// Judges the calls of an answer, each for itself: nothing is run.
+    /// Admits or rejects each call of an answer; runs none.
     fn admit_all(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[CallAdmission]> {
         calls.iter().map(|call| self.admit_one(call, spec)).collect()
     }
@@ -203,18 +204,18 @@ fn reject(fault: CallRejection, error: &str, field: Option<&str>, hint: &str) ->
     CallAdmission::Reject { rejection: fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }
 }
 
-/// The order of fields makes no difference.
+/// The hash of the arguments; independent of the order of fields.
 fn hash(mut arguments: Value) -> Hash {
     arguments.sort_all_objects();
     Hash::of(arguments.to_string().as_bytes())
 }
 
-/// What the executor has seen since its actor began.
+/// Counts of the executor since its actor started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolStatus {
     /// Calls that ended, by tool.
     pub ended: BTreeMap<String, u64>,
-    /// Tasks that ended without a word, by tool.
+    /// Tasks that ended without a report, by tool.
     pub lost: BTreeMap<String, u64>,
 }
 
@@ -223,13 +224,12 @@ pub struct ToolStatus {
 pub(crate) enum ToolExecutorMsg {
     /// A call of this tool ended.
     Ended(Arc<str>),
-    /// The task of a call of this tool ended without a word.
+    /// The task of a call of this tool ended without a report.
     Lost(Arc<str>),
-    /// What has been seen.
+    /// Inspects the counts.
     Inspect(Inspect<ToolStatus>),
 }
 
-/// The actor.
 #[derive(Debug)]
 pub(crate) struct ToolExecutorActor;
 
@@ -284,7 +284,7 @@ mod tests {
         tools.admit_all(&[call], &spec)[0].clone()
     }
 
-    /// The call is refused for this, and the model reads `part`.
+    /// Checks that the call is rejected for this reason, and that the model reads `part`.
     #[track_caller]
     fn check_refused(name: &str, arguments: &str, (fault, part): (CallRejection, &str)) {
         let plan = plan(name, arguments);

@@ -1,3 +1,5 @@
+//! Library entry point: builds a runtime from the caller's own tools and models, without the user's configuration.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -22,14 +24,14 @@ use crate::{
     store::redb::Durability,
 };
 
-/// The wire format in which an endpoint is asked.
+/// The wire format of an endpoint's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ApiMode {
-    /// As the base URL tells, by the rules of `providers.*.api_mode` in the configuration.
+    /// Derived from the base URL by the rules of `providers.*.api_mode` in the configuration.
     #[default]
     Auto,
-    /// OpenAI's Chat Completions, and what is compatible with it.
+    /// OpenAI's Chat Completions, and compatible endpoints.
     ChatCompletions,
     /// Anthropic's Messages.
     AnthropicMessages,
@@ -49,7 +51,7 @@ impl ApiMode {
     }
 }
 
-/// Makes a runtime out of tools and models of one's own.
+/// Builds a runtime from the caller's own tools and models.
 #[derive(Debug)]
 pub struct Builder {
     state: PathBuf,
@@ -60,7 +62,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A runtime that keeps its state in this folder, and is the only one that does.
+    /// A runtime with its state in this folder; no other process may use the folder meanwhile.
     pub fn new(state: impl Into<PathBuf>) -> Self {
         Self {
             state: state.into(),
@@ -71,14 +73,14 @@ impl Builder {
         }
     }
 
-    /// Adds a model with a provider of its own, whose wire format the base URL tells. The first model is asked unless a
-    /// request says otherwise.
+    /// Adds a model with a provider of its own; the base URL decides the wire format. A request that names no model
+    /// uses the first model added.
     #[must_use]
     pub fn model(self, model: ModelRef, base_url: &str, key: Option<Secret>) -> Self {
         self.model_in(ApiMode::Auto, model, base_url, key)
     }
 
-    /// As [`Builder::model`], in a wire format that is stated.
+    /// Adds a model as [`Builder::model`] does, with the wire format given.
     #[must_use]
     pub fn model_in(
         mut self,
@@ -102,28 +104,28 @@ impl Builder {
         self
     }
 
-    /// Adds a tool, which every run may use unless its request says otherwise.
+    /// Adds a tool. Every run may use it, unless its request lists other tools.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// The folder in which tools work, apart from the state; the current one if this is not said.
+    /// The folder in which tools work, separate from the state. Default: the current folder.
     #[must_use]
     pub fn workspace(mut self, workspace: impl Into<PathBuf>) -> Self {
         self.workspace = workspace.into();
         self
     }
 
-    /// The system prompt; Hermod's own if this is not said.
+    /// The system prompt. Default: Hermod's own.
     #[must_use]
     pub fn prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
         self.prompt = Some(prompt.into());
         self
     }
 
-    /// Starts it. Runs that an earlier process left go on when they are revived.
+    /// Starts the runtime. Runs of an earlier process resume when their sessions are revived.
     pub async fn start(self) -> Result<Runtime, StartError> {
         let state = host::create_state_dir(&self.state)?;
         let unfit = |reason| StartError::Workspace { path: self.workspace.clone(), reason };

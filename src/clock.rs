@@ -1,4 +1,4 @@
-//! The one place that reads clocks, and that asks the operating system for chance.
+//! System clock and random numbers. No other module reads the operating system's clocks or its random source.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,21 +7,21 @@ use hermod_actors::{
     port::Clock,
 };
 
-/// The clocks of the operating system.
+/// The operating system's wall clock and monotonic clock.
 #[derive(Debug)]
 pub struct SystemClock {
     start: Instant,
 }
 
 impl Default for SystemClock {
-    #[allow(clippy::disallowed_methods)] // this is the file that may
+    #[allow(clippy::disallowed_methods)] // the one file that may read clocks
     fn default() -> Self {
         Self { start: Instant::now() }
     }
 }
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)] // this is the file that may
+    #[allow(clippy::disallowed_methods)] // the one file that may read clocks
     fn at(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
@@ -42,22 +42,22 @@ fn random() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// Bytes that nobody can guess.
+/// Cryptographically random bytes. Panics if the operating system provides none.
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    // Without chance no id is unique and no token is secret: there is nothing sensible left to do.
+    // Without random bytes no id is unique and no token is secret, so the process cannot continue.
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }
 
-/// A new ULID in text, for what is named by the process and not by the runtime.
+/// A new ULID as text, for ids that the process assigns and not the runtime.
 pub fn ulid(clock: &dyn Clock) -> String {
     let ms = u128::from(clock.at().ms_since(Timestamp::default()));
     hermod_actors::model::RunId::from_bits(ms << 80 | clock.random()).to_string()
 }
 
-/// The boot of this machine, as its kernel names it. Where it names none, each process counts as a boot of its own, so
-/// that nothing is taken to have survived.
+/// The kernel's id of this machine's boot. Without one, each process gets a random boot id, so that nothing counts as
+/// having survived from an earlier process.
 pub fn boot() -> BootId {
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
         Ok(id) => id.trim().to_owned(),
@@ -65,8 +65,8 @@ pub fn boot() -> BootId {
     }
 }
 
-/// The boot of a store that was restored so often. What was begun before a restore was begun by another store, so it is told
-/// apart as if it were of another boot.
+/// The boot id of a store with this restore generation. Work begun before a restore belongs to another store, so it
+/// must count as begun in another boot.
 pub fn boot_of(lineage: u64) -> BootId {
     match lineage {
         0 => boot(),
@@ -74,7 +74,7 @@ pub fn boot_of(lineage: u64) -> BootId {
     }
 }
 
-/// RFC 3339 in UTC, with milliseconds.
+/// The time in RFC 3339, in UTC, with milliseconds.
 pub fn rfc3339(at: Timestamp) -> String {
     let since = Duration::from_millis(at.ms_since(Timestamp::default()));
     humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()

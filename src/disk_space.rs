@@ -1,4 +1,4 @@
-//! Room on a disk: how much is free, what is kept free, and which errors say that there is none.
+//! Disk space: free bytes, the reserve that outputs must leave, and the errors of a full disk.
 
 use std::{
     io,
@@ -16,30 +16,30 @@ use rustix::{
 };
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-/// For so long what was seen is believed.
+/// A measurement is reused for this long.
 const CACHE_TTL: Duration = Duration::from_secs(1);
-/// What outputs leave of a disk, so that there is room to record that their calls have ended ...
+/// Bytes that outputs leave free on a disk, so that the ends of their calls can still be recorded.
 const OUTPUT_RESERVE_BYTES: u64 = 16 << 20;
-/// ... or, of a small one, one part of so many.
+/// On a small disk outputs leave the disk's size divided by this, if that is less.
 const OUTPUT_RESERVE_DIVISOR: u64 = 16;
 
-/// Whether an error says that there is no room: on the disk, or for this user on it.
+/// True if the error reports a full disk or an exhausted disk quota of this user.
 pub fn is_full(error: &io::Error) -> bool {
     let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
     error.raw_os_error().map_or(error.kind() == io::ErrorKind::StorageFull, |code| full.contains(&code))
 }
 
-/// Refuses so many bytes of an output, as a full disk does, if they would take what is left for records.
+/// Fails like a full disk if `bytes` more bytes of output would use up the space left for records.
 pub fn check_reserve(file: impl AsFd, bytes: usize) -> io::Result<()> {
     if missing_bytes(file, bytes as u64)? == 0 { Ok(()) } else { Err(Errno::NOSPC.into()) }
 }
 
-/// The bytes that must become free on the disk of a file or folder, so that so many more leave what is left for records.
+/// Bytes that must become free on the disk of `file`, so that `bytes` more still leave the space for records.
 pub fn missing_bytes(file: impl AsFd, bytes: u64) -> io::Result<u64> {
     let seen = fstatvfs(file)?;
     let whole = seen.f_blocks.saturating_mul(seen.f_frsize);
     let left = OUTPUT_RESERVE_BYTES.min(whole / OUTPUT_RESERVE_DIVISOR);
-    // A file system that does not say how large it is says nothing of what is free.
+    // A file system that reports no size reports no usable free space either.
     Ok(if whole == 0 { 0 } else { left.saturating_add(bytes).saturating_sub(free_bytes(&seen)) })
 }
 
@@ -47,10 +47,10 @@ fn free_bytes(seen: &StatVfs) -> u64 {
     seen.f_bavail.saturating_mul(seen.f_frsize)
 }
 
-/// What was seen last, and when.
+/// The last measurement and its time.
 type CachedShortage = Option<(tokio::time::Instant, Option<LowDiskSpace>)>;
 
-/// Holds what is free where a path is against a reserve.
+/// Compares the free bytes on the disk of a path with a reserve.
 #[derive(Debug)]
 pub struct DiskSpaceMonitor {
     path: PathBuf,
@@ -59,7 +59,7 @@ pub struct DiskSpaceMonitor {
 }
 
 impl DiskSpaceMonitor {
-    /// With less than `reserve` bytes free at `path` there is a shortage; never with a reserve of 0.
+    /// Reports a shortage while less than `reserve` bytes are free at `path`; never with a reserve of 0.
     pub fn new(path: &Path, reserve: u64) -> Self {
         Self { path: path.to_owned(), reserve, seen: Arc::default() }
     }
@@ -72,7 +72,7 @@ impl DiskSpaceGauge for DiskSpaceMonitor {
             if reserve == 0 {
                 return None;
             }
-            // Who comes while it is looked at waits for that.
+            // The lock is held during a measurement, so that concurrent callers share its result.
             let mut seen = seen.lock().await;
             let now = tokio::time::Instant::now();
             if let Some((at, shortage)) = &*seen

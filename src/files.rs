@@ -1,5 +1,5 @@
-//! Folders and files that nobody but their owner may enter or read. What is not synced may be gone after a power loss: the
-//! bytes of a file until the file is, its name until its folder is.
+//! Folders and files that only their owner may enter or read. Data that is not synced may be lost in a power failure:
+//! the bytes of an unsynced file, and the names in an unsynced folder.
 
 use std::{
     ffi::CStr,
@@ -17,27 +17,27 @@ use rustix::{
     io::Errno,
 };
 
-/// Bytes of a file that Hermod wrote itself; none comes near. More would be read only to fill the memory.
+/// Size limit for files that Hermod wrote itself; none comes near it. Reading more would only fill the memory.
 const MAX_OWN_BYTES: u64 = 1 << 30;
 
-/// Makes a folder, and those above it, unless they are there.
+/// Creates a folder and its missing parents; existing ones are no error.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Makes a file that is not there.
+/// Creates a file; fails if it exists.
 pub(crate) fn make(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Writes a file that is not there, and brings its bytes to disk.
+/// Creates a file with these bytes and syncs it; fails if it exists. The folder is not synced.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = make(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Removes a file, if it is there.
+/// Removes a file; a missing file is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -45,10 +45,10 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a folder with all that is in it, if it is there. Symlinks are removed and not followed.
+/// Removes a folder and everything in it; a missing folder is no error. Symlinks are removed, not followed.
 ///
-/// The depth of the tree costs neither stack nor open files: a command can make one that is deeper than any path is long,
-/// and the standard library's removal recurses.
+/// The depth of the tree costs neither stack nor open files. A command can create a tree deeper than the longest
+/// path, and the standard library's removal recurses.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match open_directory(rustix::fs::CWD, path) {
         Ok(top) => FolderRemoval { top, moved: 0 }.run()?,
@@ -61,10 +61,11 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The removal of what is in a folder. The folders in a subfolder move up, so that no subfolder keeps one.
+/// Removes what a folder contains. Folders inside a subfolder move up to the top, so that each subfolder becomes
+/// empty.
 struct FolderRemoval {
     top: OwnedFd,
-    /// Folders that were moved up: their names are numbers.
+    /// Number of folders moved up so far; each gets the next number as its name.
     moved: u64,
 }
 
@@ -100,7 +101,7 @@ impl FolderRemoval {
                 self.move_up(&folder, entry.file_name())?;
             }
         }
-        // What it got in the meantime is removed with the next look.
+        // Entries added to the folder meanwhile are removed in the next pass.
         unlink(&self.top, name).map(|_| ())
     }
 
@@ -109,7 +110,7 @@ impl FolderRemoval {
             let number = self.moved.to_string();
             self.moved += 1;
             match rustix::fs::renameat(folder, name, &self.top, number) {
-                // The number is the name of something else.
+                // Another entry has this number as its name.
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
                 Err(Errno::NOENT) | Ok(()) => return Ok(()),
                 Err(error) => return Err(error),
@@ -127,12 +128,12 @@ fn open_directory(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> r
     rustix::fs::openat(at, path, flags, Mode::empty())
 }
 
-/// Removes a file or an empty folder. `false` if it is a folder that is not empty.
+/// Removes a file or an empty folder; returns `false` for a folder that is not empty.
 fn unlink(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
     let folder = folder.as_fd();
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
-        // Linux says the first of a folder, POSIX the second.
+        // For a folder, Linux reports the first error and POSIX specifies the second.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(error) => return Err(error),
     }
@@ -143,43 +144,43 @@ fn unlink(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
     }
 }
 
-/// Brings the names in a folder to disk.
+/// Syncs a folder, so that the names in it are durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Opens a regular file for reading, through symlinks.
+/// Opens a regular file for reading, following symlinks.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     open_regular_with(OpenOptions::new().read(true), path)
 }
 
-/// Opens a regular file, through symlinks. Anything else is refused: opening a pipe may wait for ever, and a device may
-/// never end. A command that a model runs can put one in the place of any file.
+/// Opens a regular file, following symlinks, and refuses everything else: opening a pipe may block for ever, and a
+/// device may have no end. A command run by a model can put one in the place of any file.
 pub(crate) fn open_regular_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     match fs::metadata(path) {
         Ok(found) => expect_regular(found.file_type())?,
-        // The options may allow to make it.
+        // The options may allow the file's creation.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
-    // It may have been replaced since.
+    // The file may have been replaced since the first check.
     expect_regular(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-/// Reads a regular file of at most `max_bytes` bytes.
+/// Reads a regular file; fails if it has more than `max_bytes` bytes.
 pub(crate) fn read_regular(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     match file.metadata()?.len() {
         length if length > max_bytes => Err(too_large(&length.to_string(), max_bytes)),
-        // Some files grow while they are read, and those of the kernel have no length.
+        // Some files grow while they are read, and the kernel's report no length.
         _ => read_limited(file, max_bytes),
     }
 }
 
-/// Reads what has at most `max_bytes` bytes to its end.
+/// Reads a source to its end; fails if it has more than `max_bytes` bytes.
 pub(crate) fn read_limited(source: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -189,7 +190,7 @@ pub(crate) fn read_limited(source: impl Read, max_bytes: u64) -> io::Result<Vec<
     }
 }
 
-/// Reads a regular file to its end. For files that Hermod wrote itself.
+/// Reads a regular file that Hermod wrote itself, up to `MAX_OWN_BYTES`.
 pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     read_regular(path, MAX_OWN_BYTES)
 }
@@ -199,12 +200,12 @@ fn too_large(bytes: &str, max_bytes: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
-/// Reads a regular file of at most `max_bytes` bytes as text in UTF-8.
+/// Reads a regular file as UTF-8 text; fails if it has more than `max_bytes` bytes.
 pub(crate) fn read_regular_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     text(read_regular(path, max_bytes)?)
 }
 
-/// Bytes as text in UTF-8.
+/// Bytes as UTF-8 text; the error names the first invalid byte.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -251,7 +252,7 @@ mod tests {
         assert!(!file.exists());
     }
 
-    /// As deep as a command can make it; its path is longer than any that can be named.
+    /// Makes the deepest tree that a command can make; its path is longer than the system accepts.
     fn make_deep(top: &Path, depth: usize) {
         fs::create_dir(top).unwrap();
         let mut folder = open_directory(rustix::fs::CWD, top).unwrap();
@@ -269,7 +270,7 @@ mod tests {
         fs::write(&outside, "stays").unwrap();
         make_deep(&top, 0);
         for wide in 0..50 {
-            // Names that the removal uses itself.
+            // Numeric names, as the removal itself uses them.
             fs::create_dir_all(top.join(format!("{wide}/a/{wide}/b"))).unwrap();
             fs::write(top.join(format!("{wide}/a/file")), "").unwrap();
             fs::write(top.join(format!("{}", wide + 50)), "").unwrap();
@@ -278,7 +279,7 @@ mod tests {
         std::os::unix::fs::symlink(dir.path(), top.join("7/a/link")).unwrap();
         remove_tree(&top).unwrap();
         assert!(!top.exists());
-        // A recursion of this depth would need more stack.
+        // A recursive removal of this depth would need more stack than this thread has.
         make_deep(&top, 3_000);
         let (deep, thread) = (top.clone(), std::thread::Builder::new().stack_size(128 << 10));
         thread.spawn(move || remove_tree(&deep)).unwrap().join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! The composition root: the one place that knows which adapters there are, and puts them into a runtime.
+//! The composition root: the one module that knows all adapters and assembles a runtime from them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,24 +35,24 @@ use crate::{
     tool,
 };
 
-/// Submissions that may wait until they are on disk.
+/// Limit of submissions that wait until they are durable.
 const MAX_PENDING_SUBMISSIONS: usize = 1_024;
-/// What clearing may take at the end: a stop of a command, and its death.
+/// Time limit of the cleanup at a normal shutdown: stopping a command, and its end.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
-/// What telling commands to end takes, with room; they are ended by their runners.
+/// Time limit of signalling commands to end, with slack; their runners then end them.
 const URGENT_CLEANUP_TIMEOUT: Duration = Duration::from_millis(200);
 /// The folder of rehearsal scripts in the state directory.
 pub(crate) const SCRIPTS: &str = "scripts";
-/// This process's own program, even if its file was replaced.
+/// This process's own program, also after its file was replaced.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Why a runtime cannot be started.
+/// Why a runtime could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing says where state is to be kept.
+    /// No environment variable names a place for the state.
     #[error("there is no place for state: set HERMOD_HOME, XDG_STATE_HOME or HOME")]
     NoHome,
-    /// The configuration has mistakes.
+    /// The configuration has errors.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// The store cannot be opened.
@@ -63,18 +63,18 @@ pub enum StartError {
     State {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The tools cannot work there.
+    /// The tools cannot work in this folder.
     #[error("workspace {}: {reason}", path.display())]
     Workspace {
         /// The folder.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// The problem and its remedy.
         reason: String,
     },
-    /// Two parts of one name.
+    /// Two providers or two tools have the same name.
     #[error("there are two {what}s `{name}`; give each a name of its own")]
     DuplicateName {
         /// `provider` or `tool`.
@@ -82,24 +82,24 @@ pub enum StartError {
         /// The name.
         name: String,
     },
-    /// A model that is needed is not there.
+    /// A required model is not available.
     #[error(transparent)]
     NoModel(#[from] ModelChoiceError),
-    /// A provider cannot be made.
+    /// A provider's configuration is not usable.
     #[error(transparent)]
     Provider(#[from] ProviderConfigError),
-    /// There is no model at all.
+    /// No model was given.
     #[error("no model was given; name at least one")]
     NoModels,
-    /// The script of a rehearsal that goes on is gone.
+    /// The script of a resumed rehearsal cannot be read.
     #[error("{}: {reason}; the rehearsal that needs it cannot go on without it", path.display())]
     Script {
-        /// Where it should be.
+        /// The script's expected path.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// A rehearsal cannot be played.
+    /// The rehearsal could not listen on its port.
     #[error("the rehearsal cannot listen on 127.0.0.1: {0}")]
     Listen(io::Error),
     /// The actors did not start.
@@ -116,8 +116,8 @@ pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
         .ok_or(StartError::NoHome)
 }
 
-/// Why tools must not work in this folder, whose path is real; `None` if they may. They may where the state directory lies
-/// below it, as in `$HOME`: file tools leave that out.
+/// The reason why tools must not work in this folder, given by its real path; `None` if they may. A folder above the
+/// state directory, such as `$HOME`, is allowed: file tools leave the state directory out.
 pub(crate) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
     if !folder.is_dir() {
         return Some("it is no folder".to_owned());
@@ -134,7 +134,7 @@ pub(crate) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
     })
 }
 
-/// Makes the state directory if there is none, and says its real path.
+/// Creates the state directory if it is missing, and returns its real path.
 pub fn create_state_dir(dir: &Path) -> Result<PathBuf, StartError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.and_then(|()| dir.canonicalize())
@@ -146,19 +146,20 @@ pub fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, St
     Ok(Arc::new(RedbJournal::open(state, durability)?))
 }
 
-/// The name of the provider that plays a script.
+/// The name of the rehearsal provider for a script.
 fn rehearsal_provider_name(script: Hash) -> Arc<str> {
     let mut name = format!("rehearsal-{script}");
     name.truncate("rehearsal-".len() + 8);
     name.into()
 }
 
-/// Keeps a script under its hash, for as long as a run may need it, and says how a run refers to it.
+/// Stores a script under its hash for as long as a run may need it. Returns the hash, and the model name for the
+/// run's chain.
 pub fn store_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash, ModelRef), StartError> {
     let hash = Hash::of(json);
     let (folder, path) = (state.join(SCRIPTS), script_path(state, hash));
     let write = || {
-        // Another process may be keeping the same one.
+        // Another process may be writing the same script.
         let part = path.with_extension(format!("{}.part", std::process::id()));
         files::remove(&part)?;
         files::write(&part, json)?;
@@ -180,12 +181,12 @@ fn script_path(state: &Path, hash: Hash) -> PathBuf {
     state.join(SCRIPTS).join(format!("{hash}.json"))
 }
 
-/// The endpoints that runs need, each made when the first run asks for it.
+/// The endpoints that runs need; each is created when the first run needs it.
 #[derive(Debug)]
 pub struct Endpoints {
     discovered_providers: Vec<DiscoveredProvider>,
     state: PathBuf,
-    /// What holds for the provider that plays a script.
+    /// Settings of the rehearsal providers.
     limits: ProviderDefaults,
     providers: BTreeMap<Arc<str>, (Arc<dyn ModelProvider>, usize)>,
     rehearsals: Vec<RehearsalHandle>,
@@ -193,7 +194,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// None yet: of the providers that were found, and of the scripts kept in `state`.
+    /// No endpoints yet; they are created from the discovered providers and from the scripts stored in `state`.
     pub fn new(
         discovered_providers: Vec<DiscoveredProvider>,
         state: PathBuf,
@@ -209,17 +210,17 @@ impl Endpoints {
         }
     }
 
-    /// The models that were to be asked beside the runs and cannot be had, each with the reason.
+    /// Auxiliary models that are not available, each with the reason.
     pub fn missing_auxiliary_models(&self) -> &[(ModelRef, String)] {
         &self.missing_auxiliary_models
     }
 
-    /// The providers that were found.
+    /// The discovered providers.
     pub fn discovered_providers(&self) -> &[DiscoveredProvider] {
         &self.discovered_providers
     }
 
-    /// Adds what a run with this spec will ask. Only here the keys of providers are looked at.
+    /// Adds the endpoints for a run with this spec. The providers' keys are read only here.
     pub async fn add_for_run(&mut self, spec: &RunSpec, variables: &Variables) -> Result<(), StartError> {
         match self.add_available(spec, variables).await.into_iter().next() {
             Some((_, error)) => Err(error),
@@ -227,7 +228,8 @@ impl Endpoints {
         }
     }
 
-    /// Likewise, but for the providers that cannot be had: those are returned, each with the reason.
+    /// Adds the endpoints as `add_for_run` does, and returns the unavailable providers, each with the
+    /// reason.
     pub async fn add_available(
         &mut self,
         spec: &RunSpec,
@@ -239,7 +241,7 @@ impl Endpoints {
                 missing.push((Arc::clone(link.provider()), error));
             }
         }
-        // Whoever is only asked beside the run is not needed.
+        // An auxiliary model is not required for the run.
         for link in spec.auxiliary_models() {
             if let Err(error) = self.add_provider(link.provider(), spec, variables).await {
                 tracing::warn!(model = %link, %error, "it cannot be asked beside runs");
@@ -299,7 +301,7 @@ impl Endpoints {
     }
 }
 
-/// A provider's adapter, and how many calls it may have at once.
+/// A provider's adapter, and the limit of its concurrent calls.
 pub(crate) fn endpoint(
     found: &DiscoveredProvider,
     variables: &Variables,
@@ -312,7 +314,7 @@ fn max_calls(found: &DiscoveredProvider) -> usize {
     usize::try_from(found.limits.calls.0).unwrap_or(usize::MAX)
 }
 
-/// A started runtime, and the rehearsals that play for it.
+/// A running runtime with its rehearsals.
 #[derive(Debug)]
 pub struct RuntimeHost {
     /// The runtime.
@@ -321,17 +323,18 @@ pub struct RuntimeHost {
     _rehearsals: Vec<RehearsalHandle>,
 }
 
-/// Why a process lets go of its runtime.
+/// How urgently a process closes its runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownUrgency {
-    /// What it was for is done.
+    /// The work is done.
     Normal,
-    /// It was asked to end soon.
+    /// The process was told to end soon.
     Urgent,
 }
 
 impl RuntimeHost {
-    /// Suspends all, and waits until commands of runs that were given up are ended; if it is to end soon, until they are told.
+    /// Suspends all sessions and waits for the end of commands of abandoned runs. If urgent, it waits only until they
+    /// are signalled.
     pub async fn suspend(self, leave: ShutdownUrgency) {
         self.runtime.suspend().await;
         let limit = match leave {
@@ -344,7 +347,7 @@ impl RuntimeHost {
     }
 }
 
-/// Starts the actors on a store, in a process that is a `hermod`. Nothing is revived by itself.
+/// Starts the actors on a store, in a process that runs the `hermod` program. No session is revived by this.
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
@@ -380,8 +383,8 @@ pub async fn start(
     Ok(RuntimeHost { runtime, runner, _rehearsals: stages })
 }
 
-/// Starts the actors on a store to write into it what nobody runs: nothing new is begun, so no provider is needed, what
-/// the user has set does not matter, and what is wrong with it does not hinder.
+/// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
+/// user's configuration is not read; its errors cannot prevent the write.
 pub async fn start_write_only(
     (journal, state): (Arc<dyn Journal>, &Path),
 ) -> Result<RuntimeHost, StartError> {
@@ -391,7 +394,7 @@ pub async fn start_write_only(
     start(journal, endpoints, (&config, defaults)).await
 }
 
-/// Removes what is kept of commands whose runs have ended, while the runtime works already.
+/// Starts to remove what commands of ended runs left, beside the working runtime.
 async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
     match journal.read(Query::OpenRuns).await {
         Ok(QueryRows::Runs(rows)) => {
@@ -413,40 +416,39 @@ async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
     }
 }
 
-/// What a runtime is made of, besides what all have in common.
+/// The parts of a runtime that differ between its users.
 #[derive(Debug)]
 pub(crate) struct HostDependencies {
-    /// The store, open.
+    /// The open store.
     pub(crate) journal: Arc<dyn Journal>,
     /// The state directory.
     pub(crate) state: PathBuf,
-    /// The endpoints by name, and how many calls each may have at once.
+    /// The endpoints by name, each with the limit of its concurrent calls.
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
-    /// For how long a model that fails is not asked.
+    /// How long a failing model is not called.
     pub(crate) breakers: BreakerPolicy,
-    /// The tools.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    /// How many tool calls may be under way at once.
+    /// Limit of concurrent tool calls.
     pub(crate) tool_calls: usize,
-    /// For how long a session with nothing to do is kept in memory.
+    /// How long an idle session stays in memory.
     pub(crate) idle: Duration,
-    /// Tells when there is too little room to accept more.
+    /// Reports when the disk has too little free space to accept more work.
     pub(crate) space: Arc<dyn DiskSpaceGauge>,
-    /// What a request that does not say otherwise is run with.
+    /// The spec and prompt of requests that set none.
     pub(crate) defaults: Defaults,
 }
 
-/// How many tool calls may be under way at once.
+/// The configured limit of concurrent tool calls.
 pub(crate) fn tool_calls(config: &Config) -> usize {
     usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX)
 }
 
-/// What is left on the disk of the state directory, held against the reserve.
+/// Compares the free space on the disk of the state directory with the configured reserve.
 pub(crate) fn space(config: &Config, state: &Path) -> Arc<dyn DiskSpaceGauge> {
     Arc::new(DiskSpaceMonitor::new(state, config.store.reserve.0))
 }
 
-/// Starts the actors on these parts.
+/// Starts the actors with these parts.
 pub(crate) async fn runtime(parts: HostDependencies) -> Result<Runtime, StartError> {
     let HostDependencies { journal, state, providers, breakers, tools, tool_calls, idle, space, defaults } =
         parts;

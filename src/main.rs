@@ -1,4 +1,4 @@
-//! The command line.
+//! The `hermod` program.
 
 use std::process::ExitCode;
 

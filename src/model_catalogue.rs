@@ -1,4 +1,4 @@
-//! What is known of a model: the program's table (`config/models.toml`), and over it what the user says. Pure.
+//! Model facts: the program's table (`config/models.toml`), overridden by the user's. No I/O.
 
 use hermod_actors::model::{ModelDeadlines, ModelProfile, ModelRef, Price};
 
@@ -7,18 +7,19 @@ use crate::{
     provider::CacheTtl,
 };
 
-/// How well a name in a table fits a model: the better, the greater.
+/// How precisely a table's name matches a model; a greater value is a better match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NameMatch {
-    /// The model's name begins so.
+    /// The model's name begins with the name before the `*`.
     Start,
-    /// It is one of the versions of the name, marked by a date or as the latest.
+    /// The model is a version of the name, marked by a date or as the latest.
     Version,
-    /// It is the name.
+    /// The names are equal.
     Whole,
 }
 
-/// What is known of a model: of each key, what the entry says whose name fits best, the user's before the program's.
+/// The profile of a model. For each key the best-matching entry that sets it counts, and the user's table precedes
+/// the program's.
 pub fn profile(config: &Config, model: &ModelRef) -> ModelProfile {
     let mut known = ModelSection::default();
     for table in [&config.known_models, &config.models] {
@@ -59,7 +60,7 @@ fn overlay(known: &mut ModelSection, section: &ModelSection) {
     known.price = section.price.or(known.price);
 }
 
-/// The prices where requests are cached for so long; `None` if what is needed most is not said.
+/// The price with this cache duration; `None` without a price for input and for output.
 fn price_of(price: &PriceSection, cache: CacheTtl) -> Option<Price> {
     let (input, output) = (price.input?.0, price.output?.0);
     let cache_write = match cache {
@@ -75,11 +76,12 @@ fn price_of(price: &PriceSection, cache: CacheTtl) -> Option<Price> {
     })
 }
 
-/// How well `name` fits, and how much of the model it names: the model alone, with its vendor, with the provider too.
+/// How precisely `name` matches, and the length of `name`. `name` may be the model alone, with its vendor, or with
+/// the provider too.
 fn match_name(name: &str, model: &ModelRef) -> Option<(NameMatch, usize)> {
     let name = normalize(name);
     let whole = normalize(&model.to_string());
-    // Without the provider, then without each part of the path before the model's own name.
+    // The names without the provider, then without each part of the path before the model's own name.
     let ends = whole.match_indices('/').map(|(at, _)| &whole[at + 1..]);
     let names = std::iter::once(whole.as_str()).chain(ends);
     let fits = names.filter_map(|whole| {
@@ -94,12 +96,12 @@ fn match_name(name: &str, model: &ModelRef) -> Option<(NameMatch, usize)> {
     fits.max()
 }
 
-/// As all spell it: some vendors write 4.5 where others write 4-5.
+/// Normalizes spelling: some vendors write 4.5 where others write 4-5.
 fn normalize(name: &str) -> String {
     name.to_lowercase().replace('.', "-")
 }
 
-/// `-20250929`, `-2025-09-29`, `@20250929` or `-latest`.
+/// True for `-20250929`, `-2025-09-29`, `@20250929` and `-latest`.
 fn is_version(rest: &str) -> bool {
     let Some(mark) = rest.strip_prefix(['-', '@']) else { return false };
     let digits = mark.bytes().filter(u8::is_ascii_digit).count();
@@ -217,7 +219,7 @@ mod tests {
             let model = ModelRef::new("p", name.as_str()).unwrap();
             let known = config.known_models.keys();
             assert_eq!(known.max_by_key(|other| match_name(other, &model)), Some(name));
-            // A version has a section of its own only if that says something else.
+            // A version has a section of its own only if its content differs.
             for (other, wider) in &config.known_models {
                 let is_other = other != name && match_name(other, &model).is_some();
                 assert!(!is_other || format!("{wider:?}") != format!("{section:?}"), "{name}: {other}");

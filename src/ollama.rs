@@ -1,4 +1,4 @@
-//! A local Ollama, asked only if nothing else is found: whether it listens, and which model it has.
+//! Discovery of a local Ollama, used only if no other provider is found: a connection, then its list of models.
 
 use std::{io, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// A list of models is a few kilobytes.
+/// Size limit of the answer; a list of models has a few kilobytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
-/// Version 1.0, so that the answer comes in one piece and the connection ends with it.
+/// HTTP 1.0, so that the answer is not chunked and the connection closes after it.
 const REQUEST: &str = "GET /v1/models HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n";
 
-/// The Ollama at `address`, if one listens there.
+/// The Ollama at `address`; `None` if nothing listens there.
 pub async fn discover(address: &str, limits: ProviderDefaults) -> Option<DiscoveredProvider> {
     let socket = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await.ok()?.ok()?;
     let answer = match timeout(ANSWER_TIMEOUT, models(socket)).await {
@@ -58,7 +58,7 @@ struct Model {
     id: String,
 }
 
-/// The first model of an HTTP answer to `GET /v1/models`.
+/// The id of the first model in an HTTP answer to `GET /v1/models`.
 fn first_model(answer: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n").ok_or("it answered no HTTP")?;

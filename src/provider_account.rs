@@ -1,4 +1,4 @@
-//! What a provider is asked with, by its configuration: where the keys are, and what each may use up.
+//! A provider's account in the configuration: the references of its keys, and the limits of each key.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,21 +14,21 @@ use crate::{
 /// The folder of refresh tokens in the state directory.
 const TOKEN_FOLDER: &str = "credentials";
 
-/// See the module.
+/// The configured credentials of one provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderAccount {
-    /// How access tokens are got, which are the first credential then.
+    /// The OAuth account; its access tokens are then the first credential.
     pub oauth: Option<OauthAccount>,
-    /// Where the keys are.
+    /// The references of the keys.
     pub credentials: Vec<Reference>,
-    /// Which credential is used next.
+    /// The order in which credentials are used.
     pub pool: PoolStrategy,
-    /// What each may use up within a minute.
+    /// The limits of each credential per minute.
     pub limits: RateLimits,
 }
 
 impl ProviderAccount {
-    /// As a section says; `usual` is where the key is if it says nothing of that.
+    /// The account of a section; `usual` is the key's reference if the section names none.
     pub fn of_section(section: &ProviderSection, usual: Option<Reference>) -> Self {
         let one = section.credential.as_ref().map(|credential| vec![credential.0.clone()]);
         let several = section.credentials.as_ref().map(|credentials| credentials.0.clone());
@@ -44,7 +44,7 @@ impl ProviderAccount {
         }
     }
 
-    /// Each credential as people may see it, and what is wrong with it, as far as that is seen without asking anybody.
+    /// Each credential as displayed, and its problem, as far as it shows without a request or a command.
     pub fn credential_report(
         &self,
         variables: &BTreeMap<String, String>,
@@ -58,7 +58,7 @@ impl ProviderAccount {
         oauth.into_iter().chain(keys).collect()
     }
 
-    /// The credentials of the provider of this name.
+    /// The credentials of this provider; fails at the first that cannot be read. `state` holds the refresh tokens.
     pub fn credentials(
         &self,
         provider: &str,
@@ -72,7 +72,7 @@ impl ProviderAccount {
     }
 }
 
-/// Whom access tokens are asked of, and with what.
+/// An OAuth token endpoint, and the credentials for requests to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OauthAccount {
     token_url: String,
@@ -83,7 +83,7 @@ pub struct OauthAccount {
 }
 
 impl OauthAccount {
-    /// `None` if the section is not whole, which is told where a configuration is checked.
+    /// `None` if the section is incomplete; the check of the configuration reports that.
     fn of_section(section: &OauthSection) -> Option<Self> {
         Some(Self {
             token_url: section.token_url.as_ref()?.0.clone(),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, ConfigFile};
 
-    /// Where the credentials of the section come from that says this, if its usual key is in `USUAL`.
+    /// Checks the sources of the credentials of a section with this text, whose usual key is in `USUAL`.
     #[track_caller]
     fn check(section: &str, expect: &[&str]) {
         let text = format!("[providers.acme]\nbase_url = \"http://a\"\n{section}");

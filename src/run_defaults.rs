@@ -1,4 +1,4 @@
-//! What a run and a session begin with, by the configuration.
+//! Default specs of runs and sessions, from the configuration.
 
 use std::{path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     tool::{self, SKILL_VIEW, skills::SkillFolders},
 };
 
-/// The spec of a run that asks for nothing special.
+/// The spec of a run whose request sets nothing itself.
 pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
     let mut traits: Vec<_> = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
     if traits.iter().all(|traits| *traits == ModelProfile::default()) {
@@ -114,7 +114,7 @@ fn attempts(attempts: &config::AttemptsSection) -> RetryAttempts {
     }
 }
 
-/// For how long a model that fails is not asked.
+/// The configured policy for how long a failing model is not called.
 pub(crate) fn breakers(breaker: &config::BreakerSection) -> BreakerPolicy {
     let cooldowns = [breaker.first_cooldown, breaker.second_cooldown, breaker.longest_cooldown];
     BreakerPolicy {
@@ -129,19 +129,19 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Where skills are, besides the workspace.
+/// The folders of skills outside the workspace.
 pub fn skills(config: &Config, state: &Path) -> SkillFolders {
     SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
 }
 
-/// Offers the tool that reads skills to the first run of a session, if there are any where it works.
+/// Adds the tool that reads skills to the spec of a session's first run, if its workspace or `folders` have any.
 pub fn add_skill_tool(spec: &mut RunSpec, folders: &SkillFolders) {
     if !folders.read(&spec.workspace).skills.is_empty() {
         add_tool(spec, SKILL_VIEW);
     }
 }
 
-/// Offers one more tool.
+/// Adds a tool to the spec, keeping the names sorted.
 pub(crate) fn add_tool(spec: &mut RunSpec, tool: &str) {
     spec.tools.push(tool.to_owned());
     spec.tools.sort_unstable();

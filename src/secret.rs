@@ -1,4 +1,4 @@
-//! Secrets, and where they are. A secret itself is in no file of Hermod's, in no record, no log and no message.
+//! Secrets and references to them. No file of Hermod's, record, log or message contains a secret itself.
 
 use std::{
     collections::BTreeMap,
@@ -11,15 +11,15 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::files::read_regular_text;
 
-/// Bytes of a file with a secret.
+/// Size limit of a file with a secret.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
-/// Bytes by which a secret is recognised; vendors begin all their keys with the same few.
+/// A secret is recognised by its first bytes, this many; all keys of a vendor begin with the same few.
 const PREFIX_BYTES: usize = 12;
-/// Bytes from which on a secret is hidden in texts. A shorter one is the placeholder of a local server that wants some key
-/// (`x`, `none`, `ollama`): hidden, it would make messages unreadable.
+/// Secrets with fewer bytes are not hidden in texts. They are placeholders for local servers that require some key
+/// (`x`, `none`, `ollama`); hiding them would make messages unreadable.
 const MIN_HIDDEN_BYTES: usize = 7;
 
-/// A text that nobody may see: it cannot be displayed or serialised, and `Debug` shows `***`.
+/// A text that must not be shown: it cannot be displayed or serialised, and `Debug` shows `***`.
 ///
 /// ```compile_fail
 /// let secret = hermod::secret::Secret::new("sk-1234");
@@ -39,12 +39,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The secret itself, for the one place that sends it.
+    /// The secret itself, only for the code that sends it.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// [`hidden`] of this one alone.
+    /// `text` with this secret alone redacted, as by `redact`.
     pub(crate) fn redact_in(&self, text: String) -> String {
         redact(std::slice::from_ref(self), text)
     }
@@ -53,13 +53,13 @@ impl Secret {
         self.0.len() >= MIN_HIDDEN_BYTES
     }
 
-    /// The part by which it is recognised.
+    /// The first bytes, by which the secret is recognised.
     fn prefix(&self) -> &str {
         &self.0[..self.0.floor_char_boundary(PREFIX_BYTES)]
     }
 
-    /// How many bytes `text` begins with that may be of it; 0 if they are too few to be it. What goes on as keys do belongs
-    /// to them: it may be a key of the same account that is not known here.
+    /// Number of bytes at the start of `text` that may belong to the secret; 0 if they are too few. Further key
+    /// characters are included: they may be of an unknown key of the same account.
     fn matched_bytes(&self, text: &str) -> usize {
         if !self.is_hidden() || !text.starts_with(self.prefix()) {
             return 0;
@@ -76,9 +76,9 @@ impl Secret {
     }
 }
 
-/// `text` with every occurrence of a secret hidden, also of its beginning alone, for a text may be cut: vendors like to
-/// quote keys that they refuse. All at once, because keys of one vendor begin alike: what one of them hides is no part of
-/// another that is left.
+/// `text` with every occurrence of a secret hidden, also of its beginning alone: texts may be truncated, and vendors
+/// quote the keys that they refuse. All secrets are matched in one pass. Keys of one vendor begin alike, so hiding
+/// one must not leave a part of another.
 pub(crate) fn redact(secrets: &[Secret], text: String) -> String {
     let is_there = |secret: &Secret| secret.is_hidden() && text.contains(secret.prefix());
     let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_there(secret)).collect();
@@ -105,7 +105,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A URL without what people hide in one: a user, a password, the values of its query.
+/// A URL without the parts that may contain secrets: user, password and query values.
 pub fn redacted_url(url: &str) -> String {
     if url.contains('@') {
         return "…".to_owned();
@@ -113,19 +113,19 @@ pub fn redacted_url(url: &str) -> String {
     url.split_once('?').map_or_else(|| url.to_owned(), |(before, _)| format!("{before}?…"))
 }
 
-/// Where a secret is, as `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENTS`.
+/// The location of a secret: `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENTS`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// In a variable.
+    /// The name of a variable.
     Variable(String),
-    /// In a file, absolute or beginning with `~/`; white space around the secret is no part of it.
+    /// A file's path, absolute or beginning with `~/`; white space around the secret is ignored.
     File(PathBuf),
-    /// It is what a command writes to standard output; the program first, then its arguments.
+    /// A command that writes the secret to standard output: the program, then its arguments.
     Command(Vec<String>),
 }
 
 impl Reference {
-    /// The command with these words, as they stand in a list: the first begins with `command:`.
+    /// A command from the words of a list; the first word begins with `command:`.
     pub fn of_words(words: &[&str]) -> Result<Self, String> {
         let (program, arguments) = words
             .split_first()
@@ -140,7 +140,7 @@ impl Reference {
         Ok(Self::Command(words.map(str::to_owned).collect()))
     }
 
-    /// The same with `~/` spelled out.
+    /// The same reference with `~/` replaced by the home folder.
     pub fn expand_home(&self, variables: &BTreeMap<String, String>) -> Result<Self, MissingSecret> {
         let missing = |reason: String| MissingSecret { reference: self.clone(), reason };
         Ok(match self {
@@ -161,7 +161,7 @@ impl Reference {
 const COMMAND: &str = "command:";
 const HOME: &str = "~/";
 
-/// Whether it is clear where a path is.
+/// True if the path is absolute or begins with `~/`.
 fn is_placed(path: &str) -> bool {
     path.starts_with('/') || path.starts_with(HOME)
 }
@@ -169,7 +169,7 @@ fn is_placed(path: &str) -> bool {
 impl FromStr for Reference {
     type Err = String;
 
-    /// The error never holds the text: it may be the secret itself.
+    /// The error never contains the text, because that may be the secret itself.
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(name) = text.strip_prefix("env:") {
             let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -201,7 +201,7 @@ impl fmt::Debug for Reference {
 }
 
 impl fmt::Display for Reference {
-    /// Without the arguments of a command: people put secrets there.
+    /// Omits the arguments of a command, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variable(name) => write!(f, "env:{name}"),
@@ -214,18 +214,18 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Why there is no secret where a reference points.
+/// Why a reference yields no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reference}: {reason}")]
 pub struct MissingSecret {
     /// The reference.
     pub reference: Reference,
-    /// What is wrong there, and the remedy.
+    /// The problem and its remedy.
     pub reason: String,
 }
 
 impl Reference {
-    /// Gets the secret; `None` if only a command knows it, which this does not run.
+    /// Reads the secret; `None` for a command, which this does not run.
     pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Option<Secret>, MissingSecret> {
         let missing = |reason: String| MissingSecret { reference: self.clone(), reason };
         let text = match self {
@@ -256,8 +256,8 @@ fn read(path: &Path, variables: &BTreeMap<String, String>) -> Result<String, Str
     read_regular_text(&expand_path(path, variables)?, MAX_SECRET_BYTES).map_err(wrong)
 }
 
-/// Keeps other processes of this user, the commands of tools among them, from reading this one's memory and variables,
-/// and secrets out of core dumps.
+/// Prevents other processes of this user, such as the commands of tools, from reading this process's memory and
+/// variables. Also keeps secrets out of core dumps.
 pub fn keep_memory_private() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

@@ -1,5 +1,5 @@
-//! A thread that looks whether the handlers of actors come back. It needs none of the runtime's own threads, so it sees a
-//! handler that holds all of them.
+//! A thread that detects stalled actor handlers. It is none of the runtime's threads, so it detects a handler that
+//! blocks all of them.
 
 use std::{
     collections::BTreeSet,
@@ -16,19 +16,19 @@ use hermod_actors::{HealthProbe, StalledHandler, port::Clock as _};
 
 use crate::clock::SystemClock;
 
-/// Between two looks.
+/// Pause between two checks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// A look that comes later than this says that the process itself stood still, and nothing of handlers.
+/// After a longer interval the process itself was suspended, so that check says nothing about handlers.
 const MAX_LOOK_INTERVAL_MS: u64 = 2_500;
 
-/// The thread; it ends when this is dropped.
+/// The watchdog thread; it ends when this is dropped.
 pub(crate) struct HandlerWatchdog {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HandlerWatchdog {
-    /// Watches over the handlers of a runtime, and hands a line to `report` for each that does not come back.
+    /// Starts to watch the handlers of a runtime, and passes a line to `report` for each stalled one.
     pub(crate) fn start(vitals: HealthProbe, report: impl Fn(String) + Send + 'static) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&ended);
@@ -51,7 +51,7 @@ impl HandlerWatchdog {
 impl Drop for HandlerWatchdog {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // The thread looks once more at most, and the end does not wait for it.
+        // The thread may run one more check; the drop does not wait for it.
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
         }
@@ -64,7 +64,7 @@ impl fmt::Debug for HandlerWatchdog {
     }
 }
 
-/// Lines for the stalled handlers that were not reported yet, each once per stall.
+/// Lines for stalled handlers that are not reported yet, one per stall.
 fn new_stalls<'a>(
     stalled: &'a [StalledHandler],
     reported: &'a mut BTreeSet<u64>,

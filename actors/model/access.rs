@@ -1,23 +1,26 @@
+//! Access of tool calls to files and resources, by which calls of one answer are ordered or run concurrently.
+
 use std::{path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// What a tool call touches, declared before it runs: calls of one answer that do not conflict run at the same time.
+/// The files and resources that a tool call touches, declared before it runs. Calls of one answer without a conflict
+/// run concurrently.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Only these.
+    /// Only the named files and folders.
     Paths {
-        /// Files and folders that it reads, by their real absolute paths.
+        /// Real absolute paths of the files and folders that the call reads.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         reads: Vec<Arc<str>>,
-        /// Files and folders that it changes, likewise.
+        /// Real absolute paths of the files and folders that the call changes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         writes: Vec<Arc<str>>,
     },
-    /// Nobody can tell: a shell.
+    /// Unknown, as for a shell command.
     Anything,
-    /// A person's attention: it runs alone.
+    /// A person's attention; the call runs alone.
     #[serde(rename = "alone")]
     Exclusive,
 }
@@ -29,23 +32,23 @@ impl Default for Access {
 }
 
 impl Access {
-    /// Reads what is at `path` or below it.
+    /// Access that reads `path` and everything below it.
     pub fn reads(path: impl Into<Arc<str>>) -> Self {
         Self::Paths { reads: vec![path.into()], writes: Vec::new() }
     }
 
-    /// Changes what is at `path` or below it.
+    /// Access that changes `path` and everything below it.
     pub fn writes(path: impl Into<Arc<str>>) -> Self {
         Self::Paths { reads: Vec::new(), writes: vec![path.into()] }
     }
 
-    /// Whether it touches nothing that others could touch.
+    /// True if the call touches nothing shared.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether two calls must keep their order. Two that only read need not, nor do two of which nobody can tell what
-    /// they touch: shell commands of one answer run at the same time.
+    /// True if two calls must run in order. Two readers do not conflict, nor do two unknown accesses: shell commands of
+    /// one answer run concurrently.
     pub fn conflicts(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exclusive, _) | (_, Self::Exclusive) => true,
@@ -60,7 +63,7 @@ impl Access {
     }
 }
 
-/// Whether a path of the one list is a path of the other, or lies in it.
+/// True if a path of one list equals or contains a path of the other.
 fn overlap(ours: &[Arc<str>], theirs: &[Arc<str>]) -> bool {
     let is_in = |inner: &Arc<str>, outer: &Arc<str>| Path::new(&**inner).starts_with(&**outer);
     ours.iter().any(|our| theirs.iter().any(|their| is_in(our, their) || is_in(their, our)))

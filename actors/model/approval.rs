@@ -1,29 +1,31 @@
+//! Approvals of calls in doubt: policies, requests, decisions, and the reasons for another attempt.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, CallId, Timestamp};
 
-/// What is done about a call that must not be repeated silently, had begun, and whose end nobody saw.
+/// The action for a call in doubt: one that must not be repeated silently, was started, and whose end is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubtAction {
-    /// The model is told, and looks for itself.
+    /// The model reads that the call is in doubt and can check the effects itself.
     #[default]
     Tell,
-    /// A person is asked whether it is to be made again; the run is parked until then.
+    /// A person decides whether the call is repeated; until then the run is parked.
     Ask,
-    /// It is made again, at most three times.
+    /// The call is repeated, at most three times.
     Retry,
 }
 
-/// How a run deals with calls in doubt.
+/// The policy of a run for calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InDoubtPolicy {
-    /// What is done.
+    /// The action.
     #[serde(rename = "then")]
     pub action: InDoubtAction,
-    /// For how long a person is waited for, in milliseconds; then the answer is no.
+    /// Milliseconds until an unanswered request counts as denied.
     #[serde(rename = "patience_ms")]
     pub approval_timeout_ms: u64,
 }
@@ -35,45 +37,45 @@ impl Default for InDoubtPolicy {
 }
 
 impl InDoubtPolicy {
-    /// Whether nothing was said about it.
+    /// True if the policy is the default, which is not stored.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// See [`Body::ApprovalRequested`](super::Body::ApprovalRequested). What is waited does not count for limits of time, if
-/// nothing else of the run is under way.
+/// Fields of [`Body::ApprovalRequested`](super::Body::ApprovalRequested). This wait does not count towards limits of
+/// time if nothing else of the run is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequested {
-    /// The call that a person is to decide about; it names the question.
+    /// The call in doubt; it identifies the request.
     pub call: CallId,
-    /// Its attempt that is in doubt.
+    /// The attempt in doubt.
     pub attempt: Attempt,
-    /// What is known, and what is asked.
+    /// The known facts and the question, as text for a person.
     pub question: String,
-    /// When nobody is waited for any more; the answer is no then.
+    /// Time at which the request expires and counts as denied.
     pub expires_at: Timestamp,
 }
 
-/// See [`Body::ApprovalAnswered`](super::Body::ApprovalAnswered).
+/// Fields of [`Body::ApprovalAnswered`](super::Body::ApprovalAnswered).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalAnswered {
     /// The call.
     pub call: CallId,
-    /// Whether it may be made.
+    /// The decision.
     #[serde(rename = "verdict")]
     pub decision: ApprovalDecision,
-    /// Who says so.
+    /// The source of the decision.
     pub by: DecisionSource,
 }
 
-/// An answer to a request for approval.
+/// The decision about a call in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalDecision {
-    /// It may.
+    /// The call may be repeated.
     Allow,
-    /// It may not.
+    /// The call must not be repeated.
     Deny,
 }
 
@@ -86,13 +88,13 @@ impl fmt::Display for ApprovalDecision {
     }
 }
 
-/// Who answers a request for approval.
+/// The source of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionSource {
-    /// Somebody.
+    /// A person decided.
     Person,
-    /// Nobody did in time.
+    /// The request expired and counts as denied.
     Expiry,
 }
 
@@ -100,15 +102,15 @@ pub enum DecisionSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryReason {
-    /// Its end was not seen, and it may be repeated.
+    /// The attempt's end is unknown, and the call may be repeated.
     #[default]
     Lost,
-    /// The process ended, and it may be repeated.
+    /// The process ended, and the call may be repeated.
     Interrupted,
-    /// It was never begun, and never will be.
+    /// The attempt was never started and never will be.
     #[serde(rename = "never_begun")]
     NeverStarted,
-    /// It is in doubt, and is to be repeated whatever it did.
+    /// The attempt is in doubt, and the call is repeated regardless of its effects.
     InDoubt,
 }
 

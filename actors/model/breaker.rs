@@ -1,17 +1,19 @@
+//! Circuit breakers of models and endpoints: policy, state, and the models that did not answer a call.
+
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, ModelRef, Timestamp};
 
-/// For how long a model that fails is not asked, unless its provider says when it will answer again.
+/// The policy of a circuit breaker. A reset time that the provider reports takes precedence over the cooldowns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerPolicy {
-    /// Failures in a row that open the breaker, of those that do not open it at once.
+    /// Consecutive failures that open the breaker, unless a failure opens it at once.
     pub threshold: u32,
-    /// How long it stays open the first, the second and every further time in a row, in milliseconds.
+    /// Cooldown after the first, second and every further opening in a row, in milliseconds.
     pub cooldowns_ms: [u64; 3],
-    /// How long after the account was found used up.
+    /// Cooldown after the account's quota was used up, in milliseconds.
     pub quota_ms: u64,
-    /// How long after the provider did not know the model.
+    /// Cooldown after the provider did not know the model, in milliseconds.
     pub not_found_ms: u64,
 }
 
@@ -26,19 +28,19 @@ impl Default for BreakerPolicy {
     }
 }
 
-/// Whether something is asked, after what became of earlier attempts.
+/// The state of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum BreakerState {
-    /// It is.
+    /// Requests pass.
     #[default]
     Closed,
-    /// It is not, until then.
+    /// Requests are refused until a time.
     Open {
-        /// Until when.
+        /// End of the cooldown.
         until: Timestamp,
     },
-    /// One attempt at a time is made, until one is answered.
+    /// One probe at a time passes, until one is answered.
     HalfOpen,
 }
 
@@ -47,28 +49,28 @@ pub enum BreakerState {
 pub struct UnansweredModel {
     /// The model.
     pub model: ModelRef,
-    /// Why.
+    /// Why it did not answer.
     #[serde(flatten)]
     pub reason: UnansweredReason,
 }
 
-/// See [`UnansweredModel`].
+/// Why a model of the chain did not answer a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum UnansweredReason {
-    /// It was asked and failed.
+    /// The model was called and failed.
     Tried {
-        /// So many times.
+        /// Number of failed attempts.
         attempts: u32,
-        /// The last time because of this.
+        /// The failure of the last attempt.
         failure: Failure,
     },
-    /// It was not asked.
+    /// The model was not called.
     Skipped {
-        /// Until then it is not; absent if it never is.
+        /// End of the exclusion; absent if it is permanent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
-        /// Because of this, which an earlier call met.
+        /// The failure of an earlier call that caused the exclusion.
         failure: Failure,
     },
 }

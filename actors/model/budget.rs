@@ -1,14 +1,16 @@
+//! Budget accounts and their changes: limits, reservations and settlements per dimension.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::AccountId;
 
-/// What is counted and limited.
+/// A resource that is counted and limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
-    /// Model calls with their tool calls.
+    /// Iterations: model calls with their tool calls.
     Iterations,
     /// Tokens read and written.
     Tokens,
@@ -21,7 +23,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// All of them, in the order of their names in `Amounts`.
+    /// All dimensions, in the order of the fields of `Amounts`.
     pub const ALL: [Self; 5] = [Self::Iterations, Self::Tokens, Self::Usd, Self::ToolCalls, Self::Children];
 
     /// The dimension's name, as in records and on the command line.
@@ -35,13 +37,13 @@ impl Dimension {
         }
     }
 
-    /// An amount of it as people write it: money in dollars.
+    /// Formats an amount of this dimension for people: money in dollars.
     pub fn display(self, amount: u64) -> impl fmt::Display {
         AmountDisplay(self, amount)
     }
 }
 
-/// An amount of each dimension; absent means none (in a spend) or unlimited (in a limit: see [`BudgetAccount::limits`]).
+/// An amount per dimension. An absent one means zero in a spend, and unlimited in a limit ([`BudgetAccount::limits`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Amounts {
     /// Iterations.
@@ -56,7 +58,7 @@ pub struct Amounts {
     /// Tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
-    /// Live children.
+    /// Subagents alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children: Option<u64>,
 }
@@ -85,12 +87,12 @@ impl Amounts {
         *place = Some(amount);
     }
 
-    /// Adds, dimension by dimension; sums saturate.
+    /// Adds `more` per dimension; sums saturate.
     pub fn add(&mut self, more: &Self) {
         self.change(more, u64::saturating_add);
     }
 
-    /// Takes away, dimension by dimension, down to nothing.
+    /// Subtracts `less` per dimension, at least to 0.
     pub fn reduce(&mut self, less: &Self) {
         self.change(less, u64::saturating_sub);
     }
@@ -103,109 +105,110 @@ impl Amounts {
         }
     }
 
-    /// Whether nothing is said of any dimension.
+    /// True if no dimension has an amount.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A budget account: a row that only the committer changes.
+/// A budget account; only the committer changes its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetAccount {
-    /// The account above, on which every spend is reserved too.
+    /// The parent account, on which every spend is reserved too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AccountId>,
-    /// The limits; absent means unlimited.
+    /// The limits; an absent one means unlimited.
     pub limits: Amounts,
-    /// What is spent and settled.
+    /// The settled spends.
     pub spent: Amounts,
-    /// What is reserved by calls that have not ended.
+    /// Reservations of calls that have not ended.
     pub reserved: Amounts,
-    /// Whether its iterations are its own: they are not counted on the accounts above.
+    /// True if its iterations do not count on its ancestors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "apart")]
     pub owns_iterations: bool,
 }
 
-/// Opens an account, in the append that carries it.
+/// An account that an append opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewAccount {
     /// Its id.
     pub id: AccountId,
-    /// The account above.
+    /// The parent account.
     pub parent: Option<AccountId>,
     /// Its limits.
     pub limits: Amounts,
-    /// Whether its iterations are its own: see [`BudgetAccount::apart`].
+    /// True if its iterations do not count on its ancestors; see [`BudgetAccount::owns_iterations`].
     pub owns_iterations: bool,
 }
 
-/// Reserves before a spend, on the account and all its ancestors; what does not fit refuses the whole append.
+/// A reservation before a spend, on the account and all its ancestors. If it exceeds a limit, the whole append is
+/// refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
     /// The account.
     pub account: AccountId,
-    /// How much.
+    /// The amounts to reserve.
     pub amounts: Amounts,
 }
 
-/// Gives a reservation back and books what was really spent, on the account and all its ancestors. Never refused: the
-/// money is gone. `spent` may exceed what was reserved; a later correction has nothing reserved and a `refund`.
+/// Releases a reservation and books the actual spend, on the account and all its ancestors. Never refused, because the
+/// spend has happened. `spent` may exceed the reservation; a later correction has no reservation but a `refund`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settlement {
     /// The account.
     pub account: AccountId,
-    /// What had been reserved.
+    /// The reservation to release.
     pub reserved: Amounts,
-    /// What is spent.
+    /// The amounts spent.
     pub spent: Amounts,
-    /// What had been booked as spent and was not.
+    /// Amounts that an earlier settlement booked and that were not spent.
     pub refund: Amounts,
 }
 
-/// Raises the limits of one account. A dimension without a limit keeps none.
+/// A raise of one account's limits. A dimension without a limit stays unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitRaise {
     /// The account.
     pub account: AccountId,
-    /// By how much.
+    /// The additions to the limits.
     pub amounts: Amounts,
 }
 
-/// What an append does to accounts.
+/// The changes of accounts in an append, applied in the order of these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerChange {
-    /// Accounts to open, first.
+    /// Accounts to open.
     pub new_accounts: Vec<NewAccount>,
-    /// Then limits are raised.
+    /// Raises of limits.
     pub raises: Vec<LimitRaise>,
-    /// Then what is settled.
+    /// Settlements of ended calls.
     pub settlements: Vec<Settlement>,
-    /// Then what is reserved.
+    /// Reservations of calls that start.
     pub reservations: Vec<Reservation>,
 }
 
-/// A reservation that does not fit.
+/// A refused reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct BudgetRefusal {
-    /// The account whose limit it is.
+    /// The account whose limit would be exceeded.
     pub account: AccountId,
     /// The dimension.
     pub dimension: Dimension,
     /// The limit.
     pub limit: u64,
-    /// What is spent.
+    /// The amount already spent on the account.
     pub spent: u64,
-    /// What others have reserved.
+    /// The amount already reserved on the account.
     pub reserved: u64,
-    /// What had to fit beside both. Not known of records of earlier builds.
+    /// The refused amount; unknown (`None`) in records of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<u64>,
 }
 
 impl BudgetRefusal {
-    /// The raise that lets a run go on which has spent `spent` by now: four times what was refused fits then, because each
-    /// call of a run reads more than the one before. `None` if what was refused is not known.
+    /// The raise with which a run that has spent `spent` can resume. It admits four times the refused amount, because
+    /// each call reads more than the one before. `None` if the refused amount is unknown.
     pub fn sufficient_raise(&self, spent: u64) -> Option<u64> {
         let used = self.reserved.saturating_add(spent.max(self.spent));
         Some(self.needed?.saturating_mul(4).saturating_add(used).saturating_sub(self.limit))
@@ -222,14 +225,14 @@ impl fmt::Display for BudgetRefusal {
             (Dimension::Tokens | Dimension::Usd, Some(needed)) => {
                 write!(f, ", {} needed for the next call", dimension.display(*needed))?;
             }
-            // Of these a call needs one, or as many as the answer names.
+            // The amount needed of these is trivial: one, or as many as the answer has calls.
             (Dimension::Iterations | Dimension::ToolCalls | Dimension::Children, _) | (_, None) => {}
         }
         write!(f, ", account {account}")
     }
 }
 
-/// An amount as people write it: money in dollars.
+/// Formats an amount for people: money in dollars.
 pub(super) struct AmountDisplay(pub(super) Dimension, pub(super) u64);
 
 impl fmt::Display for AmountDisplay {

@@ -1,3 +1,5 @@
+//! Record bodies of tool calls: admission, attempts and results.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -6,40 +8,40 @@ use serde::{Deserialize, Serialize};
 use super::Body;
 use super::{Access, Attempt, CallEnd, CallId, EffectClass, Hash, Incarnation, RetryReason, SubagentRef};
 
-/// See [`Body::CallAdmitted`]. The arguments are those of the answer.
+/// Fields of [`Body::CallAdmitted`]. The arguments themselves are in the answer's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallAdmitted {
     /// The call.
     pub call: CallId,
-    /// The tool, by its registered name.
+    /// The tool's registered name.
     pub tool: Arc<str>,
-    /// What it does to the world.
+    /// The effect class of the call.
     pub effect: EffectClass,
-    /// What it touches: it waits for earlier calls of its answer that conflict.
+    /// The call's access. Earlier calls of its answer with a conflicting access run first.
     #[serde(default, skip_serializing_if = "Access::is_none")]
     pub access: Access,
-    /// Whether it outlives the process that starts it, and is found again.
+    /// True if the call outlives the process that starts it and can be found again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub detached: bool,
-    /// Hash of the arguments as the tool gets them.
+    /// Hash of the arguments that the tool receives.
     pub arguments: Hash,
-    /// The number of an earlier call of the answer that is the same and must not be made twice: this one gets its result.
+    /// Number of an identical earlier call of the answer that must not run twice; this call gets its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u32>,
 }
 
-/// See [`Body::CallStarted`].
+/// Fields of [`Body::CallStarted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallStarted {
     /// The call.
     pub call: CallId,
-    /// Its attempt.
+    /// The attempt, counted from 1 within its call.
     pub attempt: Attempt,
-    /// Who starts it.
+    /// The incarnation that starts the attempt.
     pub incarnation: Incarnation,
-    /// The boot of the machine it starts on.
+    /// The machine's boot at the start.
     pub boot: Arc<str>,
-    /// The subagents that it begins, in the order of their tasks.
+    /// The subagents that the call starts, in the order of their tasks.
     #[serde(default, skip_serializing_if = "no_children")]
     pub children: Arc<[SubagentRef]>,
 }
@@ -48,26 +50,26 @@ fn no_children(children: &Arc<[SubagentRef]>) -> bool {
     children.is_empty()
 }
 
-/// See [`Body::CallEnded`].
+/// Fields of [`Body::CallEnded`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnded {
     /// The call.
     pub call: CallId,
     /// The attempt that ended; 0 if none had started.
     pub attempt: Attempt,
-    /// How, and with what.
+    /// The status and the result.
     #[serde(flatten)]
     pub end: CallEnd,
 }
 
-/// See [`Body::CallLost`].
+/// Fields of [`Body::CallLost`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallLost {
     /// The call.
     pub call: CallId,
     /// The attempt that was lost.
     pub attempt: Attempt,
-    /// Why there is another one.
+    /// The reason for another attempt.
     #[serde(default, skip_serializing_if = "RetryReason::is_lost")]
     #[serde(rename = "why")]
     pub reason: RetryReason,

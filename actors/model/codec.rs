@@ -1,10 +1,12 @@
+//! The stored form of a record: a header of fixed size, then the body as JSON.
+
 use std::fmt;
 
 use super::{Body, Kind, Record, Timestamp};
 
-/// Version of the header; a newer one is refused.
+/// Header version; any other version is refused.
 const HEADER_VERSION: u8 = 1;
-/// The body is JSON with named fields: old and new versions read each other.
+/// Body codec: JSON with named fields, so that old and new versions read each other's records.
 const JSON_CODEC: u8 = 0;
 /// Version, codec, kind (u16), at (i64), active_ms (u64), all little-endian.
 const HEADER_BYTES: usize = 1 + 1 + 2 + 8 + 8;
@@ -12,13 +14,13 @@ const HEADER_BYTES: usize = 1 + 1 + 2 + 8 + 8;
 /// A stored record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Shorter than a header, or a field in it makes no sense.
+    /// The bytes are shorter than a header, or a field is invalid.
     #[error("not a record: {0}")]
     Malformed(String),
-    /// Written by a newer version.
+    /// The header version is newer than this program.
     #[error("record version {0} is newer than this program understands")]
     Version(u8),
-    /// A kind that this version does not know.
+    /// The kind's code is unknown to this version.
     #[error("record kind {0} is unknown to this program")]
     UnknownKind(u16),
 }
@@ -35,12 +37,12 @@ pub fn encode(record: &Record) -> Vec<u8> {
     bytes
 }
 
-/// Whether the stored form of `record` can be read back; why not, otherwise.
+/// Checks that the stored form of `record` can be decoded again.
 pub fn check_readable(record: &Record) -> Result<(), DecodeError> {
     decode(&encode(record)).map(drop)
 }
 
-/// Reads a stored record.
+/// Decodes a stored record.
 pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(DecodeError::Malformed(format!("{} bytes are too few", bytes.len())));
@@ -54,7 +56,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     let code = u16::from_le_bytes([header[2], header[3]]);
     let kind = Kind::of_code(code).ok_or(DecodeError::UnknownKind(code))?;
     let malformed = |error: &dyn fmt::Display| DecodeError::Malformed(format!("{}: {error}", kind.name()));
-    // Looked at as a whole: so no text in it need be.
+    // UTF-8 is checked once for the whole body, so that the JSON parser need not check each string.
     let body = str::from_utf8(body).map_err(|error| malformed(&error))?;
     Ok(Record {
         at: Timestamp(i64::from_le_bytes(to_eight_bytes(&header[4..12]))),

@@ -1,47 +1,49 @@
+//! Compaction of views: policy, positions in the history, and record bodies of compactions and summaries.
+
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, CallId, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage, UsageAnomaly};
 
-/// How the view of a run is kept short, resolved when it is accepted.
+/// The compaction of a run's view, resolved when the run is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionPolicy {
-    /// Who is asked for summaries, in order; without anybody the oldest is left out without one.
+    /// Models for summaries, in order; if empty, the oldest part is dropped without a summary.
     pub chain: Vec<ModelRef>,
-    /// What is known of each of them, in the same order; nothing of those for which there is no entry.
+    /// Profiles of the models, in the same order; a model without an entry has no known properties.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "traits")]
     pub profiles: Vec<ModelProfile>,
-    /// Over which share of the model's window the view is compressed, in percent.
+    /// Share of the context window above which the view is compacted, in percent.
     pub trigger: u8,
-    /// The messages at the end that stay as they are, if they are short enough.
+    /// Number of last messages that stay unchanged, if they are short enough.
     pub protect_last: u32,
-    /// Whether a summary is made while the run goes on, before it has to wait for one.
+    /// True if a summary is made in the background, before the run must wait for one.
     pub ahead: bool,
 }
 
-/// A place in a session's conversation: before it lie so many rounds, and so many steps of the next one. A round is what
-/// a user said and all that was done about it, a step an answer with the results of its calls.
+/// A position in a session's conversation: `round` whole rounds and `step` steps of the next round precede it. A round
+/// is a user message and all that follows until its answer. A step is an answer with tool calls and their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 pub struct HistoryPosition {
-    /// Whole rounds.
+    /// Number of whole rounds before the position.
     pub round: u32,
-    /// Steps of the round behind them.
+    /// Number of steps before the position in the round after them.
     pub step: u32,
 }
 
-/// What was done to a view that was too long.
+/// The method by which a view was compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactionMethod {
-    /// Long results of old calls were left out.
+    /// Long results of old calls were elided.
     Elided,
-    /// What is oldest was replaced by a summary.
+    /// A summary replaced the oldest part.
     Summarised,
-    /// Likewise, by several calls: it did not fit into one.
+    /// A summary replaced the oldest part; it took several calls, because the part did not fit into one.
     Chunked,
-    /// What is oldest was left out without a summary.
+    /// The oldest part was dropped without a summary.
     Dropped,
 }
 
@@ -57,81 +59,81 @@ impl CompactionMethod {
     }
 }
 
-/// The view of a session is shorter from here on. Nothing is deleted: what was before stands in the same journal.
+/// The view of a session is shorter from this record on. Nothing is deleted: the journal keeps the earlier records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextCompacted {
     /// The run under way.
     pub run: RunId,
-    /// The id of the conversation as it goes on.
+    /// The id of the conversation from here on.
     pub lineage: SessionId,
-    /// How.
+    /// The method.
     #[serde(rename = "by")]
     pub method: CompactionMethod,
-    /// Up to where.
+    /// The end of the compacted part.
     #[serde(rename = "to")]
     pub end: HistoryPosition,
-    /// What stands for what was left out.
+    /// The text that replaces it: a summary, or a notice that it was dropped; absent for [`CompactionMethod::Elided`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
-    /// The estimated tokens of the request before.
+    /// Estimated tokens of the request before the compaction.
     #[serde(rename = "before")]
     pub tokens_before: u64,
-    /// And behind it.
+    /// Estimated tokens of the request after the compaction.
     #[serde(rename = "after")]
     pub tokens_after: u64,
-    /// What the run has waited for it, in milliseconds of active time.
+    /// Time that the run waited for it, in milliseconds of active time.
     pub waited_ms: u64,
 }
 
-/// A model may be asked for a summary.
+/// An attempt of a summary call may start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryStarted {
-    /// The attempt.
+    /// The fields of a started model call.
     #[serde(flatten)]
     pub started: Arc<ModelStarted>,
-    /// Up to where this call summarises.
+    /// The end of the part that this call summarises.
     #[serde(rename = "upto")]
     pub call_end: HistoryPosition,
-    /// Up to where all calls for this summary do.
+    /// The end of the part that all calls for this summary cover.
     #[serde(rename = "to")]
     pub summary_end: HistoryPosition,
 }
 
-/// A model has answered with a summary.
+/// A model answered a summary call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryAnswered {
     /// The call.
     pub call: CallId,
     /// The attempt that answered.
     pub attempt: Attempt,
-    /// What it said.
+    /// The answer's text.
     pub text: Arc<str>,
-    /// Why that is no summary; absent if it is one.
+    /// Why the text is unusable as a summary; absent if it is usable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<SummaryDefect>,
-    /// The link of the chain that is asked from now on, counted from 0, if that is another one; behind the last, nobody.
+    /// Index of the chain's link for later calls, from 0, if it changes; one past the last means none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
-    /// What it used, if the provider said and can be believed.
+    /// The usage, if the provider reported a plausible one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Why what the provider said of its usage does not count: then all that was reserved is spent.
+    /// Why the reported usage does not count; the whole reservation is then spent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
-/// Why an answer is no summary.
+/// Why an answer is unusable as a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryDefect {
-    /// It says nothing.
+    /// The answer is empty.
     Empty,
-    /// It is longer than it may be.
+    /// The answer exceeds the maximum length.
     TooLong,
 }
 
 impl SummaryDefect {
-    /// In words.
+    /// A description for people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Empty => "it says nothing",
@@ -140,22 +142,22 @@ impl SummaryDefect {
     }
 }
 
-/// What a request consists of that cannot be made short enough, in estimated tokens.
+/// The parts of a request that cannot be shortened enough, in estimated tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextBreakdown {
-    /// What the request may have: the window without what is left for the answer.
+    /// Maximum of the request: the window less the minimum for the answer.
     pub limit: u64,
-    /// What the model can read and write in one call, by what is known or was found out.
+    /// The context window, as far as known or learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// What is left for the answer at least.
+    /// The minimum reserved for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
     /// The system prompt.
     pub system: u64,
-    /// What is said of the tools.
+    /// The tool specifications.
     pub tools: u64,
-    /// The present request, with what stands for earlier ones.
+    /// The present user message with the summary of earlier ones.
     pub request: u64,
     /// The last answer and the results of its calls.
     pub last: u64,

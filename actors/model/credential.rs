@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One of the credentials of a provider, counted from 0. The adapter knows what it is; nobody else sees a secret.
+/// Index of a provider's credential, from 0. Only the adapter knows the secret behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CredentialId(pub usize);
@@ -13,15 +13,15 @@ impl fmt::Display for CredentialId {
     }
 }
 
-/// Which of several credentials is used for the next attempt, of those that may be used.
+/// Chooses the credential of the next attempt among the available ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolStrategy {
-    /// The first.
+    /// The first available credential.
     #[default]
     FillFirst,
-    /// The one behind that of the last attempt.
+    /// The credential after that of the last attempt.
     RoundRobin,
-    /// The one with the fewest attempts under way.
+    /// The credential with the fewest attempts under way.
     LeastUsed,
 }

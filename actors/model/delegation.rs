@@ -1,75 +1,78 @@
+//! Delegation of tasks to subagents: the rights of a run, the references between parent and child, and raised limits.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Amounts, CallId, Dimension, OutcomeDetail, RunId, SessionId, Usage, budget::AmountDisplay};
 
-/// What a run may delegate, resolved when it was accepted. Absent from a spec means nothing.
+/// A run's rights to delegate, resolved when it was accepted. A spec without them may not delegate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegation {
-    /// How deep the run itself is: a root is 0.
+    /// The depth of the run; 0 for a root.
     pub depth: u32,
-    /// The deepest that a subagent may be.
+    /// The maximum depth of a subagent.
     pub max_depth: u32,
-    /// Subagents of one run that may live at once. How many of a whole tree may is the limit `children` of its root.
+    /// Maximum of concurrent subagents of one run. The limit `children` of the root's account bounds the whole tree.
     pub max_children: u32,
-    /// Iterations of a subagent, if its task says nothing less.
+    /// Iterations of a subagent unless its task sets fewer.
     pub iterations: u64,
-    /// Whether the iterations of subagents count on the accounts above too.
+    /// True if the iterations of subagents also count on the ancestor accounts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "shared")]
     pub shares_iterations: bool,
-    /// Active time in which a subagent must come to a result of a call, in milliseconds, or it is ended with what it has.
+    /// Active time in milliseconds within which a subagent must get a call result. Otherwise it is ended with its
+    /// present state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_ms: Option<u64>,
 }
 
-/// Whose task a run is, and where its end is heard.
+/// The call that delegated a run, to which its end is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentRef {
-    /// The session of the run that delegated it.
+    /// The session of the delegating run.
     pub session: SessionId,
-    /// The call that did.
+    /// The delegating call.
     pub call: CallId,
-    /// Its place among the tasks of that call, from 0.
+    /// Index of the task within the call, from 0.
     pub n: u32,
 }
 
-/// A subagent, as its parent knows it.
+/// A subagent's session and run, as its parent records them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubagentRef {
-    /// Its session.
+    /// The subagent's session.
     pub session: SessionId,
-    /// Its run.
+    /// The subagent's run.
     pub run: RunId,
 }
 
-/// A subagent has ended: the record with which its parent takes that in.
+/// Record of the parent: a subagent has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildEnded {
     /// The call that delegated the task.
     pub call: CallId,
-    /// The subagent.
+    /// The subagent that ended.
     pub child: SubagentRef,
-    /// How it ended.
+    /// The outcome of the subagent.
     #[serde(flatten)]
     pub ended: OutcomeDetail,
-    /// What the parent's model reads of it: JSON.
+    /// The result for the parent's model, as JSON.
     #[serde(rename = "told")]
     pub result: Arc<str>,
-    /// The iterations it took.
+    /// The iterations of the subagent.
     pub iterations: u32,
-    /// What its model calls used.
+    /// The token usage of its model calls.
     pub usage: Usage,
 }
 
-/// By how much the limits of a run are raised.
+/// Additions to the limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LimitIncrease {
-    /// The limits of its account. A dimension without a limit keeps none.
+    /// Additions to the limits of its account. A dimension without a limit stays unlimited.
     #[serde(default, skip_serializing_if = "Amounts::is_empty")]
     pub budget: Amounts,
-    /// The active time allowed, in milliseconds.
+    /// Addition to the allowed active time, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
 }

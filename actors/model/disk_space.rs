@@ -1,6 +1,8 @@
+//! Shortage of disk space, and the text form of byte sizes.
+
 use std::fmt;
 
-/// Too little room is left to take more on.
+/// The free disk space is below the reserve, so no new run is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{path} has {} free, and {} are kept for runs that were accepted: make room there, or set a smaller store.reserve",
@@ -8,15 +10,15 @@ use std::fmt;
     ByteSize(*reserve)
 )]
 pub struct LowDiskSpace {
-    /// Where.
+    /// The folder whose file system is short of space.
     pub path: String,
-    /// Bytes that are free.
+    /// Free bytes.
     pub free: u64,
-    /// Bytes that are to stay free.
+    /// Bytes reserved for the records of accepted runs.
     pub reserve: u64,
 }
 
-/// A number of bytes, as a person reads it.
+/// A number of bytes, displayed in binary units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
@@ -25,7 +27,7 @@ impl fmt::Display for ByteSize {
         const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
         match UNITS.into_iter().find(|(_, bits)| self.0 >> bits > 0) {
             Some((unit, bits)) => {
-                // Rounded down: what is too little does not read as if it were enough.
+                // Rounded down, so that an insufficient size never reads as sufficient.
                 let tenths = (u128::from(self.0) * 10) >> bits;
                 write!(f, "{}.{} {unit}", tenths / 10, tenths % 10)
             }

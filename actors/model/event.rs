@@ -1,49 +1,51 @@
+//! Events of a session for watchers: read-only projection of records, and what is not durable. Never drives actions.
+
 use std::sync::Arc;
 
 use super::{Attempt, CallId, CallStatus, Durable, OutcomeDetail, Record, RunId, Seq, SessionId, Timestamp};
 
-/// What a watcher sees: records as they become durable with what they mean, and what is not durable.
+/// An event for watchers: a durable record, what follows from one, or a stream delta that is not durable.
 #[derive(Debug, Clone)]
 pub struct SessionEvent {
     /// The session.
     pub session: SessionId,
-    /// The run that it is about; `None` if it is about the session.
+    /// The run of the event; `None` if it concerns the session.
     pub run: Option<RunId>,
-    /// The last record that whoever has seen this event has seen whole: to go on, watch from the next one.
+    /// The last record that a watcher has seen completely after this event; to resume, watch from the next one.
     pub seq: Seq,
-    /// What happened.
+    /// The content of the event.
     pub body: EventBody,
 }
 
-/// See [`SessionEvent`]. What follows from a record comes before the record itself, in the same order for whoever watches now
-/// and whoever comes later; deltas and progress are for those who watch now.
+/// The content of a [`SessionEvent`]. Events derived from a record precede the record, in the same order for live
+/// watchers and for later ones. Only live watchers get deltas and progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventBody {
-    /// A record became durable; all that follows from it has been said.
+    /// A record became durable; the events derived from it have been sent.
     Recorded {
         /// The record.
         record: Durable<Arc<Record>>,
     },
-    /// Where the run is now.
+    /// The run's status changed.
     Status(RunStatus),
-    /// A stage of the run.
+    /// The run reached a stage of its lifecycle.
     Lifecycle(Lifecycle),
-    /// An attempt of the model call begins.
+    /// An attempt of the model call starts.
     ThinkingStart {
         /// The call.
         call: CallId,
         /// The attempt.
         attempt: Attempt,
     },
-    /// An attempt of the model call is over, with an answer or without.
+    /// An attempt of the model call ended, with an answer or without.
     ThinkingEnd {
         /// The call.
         call: CallId,
         /// The attempt.
         attempt: Attempt,
     },
-    /// A piece of the answer's text. The pieces of an attempt follow each other from its beginning; where one was
-    /// missed none follows, and the text comes whole with the answer's record.
+    /// A piece of the answer's text. The pieces of an attempt are contiguous from its start. After a missed piece none
+    /// follows; the answer's record has the whole text.
     TextDelta {
         /// The call.
         call: CallId,
@@ -52,7 +54,7 @@ pub enum EventBody {
         /// The piece.
         delta: Arc<str>,
     },
-    /// A piece of what the model thinks; like text.
+    /// A piece of the model's reasoning, contiguous from the attempt's start like the pieces of text.
     ReasoningDelta {
         /// The call.
         call: CallId,
@@ -61,8 +63,8 @@ pub enum EventBody {
         /// The piece.
         delta: Arc<str>,
     },
-    /// The stream has brought a tool call whole, before the answer that it belongs to. Not durable, as the deltas are: a
-    /// [`EventBody::Retry`] of the model call voids it, and [`EventBody::ToolCallParsed`] follows with the answer.
+    /// A tool call was streamed completely, before its answer ended. Not durable, like the deltas: a
+    /// [`EventBody::Retry`] of the model call voids it; [`EventBody::ToolCallParsed`] follows with the answer.
     ToolCallStreamed {
         /// The call.
         call: CallId,
@@ -73,7 +75,7 @@ pub enum EventBody {
         /// The arguments, as the model wrote them.
         arguments: Arc<str>,
     },
-    /// The answer asks for a tool call.
+    /// The durable answer contains a tool call.
     ToolCallParsed {
         /// The call.
         call: CallId,
@@ -82,7 +84,7 @@ pub enum EventBody {
         /// The arguments, as the model wrote them.
         arguments: Arc<str>,
     },
-    /// An attempt of a tool call begins.
+    /// An attempt of a tool call starts.
     ToolStart {
         /// The call.
         call: CallId,
@@ -93,95 +95,95 @@ pub enum EventBody {
         /// The arguments, as the model wrote them.
         arguments: Arc<str>,
     },
-    /// A tool says how far it is.
+    /// A tool reports progress.
     ToolProgress {
         /// The call.
         call: CallId,
         /// The attempt.
         attempt: Attempt,
-        /// What it says.
+        /// The progress note.
         note: Arc<str>,
     },
-    /// A tool call has its result, which is in the record.
+    /// A tool call has its result; the record contains it.
     ToolEnd {
         /// The call.
         call: CallId,
-        /// The attempt; 0 if none had begun.
+        /// The attempt; 0 if none had started.
         attempt: Attempt,
         /// The tool.
         tool: Arc<str>,
-        /// How it ended.
+        /// The status of the result.
         status: CallStatus,
     },
-    /// The model has answered, and every call of the answer has its result.
+    /// The model has answered, and every call of the answer has a result.
     IterationEnd {
         /// The iteration.
         iteration: u32,
     },
-    /// What the attempts of a call have shown until now is void: a new one begins, or the answer was discarded and the
-    /// next iteration asks again.
+    /// Everything streamed so far for the call's earlier attempts is void. A new attempt starts, or the answer was
+    /// discarded and the next iteration calls the model again.
     Retry {
         /// The call.
         call: CallId,
-        /// The first attempt of which what is shown counts.
+        /// The first attempt whose output is valid.
         attempt: Attempt,
     },
 }
 
-/// See [`EventBody::Status`].
+/// The present status of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunStatus {
-    /// It is on disk.
+    /// The run is durably accepted.
     Accepted,
     /// An earlier run of its session goes first.
     Queued,
-    /// The model is asked.
+    /// A model call is under way.
     Thinking,
-    /// Its conversation has become too long, and is being summarised.
+    /// The conversation is too long and is being summarised.
     Compacting,
-    /// Tools run.
+    /// Tool calls are under way.
     Executing,
-    /// Nothing can be done until then.
+    /// The run waits.
     Waiting {
-        /// Why.
+        /// The reason of the wait.
         reason: Arc<str>,
-        /// Until when; absent if others have to be done first, whose ends are not known.
+        /// The end of the wait; absent if it depends on other calls or runs.
         until: Option<Timestamp>,
     },
-    /// A person is asked about a call.
+    /// The run waits for a person's approval of a call.
     Parked {
         /// The call.
         call: CallId,
-        /// How long the answer is waited for.
+        /// The time at which the request expires.
         until: Timestamp,
     },
-    /// It has its outcome.
+    /// The run has its outcome.
     Ended(OutcomeDetail),
 }
 
-/// See [`EventBody::Lifecycle`].
+/// A stage in the lifecycle of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lifecycle {
-    /// It is under way.
+    /// The run has started.
     Start,
-    /// It does nothing new, and waits for what it had begun.
+    /// The run starts nothing new and waits for its open calls.
     Finishing,
-    /// It has completed.
+    /// The run completed.
     End,
-    /// It has ended in another way.
+    /// The run ended with another outcome.
     Error,
 }
 
-/// Which of the streams an event belongs to.
+/// The stream of an event, by which clients filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventStream {
     /// The journal.
     Journal,
-    /// The stages of a run.
+    /// Status and stages of a run.
     Lifecycle,
-    /// What the model does.
+    /// Output of the model.
     Assistant,
-    /// What the tools do.
+    /// Tool calls.
     Tool,
 }
 
@@ -206,7 +208,7 @@ impl EventBody {
         }
     }
 
-    /// The stream that it belongs to.
+    /// The stream of the event.
     pub const fn stream(&self) -> EventStream {
         match self {
             Self::Recorded { .. } => EventStream::Journal,

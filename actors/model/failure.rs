@@ -1,96 +1,98 @@
+//! Failures of model calls: their classes, by which the core decides on retries and failover, and what may be billed.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Timestamp, Usage, UsageAnomaly};
 
-/// Which of the time limits of a call ran out.
+/// The time limit of a model call that expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deadline {
-    /// To connect.
+    /// Time to connect.
     Connect,
-    /// Until the first event.
+    /// Time until the first event.
     FirstEvent,
-    /// Between two content events.
+    /// Time between two content events.
     Gap,
-    /// The whole call.
+    /// Time of the whole call.
     Call,
 }
 
-/// How far the request of a failed attempt came: whether its tokens may be billed.
+/// The progress of a failed attempt's request, which decides whether its tokens may be billed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestFate {
-    /// The provider never had the whole request: there was no key, or no connection for long enough.
+    /// The provider never received the whole request: no credential, or no connection for long enough.
     NotSent,
-    /// The provider turned it away before it worked on it.
+    /// The provider rejected the request before processing it.
     Rejected,
-    /// The provider had the request and may have worked on it.
+    /// The provider received the request and may have processed it.
     MayHaveRun,
 }
 
-/// Why a model call failed, by what can be done about it. Each wire format maps status, headers and body to one of
-/// these; nobody matches on texts elsewhere.
+/// Why a model call failed, classified by the possible remedy. Each wire format maps status, headers and body to a
+/// class; no other code matches on error texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "class", rename_all = "snake_case")]
 pub enum FailureClass {
-    /// Too many requests: wait.
+    /// Too many requests; a later attempt may succeed.
     RateLimited {
-        /// What the provider asks to wait, in milliseconds.
+        /// The wait that the provider requested, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
-        /// When the limit is reset.
+        /// Time of the limit's reset.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reset_at: Option<Timestamp>,
     },
-    /// The provider has no room now.
+    /// The provider is overloaded.
     Overloaded,
-    /// The provider is broken (500).
+    /// Internal error of the provider (HTTP 500).
     Server,
-    /// A deadline ran out.
+    /// A deadline expired.
     Timeout {
-        /// Which one.
+        /// The deadline.
         which: Deadline,
     },
-    /// No connection, or one that broke.
+    /// The connection failed or broke.
     Network,
-    /// The stream ended, or made no sense, before the answer was whole.
+    /// The stream ended or became invalid before the answer was complete.
     #[serde(rename = "cut")]
     IncompleteStream,
-    /// What came is no answer of this wire format at all (an HTML page, say).
+    /// The response is not of this wire format at all, such as an HTML page.
     NotAnApi,
-    /// The credential is not accepted.
+    /// The provider rejected the credential.
     Auth,
-    /// The account is used up.
+    /// The account's quota is used up.
     QuotaExhausted {
-        /// When it is filled again, if known.
+        /// Time of the quota's reset, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reset_at: Option<Timestamp>,
     },
-    /// The view does not fit the model.
+    /// The view exceeds the model's context window.
     ContextTooLong {
-        /// The window, in tokens, if the provider said.
+        /// The window in tokens, if the provider reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },
-    /// More output was asked for than the model gives, or than the window has room for.
+    /// The requested output exceeds the model's maximum or the remaining window.
     OutputCap {
-        /// The most that `max_tokens` may be, in tokens, if the provider said.
+        /// The largest accepted `max_tokens`, if the provider reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },
-    /// The provider does not accept the request as it is.
+    /// The provider rejects the request as invalid.
     InvalidRequest,
     /// The provider refuses the content.
     ContentRefused,
-    /// The provider does not have the model.
+    /// The provider does not know the model.
     ModelNotFound,
-    /// It was cancelled from here.
+    /// This process cancelled the call.
     Cancelled,
-    /// The task died without a word (a panic): what became of the call is not known.
+    /// The call's task ended without a result (a panic); the fate of the request is unknown.
     Lost,
-    /// It could not be made here: the provider was never asked.
+    /// The call could not be made; no request was sent to the provider.
     #[serde(rename = "not_made")]
     NotSent,
     /// The process, or the session's actor, ended while the call was under way.
@@ -122,7 +124,7 @@ impl FailureClass {
         }
     }
 
-    /// How far the request of an attempt that failed so has usually come; for failures that do not say it themselves.
+    /// The usual fate of a request that failed with this class, for failures that do not record it.
     pub const fn usual_fate(&self) -> RequestFate {
         match self {
             Self::NotSent | Self::Timeout { which: Deadline::Connect } => RequestFate::NotSent,
@@ -146,7 +148,7 @@ impl FailureClass {
         }
     }
 
-    /// In how many milliseconds the provider will have room again, if it said so.
+    /// Milliseconds until the provider's reset, if it reported one.
     pub fn reset_in(&self, now: Timestamp) -> Option<u64> {
         let at = |reset_at: &Option<Timestamp>| reset_at.map(|at| at.ms_since(now));
         match self {
@@ -171,50 +173,50 @@ impl FailureClass {
         }
     }
 
-    /// Whether it said so.
+    /// True if the provider reported a reset.
     pub fn reset_is_known(&self) -> bool {
         self.reset_in(Timestamp::default()).is_some()
     }
 }
 
-/// A failed model call: the class that decides, and the text that a person reads.
+/// A failed model call: the class for decisions, and a message for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct Failure {
-    /// What can be done about it.
+    /// The class, which decides on retry and failover.
     #[serde(flatten)]
     pub class: FailureClass,
-    /// What the provider, the network or the runtime said; never a secret.
+    /// Message of the provider, the network or the runtime; never contains a secret.
     pub message: String,
-    /// How far the request came; absent where only the class tells (see [`FailureClass::usual_fate`]).
+    /// The fate of the request; if absent, the class decides ([`FailureClass::usual_fate`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestFate>,
-    /// What the attempt used, if the provider said so with the failure.
+    /// The tokens used, if the provider reported them with the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,
-    /// Why what it said of its usage does not count.
+    /// Why the reported usage is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
 impl Failure {
-    /// A failure of `class`, told as `message`.
+    /// A failure of `class` with `message`, without fate or usage.
     pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), request: None, usage: None, anomaly: None }
     }
 
-    /// The failure of a request that came so far.
+    /// Sets the fate of the request.
     #[must_use]
     pub fn with_request(self, request: RequestFate) -> Self {
         Self { request: Some(request), ..self }
     }
 
-    /// The failure with the usage that the provider reported.
+    /// Sets the usage that the provider reported.
     #[must_use]
     pub fn with_usage(self, usage: Option<Usage>) -> Self {
         Self { usage: usage.map(Box::new), ..self }
     }
 
-    /// How far the request came.
+    /// The fate of the request, by default that of the class.
     pub fn request(&self) -> RequestFate {
         self.request.unwrap_or(self.class.usual_fate())
     }

@@ -1,3 +1,5 @@
+//! Hashes of views, arguments and artifacts, with their text forms.
+
 use std::{
     fmt::{self, Write as _},
     str::FromStr,
@@ -8,10 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::ids::from_text;
 
-/// The hexadecimal digits of a hash.
+/// Number of hexadecimal digits of a `Hash`.
 const HASH_DIGITS: usize = 32;
 
-/// The first 16 bytes of a SHA-256, as 32 hexadecimal digits in text.
+/// The first 16 bytes of a SHA-256; 32 hexadecimal digits in text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hash([u8; 16]);
 
@@ -43,7 +45,7 @@ fn write_digits(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     })
 }
 
-/// The bytes that these hexadecimal digits stand for, if they are as many as expected.
+/// Parses hexadecimal digits; `None` if the number of digits does not match.
 fn read_digits<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
     if text.len() != 2 * BYTES {
         return None;
@@ -84,7 +86,7 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// The SHA-256 of a content, as 64 hexadecimal digits in text.
+/// The SHA-256 of a content; 64 hexadecimal digits in text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ContentHash([u8; 32]);
 
@@ -128,7 +130,7 @@ impl<'de> Deserialize<'de> for ContentHash {
     }
 }
 
-/// Hashes a content that comes in pieces.
+/// Hashes a content that arrives in pieces.
 #[derive(Debug, Clone, Default)]
 pub struct ContentHasher(Sha256);
 
@@ -144,7 +146,7 @@ impl ContentHasher {
     }
 }
 
-/// Hashes a sequence of parts; each part is preceded by its length, so that no two sequences collide by joining.
+/// Hashes a sequence of parts. Each part is preceded by its length, so that different sequences have different input.
 #[derive(Debug, Clone, Default)]
 pub struct Hasher(Sha256);
 

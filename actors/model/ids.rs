@@ -1,9 +1,11 @@
+//! Identifiers of sessions, runs, accounts, calls and incarnations, with their text forms.
+
 use std::{fmt, marker::PhantomData, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use ulid::Ulid;
 
-/// A text that is not the id it should be.
+/// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: expected {expected}")]
 pub struct IdError {
@@ -24,7 +26,7 @@ macro_rules! ulid_id {
                 Self(bits)
             }
 
-            /// The 128 bits of the ULID, in which the order is the order of creation.
+            /// The 128 bits of the ULID; their order is the order of creation.
             pub const fn bits(self) -> u128 {
                 self.0
             }
@@ -75,42 +77,42 @@ impl From<RunId> for AccountId {
 /// Position of a record in its session's journal; the first record has 1.
 pub type Seq = u64;
 
-/// The how-manieth try of one call, from 1.
+/// Number of an attempt of one call, from 1.
 pub type Attempt = u32;
 
-/// Names one boot of one machine, as the kernel tells it.
+/// Identifies one boot of one machine, as reported by the kernel.
 pub type BootId = String;
 
-/// How a call for a summary is written.
+/// Last part of the text of a summary call's id.
 const SUMMARY_SUFFIX: &str = "summary";
 
-/// Identifies one model or tool call: `<run>.<iteration>.<n>`, where n = 0 is the model's call. `<run>.<nth>.summary` is a
+/// Identifies one model or tool call: `<run>.<iteration>.<n>`; n = 0 is the model's call. `<run>.<nth>.summary` is the
 /// call for the run's nth summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
-    /// The run it belongs to.
+    /// The run of the call.
     pub run: RunId,
     /// The iteration, from 1.
     pub iteration: u32,
-    /// 0 for the model's call, 1.. for the tool calls of its answer in their order.
+    /// 0 for the model's call; from 1 on for the tool calls of its answer, in order.
     pub n: u32,
 }
 
 impl CallId {
-    /// The `n` of calls for summaries: their `iteration` counts the compressions of the run.
+    /// The `n` of summary calls; their `iteration` counts the compactions of the run.
     const SUMMARY_N: u32 = u32::MAX;
 
-    /// A call for the run's `nth` summary, from 1.
+    /// The id of the call for the run's `nth` summary, from 1.
     pub const fn summary(run: RunId, nth: u32) -> Self {
         Self { run, iteration: nth, n: Self::SUMMARY_N }
     }
 
-    /// Whether it asks for a summary.
+    /// True if the call is for a summary.
     pub const fn is_summary(self) -> bool {
         self.n == Self::SUMMARY_N
     }
 
-    /// Whether it asks a model: for an answer or for a summary.
+    /// True if the call is to a model, for an answer or a summary.
     pub const fn is_model_call(self) -> bool {
         self.n == 0 || self.is_summary()
     }
@@ -133,7 +135,7 @@ impl FromStr for CallId {
             let (run, iteration) = (run.parse().ok()?, iteration.parse().ok()?);
             let n = match n {
                 SUMMARY_SUFFIX => Self::SUMMARY_N,
-                // Else one call would have two names.
+                // Refused because the call would otherwise have two texts.
                 n => n.parse().ok().filter(|n| *n != Self::SUMMARY_N)?,
             };
             Some(Self { run, iteration, n })
@@ -146,13 +148,13 @@ impl FromStr for CallId {
     }
 }
 
-/// One life of a session: the store's epoch (a number that each opening of the store raises) and the how-manieth
-/// revival within it. It fences: what an earlier incarnation still has to say is refused.
+/// One opening of a session: the store's epoch, raised by each opening of the store, and the number of the revival. As
+/// a fencing token, it lets the store refuse writes of earlier incarnations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Incarnation {
     /// The store's epoch, on disk.
     pub epoch: u64,
-    /// Counts openings within the epoch, of all sessions together, in the committer's memory.
+    /// Number of openings of all sessions within the epoch, counted in the committer's memory.
     pub revival: u32,
 }
 
@@ -178,7 +180,7 @@ impl FromStr for Incarnation {
     }
 }
 
-/// Reads a text without keeping a copy of it: a journal has many ids.
+/// Parses a string without allocating a copy: a journal contains many ids.
 struct TextVisitor<T>(PhantomData<T>);
 
 impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for TextVisitor<T> {
@@ -193,7 +195,7 @@ impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// Reads what stands as a text.
+/// Deserializes a value from its text.
 pub(super) fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,50 +1,52 @@
+//! A conversation from outside, with which a session starts.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{AssistantMessage, ToolCall};
 
-/// A conversation from outside that a session begins with. A call and its result are one thing in it, and every round
-/// has its answer, so whatever it was made of, what a model sees of it is well formed.
+/// A conversation from outside with which a session starts. Calls are paired with their results and rounds with their
+/// answers, so that the view built from it is always well formed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ImportedHistory {
-    /// What was asked and answered.
+    /// The answered rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<ImportedRound>,
-    /// What the user said last without an answer: it stands before the run's input, in the same message.
+    /// The user's last message if it has no answer; it precedes the run's input in the same message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<Arc<str>>,
 }
 
-/// What a user said, what was done about it, and the answer.
+/// A user message, the steps that followed, and the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedRound {
-    /// What the user said.
+    /// The user's message.
     pub user: Arc<str>,
-    /// The answers that asked for calls.
+    /// The answers with tool calls, with their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ImportedStep>,
-    /// The last word. Calls in it are not shown.
+    /// The final answer; its calls, if any, are left out of the view.
     pub answer: Arc<AssistantMessage>,
 }
 
-/// An answer that asked for calls.
+/// An answer with tool calls, and their results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedStep {
-    /// What was said with the calls.
+    /// The text of the answer.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What was thought.
+    /// The reasoning of the answer.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    /// The calls, not empty.
+    /// The calls with their results; not empty.
     pub calls: Vec<ImportedCall>,
 }
 
-/// A call and what it returned.
+/// A tool call with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedCall {
-    /// The call; its id is unique in the whole past.
+    /// The call; its id is unique in the whole history.
     #[serde(flatten)]
     pub call: ToolCall,
     /// The result's content.
@@ -52,12 +54,12 @@ pub struct ImportedCall {
 }
 
 impl ImportedHistory {
-    /// Whether nothing was said.
+    /// True if there is neither a round nor an unanswered message.
     pub const fn is_empty(&self) -> bool {
         self.rounds.is_empty() && self.unanswered.is_none()
     }
 
-    /// The bytes of what was said.
+    /// Bytes of messages, answers, arguments and results, for limits of size.
     pub fn bytes(&self) -> usize {
         let call = |call: &ImportedCall| call.call.arguments.len() + call.result.len();
         let step = |step: &ImportedStep| {

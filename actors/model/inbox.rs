@@ -4,33 +4,33 @@ use serde::{Deserialize, Serialize};
 
 use super::{CallId, RunId, StopReason, SubagentRef};
 
-/// What a session finds in its inbox: what others have to say, durable before they say it.
+/// A message in a session's inbox, durable before the session sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum InboxMessage {
-    /// A subagent has ended. How, its own records tell.
+    /// A subagent has ended; its own records contain the outcome.
     ChildEnded {
-        /// The call that gave it its task.
+        /// The call that delegated the task.
         call: CallId,
         /// The subagent.
         child: SubagentRef,
     },
-    /// A run is to be stopped.
+    /// Requests the end of a run.
     Stop {
         /// The run.
         run: RunId,
-        /// Why.
+        /// The reason of the stop.
         reason: StopReason,
     },
 }
 
 impl InboxMessage {
-    /// As it lies in the inbox: JSON.
+    /// The message as JSON, its stored form.
     pub fn to_json(&self) -> Arc<str> {
         serde_json::to_string(self).expect("ids and names are JSON").into()
     }
 
-    /// What an item says.
+    /// Parses a stored message.
     pub fn parse(item: &str) -> Result<Self, String> {
         serde_json::from_str(item).map_err(|error| error.to_string())
     }

@@ -1,3 +1,5 @@
+//! Messages of a view, a model's answer, and its usage, independent of any wire format.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -5,47 +7,48 @@ use serde_json::Value;
 
 use super::Artifact;
 
-/// How a text begins that the runtime itself says to a model in the user's place.
+/// Prefix of a text that the runtime inserts into a user message.
 pub const RUNTIME_TEXT_PREFIX: &str = "[From the runtime, not from the user: ";
 
-/// One message of the model's view, as every wire format understands it.
+/// One message of a view, independent of the wire format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// What the operator and the runtime tell the model about itself.
+    /// Instructions of the operator and of the runtime.
     System(Arc<str>),
-    /// What a person (or a parent, or a schedule) says.
+    /// A message of a person, a parent run, or a schedule.
     User(MessageContent),
-    /// What the model answered.
+    /// An answer of the model.
     Assistant(Arc<AssistantMessage>),
-    /// What one of the calls of the directly preceding assistant message returned.
+    /// The result of a call of the directly preceding assistant message.
     Tool {
         /// The vendor's id of the call.
         call: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
-        /// Text, or JSON as text, and pictures.
+        /// Text, or JSON as text, with images.
         content: MessageContent,
     },
 }
 
-/// What a user says or a tool returns.
+/// Content of a user message or a tool result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageContent {
     /// The text.
     pub text: Arc<str>,
-    /// The pictures that belong to it.
+    /// The images that belong to the text.
     pub images: Arc<[Image]>,
-    /// What the runtime says behind it (a message that came in the meantime, say). A wire format that can keeps it apart.
+    /// A text of the runtime after the content, such as a steering message. Wire formats that can keep it separate do
+    /// so.
     pub note: Option<Arc<str>>,
 }
 
 impl MessageContent {
-    /// A text with pictures.
+    /// Content of a text and images, without a note.
     pub fn new(text: impl Into<Arc<str>>, images: impl Into<Arc<[Image]>>) -> Self {
         Self { text: text.into(), images: images.into(), note: None }
     }
 
-    /// The text with the note behind it.
+    /// The text, followed by the note.
     pub fn text_with_note(&self) -> Arc<str> {
         self.note
             .as_ref()
@@ -59,12 +62,12 @@ impl<T: Into<Arc<str>>> From<T> for MessageContent {
     }
 }
 
-/// A picture that a user sent or a tool returned: where it is kept, never its bytes.
+/// An image that a user sent or a tool returned: its format and artifact, never its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Its format.
+    /// The image's format.
     pub format: ImageFormat,
-    /// Its bytes, kept as they came.
+    /// The artifact with the unchanged bytes.
     #[serde(flatten)]
     pub artifact: Artifact,
 }
@@ -73,7 +76,7 @@ pub(super) fn no_images(images: &Arc<[Image]>) -> bool {
     images.is_empty()
 }
 
-/// The formats of pictures that models read.
+/// Image formats that models accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageFormat {
@@ -88,7 +91,7 @@ pub enum ImageFormat {
 }
 
 impl ImageFormat {
-    /// The format that these bytes begin as; `None` if it is none of ours.
+    /// The format by the first bytes; `None` if it is not supported.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
@@ -99,7 +102,7 @@ impl ImageFormat {
         }
     }
 
-    /// Its media type.
+    /// The media type.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -110,36 +113,36 @@ impl ImageFormat {
     }
 }
 
-/// The model's answer: text, what it thought, and the calls it asks for.
+/// A model's answer: text, reasoning, and tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AssistantMessage {
-    /// What is said; empty if it only calls tools.
+    /// The text; empty if the answer only calls tools.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What was thought on the way, if the provider shows it.
+    /// The reasoning, if the provider returns it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    /// The calls, in the model's order.
+    /// The tool calls, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// What only its maker can read, and wants to see again.
+    /// State that only the model of the answer can read, sent back to it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<Arc<OpaqueState>>,
 }
 
-/// State of a provider that comes with an answer (signed or encrypted thinking) and is sent back with it, unchanged, to
-/// where it came from and nowhere else. Its nesting is bounded so that a record that carries it can be read back.
+/// Provider state of an answer (signed or encrypted reasoning), sent back unchanged, and only to the [`AnswerOrigin`]
+/// it came from. Its nesting is bounded so that its record can be decoded again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpaqueState {
     origin: Arc<AnswerOrigin>,
     parts: Vec<Value>,
 }
 
-/// Arrays and objects within each other that one part of opaque state may have. The JSON parser reads 127, and a record
-/// needs 7 of them around a part.
+/// Maximum nesting of arrays and objects in one part of opaque state. The JSON parser reads 127 levels; a record needs
+/// 7 of them around a part.
 pub const MAX_OPAQUE_DEPTH: usize = 64;
 
-/// Opaque state that no record can carry.
+/// Opaque state that nests too deeply for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the state that came with the answer nests more than {MAX_OPAQUE_DEPTH} arrays or objects within each other"
@@ -147,7 +150,8 @@ pub const MAX_OPAQUE_DEPTH: usize = 64;
 pub struct OpaqueDepthError;
 
 impl OpaqueState {
-    /// `parts` are in the shape of `origin`'s wire format. Refuses a part that nests deeper than [`MAX_OPAQUE_DEPTH`].
+    /// Checks the nesting of `parts`, which have the shape of `origin`'s wire format. Refuses a part that nests deeper
+    /// than [`MAX_OPAQUE_DEPTH`].
     pub fn new(origin: Arc<AnswerOrigin>, parts: Vec<Value>) -> Result<Self, OpaqueDepthError> {
         if parts.iter().all(|part| nests_at_most(part, MAX_OPAQUE_DEPTH)) {
             Ok(Self { origin, parts })
@@ -156,18 +160,18 @@ impl OpaqueState {
         }
     }
 
-    /// Who made it.
+    /// The origin of the answer.
     pub const fn origin(&self) -> &Arc<AnswerOrigin> {
         &self.origin
     }
 
-    /// The state, in the shape of the wire format.
+    /// The parts, in the shape of the wire format.
     pub fn parts(&self) -> &[Value] {
         &self.parts
     }
 }
 
-/// Whether at most `depth` arrays and objects of `value` are within each other. Recurses `depth` deep at most.
+/// True if `value` nests at most `depth` arrays and objects. Recurses at most `depth` deep.
 fn nests_at_most(value: &Value, depth: usize) -> bool {
     let Some(below) = depth.checked_sub(1) else {
         return !(value.is_array() || value.is_object());
@@ -179,7 +183,7 @@ fn nests_at_most(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Who made an answer: opaque state is sent back only to the same three.
+/// The origin of an answer. Opaque state is sent back only if all three fields are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AnswerOrigin {
     /// The provider's configured name.
@@ -191,20 +195,20 @@ pub struct AnswerOrigin {
 }
 
 impl AssistantMessage {
-    /// The bytes of all that was written: text, reasoning, calls, and the opaque parts as JSON.
+    /// Bytes of the answer: text, reasoning, calls, and the opaque parts as JSON.
     pub(crate) fn written_bytes(&self) -> usize {
         let calls = self.calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
         let opaque = self.opaque.iter().flat_map(|opaque| opaque.parts()).map(|part| part.to_string().len());
         self.text.len() + self.reasoning.len() + calls.chain(opaque).sum::<usize>()
     }
 
-    /// The opaque parts that `origin` made; none of anybody else.
+    /// The opaque parts if `origin` made them, otherwise none.
     pub fn parts_of(&self, origin: &AnswerOrigin) -> &[Value] {
         self.opaque.as_ref().filter(|opaque| *opaque.origin == *origin).map_or(&[], |opaque| &opaque.parts)
     }
 }
 
-/// A call that the model asks for, as it came.
+/// A tool call of an answer, as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The vendor's id.
@@ -219,42 +223,41 @@ pub struct ToolCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// It had said all.
+    /// The answer is complete.
     Stop,
-    /// It waits for the results of its calls.
+    /// The answer ends with tool calls.
     ToolCalls,
-    /// It ran into the limit of its output.
+    /// The answer reached the output limit.
     Length,
-    /// The vendor or the model refused.
+    /// The vendor or the model refused the content.
     Refused,
 }
 
-/// What is wrong with an answer as a whole. How often it happens in a row is counted, and after too often there is none:
-/// the answer is taken as it is.
+/// A flaw of a whole answer. Consecutive flaws are counted; beyond their limit the answer is accepted without a flaw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
-    /// Each call names a tool that does not exist.
+    /// Every call names a tool that does not exist.
     UnknownTools,
-    /// The arguments of a call are no JSON: the answer is discarded, and the model is asked again.
+    /// A call's arguments are not JSON: the answer is discarded and the model is called again.
     Malformed,
-    /// It ran into the limit of its output within a call: discarded likewise.
+    /// The output limit cut a tool call: the answer is discarded and the model is called again.
     Truncated,
-    /// It ran into the limit of its output within its text: a part, which the next answer continues.
+    /// The output limit cut the text: the answer is kept, and the next answer continues it.
     Partial,
-    /// It says nothing about the result of a tool: discarded, and the model is told to go on.
+    /// No text and no calls after a tool result: discarded, and the model gets a prompt to continue.
     EmptyAfterTool,
-    /// It has nothing but reasoning: discarded, and the model is asked to go on from there.
+    /// Only reasoning: discarded, and the model gets a prompt to continue from there.
     #[serde(rename = "only_thought")]
     ReasoningOnly,
-    /// It says nothing: discarded, and asked for again.
+    /// No content: discarded, and the model is called again.
     Empty,
-    /// It is a refusal: discarded, and another model is asked.
+    /// A refusal: discarded, and another model is called.
     Refused,
 }
 
 impl Flaw {
-    /// Whether the answer is not part of the conversation.
+    /// True if the answer is not part of the conversation.
     pub const fn discards(self) -> bool {
         match self {
             Self::UnknownTools | Self::Partial => false,
@@ -267,30 +270,31 @@ impl Flaw {
         }
     }
 
-    /// Whether the model is asked again, by the next iteration, with nothing new in the conversation.
+    /// True if the next iteration calls the model again with nothing new in the conversation.
     pub const fn asks_again(self) -> bool {
         self.discards() || matches!(self, Self::Partial)
     }
 }
 
-/// Tokens of one call. `input` counts everything read, cached or not.
+/// Tokens of one call. `input_tokens` counts everything read, cached or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens read.
     pub input_tokens: u64,
-    /// Tokens written, reasoning included, but for those of `apart_tokens`.
+    /// Tokens written, including reasoning except that of `unlisted_reasoning_tokens`.
     pub output_tokens: u64,
-    /// Tokens of reasoning that the vendor bills and leaves out of `output_tokens`.
+    /// Reasoning tokens that the vendor bills but does not include in `output_tokens`.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[serde(rename = "apart_tokens")]
     pub unlisted_reasoning_tokens: u64,
-    /// Of the tokens read, those from the vendor's cache.
+    /// Tokens of the input that the vendor's cache served.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
     /// Tokens written to the vendor's cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
-    /// Whether a reported count was negative, fractional or no number: it is 0 here, and none of the counts is believed.
+    /// True if a reported count was negative, fractional or not a number. Such a count is 0 here, and none of the
+    /// counts is trusted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_invalid: bool,
 }
@@ -301,7 +305,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Usage {
-    /// All tokens read; more than `input_tokens` if the vendor counts beside them what is cached.
+    /// All tokens read; more than `input_tokens` if the vendor counts cached tokens separately.
     pub const fn input_total(&self) -> u64 {
         let cached = self.cached_tokens.saturating_add(self.cache_write_tokens);
         if cached > self.input_tokens { cached } else { self.input_tokens }
@@ -312,12 +316,12 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_total())
     }
 
-    /// All tokens written.
+    /// All tokens written, listed or not.
     pub const fn output_total(&self) -> u64 {
         self.output_tokens.saturating_add(self.unlisted_reasoning_tokens)
     }
 
-    /// Adds `other` to this.
+    /// Adds `other`; sums saturate.
     pub fn add(&mut self, other: &Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
@@ -329,13 +333,13 @@ impl Usage {
     }
 }
 
-/// A whole answer: what the provider adapter returns when the stream ended as it should.
+/// A complete answer, returned by the provider adapter when the stream ended properly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelAnswer {
-    /// What was said.
+    /// The answer's message.
     pub message: AssistantMessage,
-    /// Why it ended.
+    /// Why the model stopped.
     pub finish: FinishReason,
-    /// What it cost, if the provider said.
+    /// The tokens used, if the provider reported them.
     pub usage: Option<Usage>,
 }

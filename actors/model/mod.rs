@@ -1,4 +1,4 @@
-//! Plain data that every part of the runtime speaks: no logic beyond what keeps a value well formed.
+//! Plain data shared by all parts of the runtime. No logic beyond what keeps a value well formed.
 
 mod access;
 mod approval;

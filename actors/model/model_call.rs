@@ -1,3 +1,5 @@
+//! Record bodies of model calls: attempts, answers, failures and late usage.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,38 +11,39 @@ use super::{
     Price, Seq, Timestamp, UnansweredModel, Usage, UsageAnomaly,
 };
 
-/// See [`Body::ModelStarted`].
+/// Fields of [`Body::ModelStarted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelStarted {
     /// The call.
     pub call: CallId,
-    /// Its attempt.
+    /// The attempt, counted from 1 within its call.
     pub attempt: Attempt,
-    /// Who is asked.
+    /// The model.
     pub model: ModelRef,
-    /// The last record that the view covers: a retry or a revival renders the same view.
+    /// The last record that the view covers, so that a retry or a revival renders the same view.
     #[serde(rename = "view")]
     pub view_seq: Seq,
     /// The hash of that view.
     #[serde(rename = "request")]
     pub request_hash: Hash,
-    /// The bytes of what the model is to read, without what the wire format adds; 0 if that is not known.
+    /// Bytes of the view, without additions of the wire format; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
-    /// The pictures of the view.
+    /// Number of images in the view.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub images: u64,
-    /// The output tokens asked for.
+    /// The requested maximum of output tokens.
     pub max_tokens: u64,
-    /// Why the request does not begin as the one before it did; absent if it does. A provider's cache is of no use then.
+    /// Why the prefix of the request differs from the request before, so that the provider's cache is useless; absent
+    /// if it does not differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<PrefixChange>,
-    /// What is reserved for it.
+    /// The reservation of the attempt.
     pub reserved: Amounts,
-    /// What the model costs, as far as it is known; the money that is reserved is by it.
+    /// The prices of the model, if known; the reserved money is computed with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Who asks.
+    /// The incarnation that starts the attempt.
     pub incarnation: Incarnation,
 }
 
@@ -49,98 +52,98 @@ const fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// Why a request does not begin with the bytes of the one before it in its session.
+/// Why a request does not start with the same bytes as the session's request before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefixChange {
-    /// There was none before it.
+    /// The session's first request.
     First,
-    /// Another model is asked.
+    /// The model differs.
     Model,
-    /// The run brings another system message.
+    /// The run's system message differs.
     System,
-    /// The run has other tools.
+    /// The tools differ.
     Tools,
-    /// The model is told otherwise how much to think.
+    /// The thinking level differs.
     Thinking,
 }
 
-/// See [`Body::ModelAnswered`].
+/// Fields of [`Body::ModelAnswered`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelAnswered {
     /// The call.
     pub call: CallId,
     /// The attempt that answered.
     pub attempt: Attempt,
-    /// What was said.
+    /// The answer.
     pub message: Arc<AssistantMessage>,
-    /// Why it ended.
+    /// Why the model stopped.
     pub finish: FinishReason,
-    /// What is wrong with it.
+    /// The answer's flaw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flaw: Option<Flaw>,
-    /// The link of the chain that is asked from now on, counted from 0, if that is another one.
+    /// Index of the chain's link for later calls, from 0, if it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
-    /// What it used, if the provider said and can be believed.
+    /// The usage, if the provider reported a plausible one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Why what the provider said of its usage does not count: then all that was reserved is spent.
+    /// Why the reported usage does not count; the whole reservation is then spent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
-/// See [`Body::ModelFailed`].
+/// Fields of [`Body::ModelFailed`], also of [`Body::SummaryFailed`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFailed {
     /// The call.
     pub call: CallId,
     /// The attempt that failed.
     pub attempt: Attempt,
-    /// Why.
+    /// The failure.
     pub failure: Failure,
-    /// When the next attempt is due; absent if there is none.
+    /// Due time of the next attempt; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// The link of the chain that is to be asked next, counted from 0, if the one that failed is given up for this call.
+    /// Index of the chain's next link, from 0, if this call gives up the failed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
 }
 
-/// See [`Body::ModelWaiting`]. What is waited does not count for limits of time.
+/// Fields of [`Body::ModelWaiting`]. The wait does not count towards limits of time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelWaiting {
     /// The call.
     pub call: CallId,
     /// The attempt that waits; it has not started.
     pub attempt: Attempt,
-    /// Until when.
+    /// End of the wait.
     pub until: Timestamp,
-    /// Who is not asked, and why.
+    /// The models that are not called, with their failures.
     pub skipped: Arc<[UnansweredModel]>,
 }
 
-/// See [`Body::ModelLate`].
+/// Fields of [`Body::ModelLate`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelLate {
     /// The call.
     pub call: CallId,
     /// The attempt whose answer came late.
     pub attempt: Attempt,
-    /// What it used.
+    /// The usage of the attempt.
     pub usage: Usage,
-    /// What that cost, in nano-dollars; absent if it is not known, and then what was booked stays.
+    /// The cost in nano-dollars; absent if unknown, and then the booked amount stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<u64>,
-    /// What had been booked for it in the meantime.
+    /// The amounts booked for the attempt before its answer came.
     pub booked: Amounts,
-    /// Why what the provider said of its usage does not count: then what was booked stays.
+    /// Why the reported usage does not count; the booked amounts then stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
 impl ModelStarted {
-    /// What the attempt has spent if it used so much; without a word from the provider, all that was reserved.
+    /// The amounts spent with this usage; without a report, the whole reservation.
     pub fn spent(&self, usage: Option<&Usage>) -> Amounts {
         let Some(usage) = usage else { return self.reserved };
         Amounts {
@@ -153,24 +156,24 @@ impl ModelStarted {
 }
 
 impl ModelLate {
-    /// What the attempt has spent, the iteration aside.
+    /// The amounts spent, except the iteration.
     pub fn spent(&self) -> Amounts {
         Amounts { tokens: Some(self.usage.total()), usd: self.usd, ..Amounts::default() }
     }
 }
 
 impl ModelAnswered {
-    /// Whether it is not part of the conversation: the model was asked again.
+    /// True if the answer is not part of the conversation because of its flaw.
     pub fn is_discarded(&self) -> bool {
         self.flaw.is_some_and(Flaw::discards)
     }
 
-    /// Whether the model is asked again with nothing new in the conversation.
+    /// True if the model is called again with nothing new in the conversation.
     pub fn is_asked_again(&self) -> bool {
         self.flaw.is_some_and(Flaw::asks_again)
     }
 
-    /// Whether its text goes on in the next answer that is not discarded.
+    /// True if the next answer that is not discarded continues its text.
     pub fn is_partial(&self) -> bool {
         self.flaw == Some(Flaw::Partial)
     }

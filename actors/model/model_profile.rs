@@ -1,25 +1,27 @@
+//! Properties of a model: context window, prices, deadlines, and control of its thinking.
+
 use serde::{Deserialize, Serialize};
 
 use super::{ListedLimits, TokenDensity, Usage};
 
-/// How much a model is to think before it answers.
+/// The level of thinking requested of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingLevel {
-    /// Not at all, where that can be chosen.
+    /// No thinking, for models that allow it.
     Off,
-    /// As little as possible.
+    /// The lowest effort.
     Minimal,
-    /// Little.
+    /// Low effort.
     Low,
-    /// Some.
+    /// Medium effort.
     Medium,
-    /// Much.
+    /// High effort.
     High,
 }
 
 impl ThinkingLevel {
-    /// All levels, from none on.
+    /// All levels, ascending.
     pub const ALL: [Self; 5] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High];
 
     /// The level's name.
@@ -39,18 +41,18 @@ impl ThinkingLevel {
     }
 }
 
-/// Some levels of thinking.
+/// A set of thinking levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<ThinkingLevel>", into = "Vec<ThinkingLevel>")]
 pub struct ThinkingLevels(u8);
 
 impl ThinkingLevels {
-    /// Whether the level is one of them.
+    /// True if the set contains the level.
     pub const fn contains(self, level: ThinkingLevel) -> bool {
         self.0 & Self::bit(level) != 0
     }
 
-    /// They, from the least on.
+    /// The levels, ascending.
     pub fn iter(self) -> impl Iterator<Item = ThinkingLevel> {
         ThinkingLevel::ALL.into_iter().filter(move |level| self.contains(*level))
     }
@@ -78,17 +80,17 @@ impl From<ThinkingLevels> for Vec<ThinkingLevel> {
     }
 }
 
-/// How a model is told how much to think.
+/// The request parameter that controls a model's thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingStyle {
-    /// It cannot be told: the level is left out.
+    /// The model has no control; the level is left out of requests.
     None,
-    /// By a word for the effort.
+    /// A named effort.
     Effort,
-    /// By a number of tokens.
+    /// A budget of tokens.
     Budget,
-    /// By a word for the effort; how much it thinks at each step is its own choice.
+    /// A named effort; the model decides how much it thinks at each step.
     Adaptive,
 }
 
@@ -112,63 +114,63 @@ impl ThinkingStyle {
     }
 }
 
-/// A level of thinking in the way in which one model is told.
+/// A thinking level with the style in which the model accepts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ThinkingRequest {
     /// The level.
     pub level: ThinkingLevel,
-    /// How it is told.
+    /// The style of the parameter.
     pub style: ThinkingStyle,
 }
 
-/// What is known of a model, resolved when a run is accepted.
+/// The known properties of a model, resolved when a run is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelProfile {
-    /// Tokens that it can read and write in one call.
+    /// The context window: tokens read and written in one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// Tokens that it can write in one call.
+    /// The maximum output of one call, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// How it is told how much to think; `None` if that is not known, and then it is not told.
+    /// The style of thinking control; if `None` (unknown), no level is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "thinking")]
     pub thinking_style: Option<ThinkingStyle>,
-    /// The levels that it can be told; any if absent.
+    /// The supported levels; if absent, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub levels: Option<ThinkingLevels>,
-    /// How much it is to think if neither the run nor the agent says; its own choice if absent.
+    /// The level if neither the run nor the agent sets one; if absent, the model decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "level")]
     pub default_level: Option<ThinkingLevel>,
-    /// Whether it sees pictures; `None` if that is not known, and then it is sent them.
+    /// True if the model accepts images; `None` if unknown, and then images are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
-    /// What it costs; `None` if that is not known.
+    /// The prices; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// How long its calls may take.
+    /// The deadlines of its calls.
     #[serde(default, skip_serializing_if = "ModelDeadlines::is_empty")]
     pub deadlines: ModelDeadlines,
-    /// Tokens that 1,000 bytes of its requests were found to have; `None` if nobody has found out yet.
+    /// The measured tokens in 1,000 bytes of its requests; `None` before the first measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<TokenDensity>,
-    /// What its provider's list of models has told when this was resolved, and the store does not know yet.
+    /// Limits in the provider's list of models, fetched when this was resolved and not stored yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "listed")]
     pub listed_limits: Option<ListedLimits>,
 }
 
-/// How long a model's calls may take, in milliseconds; what is absent is its provider's.
+/// Deadlines of a model's calls, in milliseconds; an absent one is the provider's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelDeadlines {
-    /// Until the answer begins.
+    /// Time until the first event of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_event_ms: Option<u64>,
-    /// Between two pieces of the answer.
+    /// Time between two events of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
-    /// The whole call.
+    /// Time of the whole call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_ms: Option<u64>,
 }
@@ -182,21 +184,21 @@ impl ModelDeadlines {
 /// Prices in nano-dollars per token (a dollar per million tokens is 1,000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Price {
-    /// Of a token read.
+    /// Price of an input token.
     pub input: u64,
-    /// Of a token written.
+    /// Price of an output token.
     pub output: u64,
-    /// Of a token read from the vendor's cache.
+    /// Price of an input token served by the vendor's cache.
     pub cache_read: u64,
-    /// Of a token written to the vendor's cache.
+    /// Price of an input token written to the vendor's cache.
     pub cache_write: u64,
-    /// They hold for calls that read at most so many tokens; for all if absent.
+    /// The prices apply to calls with at most this many input tokens; to all calls if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to: Option<u64>,
 }
 
 impl Price {
-    /// What a call costs, in nano-dollars; `None` if it read more than these prices hold for.
+    /// The cost of a call in nano-dollars; `None` if its input exceeds `up_to`.
     pub fn cost(&self, usage: &Usage) -> Option<u64> {
         if !self.holds_for(usage.input_tokens) {
             return None;
@@ -212,17 +214,17 @@ impl Price {
         Some(parts.into_iter().map(cost).fold(0, u64::saturating_add))
     }
 
-    /// Whether they hold for a call that reads so many tokens.
+    /// True if the prices apply to a call with `input` input tokens.
     pub fn holds_for(&self, input: u64) -> bool {
         self.up_to.is_none_or(|most| input <= most)
     }
 
-    /// What a call that reads and writes so many tokens costs at most at these prices, whatever of it is cached.
+    /// The maximum cost of a call in nano-dollars, whatever part of its input is cached.
     pub fn max_cost(&self, input: u64, output: u64) -> u64 {
         input.saturating_mul(self.max_input_price()).saturating_add(output.saturating_mul(self.output))
     }
 
-    /// The tokens that a call which reads so many may write for so much money.
+    /// The output tokens that a call with `input` input tokens can afford with `nano_usd`.
     pub fn affordable_output(&self, nano_usd: u64, input: u64) -> u64 {
         let left = nano_usd.saturating_sub(input.saturating_mul(self.max_input_price()));
         left.checked_div(self.output).unwrap_or(u64::MAX)
@@ -234,12 +236,12 @@ impl Price {
 }
 
 impl ModelProfile {
-    /// Whether pictures may be sent to it.
+    /// True if images may be sent to the model.
     pub fn accepts_images(&self) -> bool {
         self.images.unwrap_or(true)
     }
 
-    /// How it is to be told this level; `None` if it cannot be told.
+    /// The request for this level; `None` if the model has no control or does not support the level.
     pub fn thinking_request(&self, level: ThinkingLevel) -> Option<ThinkingRequest> {
         let style = self.thinking_style.filter(|style| *style != ThinkingStyle::None)?;
         let can = self.levels.is_none_or(|levels| levels.contains(level));
@@ -296,9 +298,9 @@ mod tests {
         };
         check((0, 0, 0, 0), price, Some(0));
         check((10, 2, 0, 0), price, Some(20_000));
-        // What is read counts what is cached.
+        // This vendor's input tokens include the cached ones.
         check((10, 2, 6, 3), price, Some(1_000 + 600 + 3_750 + 10_000));
-        // A vendor that counts them beside is not paid twice.
+        // Cached tokens that the vendor counts separately are not charged twice.
         check((1, 0, 6, 3), price, Some(600 + 3_750));
         check((u64::MAX, u64::MAX, 0, 0), price, Some(u64::MAX));
         let short = Price { up_to: Some(10), ..price };

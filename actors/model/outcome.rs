@@ -1,26 +1,28 @@
+//! The end of a run: outcome and cause.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{BudgetRefusal, ContextBreakdown, Failure, ModelRef, UnansweredModel};
 
-/// How a run ended. Every accepted run ends in exactly one of these.
+/// The outcome of a run. Every accepted run, or leg of one, ends with exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// With a non-empty answer and nothing left to do.
+    /// The run ended with a non-empty answer and without open work.
     Completed,
-    /// Something that cannot be mended from here went wrong.
+    /// An error from which the run cannot recover.
     Failed,
-    /// Somebody stopped it.
+    /// A person, a signal or the parent run stopped it.
     Stopped,
-    /// Its timeout ran out.
+    /// The run's timeout expired.
     TimedOut,
     /// A limit of its budget was reached.
     BudgetExhausted,
-    /// It went in circles.
+    /// The run repeated itself without progress.
     LoopDetected,
-    /// The model or the vendor refused.
+    /// The model or the vendor refused the content.
     Refused,
 }
 
@@ -45,7 +47,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Who stopped a run.
+/// The source of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
@@ -53,84 +55,83 @@ pub enum StopReason {
     Command,
     /// A signal to the process that runs it.
     Signal,
-    /// The run that had given it its task is ending.
+    /// The parent run that delegated the task is ending.
     Parent,
 }
 
-/// Why a run ended as it did, where the outcome alone does not say it.
+/// The cause of an outcome, where the outcome alone does not tell it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum OutcomeCause {
-    /// The model could not be asked, or not any more.
+    /// Model calls failed, and no model of the chain can be called any more.
     Provider {
         /// The last failure.
         failure: Failure,
-        /// What became of each model of the chain, if it has several.
+        /// The state of each model of the chain, if it has several.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         chain: Vec<UnansweredModel>,
     },
-    /// The model said nothing.
+    /// The model returned empty answers.
     EmptyAnswer,
-    /// The answer ran into the limit of its output.
+    /// The answer reached the model's output limit.
     Truncated,
-    /// The limit of its output was used up before anything was said.
+    /// Reasoning used up the output limit before any text.
     #[serde(rename = "only_thought")]
     ReasoningOnly {
-        /// The output tokens that it had.
+        /// The limit of output tokens.
         max_tokens: u64,
     },
     /// The model kept calling tools that do not exist.
     UnknownTool,
-    /// The request does not fit the model, whatever is left out.
+    /// The request exceeds the context window even after compaction.
     #[serde(rename = "irreducible")]
     ContextOverflow {
-        /// What it consists of.
+        /// The parts of the request.
         parts: ContextBreakdown,
     },
-    /// A limit was reached.
+    /// A budget limit was reached.
     Limit {
-        /// Which one, and how far.
+        /// The limit and the refused amount.
         refusal: BudgetRefusal,
     },
-    /// The limit of money cannot be kept any more: the conversation is longer than the price of any model that could be
-    /// asked is known for.
+    /// The limit of money cannot be enforced: no available model has a known price for a conversation of this length.
     Unpriced {
-        /// The first of these models.
+        /// The first available model.
         model: ModelRef,
-        /// The input tokens above which its price is not known; 0 if it never is.
+        /// The input tokens above which its price is unknown; 0 if it is always unknown.
         above: u64,
     },
-    /// The active time allowed ran out, in milliseconds.
+    /// The allowed active time is used up.
     Time {
-        /// The limit.
+        /// The limit, in milliseconds of active time.
         limit_ms: u64,
     },
-    /// A subagent came to no result of a call for so long, in milliseconds of active time.
+    /// No call of the subagent got a result within the limit.
     NoProgress {
-        /// The limit.
+        /// The limit, in milliseconds of active time.
         limit_ms: u64,
     },
-    /// It was stopped.
+    /// The run was stopped.
     Stop {
-        /// By whom.
+        /// The source of the stop.
         reason: StopReason,
     },
-    /// It died at the same step again and again.
+    /// The run crashed repeatedly at the same step.
     CrashLoop {
-        /// What it died of, the last time.
+        /// The error of the last crash.
         error: String,
     },
-    /// Its session cannot be read by this program: written without its journal, from its index row. Earlier versions
-    /// wrote `quarantined`.
+    /// The session's journal cannot be read by this program; the outcome was written from the run's index row. Earlier
+    /// versions wrote `quarantined`.
     #[serde(alias = "quarantined")]
     Unreadable {
-        /// Why.
+        /// The error of reading it.
         error: String,
     },
 }
 
 impl OutcomeCause {
-    /// The only model that could be asked failed so.
+    /// The failure of the only available model.
     pub const fn provider(failure: Failure) -> Self {
         Self::Provider { failure, chain: Vec::new() }
     }
@@ -171,18 +172,18 @@ impl fmt::Display for OutcomeCause {
     }
 }
 
-/// The terminal record's content: the outcome, and why.
+/// The content of a run's terminal record: the outcome and its cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeDetail {
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why.
+    /// The error of reading it.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub cause: Option<OutcomeCause>,
 }
 
 impl OutcomeDetail {
-    /// Ended with `outcome` because of `cause`.
+    /// An `outcome` with its `cause`.
     pub fn with_cause(outcome: Outcome, cause: OutcomeCause) -> Self {
         Self { outcome, cause: Some(cause) }
     }

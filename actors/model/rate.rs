@@ -2,32 +2,32 @@ use serde::{Deserialize, Serialize};
 
 use super::Timestamp;
 
-/// What an account may use up within a minute, over all sessions; `None` without a limit.
+/// Limits of an account per minute, over all sessions; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateLimits {
-    /// Requests.
+    /// Requests per minute.
     pub requests: Option<u32>,
-    /// Tokens, read and written.
+    /// Tokens per minute, read and written.
     pub tokens: Option<u64>,
 }
 
-/// What a provider says of an account's limits with a response. What is absent is not known.
+/// The remaining limits of an account that a response reports; absent ones are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RateInfo {
-    /// Requests.
+    /// Remaining requests.
     pub requests: Option<RateQuota>,
-    /// Tokens.
+    /// Remaining tokens.
     pub tokens: Option<RateQuota>,
 }
 
-/// See [`RateInfo`].
+/// One reported limit of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateQuota {
-    /// How many are left.
+    /// The remaining amount.
     pub remaining: u64,
-    /// When it is all there again.
+    /// Time at which the full amount is available again.
     pub reset_at: Timestamp,
-    /// How many that is, if known.
+    /// The full amount, if known.
     pub limit: Option<u64>,
 }

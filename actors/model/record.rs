@@ -1,3 +1,5 @@
+//! Records of the journal: the kinds, their codes and names, and the bodies that belong to sessions and runs.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,30 +12,30 @@ use super::{
     message::no_images,
 };
 
-/// What is journaled: append-only, versioned, numbered per session.
+/// A journal record: append-only, versioned, numbered per session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Wall clock, for people.
+    /// Wall-clock time, for people.
     pub at: Timestamp,
-    /// Milliseconds that the session has been alive, for limits.
+    /// Active time of the session in milliseconds, for limits.
     pub active_ms: u64,
-    /// What happened.
+    /// The event and its fields.
     pub body: Body,
 }
 
-/// Makes [`Body`], [`Kind`] and the table between them: a new kind of record is one line here and its struct.
+/// Generates [`Body`], [`Kind`] and their mapping: a new kind of record is one line here and its struct.
 macro_rules! bodies {
     ($($(#[$doc:meta])* $name:ident($data:ty) = $code:literal $text:literal,)*) => {
-        /// What a record says happened.
+        /// The body of a record, by kind.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Body { $($(#[$doc])* $name($data),)* }
 
-        /// The kind of a record: its code stands in the header of the stored value, its name is public.
+        /// The kind of a record. Its code is in the header of the stored value; its name is public.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Kind { $($(#[$doc])* $name,)* }
 
         impl Kind {
-            /// All kinds.
+            /// All kinds, in the order of their codes.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// The kind with this code; `None` if this version does not know it.
@@ -41,7 +43,7 @@ macro_rules! bodies {
                 match code { $($code => Some(Self::$name),)* _ => None }
             }
 
-            /// The code, unchanged for ever.
+            /// The stored code; it never changes.
             pub const fn code(self) -> u16 {
                 match self { $(Self::$name => $code,)* }
             }
@@ -62,7 +64,7 @@ macro_rules! bodies {
                 match self { $(Self::$name(data) => serde_json::to_writer(to, data),)* }
             }
 
-            /// The body's fields, as an object.
+            /// The body's fields, as a JSON object.
             pub fn to_json(&self) -> serde_json::Result<serde_json::Value> {
                 match self { $(Self::$name(data) => serde_json::to_value(data),)* }
             }
@@ -75,171 +77,171 @@ macro_rules! bodies {
 }
 
 bodies! {
-    /// The session exists; always its first record.
+    /// The session was opened; always its first record.
     SessionOpened(SessionOpened) = 1 "session.opened",
-    /// The session was taken up again, by another process or after its actor died.
+    /// The session was opened again, by another process or after its actor crashed.
     SessionRevived(SessionRevived) = 2 "session.revived",
     /// A run was accepted.
     RunAccepted(Box<RunAccepted>) = 10 "run.accepted",
-    /// The run is to end as stopped, when its open calls have ended.
+    /// The run will end as stopped once its open calls have ended.
     RunStopping(RunStopping) = 11 "run.stopping",
     /// The run has its outcome.
     RunEnded(RunEnded) = 12 "run.ended",
-    /// A limit of the run is used up: what is left is to say how far it came.
+    /// A limit of the run is used up; only the grace call may follow.
     RunExhausted(RunExhausted) = 13 "run.exhausted",
-    /// A run that was `budget_exhausted` goes on.
+    /// A `budget_exhausted` run resumes with larger limits.
     RunReopened(RunReopened) = 14 "run.reopened",
     /// The limits of a run that has not ended are raised.
     BudgetRaised(BudgetRaised) = 15 "budget.raised",
-    /// An attempt of a model call may begin.
+    /// An attempt of a model call may start.
     ModelStarted(Arc<ModelStarted>) = 20 "model.started",
     /// The model answered.
     ModelAnswered(Box<ModelAnswered>) = 21 "model.answered",
     /// An attempt of a model call failed.
     ModelFailed(ModelFailed) = 22 "model.failed",
-    /// A late answer was dropped; what it cost is known now.
+    /// A late answer was dropped; its usage is now known.
     ModelLate(ModelLate) = 23 "model.late",
-    /// No model may be asked before a time that providers have named.
+    /// The call waits: no model may be called before a reset that providers reported.
     ModelWaiting(ModelWaiting) = 25 "model.waiting",
-    /// The view of the conversation is shorter from here on.
+    /// The view of the conversation is shorter from this record on.
     ContextCompacted(Box<ContextCompacted>) = 26 "context.compacted",
-    /// An attempt of a call for a summary may begin.
+    /// An attempt of a call for a summary may start.
     SummaryStarted(Box<SummaryStarted>) = 27 "summary.started",
-    /// A summary is there.
+    /// A model returned a summary.
     SummaryAnswered(SummaryAnswered) = 28 "summary.answered",
     /// An attempt of a call for a summary failed.
     SummaryFailed(ModelFailed) = 29 "summary.failed",
-    /// A tool call of the answer is acceptable.
+    /// A tool call of the answer was validated and accepted.
     CallAdmitted(CallAdmitted) = 30 "call.admitted",
-    /// An attempt of a tool call may begin.
+    /// An attempt of a tool call may start.
     CallStarted(CallStarted) = 31 "call.started",
     /// A tool call has its result.
     CallEnded(CallEnded) = 32 "call.ended",
-    /// An attempt of a tool call was lost; the next one follows.
+    /// An attempt of a tool call was lost; another attempt follows.
     CallLost(CallLost) = 33 "call.lost",
-    /// Somebody said something to a run that was under way.
+    /// A steering message for a run under way.
     MessageSteered(MessageSteered) = 40 "message.steered",
-    /// A person is asked whether a call may be made.
+    /// A person's approval of a call was requested.
     ApprovalRequested(ApprovalRequested) = 50 "approval.requested",
-    /// The answer.
+    /// An approval was granted or denied.
     ApprovalAnswered(ApprovalAnswered) = 51 "approval.answered",
     /// A subagent has ended.
     ChildEnded(Box<ChildEnded>) = 60 "child.ended",
-    /// What the model means to do is another list.
+    /// The model's todo list changed.
     TodoChanged(TodoChanged) = 70 "todo.changed",
 }
 
-/// See [`Body::SessionOpened`].
+/// Fields of [`Body::SessionOpened`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionOpened {
-    /// The caller's key.
+    /// The caller's session key.
     pub key: Arc<str>,
     /// The system prompt, built once and sent byte for byte with every call.
     pub prompt: Arc<str>,
     /// The first incarnation.
     pub incarnation: Incarnation,
-    /// The boot of the machine it lives in.
+    /// The machine's boot at that time.
     pub boot: BootId,
 }
 
-/// See [`Body::SessionRevived`].
+/// Fields of [`Body::SessionRevived`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRevived {
     /// The new incarnation.
     pub incarnation: Incarnation,
-    /// The boot of the machine it lives in now.
+    /// The machine's boot at that time.
     pub boot: BootId,
 }
 
-/// See [`Body::RunAccepted`].
+/// Fields of [`Body::RunAccepted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunAccepted {
     /// The run.
     pub run: RunId,
-    /// What it is to do.
+    /// The task's text.
     pub input: Arc<str>,
-    /// The pictures that came with it.
+    /// The images of the input.
     #[serde(default, skip_serializing_if = "no_images")]
     pub images: Arc<[Image]>,
-    /// The conversation from outside that the session begins with; only its first run brings one.
+    /// The imported conversation with which the session starts; only the session's first run has one.
     #[serde(default, skip_serializing_if = "ImportedHistory::is_empty")]
     pub history: Arc<ImportedHistory>,
-    /// All that it needs.
+    /// The resolved configuration of the run.
     pub spec: Arc<RunSpec>,
-    /// Whose task it is; absent from one that was submitted.
+    /// The delegating call; absent for a submitted run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
 }
 
-/// See [`Body::RunStopping`].
+/// Fields of [`Body::RunStopping`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStopping {
     /// The run.
     pub run: RunId,
-    /// How it will have ended.
+    /// The outcome that the run will have.
     #[serde(flatten)]
     pub ended: OutcomeDetail,
 }
 
-/// See [`Body::RunEnded`].
+/// Fields of [`Body::RunEnded`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnded {
     /// The run.
     pub run: RunId,
-    /// How it ended.
+    /// The outcome and its cause.
     #[serde(flatten)]
     pub ended: OutcomeDetail,
-    /// The iterations it took.
+    /// The iterations of the run.
     pub iterations: u32,
-    /// What its model calls used.
+    /// The token usage of its model calls.
     pub usage: Usage,
 }
 
-/// See [`Body::RunExhausted`].
+/// Fields of [`Body::RunExhausted`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunExhausted {
     /// The run.
     pub run: RunId,
-    /// What did not fit.
+    /// The refused reservation.
     pub refusal: BudgetRefusal,
 }
 
-/// See [`Body::RunReopened`].
+/// Fields of [`Body::RunReopened`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunReopened {
     /// The run.
     pub run: RunId,
-    /// Which of its legs begins, from 2: each has an outcome.
+    /// The number of the leg that starts, from 2; each leg has an outcome.
     pub leg: u32,
-    /// By how much its limits are raised.
+    /// The additions to its limits.
     #[serde(flatten)]
     pub increase: LimitIncrease,
 }
 
-/// See [`Body::BudgetRaised`].
+/// Fields of [`Body::BudgetRaised`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetRaised {
     /// The run.
     pub run: RunId,
-    /// By how much.
+    /// The additions to its limits.
     #[serde(flatten)]
     pub increase: LimitIncrease,
 }
 
-/// See [`Body::MessageSteered`].
+/// Fields of [`Body::MessageSteered`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageSteered {
     /// The run.
     pub run: RunId,
-    /// What was said.
+    /// The message's text.
     pub text: Arc<str>,
-    /// Identifies the message; also the run that it becomes if no model of this one reads it.
+    /// Identifies the message, and the follow-up run that it becomes if no model of this run reads it.
     #[serde(rename = "next")]
     pub followup_run: RunId,
 }
 
 impl RunAccepted {
-    /// The user's message: the input, behind what the history leaves unanswered.
+    /// The user message: the input, after the unanswered message of the history.
     pub fn user_message(&self) -> MessageContent {
         let text = match &self.history.unanswered {
             Some(before) => format!("{before}\n\n{}", self.input).into(),
@@ -250,7 +252,7 @@ impl RunAccepted {
 }
 
 impl RunStopping {
-    /// Stops `run` for `reason`.
+    /// The record that stops `run` for `reason`.
     pub fn stop(run: RunId, reason: StopReason) -> Self {
         Self {
             run,
@@ -260,7 +262,7 @@ impl RunStopping {
 }
 
 impl Body {
-    /// The artifacts that it names.
+    /// The artifacts that the body references.
     pub fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
         let (kept, images) = if let Self::RunAccepted(accepted) = self {
             (None, &accepted.images[..])
@@ -272,7 +274,7 @@ impl Body {
         kept.into_iter().chain(images.iter().map(|image| &image.artifact))
     }
 
-    /// The run that it speaks of; `None` if it speaks of the session.
+    /// The run of the record; `None` if it concerns the session.
     pub fn run(&self) -> Option<RunId> {
         Some(match self {
             Self::SessionOpened(_) | Self::SessionRevived(_) => return None,

@@ -1,55 +1,59 @@
+//! Limits of retries of model calls: attempts per failure class, pauses, and waits for known resets.
+
 use serde::{Deserialize, Serialize};
 
 use super::Attempt;
 
-/// When a failed model call is tried again at the same model, and when the next one of the chain is asked. What a stored
-/// one does not say is the default.
+/// When a failed model call is retried on the same model, and when it falls back to the next model of the chain. Fields
+/// that are not stored have their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
-    /// The first pause, in milliseconds; it doubles from attempt to attempt.
+    /// The first pause in milliseconds; it doubles with each attempt.
     #[serde(rename = "first_ms")]
     pub initial_pause_ms: u64,
-    /// The longest pause.
+    /// The maximum pause in milliseconds.
     #[serde(rename = "longest_ms")]
     pub max_pause_ms: u64,
-    /// From the first attempt's start no pause reaches beyond this; waits for a known reset are not counted.
+    /// No pause may end later than this after the first attempt's start, in milliseconds. Waits for a known reset do
+    /// not count.
     pub deadline_ms: u64,
-    /// How many attempts a failure is worth if there is no other model to ask.
+    /// Maximum attempts per failure class without another available model.
     pub attempts: RetryAttempts,
-    /// Whether a refusal asks the next model of the chain, instead of ending the run.
+    /// True if a refusal falls back to the next model of the chain, instead of ending the run.
     pub fallback_on_refusal: bool,
-    /// How many it is worth if there is.
+    /// Maximum attempts per failure class before a fallback to another available model. Also the limit for endpoint
+    /// failures of an endpoint that has never responded.
     pub fallback_after: RetryAttempts,
-    /// A provider that asks for a longer wait than this is left for the next model, if there is one.
+    /// The longest requested wait, in milliseconds, for which a call stays with a model while another one is available.
     pub short_wait_ms: u64,
-    /// How long a call waits, in all, for resets whose time is known, if there is no other model to ask.
+    /// Maximum total wait of a call for known resets, in milliseconds, if no other model is available.
     pub wait_for_reset_max_ms: u64,
 }
 
-/// Attempts of one call at one model by the class of failure; what is not here is not tried again.
+/// Maximum attempts of one call on one model, by failure class. Classes without a field are not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryAttempts {
-    /// The provider is asked too often.
+    /// The provider rejects too many requests.
     pub rate_limited: Attempt,
-    /// It has too much to do.
+    /// The provider is overloaded.
     pub overloaded: Attempt,
-    /// It fails inside.
+    /// The provider has an internal error.
     pub server: Attempt,
-    /// It is late.
+    /// A deadline expired.
     pub timeout: Attempt,
-    /// It cannot be reached.
+    /// The provider cannot be reached.
     pub network: Attempt,
-    /// Its answer breaks off.
+    /// The stream ended before the answer was complete.
     #[serde(rename = "cut")]
     pub incomplete_stream: Attempt,
-    /// The task of the call dies.
+    /// The call's task ended without a result.
     pub lost: Attempt,
 }
 
 impl RetryAttempts {
-    /// With another model to ask.
+    /// The limits while another model is available.
     pub const FALLBACK_AFTER: Self = Self {
         rate_limited: 3,
         overloaded: 2,
@@ -77,7 +81,7 @@ impl Default for RetryPolicy {
 }
 
 impl Default for RetryAttempts {
-    /// Without another model to ask: what may pass by itself is tried until the deadline.
+    /// The limits without another model: failures that may be transient are retried until the deadline.
     fn default() -> Self {
         Self {
             rate_limited: 100,
@@ -92,7 +96,7 @@ impl Default for RetryAttempts {
 }
 
 impl RetryPolicy {
-    /// Whether it is the default, which is not stored.
+    /// True if the policy is the default, which is not stored.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -1,3 +1,5 @@
+//! The resolved configuration of a run, and the index rows of runs and sessions.
+
 use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,7 +10,7 @@ use super::{
     ThinkingStyle, Timestamp, Usage, ids::from_text,
 };
 
-/// One link of a chain: `provider/model`. The fields are private so that every value can be read back from its text.
+/// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelRef {
     provider: Arc<str>,
@@ -30,7 +32,7 @@ pub enum ModelRefError {
 }
 
 impl ModelRef {
-    /// Refuses an empty name, and a provider's name with a slash.
+    /// Checks the names: none may be empty, and the provider's must not contain a slash.
     pub fn new(provider: impl Into<Arc<str>>, model: impl Into<Arc<str>>) -> Result<Self, ModelRefError> {
         let (provider, model) = (provider.into(), model.into());
         if provider.is_empty() {
@@ -84,82 +86,84 @@ impl<'de> Deserialize<'de> for ModelRef {
     }
 }
 
-/// What a run may use up.
+/// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// The limits of the run's account.
     #[serde(default)]
     pub budget: Amounts,
-    /// Active time after which the run is `budget_exhausted`, in milliseconds.
+    /// Limit of active time after which the run is `budget_exhausted`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
-    /// Active time after which the run is `timed_out`, in milliseconds.
+    /// Limit of active time after which the run is `timed_out`, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Output tokens of one call.
+    /// Maximum output tokens of one call.
     pub max_tokens: u64,
-    /// How often a failed model call is tried again.
+    /// The retry policy of model calls.
     #[serde(default, skip_serializing_if = "RetryPolicy::is_default")]
     pub retry: RetryPolicy,
 }
 
-/// What a run was given, resolved when it was accepted: a configuration changed later does not touch it. Where its
-/// providers are and what its tools are set to is the affair of the process that runs it. Holds no secret.
+/// The configuration of a run, resolved when it was accepted: later changes of the configuration do not affect it.
+///
+/// Endpoints of providers and settings of tools come from the process that runs it and are not part of it. Contains no
+/// secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// Which models may be asked, in order; never empty.
+    /// The models of the run, in order of preference; not empty.
     pub chain: Vec<ModelRef>,
-    /// What is known of each of them, in the same order; nothing of those for which there is no entry.
+    /// Profiles of the models, in the same order; a model without an entry has no known properties.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "traits")]
     pub profiles: Vec<ModelProfile>,
-    /// How much they are to think; their own choice if absent.
+    /// The thinking level of the run; if absent, each model's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
-    /// The folder in which its tools work.
+    /// The working directory of its tools.
     pub workspace: String,
     /// The isolation key of its tools.
     #[serde(rename = "isolation_key", alias = "task")]
     pub isolation_key: String,
-    /// The tools it may call, sorted.
+    /// The names of its tools, sorted.
     pub tools: Vec<String>,
-    /// The bytes of what every request says of them, as JSON.
+    /// Bytes of the tool specifications in each request, as JSON.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schema_bytes: u64,
-    /// What it may use up.
+    /// The limits of the run.
     pub limits: Limits,
-    /// The caller's system message, for this run only.
+    /// The caller's system message for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,
-    /// What is done about calls of which nobody knows what became.
+    /// The policy for calls in doubt.
     #[serde(default, skip_serializing_if = "InDoubtPolicy::is_default")]
     pub in_doubt: InDoubtPolicy,
-    /// How its view is kept short; it is not, if absent.
+    /// The compaction of its view; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "compression")]
     pub compaction: Option<Arc<CompactionPolicy>>,
-    /// What it may delegate.
+    /// Its rights to delegate; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
-    /// The rehearsal script it runs against.
+    /// Hash of the rehearsal script that replaces the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
 }
 
-// serde wants a reference.
+// serde requires a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
 impl RunSpec {
-    /// The models that are only asked beside the run.
+    /// The models that are called only for summaries.
     pub fn auxiliary_models(&self) -> impl Iterator<Item = &ModelRef> {
         let chain = self.compaction.iter().flat_map(|compression| &compression.chain);
         chain.filter(|link| !self.chain.contains(link))
     }
 
-    /// What is known of a model of the chain.
+    /// The profile of a model of the chain or of the compaction; empty if unknown.
     pub fn profile_of(&self, model: &ModelRef) -> ModelProfile {
         let of = |chain: &[ModelRef], traits: &[ModelProfile]| {
             let at = chain.iter().position(|link| link == model)?;
@@ -169,7 +173,7 @@ impl RunSpec {
         of(&self.chain, &self.profiles).or_else(aside).unwrap_or_default()
     }
 
-    /// All models that it may ask, each once.
+    /// All models that the run may call, without duplicates.
     pub fn models(&self) -> Vec<ModelRef> {
         let aside = self.compaction.as_ref().map_or(&[][..], |aside| &aside.chain);
         let models = self.chain.iter().chain(aside);
@@ -181,8 +185,8 @@ impl RunSpec {
         })
     }
 
-    /// Takes in what earlier runs have found out about its models. A window that is named already stays; what a provider has
-    /// named in a refusal stands over what its list of models tells.
+    /// Merges what earlier runs learned about the models. A window that is already set stays; one from a refusal takes
+    /// precedence over the provider's list of models.
     pub fn apply_model_rows(&mut self, rows: &[ModelRow]) {
         self.update_profiles(rows, |traits, row| {
             traits.density = row.density.or(traits.density);
@@ -192,7 +196,8 @@ impl RunSpec {
         });
     }
 
-    /// Takes in what providers have just listed, which the store is told when the run ends.
+    /// Merges limits that providers have just listed, and keeps them in the profiles; the store gets them when the run
+    /// ends.
     pub fn apply_listed_limits(&mut self, rows: &[ModelRow]) {
         self.apply_model_rows(rows);
         self.update_profiles(rows, |traits, row| traits.listed_limits = row.listed);
@@ -208,27 +213,27 @@ impl RunSpec {
         }
     }
 
-    /// The first model of the chain whose price is not known.
+    /// The first model of the chain without a known price.
     pub fn first_unpriced(&self) -> Option<&ModelRef> {
         self.chain.iter().find(|model| self.profile_of(model).price.is_none())
     }
 
-    /// How much a model of the chain is to think: what the run says, else the model's own entry.
+    /// The thinking level of a model of the chain: the run's, otherwise the model's default.
     pub fn thinking_level_of(&self, model: &ModelRef) -> Option<ThinkingLevel> {
         self.thinking.or_else(|| self.profile_of(model).default_level)
     }
 
-    /// How it is told; `None` if nothing is said, or if it cannot be told.
+    /// The thinking request for a model; `None` without a level, or if the model does not support it.
     pub fn thinking_request_of(&self, model: &ModelRef) -> Option<ThinkingRequest> {
         self.profile_of(model).thinking_request(self.thinking_level_of(model)?)
     }
 
-    /// The models of the chain that are to think so much, and cannot be told.
+    /// The models of the chain with a requested level that they do not support.
     pub fn models_without_thinking_control(&self) -> impl Iterator<Item = (&ModelRef, ThinkingLevel)> {
         self.chain.iter().filter_map(|model| {
             let level = self.thinking_level_of(model)?;
             let traits = self.profile_of(model);
-            // Who cannot think does not think as it is.
+            // A model without thinking control already satisfies the level `off`.
             let is_so = level == ThinkingLevel::Off && traits.thinking_style == Some(ThinkingStyle::None);
             (traits.thinking_request(level).is_none() && !is_so).then_some((model, level))
         })
@@ -249,21 +254,21 @@ fn update_profiles(
     }
 }
 
-/// Where a run is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Accepted; an earlier run of its session goes first.
+    /// Accepted; an earlier run of its session runs first.
     Queued,
     /// Under way.
     Running,
-    /// Waits for a person.
+    /// Waits for a person's approval.
     Parked,
     /// Has its outcome.
     Ended,
 }
 
-/// The index row of a run, written when it is accepted, begins and ends.
+/// The index row of a run, written when it is accepted, starts and ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRow {
     /// Its id.
@@ -272,32 +277,32 @@ pub struct RunRow {
     pub session: SessionId,
     /// Its account.
     pub account: AccountId,
-    /// Where it is.
+    /// Its state.
     pub state: RunState,
-    /// When it was accepted.
+    /// Time of its acceptance.
     pub accepted_at: Timestamp,
-    /// When it began.
+    /// Time of its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// How it ended.
+    /// Its outcome and cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<OutcomeDetail>,
     /// Iterations up to this row's writing.
     pub iterations: u32,
     /// Usage up to this row's writing.
     pub usage: Usage,
-    /// Whose task it is.
+    /// The delegating call; absent for a submitted run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
-    /// Which of its legs this is: the first is 1, and each budget that was added to an exhausted run began another.
+    /// The number of its present leg, from 1; each added budget of an exhausted run started another.
     #[serde(default = "first_leg", skip_serializing_if = "is_first_leg")]
     pub leg: u32,
-    /// The sequence of the record that accepted it.
+    /// Sequence of the record that accepted the run.
     pub first: Seq,
-    /// The sequence of the record that wrote this row; of an ended run, its terminal record.
+    /// Sequence of the record that wrote this row; for an ended run, its terminal record.
     pub last: Seq,
 }
 
@@ -315,9 +320,9 @@ const fn is_first_leg(leg: &u32) -> bool {
 pub struct SessionRow {
     /// Its id.
     pub id: SessionId,
-    /// The caller's key; no two sessions have the same.
+    /// The caller's session key, unique in the store.
     pub key: Arc<str>,
-    /// When it was opened.
+    /// Time of its first opening.
     pub opened_at: Timestamp,
 }
 

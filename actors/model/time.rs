@@ -1,3 +1,5 @@
+//! Wall-clock time and active time.
+
 use std::{
     fmt,
     time::{Duration, UNIX_EPOCH},
@@ -5,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Wall-clock time, in milliseconds since 1970-01-01T00:00:00Z. For people and for due times; never for order.
+/// Wall-clock time in milliseconds since 1970-01-01T00:00:00Z. For people and due times, never for ordering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub i64);
@@ -23,7 +25,7 @@ impl Timestamp {
     }
 }
 
-/// The last second that RFC 3339 can write.
+/// The last second that RFC 3339 can represent, in milliseconds since 1970.
 const MAX_RFC3339_MS: u64 = 253_402_300_799_000;
 
 impl fmt::Display for Timestamp {
@@ -34,11 +36,11 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// What the time is, read once per message.
+/// The time of one message, read once when its handling starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionTime {
-    /// Wall clock.
+    /// Wall-clock time.
     pub at: Timestamp,
-    /// Milliseconds that the session has been alive, over all its incarnations: monotonic, without downtime.
+    /// Active time of the session in milliseconds over all incarnations: monotonic, without downtime.
     pub active_ms: u64,
 }

@@ -1,45 +1,47 @@
+//! The todo list of a session, which its model maintains with a tool.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::CallId;
 
-/// How far an item is.
+/// Status of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     Pending,
-    /// Begun.
+    /// Started.
     InProgress,
     /// Done.
     Completed,
-    /// Given up.
+    /// Abandoned.
     Cancelled,
 }
 
-/// Something that the model of a session means to do.
+/// An item of the todo list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoItem {
-    /// The model's own name for it, unique in its list.
+    /// The model's id for the item, unique within the list.
     pub id: String,
-    /// What is to be done.
+    /// The task's text.
     pub content: String,
-    /// How far it is.
+    /// The item's status.
     pub status: TodoStatus,
 }
 
-/// What the model of a session means to do, in its order.
+/// The todo list of a session, in the model's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TodoList(pub Vec<TodoItem>);
 
-/// The list of a session is another one; see [`Body::TodoChanged`](super::Body::TodoChanged).
+/// The session's list changed: fields of [`Body::TodoChanged`](super::Body::TodoChanged).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoChanged {
-    /// The call that has changed it.
+    /// The call that changed the list.
     pub call: CallId,
-    /// The whole list, as it is now.
+    /// The whole list after the change.
     pub items: Arc<TodoList>,
 }

@@ -1,47 +1,49 @@
+//! Token density of a model's requests, its correction by reported usage, and the index row of a model.
+
 use serde::{Deserialize, Serialize};
 
 use super::{ModelRef, Timestamp};
 
-/// Tokens that 1,000 bytes of a request have: a guess, which the usage that a provider reports corrects.
+/// Tokens in 1,000 bytes of a request: an estimate, corrected by the usage that providers report.
 ///
-/// The correction errs on the side of too many tokens, so that a wrong report never makes a reservation much too small:
-/// it goes up by nearly all that a request says and down by a quarter of it at most; and a report by which a token had
-/// more than 10 bytes, or less than one, counts something else than this text, and says nothing.
+/// The correction prefers too many tokens, so that a wrong report never makes a reservation much too small. The
+/// estimate rises by nearly the whole difference to a report and falls by at most a quarter of it. A report of more
+/// than 10 bytes or less than one byte a token is ignored: it counts something other than this text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "u16", into = "u16")]
 pub struct TokenDensity(u16);
 
-/// The least that is believed, and the most.
+/// Range of plausible densities, in tokens per 1,000 bytes.
 const MIN_PER_1000: u16 = 100;
 const MAX_PER_1000: u16 = 1_000;
-/// Shorter requests say more of what a provider puts around them than of their text.
+/// Shorter requests are ignored: the provider's own additions dominate them.
 const MIN_SAMPLE_BYTES: u64 = 2_000;
-/// Of longer ones no more bytes count.
+/// Maximum weight of a request, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 64_000;
-/// What was believed weighs as much as so many bytes that say it is too little, or too much.
+/// Weight of the present estimate in bytes, against a sample that is above it or below it.
 const WEIGHT_UP_BYTES: u64 = 8_000;
 const WEIGHT_DOWN_BYTES: u64 = 192_000;
 
 impl TokenDensity {
-    /// That of a model of which nothing is known: 4 bytes a token.
+    /// The density of an unknown model: 4 bytes a token.
     pub const GUESS: Self = Self(250);
 
-    /// The tokens of so many bytes.
+    /// The tokens of `bytes` bytes, rounded down.
     pub fn tokens(self, bytes: u64) -> u64 {
         scale(bytes, (u64::from(self.0), 1_000))
     }
 
-    /// The bytes of so many tokens.
+    /// The bytes of `tokens` tokens, rounded down.
     pub fn bytes(self, tokens: u64) -> u64 {
         scale(tokens, (1_000, u64::from(self.0)))
     }
 
-    /// The thousandths of tokens of so many bytes: for comparing.
+    /// Thousandths of tokens of `bytes` bytes, for comparisons.
     pub fn milli_tokens(self, bytes: usize) -> u64 {
         (bytes as u64).saturating_mul(u64::from(self.0))
     }
 
-    /// It, corrected by a request of so many bytes that has had so many tokens.
+    /// The density, corrected by a request of `bytes` bytes for which `tokens` tokens were reported.
     #[must_use]
     pub fn corrected(self, bytes: u64, tokens: u64) -> Self {
         let said = u16::try_from(scale_to_nearest(tokens, (1_000, bytes.max(1)))).unwrap_or(u16::MAX);
@@ -50,7 +52,7 @@ impl TokenDensity {
         }
         let bytes = bytes.min(MAX_SAMPLE_BYTES);
         let mean = |inertia: u64| u64::from(self.0) * inertia + u64::from(said) * bytes;
-        // Rounded towards what was said, so that it is reached.
+        // Rounded towards the sample, so that repeated samples reach it.
         let corrected = if said > self.0 {
             mean(WEIGHT_UP_BYTES).div_ceil(WEIGHT_UP_BYTES + bytes)
         } else {
@@ -60,12 +62,12 @@ impl TokenDensity {
     }
 }
 
-/// `n` times a fraction, rounded down.
+/// `n * times / over`, rounded down.
 fn scale(n: u64, (times, over): (u64, u64)) -> u64 {
     u64::try_from(u128::from(n) * u128::from(times) / u128::from(over)).unwrap_or(u64::MAX)
 }
 
-/// Likewise, rounded to the nearest.
+/// `n * times / over`, rounded to the nearest.
 fn scale_to_nearest(n: u64, (times, over): (u64, u64)) -> u64 {
     let n = u128::from(n) * u128::from(times) + u128::from(over / 2);
     u64::try_from(n / u128::from(over)).unwrap_or(u64::MAX)
@@ -89,45 +91,45 @@ impl From<TokenDensity> for u16 {
     }
 }
 
-/// What a model can read and write in one call, as far as its provider's list of models tells.
+/// The limits of a model, as far as its provider's list of models contains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelLimits {
-    /// Tokens that it can read and write in one call.
+    /// The context window: tokens read and written in one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// Tokens that it can write in one call.
+    /// The maximum output of one call, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
 }
 
-/// What a list of models has told, and when it was asked.
+/// The limits from a provider's list of models, with the time of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedLimits {
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
-    /// What; nothing if the list has no limits.
+    /// The limits; empty if the list has none.
     #[serde(flatten)]
     pub limits: ModelLimits,
 }
 
-/// The row of a model: what runs have found out about it, written when they end.
+/// The index row of a model: what runs learned about it, written when they end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRow {
     /// The model.
     pub model: ModelRef,
-    /// Tokens that 1,000 bytes of its requests have.
+    /// Tokens in 1,000 bytes of its requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<TokenDensity>,
-    /// Tokens that it can read and write in one call, by what its provider has said when it refused more.
+    /// The context window that the provider named when it refused a longer request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
-    /// What its provider's list of models tells, which was asked because its window was not known.
+    /// Limits from the provider's list of models, requested because the window was unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listed: Option<ListedLimits>,
 }
 
 impl ModelRow {
-    /// This row over the one before it: what it does not say stays.
+    /// This row merged over the earlier one: absent fields keep the earlier values.
     #[must_use]
     pub fn merged_over(self, before: Option<Self>) -> Self {
         let Some(before) = before else { return self };
@@ -144,7 +146,7 @@ impl ModelRow {
 mod tests {
     use super::*;
 
-    /// What requests of these bytes and tokens make of the guess, one after the other.
+    /// Expects `expect` after these requests (bytes, tokens) in order, starting from the guess.
     #[track_caller]
     fn check(requests: &[(u64, u64)], expect: u16) {
         let corrected =
@@ -164,10 +166,10 @@ mod tests {
         check(&[(40_000, 5_000)], 228);
         check(&[(400_000, 50_000)], 218);
         check(&[(40_000, 5_000); 40], 125);
-        // A short one says less.
+        // A shorter request has less weight.
         check(&[(2_000, 1_000)], 300);
         check(&[(2_000, 250)], 248);
-        // What goes down comes up again.
+        // A lowered density rises again.
         check(&[(64_000, 8_000), (64_000, 16_000)], 247);
     }
 

@@ -1,90 +1,92 @@
+//! Tool calls as data: specification, effect class, result, and artifacts of long results.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{ContentHash, Image, message::no_images};
 
-/// What a tool call does to the world, and so what may be done with it after a crash.
+/// The effect of a tool call, which decides whether it may be repeated after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
-    /// Changes nothing: is run again.
+    /// Changes nothing; repeated after a crash.
     Pure,
-    /// Safe to repeat: is run again.
+    /// Safe to repeat; repeated after a crash.
     Idempotent,
-    /// Must not be repeated silently: ends in doubt.
+    /// Must not be repeated silently; in doubt after a crash.
     Once,
 }
 
-/// What the model is told of a tool.
+/// The specification of a tool for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name by which the model calls it.
+    /// The name that the model uses.
     pub name: String,
-    /// What it does, in a sentence or two.
+    /// A description of one or two sentences.
     pub description: String,
     /// JSON schema of its arguments, an object.
     pub parameters: serde_json::Value,
 }
 
-/// How a tool call ended.
+/// The status of a tool result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// The tool did what it was asked.
+    /// The call succeeded.
     Ok,
-    /// The tool ran and failed, or the call was not acceptable: the content says why.
+    /// The tool failed, or the call was invalid; the content says why.
     Error,
-    /// It was stopped while it ran.
+    /// The call was stopped while it ran.
     Stopped,
-    /// It never started.
+    /// The call never started.
     NotStarted,
-    /// It had started, and what became of it is not known.
+    /// The call was started and its end is unknown.
     InDoubt,
 }
 
-/// Bytes of a result that a model reads at most; what is longer is kept as an artifact.
+/// Maximum bytes of a result for a model; longer results are stored as artifacts.
 pub const MAX_RESULT_BYTES: usize = 50_000;
 
-/// A whole output that was too long to be shown.
+/// A stored file of a session: a whole output, or an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// Its name within its session, for `read_artifact`.
     pub handle: String,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The hash of its content; `None` if it was made by a version that did not record it.
+    /// The hash of its content; `None` in records of versions that did not compute it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Box<ContentHash>>,
 }
 
-/// The end of a tool call: what the model will read.
+/// The result of a tool call, as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
-    /// How it ended.
+    /// The status.
     pub status: CallStatus,
     /// Text, or JSON as text.
     pub content: Arc<str>,
-    /// The whole, if the content is not.
+    /// The whole output, if the content is only a part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Pictures that belong to the content.
+    /// Images that belong to the content.
     #[serde(default, skip_serializing_if = "no_images")]
     pub images: Arc<[Image]>,
 }
 
 impl CallEnd {
-    /// An end with `status` that says `content`.
+    /// A result with `status` and `content`, without artifact and images.
     pub fn new(status: CallStatus, content: impl Into<Arc<str>>) -> Self {
         Self { status, content: content.into(), artifact: None, images: Arc::default() }
     }
 
-    /// The tool did what it was asked, and says `content`.
+    /// A successful result with `content`.
     pub fn ok(content: impl Into<Arc<str>>) -> Self {
         Self::new(CallStatus::Ok, content)
     }
 
-    /// An end with `status` whose content is `{error, field?, hint}`.
+    /// A result with `status` whose content is the JSON object `{error, field?, hint}`.
     pub fn error(status: CallStatus, error: &str, field: Option<&str>, hint: &str) -> Self {
         let mut object = serde_json::Map::new();
         object.insert("error".into(), error.into());

@@ -1,22 +1,24 @@
+//! Reported token usage that cannot be true: its kinds, and the report as it came.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::Usage;
 
-/// Why a usage that a provider has reported cannot be true.
+/// Why a provider's reported usage cannot be true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageAnomalyKind {
-    /// A count is negative, fractional, above 2^53, or no number.
+    /// A count is negative, fractional, above 2^53, or not a number.
     InvalidCount,
-    /// The tokens read from the cache and written to it are more than all tokens read.
+    /// The tokens read from the cache and written to it exceed all tokens read.
     PartsBeyondWhole,
-    /// More tokens were read than the request can have.
+    /// The tokens read exceed what the request can contain.
     InputBeyondRequest,
-    /// No tokens were read of a request with text.
+    /// Zero tokens were reported as read of a request with text.
     NoInput,
-    /// More tokens were written than were asked for and than the answer can have.
+    /// The tokens written exceed both the requested maximum and what the answer can contain.
     OutputBeyondLimit,
 }
 
@@ -33,12 +35,12 @@ impl UsageAnomalyKind {
     }
 }
 
-/// A reported usage that cannot be true: it is kept, and counts nowhere. The attempt is booked at its reservation.
+/// A reported usage that cannot be true: recorded but not counted. The attempt is charged its reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageAnomaly {
     /// Why it cannot be true.
     pub kind: UsageAnomalyKind,
-    /// What was reported; 0 for a count that could not be read.
+    /// The reported counts; 0 for a count that could not be read.
     pub reported: Usage,
 }
 

@@ -1,121 +1,123 @@
+//! Reasons for which a run waits, as shown to people and written as JSON. Read-only; never drives actions.
+
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, CallId, Failure, ModelRef, Outcome, RunId, Timestamp};
 
-/// Something that a run waits for.
+/// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunWait {
-    /// What it is.
+    /// The reason.
     #[serde(flatten)]
     pub kind: WaitKind,
-    /// Since when.
+    /// Start of the wait.
     pub since: Timestamp,
-    /// When it is over or given up at the latest. Absent if it has no end of its own: see [`WaitKind::then`].
+    /// The latest end of the wait; absent if it has no time limit of its own, see [`WaitKind::describe_end`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// What a write to a full disk waits for.
+/// The disk space that a write waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskFull {
-    /// The file that is to be written.
+    /// The file to write.
     pub path: String,
-    /// So many bytes.
+    /// The bytes needed.
     #[serde(rename = "wants")]
     pub needed_bytes: u64,
 }
 
-/// See [`RunWait`].
+/// The reason of a [`RunWait`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum WaitKind {
-    /// A process: nobody runs the run. Its calls were interrupted, and their limits do not hold any more.
+    /// No process runs the run. Its calls were interrupted, and their time limits do not apply.
     #[serde(rename = "process")]
     NoProcess,
-    /// The end of the runs of its session that were accepted before it.
+    /// The end of the session's runs that were accepted earlier.
     Queue {
-        /// The one that is under way.
+        /// The run under way.
         behind: RunId,
     },
-    /// The answer of a model.
+    /// A model's answer.
     Model {
         /// The model.
         model: ModelRef,
         /// The attempt.
         attempt: Attempt,
     },
-    /// The end of a pause: the model call has failed, and is tried again.
+    /// The pause before the retry of a failed model call.
     Retry {
-        /// The attempt that follows.
+        /// The next attempt.
         attempt: Attempt,
-        /// How the one before it failed.
+        /// The failure of the attempt before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
-    /// A time that a provider has named. It does not count for the run's limits of time.
+    /// The reset time that a provider reported. This wait does not count towards the run's time limits.
     Reset {
-        /// The attempt that follows.
+        /// The next attempt.
         attempt: Attempt,
-        /// Why nobody is asked before.
+        /// The failure because of which no model is called earlier.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
-    /// Leave to ask a model: others are asking, it is paced, or it is found out whether it is back.
+    /// A lease for a model call, which concurrent calls, a rate limiter or a circuit breaker delay.
     Lease {
-        /// The attempt that follows.
+        /// The next attempt.
         attempt: Attempt,
     },
-    /// Leave to run a tool: as many calls are under way as may be.
+    /// A permit for a tool call, while the maximum of concurrent calls is reached.
     Permit {
         /// The call.
         call: CallId,
-        /// Its tool.
+        /// The tool's name.
         tool: String,
     },
-    /// An earlier call of the same answer, with which it conflicts.
+    /// The end of an earlier call of the same answer, whose access conflicts.
     #[serde(rename = "order")]
     Conflict {
         /// The call.
         call: CallId,
-        /// Its tool.
+        /// The tool's name.
         tool: String,
-        /// The earlier one.
+        /// The earlier call.
         behind: CallId,
     },
     /// The end of a tool call.
     Tool {
         /// The call.
         call: CallId,
-        /// Its tool.
+        /// The tool's name.
         tool: String,
         /// The attempt.
         attempt: Attempt,
     },
-    /// The subagents that a call has begun.
+    /// The end of the subagents that a call started.
     Children {
         /// The call.
         call: CallId,
-        /// How many of them have not ended.
+        /// Number of subagents that have not ended.
         left: u32,
     },
-    /// A person's decision about a call in doubt; then it is taken for a no.
+    /// A person's approval of a call in doubt; after the time limit it counts as denied.
     Person {
         /// The call.
         call: CallId,
     },
-    /// The calls of a run that is being stopped.
+    /// The end of the calls of a run that is being stopped.
     Stop,
-    /// The disk: something was to be written, and is not yet. Named when it takes long, or when the disk is full.
+    /// A write to the disk. Reported if it is slow, or if the disk is full.
     Disk {
-        /// What there is no room for; absent if it is only slow.
+        /// The missing disk space; absent if the disk is only slow.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         full: Option<DiskFull>,
     },
-    /// Nothing, but its time runs out.
+    /// No wait in itself: a time limit of the run, with the time at which it ends the run.
     Limit {
-        /// The active time that it has, in milliseconds.
+        /// The limit of active time, in milliseconds.
         limit_ms: u64,
-        /// How it ends then.
+        /// The outcome of the run at the limit.
         outcome: Outcome,
     },
 }
@@ -141,7 +143,7 @@ impl WaitKind {
         }
     }
 
-    /// What follows when the time is over; of a wait without one, why it has an end all the same.
+    /// The event at the end of the time limit; for a wait without one, why the wait ends nevertheless.
     pub const fn describe_end(&self) -> &'static str {
         match self {
             Self::NoProcess => "it goes on when a process takes it up",

@@ -1,4 +1,4 @@
-//! From a batch to the disk, and the answers to whoever waits for it.
+//! Commits batches and answers the writers.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,8 +19,8 @@ use crate::{
     port::{Journal, JournalError, WriteOp, WriteOutcome},
 };
 
-/// Commits one batch after the other until nothing waits, and says if the store has failed: a writer that waits for ever
-/// would be silent.
+/// Commits one batch after the other until no write waits, and reports a failed store: otherwise writers would wait for
+/// ever.
 pub(super) async fn commit(
     (journal, writing): (Arc<dyn Journal>, Arc<CommitMonitor>),
     queue: Arc<Mutex<WriteQueue>>,
@@ -34,7 +34,7 @@ pub(super) async fn commit(
             let committed = committing.await;
             writing.finish();
             let failed = committed.as_ref().err().cloned();
-            // The disk has its next batch before anybody hears of this one.
+            // The next commit starts before the answers of this one are sent.
             under_way = match &failed {
                 None => lock(&queue).next_batch().map(|batch| {
                     writing.start();
@@ -59,8 +59,8 @@ pub(super) async fn commit(
 
 type BatchResult = Result<Vec<WriteOutcome>, JournalError>;
 
-/// Hands a batch to the adapter, and gives what it will say and who is to be told. A panic of the adapter is a failed
-/// store.
+/// Starts the commit of a batch. Returns its future and the function that sends the answers. A panic of the adapter
+/// counts as a failed store.
 fn start_commit(
     journal: &dyn Journal,
     (batch, replies): WriteBatch,
@@ -96,7 +96,7 @@ fn start_commit(
     (committing.boxed(), tell)
 }
 
-/// What the committer says of a write, with its records vouched for.
+/// The result of a write, with its records marked as durable.
 pub(crate) fn to_durable(written: WriteOutcome, records: Vec<Arc<Record>>) -> DurableOutcome {
     match written {
         WriteOutcome::Appended(_) => {
@@ -109,7 +109,7 @@ pub(crate) fn to_durable(written: WriteOutcome, records: Vec<Arc<Record>>) -> Du
     }
 }
 
-/// Never, but for the wrong twins of this actor; nobody else could be one, since nobody else vouches.
+/// Whether an enabled mutant acknowledges this write early. Only this actor can: no other code marks records durable.
 #[cfg(feature = "testkit")]
 pub(super) fn is_early_ack_mutant(message: &PersistenceMsg) -> bool {
     use crate::mutants::{Mutant, mutant_enabled};
@@ -118,7 +118,7 @@ pub(super) fn is_early_ack_mutant(message: &PersistenceMsg) -> bool {
     mutant_enabled(Mutant::AcknowledgeEarly) || mutant_enabled(Mutant::DueEarly) && revives()
 }
 
-/// An append about which nobody hears any more: it was said to be durable.
+/// Answers an append as durable before it is written; its later result is dropped.
 #[cfg(feature = "testkit")]
 pub(super) fn ack_early(message: PersistenceMsg) -> PersistenceMsg {
     let PersistenceMsg::Write(WriteOp::Append(append), reply) = message else { return message };

@@ -1,7 +1,7 @@
-//! Persistence: the one writer. It batches what all sessions append, and vouches for what is on disk.
+//! Persistence: the one writer. It batches the appends of all sessions and marks records on disk as durable.
 //!
-//! Architecture invariant: `Durable::vouch` is called in `commit.rs`, on acknowledgement, in `replay.rs`, on replay, and
-//! nowhere else; what vouches earlier is a wrong twin, and not in the product.
+//! Architecture invariant: `Durable::mark_durable` is called in `commit.rs`, on acknowledgement, in `replay.rs`, on
+//! replay, and nowhere else. An earlier call is a mutant, and not in the product.
 
 mod commit;
 mod queue;
@@ -30,14 +30,14 @@ use crate::{
 pub(crate) use commit::to_durable;
 pub(crate) use replay::{replay, run_records};
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub(crate) enum DurableOutcome {
     /// The append is on disk.
     Appended(Vec<Durable<Arc<Record>>>),
     /// The session is taken over.
     Opened(OpenedSession),
-    /// Whether the session is let go; if not, something waits in its inbox.
+    /// Whether the session is closed; if not, its inbox has messages.
     Closed(bool),
     /// The item is in the inbox.
     Delivered,
@@ -45,20 +45,20 @@ pub(crate) enum DurableOutcome {
     Refused(WriteRefusal),
 }
 
-/// Where the answer goes. Called from the task that commits, so it only hands on.
+/// Receives the result. Called from the committing task, so it must only forward.
 pub(crate) type WriteReply = Box<dyn FnOnce(Result<DurableOutcome, JournalError>) + Send>;
 
 /// The messages of [`PersistenceActor`].
 pub(crate) enum PersistenceMsg {
     /// Writes, and answers when it is durable or refused.
     Write(WriteOp, WriteReply),
-    /// What this session has waiting goes next: somebody waits for what comes after it.
+    /// Moves the waiting append of this session to the front: a later decision waits for it.
     Expedite(SessionId),
-    /// Its own.
+    /// From the committing task.
     Inner(StoreFailed),
 }
 
-/// What the committing task says: the store takes no writes any more.
+/// The committing task's report that the store takes no more writes.
 #[derive(Debug)]
 pub(crate) struct StoreFailed(JournalError);
 
@@ -66,17 +66,16 @@ impl fmt::Debug for PersistenceMsg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write(write, _) => f.debug_tuple("Write").field(write).finish(),
-            Self::Expedite(session) => f.debug_tuple("Hurry").field(session).finish(),
+            Self::Expedite(session) => f.debug_tuple("Expedite").field(session).finish(),
             Self::Inner(inner) => f.debug_tuple("Inner").field(inner).finish(),
         }
     }
 }
 
-/// The actor.
 #[derive(Debug)]
 pub(crate) struct PersistenceActor;
 
-/// Its state.
+/// The queue, shared with the committing task.
 pub(crate) struct PersistenceState {
     journal: Arc<dyn Journal>,
     queue: Arc<Mutex<WriteQueue>>,
@@ -84,8 +83,8 @@ pub(crate) struct PersistenceState {
     handlers: Arc<HandlerWatch>,
 }
 
-/// Since when a commit is under way. It has no deadline: it is answered, or the process ends; so a disk that does not
-/// answer has to be seen here.
+/// Since when a commit is under way. A commit has no deadline: it is answered, or the process ends. So a disk that does
+/// not answer is noticed here.
 #[derive(Debug)]
 pub(crate) struct CommitMonitor {
     clock: Arc<dyn Clock>,
@@ -94,17 +93,17 @@ pub(crate) struct CommitMonitor {
 }
 
 impl CommitMonitor {
-    /// Nothing is under way.
+    /// A monitor without a commit under way.
     pub(crate) fn new(clock: Arc<dyn Clock>, journal: Arc<dyn Journal>) -> Self {
         Self { clock, journal, since: Mutex::default() }
     }
 
-    /// What there is no room for on the disk; `None` if nothing waits for that.
+    /// The write that lacks disk space; `None` if none does.
     pub(crate) fn disk_full(&self) -> Option<DiskFull> {
         self.journal.disk_full()
     }
 
-    /// When the commit began that is under way; `None` if none is.
+    /// Start of the commit that is under way; `None` if there is none.
     pub(crate) fn since(&self) -> Option<Timestamp> {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,7 +147,7 @@ impl Actor for PersistenceActor {
                 }
                 PersistenceMsg::Write(write, reply) => queue.waiting.push_back((write, reply)),
                 PersistenceMsg::Expedite(session) => queue.expedite(session),
-                // Nothing can be promised any more: the supervisor ends the runtime.
+                // No write can be promised any more: the supervisor ends the runtime.
                 PersistenceMsg::Inner(StoreFailed(error)) => return Err(Box::new(error)),
             }
             if queue.is_committing { None } else { queue.next_batch() }
@@ -162,7 +161,7 @@ impl Actor for PersistenceActor {
 }
 
 impl Drop for PersistenceState {
-    /// Who is left waiting is told by the end of the runtime.
+    /// Waiting callers learn it from the end of the runtime.
     fn drop(&mut self) {
         let left = std::mem::take(&mut lock(&self.queue).waiting);
         drop(left);

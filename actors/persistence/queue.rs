@@ -1,4 +1,4 @@
-//! What waits for the disk: in which order, and how much of it is written at once.
+//! The write queue: the order of waiting writes, and the size of a batch.
 
 use std::{
     collections::VecDeque,
@@ -11,21 +11,21 @@ use crate::{
     port::WriteOp,
 };
 
-/// A batch is cut here, so that no commit makes the next one wait for long.
+/// Most writes of a batch, so that no commit delays the next one for long.
 const MAX_BATCH_WRITES: usize = 32;
-/// With more than this waiting, as when thousands of runs are revived, everybody waits for long anyhow, and fewer commits are
-/// all that helps.
+/// With more waiting writes than this, as when thousands of runs are revived, all of them wait long anyway. Fewer
+/// commits are the only help then.
 const BACKLOG_THRESHOLD: usize = 1_024;
-/// Where a batch is cut then.
+/// Most writes of a batch in that case.
 const MAX_BACKLOG_BATCH_WRITES: usize = 256;
-/// Likewise, in bytes of records and of what goes into inboxes.
+/// Most bytes of records and inbox messages in a batch.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// What waits for the disk; shared with the task that commits, so that the disk does not wait for a message.
+/// The waiting writes; shared with the committing task, so that the disk does not wait for a message.
 #[derive(Default)]
 pub(super) struct WriteQueue {
     pub(super) waiting: VecDeque<(WriteOp, WriteReply)>,
-    /// Whether there is a task that commits. It goes on as long as something waits.
+    /// Whether a committing task runs. It runs as long as writes wait.
     pub(super) is_committing: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
 pub(super) type WriteBatch = (Vec<WriteOp>, Vec<WriteReply>);
 
 impl WriteQueue {
-    /// Puts the append of a session in front; it has at most one, so nothing of it is overtaken.
+    /// Moves the append of a session to the front; a session has at most one, so its order is kept.
     pub(super) fn expedite(&mut self, session: SessionId) {
         let of = |(write, _): &(WriteOp, WriteReply)| matches!(write, WriteOp::Append(append) if append.session == session);
         if let Some(append) = self.waiting.iter().position(of).and_then(|at| self.waiting.remove(at)) {
@@ -44,7 +44,7 @@ impl WriteQueue {
         }
     }
 
-    /// The next batch, as much as a commit should carry; without one, nobody commits any more.
+    /// The next batch, as large as a commit should be; `None` ends the committing task.
     pub(super) fn next_batch(&mut self) -> Option<WriteBatch> {
         let most =
             if self.waiting.len() > BACKLOG_THRESHOLD { MAX_BACKLOG_BATCH_WRITES } else { MAX_BATCH_WRITES };
@@ -64,7 +64,7 @@ impl WriteQueue {
     }
 }
 
-/// Whether somebody waits for it: a stop does not queue behind the work of other sessions.
+/// Whether the write stops a run: a stop does not queue behind the work of other sessions.
 pub(super) fn is_stop_write(write: &WriteOp) -> bool {
     let WriteOp::Append(append) = write else { return false };
     let is_stop = |ended: &RunEnded| matches!(ended.ended.cause, Some(OutcomeCause::Stop { .. }));
@@ -74,7 +74,7 @@ pub(super) fn is_stop_write(write: &WriteOp) -> bool {
     })
 }
 
-/// How much a write adds to its batch, roughly, in bytes.
+/// Approximate bytes that a write adds to its batch.
 fn write_bytes(write: &WriteOp) -> usize {
     let WriteOp::Append(append) = write else { return 0 };
     let body = |record: &Arc<Record>| match &record.body {

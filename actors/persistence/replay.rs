@@ -1,4 +1,4 @@
-//! Reading back what is on disk.
+//! Reads records back from the journal.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,13 +7,13 @@ use crate::{
     port::{Journal, Query, QueryRows, ReadError},
 };
 
-/// Records read at once on replay.
+/// Records of one page on replay.
 const PAGE_RECORDS: usize = 500;
-/// Pages that are read while one is folded: to read one takes four times as long, and who reads is not to wait for who folds.
+/// Pages that are read ahead: reading a page takes four times as long as folding it, and reads must not wait for folds.
 const PREFETCH_PAGES: usize = 4;
 
-/// Reads a session's records from `from` on, page by page, and hands each to `each`; behind a page that is full, a journal
-/// that reads on threads of its own reads the next [`PREFETCH_PAGES`] ones meanwhile.
+/// Reads a session's records in order, beginning with `from`, and passes each to `each`. After a full page, a journal
+/// with its own threads reads up to [`PREFETCH_PAGES`] pages ahead.
 pub(crate) async fn replay(
     journal: &dyn Journal,
     session: SessionId,
@@ -43,7 +43,7 @@ pub(crate) async fn replay(
     Ok(())
 }
 
-/// The records of a run that has ended, and of no other.
+/// The records of an ended run, without those of other runs.
 pub(crate) async fn run_records(journal: &dyn Journal, row: &RunRow) -> Result<Vec<Arc<Record>>, ReadError> {
     let (mut records, mut from) = (Vec::new(), row.first);
     while from <= row.last {

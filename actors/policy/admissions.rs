@@ -1,3 +1,5 @@
+//! Admission control of a provider: breakers, rate limiters and credentials. Deterministic: the time is a parameter.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
@@ -12,46 +14,48 @@ use crate::{
     },
 };
 
-/// Who may ask which model of one provider, and with which credential. There is a breaker for the endpoint as a whole, for
-/// which only connections count, and one for each model with each credential, so that a model's failures are held against
-/// that model alone; and a limiter for each credential, whatever the model and the session.
+/// Admission control of one provider: which model may be called now, and with which credential.
+///
+/// - One breaker for the endpoint counts only connections.
+/// - One breaker for each model with each credential: a model's failures count against that model alone.
+/// - One limiter for each credential counts all models and all sessions.
 #[derive(Debug)]
 pub(crate) struct Admissions {
     policy: BreakerPolicy,
     strategy: PoolStrategy,
     endpoint: Breaker,
     models: BTreeMap<Arc<str>, Vec<Breaker>>,
-    /// Of each credential.
+    /// One per credential.
     limiters: Vec<Limiter>,
     /// Attempts under way with each credential.
     in_flight: Vec<u32>,
-    /// Whether the provider has ever said anything to each of them.
+    /// For each credential: whether the provider has ever responded to it.
     has_responded: Vec<bool>,
     last_used: Option<usize>,
 }
 
-/// Leave to ask a model with a credential.
+/// Permission for one attempt at a model with a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdmissionTicket {
-    /// Which one.
+    /// The credential to use.
     pub(crate) credential: CredentialId,
     endpoint: BreakerPass,
     model: BreakerPass,
     slot: LimiterSlot,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AttemptEnd<'a> {
-    /// With an answer that has cost so many tokens, if that is known.
+    /// Answered; the tokens that the answer cost, if known.
     Answered(Option<u64>),
-    /// So.
+    /// Failed with this failure.
     Failed(&'a Failure),
-    /// Without a word.
+    /// Dropped without an answer or a failure.
     Dropped,
 }
 
-/// What is known of a model with a credential.
+/// Breaker state of one model with one credential.
 #[derive(Debug, Clone)]
 pub(crate) struct BreakerReport {
     pub(crate) model: Arc<str>,
@@ -61,7 +65,7 @@ pub(crate) struct BreakerReport {
 }
 
 impl Admissions {
-    /// All breakers closed, with so many credentials (one at least) that have these limits each.
+    /// All breakers closed, with `credentials` credentials (at least one); `limits` apply to each of them.
     pub(crate) fn new(
         policy: BreakerPolicy,
         (strategy, credentials): (PoolStrategy, usize),
@@ -80,12 +84,12 @@ impl Admissions {
         }
     }
 
-    /// Whether somebody may ask the model now, with whichever credential.
+    /// Whether an attempt at the model may start now, with any credential.
     pub(crate) fn readiness(&self, model: &str, now: Timestamp) -> Readiness {
         self.readiness_without(model, now, None)
     }
 
-    /// Likewise, but with another credential than this.
+    /// Readiness of the model with any credential except `not`.
     pub(crate) fn readiness_without(
         &self,
         model: &str,
@@ -103,7 +107,8 @@ impl Admissions {
                 .map_or(Readiness::Ready, |breakers: &Vec<Breaker>| breakers[at].readiness(now));
             match (breaker, self.limiters[at].ready_at(now)) {
                 (Readiness::Ready, Some(until)) => Readiness::Until(until, CooldownSource::Limiter),
-                // Nobody insists against the account's limits; but who has failed is not waited for while others answer.
+                // No attempt goes against the account's limits; but a failed credential is not waited for while others
+                // answer.
                 (Readiness::Until(held, CooldownSource::Breaker), Some(until)) => {
                     Readiness::Until(held.max(until), CooldownSource::Provider)
                 }
@@ -131,7 +136,7 @@ impl Admissions {
         }
     }
 
-    /// Lets somebody ask the model, with the credential that is to be used next, who has reserved so many tokens.
+    /// Admits an attempt at the model that reserved `tokens` tokens, with the credential that the pool picks.
     pub(crate) fn admit(&mut self, (model, tokens): (&Arc<str>, u64), now: Timestamp) -> AdmissionTicket {
         let (count, used, limiters, heard) =
             (self.in_flight.len(), &self.in_flight, &self.limiters, &self.has_responded);
@@ -154,7 +159,7 @@ impl Admissions {
             *seat = seat.filter(|used| may_start(*heard, *used));
         }
         let free = pick(self.strategy, &free, self.last_used);
-        // Whoever comes although none is free insists on what is only a guess.
+        // The caller insists although no credential is ready: a cooldown that is only an estimate excludes none.
         let guessed = |gauge| !matches!(gauge, Readiness::Until(_, CooldownSource::Provider));
         let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last_used)).unwrap_or(0);
         self.last_used = Some(at);
@@ -168,7 +173,7 @@ impl Admissions {
         }
     }
 
-    /// An attempt begins to be answered. Says whether others can be let through who could not be before.
+    /// An attempt begins to be answered. Returns true if attempts can be admitted that could not be before.
     pub(crate) fn on_answer_start(&mut self, model: &str, ticket: AdmissionTicket) -> bool {
         let at = ticket.credential.0;
         let policy = &self.policy;
@@ -179,12 +184,12 @@ impl Admissions {
         self.endpoint.on_answer(ticket.endpoint) | of_model | self.mark_responded(at)
     }
 
-    /// The provider has said something to whoever came with this credential.
+    /// The provider responded to this credential. Returns true for the first response.
     fn mark_responded(&mut self, at: usize) -> bool {
         !std::mem::replace(&mut self.has_responded[at], true)
     }
 
-    /// An attempt has ended. Says whether others can be let through who could not be before.
+    /// An attempt has ended. Returns true if attempts can be admitted that could not be before.
     pub(crate) fn on_attempt_end(
         &mut self,
         model: &str,
@@ -205,7 +210,7 @@ impl Admissions {
             },
             AttemptEnd::Dropped => waited,
         };
-        // Who waits for a probe learns from its failure until when to wait.
+        // Calls that wait for a probe learn from its failure how long to wait.
         let refused = matches!(end, AttemptEnd::Failed(_))
             && [ticket.endpoint, ticket.model].contains(&BreakerPass::Probe);
         self.release_limiter_slot(ticket, (end, now))
@@ -214,7 +219,7 @@ impl Admissions {
             | refused
     }
 
-    /// What the end of an attempt says to the limiter. Says whether there is room earlier than before.
+    /// Books the end of an attempt with the limiter. Returns true if the limiter is ready earlier than before.
     fn release_limiter_slot(
         &mut self,
         ticket: AdmissionTicket,
@@ -227,14 +232,15 @@ impl Admissions {
             AttemptEnd::Failed(failure) if failure_scope(&failure.class).counts_against_provider() => {
                 limiter.record_cost(ticket.slot, 0);
             }
-            // What it has cost is not known: as much as the others.
+            // The cost is not known: the attempt keeps counting with the average.
             AttemptEnd::Answered(None) | AttemptEnd::Failed(_) | AttemptEnd::Dropped => {}
         }
         limiter.on_attempt_end(ticket.slot);
         limiter.ready_at(now) < before
     }
 
-    /// What the end of an attempt says to the breakers.
+    /// Reports the end of an attempt to the breakers. Returns true if attempts can be admitted that could not be
+    /// before.
     fn update_breakers(
         &mut self,
         model: &str,
@@ -255,7 +261,7 @@ impl Admissions {
             }
             AttemptEnd::Failed(failure) if failure_scope(&failure.class).counts_against_provider() => {
                 of_model.on_failure(ticket.model, failure, now, &self.policy);
-                // Somebody was there to say no.
+                // The endpoint responded, even if with a refusal.
                 self.endpoint.on_answer(ticket.endpoint) | (of_model.readiness(now) == Readiness::Ready)
             }
             AttemptEnd::Failed(_) | AttemptEnd::Dropped => {
@@ -264,8 +270,8 @@ impl Admissions {
         }
     }
 
-    /// The provider has said what is left of the account's limits. Says whether others can be let through who could not be
-    /// before.
+    /// The provider reported the rest of the account's limits. Returns true if attempts can be admitted that could not
+    /// be before.
     pub(crate) fn on_rate_info(
         &mut self,
         ticket: AdmissionTicket,
@@ -278,7 +284,7 @@ impl Admissions {
         opened | self.mark_responded(ticket.credential.0)
     }
 
-    /// Why the model is not asked now, as far as is known.
+    /// Why the model is not called now, as far as is known.
     pub(crate) fn last_failure(&self, model: &str, now: Timestamp) -> Option<&Failure> {
         if self.endpoint.readiness(now) != Readiness::Ready {
             return self.endpoint.last_failure();
@@ -286,14 +292,14 @@ impl Admissions {
         self.models.get(model)?.iter().find_map(Breaker::last_failure)
     }
 
-    /// Forgets every failure, and what the provider has said of its limits.
+    /// Forgets every failure and every reported limit.
     pub(crate) fn reset(&mut self) {
         self.limiters.iter_mut().for_each(Limiter::forget_reports);
         self.endpoint.reset();
         self.models.values_mut().flatten().for_each(Breaker::reset);
     }
 
-    /// The endpoint's own state, and that of each model with each credential that was ever asked.
+    /// The state of the endpoint, and of each model that was ever called with each credential.
     pub(crate) fn breaker_reports(&self, now: Timestamp) -> (BreakerState, Vec<BreakerReport>) {
         let known = |(model, breakers): (&Arc<str>, &Vec<Breaker>)| {
             let one = |(at, breaker): (usize, &Breaker)| BreakerReport {
@@ -308,8 +314,7 @@ impl Admissions {
     }
 }
 
-/// Attempts that are made at once with a credential to which the provider has never said anything: it may have limits that
-/// are told with its first response.
+/// Concurrent attempts with a credential before the provider's first response to it, which may report limits.
 const MAX_CALLS_BEFORE_FIRST_RESPONSE: u32 = 8;
 
 const fn may_start(heard: bool, used: u32) -> bool {

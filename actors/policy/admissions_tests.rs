@@ -1,3 +1,5 @@
+//! Tests of admission control: breakers, limiters and credentials together.
+
 use super::*;
 use crate::model::{Deadline, FailureClass};
 
@@ -10,7 +12,7 @@ fn fail(admissions: &mut Admissions, model: &str, class: FailureClass) -> Creden
     ticket.credential
 }
 
-/// After these failures of `a`, whether it and another model of the same provider can be asked.
+/// Checks after these failures of `a` whether `a` and another model of the same provider are ready.
 fn check(classes: &[FailureClass], a: bool, b: bool) {
     let mut admissions =
         Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
@@ -31,7 +33,7 @@ fn a_failure_is_held_against_what_failed() {
     check(&[const { FailureClass::Network }; 3], false, false);
     check(&[const { FailureClass::Timeout { which: Deadline::Connect } }; 3], false, false);
     check(&[const { FailureClass::Timeout { which: Deadline::Gap } }; 3], false, true);
-    // It was reached in between.
+    // The endpoint responded in between.
     check(
         &[FailureClass::Network, FailureClass::Network, FailureClass::Server, FailureClass::Network],
         true,
@@ -138,7 +140,7 @@ fn a_credential_that_has_no_room_gives_way_to_the_next() {
     assert_eq!(admissions.readiness("another model", Timestamp(2_000)), room);
 }
 
-/// With an attempt a minute: when the model can be asked again that has failed in this way, whoever asks.
+/// The time when the model is ready again after this failure, with a limit of one attempt per minute.
 fn check_limited(classes: &[FailureClass], expect: Readiness) {
     let limits = RateLimits { requests: Some(1), tokens: None };
     let mut admissions = Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), limits);
@@ -167,10 +169,10 @@ fn who_insists_gets_a_credential_that_is_only_held() {
     let hour = FailureClass::RateLimited { retry_after_ms: Some(3_600_000), reset_at: None };
     let used = [hour, SLOW_DOWN, SLOW_DOWN].map(|class| fail(&mut admissions, "a", class).0);
     assert_eq!(used, [0, 1, 2]);
-    // The second is held and has room for one more; then the third is the one that has.
+    // The second credential is in cooldown and within its limits; later only the third one is.
     let insists = [(); 2].map(|()| fail(&mut admissions, "a", SLOW_DOWN).0);
     assert_eq!(insists, [1, 2]);
-    // While nobody can be reached, the model's own credentials count no less.
+    // While the endpoint is unreachable, the model's own credentials still count.
     let mut admissions =
         Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 2), RateLimits::default());
     let hour = FailureClass::RateLimited { retry_after_ms: Some(3_600_000), reset_at: None };

@@ -1,15 +1,15 @@
-//! What a run's model calls cost: what was used times what that costs, from the records. Pure.
+//! The cost of a run's model calls: usage times price, from the records. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::model::{Attempt, Body, CallId, ModelRef, ModelStarted, Record, RunSpec, Usage};
 
-/// Adds up what one run's calls cost, record by record, by the prices that were known when it was accepted.
+/// Adds up the cost of one run's calls, record by record, at the prices that were known when it was accepted.
 ///
-/// A failed attempt counts if its provider has reported what it used; what others were billed for is not known.
+/// A failed attempt counts if its provider reported a usage; what other attempts were billed is unknown.
 #[derive(Debug, Clone, Default)]
 pub struct Bill {
-    /// `None` until the record that accepted the run was taken.
+    /// `None` until the record that accepted the run was added.
     spec: Option<Arc<RunSpec>>,
     models: BTreeMap<(CallId, Attempt), ModelRef>,
     nano_usd: u64,
@@ -17,7 +17,7 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// Takes the run's next record.
+    /// Adds the run's next record.
     pub fn take(&mut self, record: &Record) {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
@@ -39,7 +39,7 @@ impl Bill {
                     self.charge((failed.call, failed.attempt), Some(usage));
                 }
             }
-            // What was reported late and is not believed leaves the cost unknown, as before.
+            // A late usage that is implausible leaves the cost unknown, as before.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
             Body::ModelLate(late) => self.charge((late.call, late.attempt), Some(&late.usage)),
             Body::SessionOpened(_)
@@ -73,13 +73,13 @@ impl Bill {
         }
     }
 
-    /// What the calls cost, in nano-dollars; `None` if that is not known of all of them.
+    /// The cost of the calls in nano-dollars; `None` if the cost of any is unknown.
     pub fn nano_usd(&self) -> Option<u64> {
         (self.spec.is_some() && self.unpriced.is_empty()).then_some(self.nano_usd)
     }
 
-    /// The models that have answered and whose part is not known, in their order: they have no price, or none for a call
-    /// as long as one of these, or their provider does not say what it used.
+    /// The models with calls of unknown cost, in the order of these calls. They have no price, or none for calls of
+    /// that size, or their provider reports no usage.
     pub fn unpriced(&self) -> &[ModelRef] {
         &self.unpriced
     }

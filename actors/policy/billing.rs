@@ -1,42 +1,42 @@
-//! What an attempt of a model call must be taken to have cost, and which reported usage is believed.
+//! The cost that an attempt of a model call is charged with, and the checks of reported usage.
 
 use crate::model::{
     Amounts, AssistantMessage, Failure, ModelAnswer, ModelStarted, RequestFate, Usage, UsageAnomaly,
     UsageAnomalyKind,
 };
 
-/// A whole number above this is no count: JSON numbers are exact up to here.
+/// A larger whole number is not a count: JSON numbers are exact up to here.
 const MAX_COUNT: u64 = 1 << 53;
-/// Tokens that a byte of a request can have at most. Byte-level tokenizers have at most one; templates that escape text
-/// as `\uXXXX` make more of it.
+/// Most tokens for one byte of a request. Byte-level tokenizers have at most one; templates that escape text as
+/// `\uXXXX` need more.
 const MAX_TOKENS_PER_BYTE: u64 = 2;
-/// Tokens that vendors add to a request by themselves: their own prompts, and results of searches that a model makes by
-/// itself. The recorded exchanges without tools of the vendor's have up to 1,533, and most of the others up to 29,296.
+/// Tokens that vendors add to a request: their own prompts, and results of searches that a model makes by itself.
+/// Recorded exchanges without vendor tools have up to 1,533, most of the others up to 29,296.
 const MAX_HIDDEN_INPUT_TOKENS: u64 = 32_768;
-/// Tokens that a picture can have at most; the largest known is 36,835.
+/// Most tokens of an image; the largest known is 36,835.
 const MAX_IMAGE_TOKENS: u64 = 40_000;
-/// Some servers write a little more than they are asked for, or count the output twice.
+/// Some servers write a little more than requested, or count the output twice.
 const MAX_OUTPUT_FACTOR: u64 = 2;
-/// Tokens of output that count beside the limit: end marks, and the least that a vendor takes as a limit.
+/// Output tokens beyond the limit: end marks, and the smallest limit that a vendor accepts.
 const OUTPUT_SLACK_TOKENS: u64 = 1_024;
-/// Hidden reasoning that a vendor counts apart from the output, and does not limit with it.
+/// Hidden reasoning tokens that a vendor counts apart from the output and does not limit with it.
 const MAX_UNLISTED_REASONING_TOKENS: u64 = 131_072;
-/// Cached tokens that a vendor may report beyond the tokens read, because it caches a prompt of its own that it does not
-/// count; but fewer than were read. Recorded are 138 beyond 235, and 56 beyond 347.
+/// Cached tokens that a vendor may report beyond the input tokens: it caches a prompt of its own that it does not
+/// count. They must be fewer than the input tokens. Recorded: 138 beyond 235, and 56 beyond 347.
 const MAX_UNCOUNTED_CACHE_TOKENS: u64 = 256;
 
-/// What a failed attempt must be taken to have cost.
+/// The cost that a failed attempt is charged with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Billing {
-    /// Nothing: the provider never had the request, or turned it away before any work.
+    /// Nothing: the provider never received the request, or rejected it before any work.
     Nothing,
-    /// What the provider has reported with the failure.
+    /// The usage that the provider reported with the failure.
     Reported(Usage),
-    /// It may have been worked on: all that was reserved counts as spent.
+    /// The request may have been processed: the whole reservation counts as spent.
     Everything,
 }
 
-/// What a failed attempt must be taken to have cost.
+/// The cost that a failed attempt is charged with.
 pub(crate) fn billing(failure: &Failure) -> Billing {
     if let Some(usage) = failure.usage.as_deref() {
         return Billing::Reported(*usage);
@@ -47,7 +47,7 @@ pub(crate) fn billing(failure: &Failure) -> Billing {
     }
 }
 
-/// What a failed attempt has spent, the iteration aside.
+/// Amounts that a failed attempt spent, without the iteration.
 pub(crate) fn spent_by_failure(started: &ModelStarted, failure: &Failure) -> Amounts {
     let spent = match billing(failure) {
         Billing::Nothing => Amounts::default(),
@@ -57,7 +57,7 @@ pub(crate) fn spent_by_failure(started: &ModelStarted, failure: &Failure) -> Amo
     Amounts { iterations: None, ..spent }
 }
 
-/// The usage that an answer has reported, if it is believed; else why not.
+/// The usage that an answer reported, if it is plausible; else the anomaly.
 pub(crate) fn validate_usage(
     started: &ModelStarted,
     answer: &AssistantMessage,
@@ -70,29 +70,29 @@ pub(crate) fn validate_usage(
     }
 }
 
-/// Why the usage that an answer to this attempt has reported is not believed; `None` if it is, or if there is none.
+/// Why the usage reported with an answer to this attempt is rejected; `None` if it is plausible or absent.
 pub fn usage_anomaly(started: &ModelStarted, answer: &ModelAnswer) -> Option<UsageAnomaly> {
     validate_usage(started, &answer.message, answer.usage).1.map(|anomaly| *anomaly)
 }
 
-/// The failure with a reported usage only if that is believed.
+/// Removes an implausible usage from the failure and records the anomaly.
 pub(crate) fn with_validated_usage(started: &ModelStarted, mut failure: Failure) -> Failure {
     if let Some(reported) = failure.usage.as_deref().copied()
         && let Some(kind) = find_anomaly(started, &reported, || 0)
     {
         failure.usage = None;
-        // An error without counts says nothing of how far the request came.
+        // An error without counts does not tell how far the request came.
         if reported == Usage::default() {
             return failure;
         }
         failure.anomaly = Some(Box::new(UsageAnomaly { kind, reported }));
-        // A provider that counts tokens has worked.
+        // A provider that counts tokens has processed the request.
         failure.request = Some(RequestFate::MayHaveRun);
     }
     failure
 }
 
-/// Why a reported usage cannot be that of this attempt. `answer_bytes` are those of all that was written.
+/// Why a reported usage cannot be that of this attempt. `answer_bytes` returns the bytes of the whole output.
 pub(crate) fn find_anomaly(
     started: &ModelStarted,
     usage: &Usage,
@@ -115,11 +115,11 @@ pub(crate) fn find_anomaly(
     if beyond > 0 && (beyond >= input_tokens || beyond > MAX_UNCOUNTED_CACHE_TOKENS) {
         return Some(UsageAnomalyKind::PartsBeyondWhole);
     }
-    // Without the bytes (they are known since requests are measured) nothing can be said of the input.
+    // Older records have no size of the request (0 bytes): their input cannot be checked.
     if started.bytes > 0 && usage.input_total() > max_input(started) {
         return Some(UsageAnomalyKind::InputBeyondRequest);
     }
-    // Some servers send a usage without counts, and some count nothing. A limit of tokens would never be reached.
+    // Some servers send a usage without counts or with zeros. A token limit would never be reached.
     if started.bytes > 0 && usage.input_total() == 0 {
         return Some(UsageAnomalyKind::NoInput);
     }
@@ -130,7 +130,7 @@ pub(crate) fn find_anomaly(
         .then_some(UsageAnomalyKind::OutputBeyondLimit)
 }
 
-/// The tokens that the request of an attempt can have at most.
+/// Most input tokens that the request of an attempt can have.
 fn max_input(started: &ModelStarted) -> u64 {
     let text = started.bytes.saturating_mul(MAX_TOKENS_PER_BYTE);
     text.saturating_add(started.images.saturating_mul(MAX_IMAGE_TOKENS))

@@ -1,3 +1,5 @@
+//! Tests of the cost of failed attempts, and of the checks of reported usage.
+
 use super::*;
 use crate::model::{CallId, Deadline, FailureClass, Hash, Incarnation, RunId};
 
@@ -35,7 +37,7 @@ fn an_attempt_costs_what_its_request_may_have_used() {
         assert_eq!((spent.tokens, spent.iterations), (tokens, None), "{failure:?}");
     };
     let all = Some(9_000);
-    // What a failure says of its request counts, whatever its class.
+    // The request's fate in a failure counts, whatever its class.
     for class in [
         FailureClass::Network,
         FailureClass::Server,
@@ -48,7 +50,7 @@ fn an_attempt_costs_what_its_request_may_have_used() {
         check(class.clone(), Some(Rejected), None);
         check(class, Some(MayHaveRun), all);
     }
-    // Records of before, and providers of a library's user, say only the class.
+    // Older records, and providers of a library's user, have only the class.
     for class in [FailureClass::NotSent, FailureClass::Auth, FailureClass::Overloaded] {
         check(class, None, None);
     }
@@ -70,7 +72,7 @@ fn usage_that_comes_with_a_failure_is_booked_if_it_is_believed() {
     let anomalous = failed(usage(300, 1 << 40));
     assert_eq!(anomalous.anomaly.as_ref().map(|it| it.kind), Some(UsageAnomalyKind::OutputBeyondLimit));
     assert_eq!(spent_by_failure(&started(), &anomalous).tokens, Some(9_000));
-    // Without counts the failure is what it would be without a usage.
+    // Without counts the failure is the same as without a usage.
     let empty = Failure::new(FailureClass::Overloaded, "x").with_usage(Some(Usage::default()));
     let empty = with_validated_usage(&started(), empty);
     assert!(empty.usage.is_none() && empty.anomaly.is_none());
@@ -90,10 +92,10 @@ fn check(reported: Usage, expect: Option<UsageAnomalyKind>) {
 fn a_plausible_usage_is_believed() {
     for plausible in [
         usage(2_500, 100),
-        // A byte each, and what the vendor adds.
+        // One token per byte, and the tokens that the vendor adds.
         usage(10_000, MAX_TOKENS),
         Usage { cached_tokens: 2_400, cache_write_tokens: 100, ..usage(2_500, 1) },
-        // Recorded: a vendor caches what it does not count.
+        // Recorded: a vendor caches tokens that it does not count.
         Usage { cached_tokens: 373, ..usage(235, 90) },
         Usage { cached_tokens: 515, ..usage(377, 69) },
         // Recorded: hidden reasoning apart from the output.
@@ -124,7 +126,7 @@ fn what_cannot_be_is_not_believed() {
     check(Usage { cache_write_tokens: 4_000, ..usage(2_500, 1) }, Some(PartsBeyondWhole));
     check(Usage { cached_tokens: 1, ..usage(0, 1) }, Some(PartsBeyondWhole));
     check(Usage { is_invalid: true, ..usage(100, 1) }, Some(InvalidCount));
-    // Each count alone, from what cannot be a number to the largest one.
+    // Each count alone, from one that cannot be a number to the largest plausible one.
     for huge in [10_u64.pow(15), MAX_COUNT, MAX_COUNT + 1, 10_u64.pow(18), u64::MAX] {
         for set in [
             |usage: &mut Usage, n| usage.input_tokens = n,

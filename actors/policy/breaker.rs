@@ -1,18 +1,18 @@
+//! Circuit breaker of an endpoint or a model. Deterministic: the time is a parameter.
+
 use crate::{
     model::{BreakerPolicy, BreakerState, Failure, FailureClass, Timestamp},
     policy::failure_scope::{FailureScope, failure_scope},
 };
 
-/// A provider that names a later time than this is asked again all the same, in milliseconds from now: a clock or a unit
-/// may be wrong.
+/// Longest cooldown in milliseconds: a reset time that a provider reports may come from a wrong clock or unit.
 pub(super) const MAX_COOLDOWN_MS: u64 = 24 * 3_600_000;
 
-/// Whether something that has failed is asked again. Closed, it lets everybody through; open, nobody; then half-open, one
-/// at a time until one is answered.
+/// Circuit breaker: closed, it admits all attempts; open, none; half-open, one probe at a time until one is answered.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     state: BreakerPhase,
-    /// How often it has opened since the last answer.
+    /// How often it opened since the last answer: the rung of the cooldown ladder.
     trips: u32,
     last_failure: Option<Failure>,
 }
@@ -29,14 +29,14 @@ impl Default for BreakerPhase {
     }
 }
 
-/// Who says that it must not be earlier.
+/// The reason for a cooldown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CooldownSource {
-    /// The provider.
+    /// A reset time that the provider reported.
     Provider,
-    /// Our own experience.
+    /// Failures that this breaker counted.
     Breaker,
-    /// The account's limiter.
+    /// The account's rate limiter.
     Limiter,
 }
 
@@ -46,46 +46,46 @@ enum ProbeState {
     InFlight,
 }
 
-/// Leave to ask, given at a time.
+/// Permission for one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BreakerPass {
-    /// As one of many.
+    /// An attempt beside others, admitted at this time.
     Ordinary(Timestamp),
-    /// As the only one, to find out.
+    /// The only attempt while half-open.
     Probe,
 }
 
-/// Whether somebody may ask now.
+/// Whether an attempt may start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// Yes.
+    /// An attempt may start.
     Ready,
-    /// As soon as one of the first few has heard of it.
+    /// All first attempts are under way; the next may start after the first response.
     WarmingUp,
-    /// Somebody finds out just now.
+    /// A probe is in flight.
     Probing,
-    /// Not before then.
+    /// No attempt before this time.
     Until(Timestamp, CooldownSource),
 }
 
-/// What an attempt's end says of what was asked.
+/// What an attempt's end tells the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailureWeight {
-    /// Nothing.
+    /// Nothing about the target.
     None,
-    /// It works.
+    /// The target works.
     Works,
-    /// It may have failed by chance.
+    /// A failure that may have been chance: counted up to the threshold.
     Counts,
-    /// It is no use to ask it again soon: for so long, or as long as the policy's ladder says.
+    /// A failure that opens at once; milliseconds of the cooldown, or `None` for the policy's ladder.
     Opens(Option<u64>),
 }
 
 impl Breaker {
-    /// Whether somebody may ask now.
+    /// Whether an attempt may start now.
     pub(crate) fn readiness(&self, now: Timestamp) -> Readiness {
         match self.state {
-            // A clock that was set back does not stretch it.
+            // A clock that was set back does not prolong the cooldown.
             BreakerPhase::Open { from, until, why, .. } if from <= now && now < until => {
                 Readiness::Until(until, why)
             }
@@ -96,7 +96,7 @@ impl Breaker {
         }
     }
 
-    /// Lets somebody through; who insists, also against what [`Breaker::gauge`] says.
+    /// Admits an attempt, even against [`Breaker::readiness`]: the caller decides.
     pub(crate) fn admit(&mut self, now: Timestamp) -> BreakerPass {
         let is_free = self.readiness(now) == Readiness::Ready;
         match &mut self.state {
@@ -108,7 +108,7 @@ impl Breaker {
         }
     }
 
-    /// Whoever was let through comes back without having learnt anything. Says whether that frees the place of a probe.
+    /// Returns a pass whose attempt tells nothing about the target; true if it was the probe's.
     pub(crate) fn return_pass(&mut self, pass: BreakerPass) -> bool {
         match (&mut self.state, pass) {
             (BreakerPhase::Open { probe, .. }, BreakerPass::Probe) => {
@@ -119,8 +119,8 @@ impl Breaker {
         }
     }
 
-    /// It begins to answer: lets everybody through again, unless the attempt began before it opened. What has failed before is
-    /// forgotten with a whole answer only, so what breaks off again and again opens it again. Says whether it was open.
+    /// The target begins to answer: closes, unless the attempt began before it opened. Earlier failures count until a
+    /// complete answer, so answers that keep breaking off open it again. Returns true if it was open.
     pub(crate) fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
         match (&self.state, pass) {
             (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => false,
@@ -132,7 +132,7 @@ impl Breaker {
         }
     }
 
-    /// It works: closes it, unless the attempt began before it opened. Says whether it was open.
+    /// The target works: closes, unless the attempt began before it opened. Returns true if it was open.
     pub(crate) fn on_answer(&mut self, pass: BreakerPass) -> bool {
         let was_open = match (&self.state, pass) {
             (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => {
@@ -145,12 +145,12 @@ impl Breaker {
         was_open
     }
 
-    /// Closes it and forgets everything.
+    /// Closes the breaker and forgets all failures.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// An attempt failed.
+    /// Counts a failed attempt.
     pub(crate) fn on_failure(
         &mut self,
         pass: BreakerPass,
@@ -178,7 +178,7 @@ impl Breaker {
                 let ms = if let FailureWeight::Opens(ms) = weight { ms } else { None };
                 self.open(failure, now, (ms, policy));
             }
-            // It began before the breaker opened, and says nothing new, unless it knows a later time.
+            // The attempt began before the breaker opened: only a later reset time is news.
             (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { until, why, .. }) => {
                 if let Some(ms) = failure.class.reset_in(now)
                     && now.plus_ms(ms.min(MAX_COOLDOWN_MS)) > *until
@@ -199,7 +199,7 @@ impl Breaker {
         self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, probe: ProbeState::None };
     }
 
-    /// As others see it.
+    /// The state as the public API reports it.
     pub(crate) fn state(&self, now: Timestamp) -> BreakerState {
         match (&self.state, self.readiness(now)) {
             (BreakerPhase::Closed { .. }, _) => BreakerState::Closed,
@@ -210,13 +210,13 @@ impl Breaker {
         }
     }
 
-    /// The last failure that was held against it.
+    /// The last failure that counted.
     pub(crate) const fn last_failure(&self) -> Option<&Failure> {
         self.last_failure.as_ref()
     }
 }
 
-/// What a failure of this class says.
+/// The weight of a failure of this class.
 const fn failure_weight(class: &FailureClass, policy: &BreakerPolicy) -> FailureWeight {
     match (failure_scope(class), class) {
         (FailureScope::Cancelled | FailureScope::Local, _) => FailureWeight::None,
@@ -242,16 +242,16 @@ mod tests {
         FailureClass::RateLimited { retry_after_ms: Some(ms), reset_at: None }
     }
 
-    /// What happens to a breaker, each with the time in seconds.
+    /// A step of a test, with its time in seconds.
     enum Step {
         Fails(FailureClass),
         Answers,
-        /// Whoever was let through is dropped.
+        /// An admitted attempt is dropped.
         GoesAway,
     }
     use Step::{Answers, Fails, GoesAway};
 
-    /// Each step is an attempt that is let through and ends at the same time; then what holds at `at`.
+    /// Checks the readiness at second `at`, after these steps: each is an attempt that ends when it is admitted.
     fn check(steps: Vec<(i64, Step)>, at: i64, expect: Readiness) {
         let (mut breaker, policy) = (Breaker::default(), BreakerPolicy::default());
         let told = steps.len();

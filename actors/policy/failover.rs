@@ -1,59 +1,61 @@
+//! Failover: chooses the link of a chain for an attempt. Pure.
+
 use crate::model::{ModelRef, Timestamp};
 
-/// How a link of the chain stands.
+/// Availability of a link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkAvailability {
-    /// It can be asked.
+    /// A call may start.
     Available,
-    /// It could be, but as many calls are under way as may be.
+    /// Up, but all concurrent calls are in use.
     AtCapacity,
-    /// It could be, but the limits of its account have no room before then.
+    /// Up, but the limits of its account admit no call before this time.
     RateLimited(Timestamp),
-    /// It could be, but nobody has heard of it yet, and as many calls are under way as may be until then.
+    /// Up, but without a response so far; the first few calls are under way.
     WarmingUp,
-    /// Somebody finds out just now whether it answers again.
+    /// A probe is in flight.
     Probing,
-    /// Experience says not to ask it before then.
+    /// Its breaker is open until this time, after failures.
     BreakerOpen(Timestamp),
-    /// It has said that it does not answer before then.
+    /// The provider reported that it does not answer before this time.
     ClosedByProvider(Timestamp),
-    /// There is no such provider here.
+    /// The provider is not configured in this process.
     NotConfigured,
 }
 
-/// What a call has to do with a link.
+/// Whether a call has tried a link before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkVisit {
-    /// It has not asked it yet.
+    /// The call has not tried it yet.
     First,
-    /// It comes back after a pause of its own.
+    /// The call returns to it after a pause of its own.
     Return,
 }
 
-/// A link that a call may still ask.
+/// A link that a call may still try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) model: ModelRef,
     pub(crate) visit: LinkVisit,
-    /// What an attempt there would reserve.
+    /// Tokens that an attempt there would reserve.
     pub(crate) tokens: u64,
 }
 
-/// Whom to ask.
+/// The next step of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkChoice {
-    /// This link.
+    /// Call this link now (index in the list).
     Lease(usize),
-    /// This link, when a call there ends.
+    /// Queue at this link (index in the list) until a call there ends.
     Queue(usize),
-    /// Whoever can be asked first; at this time at the latest, if one is known, somebody can.
+    /// Wait for the first change of any link; with a time, a link may be called then at the latest.
     Wait(Option<Timestamp>),
-    /// Nobody, before a time that a provider has named, if ever.
+    /// No link may be called before a time that a provider reported, if ever.
     Unavailable,
 }
 
 impl LinkChoice {
-    /// The same for whoever waits until `by` at most, if that is given: nobody, if nobody can be asked before.
+    /// The same choice for a call that waits until `by` at most: [`Self::Unavailable`] if no link is ready before.
     pub(crate) fn before_deadline(self, by: Option<Timestamp>) -> Self {
         match self {
             Self::Wait(Some(until)) if by.is_some_and(|by| until > by) => Self::Unavailable,
@@ -62,11 +64,11 @@ impl LinkChoice {
     }
 }
 
-/// Walks over the links that the call has not given up, in order. Each is asked or has a standing that says why not:
+/// Walks the links that the call has not given up, in order:
 ///
-/// - the first that lets anybody through is asked, or waited for if it has no room: a fallback is for failures, not for load;
-/// - else one to which the call comes back: its own pause is over, and there is nobody else to ask;
-/// - else the first change is waited for.
+/// - The first link that is up is called, or waited for while it is busy: a fallback is for failures, not for load.
+/// - Otherwise a link to which the call returns: its pause is over, and no other link is up.
+/// - Otherwise the call waits for the first change.
 pub(crate) fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
     let open = |(standing, _): &(LinkAvailability, LinkVisit)| {
         matches!(
@@ -103,7 +105,7 @@ pub(crate) fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice
     }
 }
 
-/// From when on a link can be asked, if that is known.
+/// When a link may be called, if that is known.
 pub(crate) const fn available_from(standing: LinkAvailability) -> Option<Timestamp> {
     match standing {
         LinkAvailability::RateLimited(until)
@@ -146,7 +148,7 @@ mod tests {
         check(&[(PACED, First), (Available, First)], LinkChoice::Wait(Some(Timestamp(5))));
         check(&[(HELD, First), (PACED, First)], LinkChoice::Wait(Some(Timestamp(5))));
         check(&[(HELD, First), (WarmingUp, First), (Available, First)], LinkChoice::Wait(None));
-        // With nobody else to ask, one's own pause counts; but not against what the provider itself has said.
+        // Without another link the call's own pause counts, but not against the provider's own reset time.
         check(&[(HELD, Return), (SHUT, First)], LinkChoice::Lease(0));
         check(&[(HELD, Return), (Available, First)], LinkChoice::Lease(1));
         check(&[(SHUT, Return)], LinkChoice::Unavailable);

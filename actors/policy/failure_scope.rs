@@ -1,26 +1,28 @@
+//! Failure scopes: what the failure of a model call counts against.
+
 use crate::model::{Deadline, FailureClass};
 
-/// Whose a failure is. What follows from that alone is decided by this, so that a new class finds its place here; a match
-/// elsewhere is about single classes.
+/// What a failure counts against. Rules that hold for a whole scope match on this, so that a new failure class is
+/// placed here once. Matches elsewhere are about single classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureScope {
-    /// Nobody's: the call was ended from here.
+    /// None: this process ended the call.
     Cancelled,
-    /// This process's own: the call was not made, or its task died.
+    /// This process: the call was not made, or its task crashed.
     Local,
-    /// The request's: it fails everywhere, and whoever said so works.
+    /// The request: it fails at every model, and the provider that rejected it works.
     Request,
-    /// The endpoint's, whatever the model: nobody was reached.
+    /// The endpoint, whatever the model: no connection.
     Endpoint,
-    /// The model's, perhaps by chance.
+    /// The model, perhaps by chance.
     ModelTransient,
-    /// The model's, until somebody does something about it.
+    /// The model, until its configuration or its provider changes.
     ModelPersistent,
-    /// The account's: another one may fare better.
+    /// The account: another credential may succeed.
     Account,
 }
 
-/// Whose a failure of this class is.
+/// The scope of a failure of this class.
 pub(crate) const fn failure_scope(class: &FailureClass) -> FailureScope {
     match class {
         FailureClass::Cancelled | FailureClass::Interrupted => FailureScope::Cancelled,
@@ -42,7 +44,7 @@ pub(crate) const fn failure_scope(class: &FailureClass) -> FailureScope {
 }
 
 impl FailureScope {
-    /// Whether the failure says anything of whom was asked.
+    /// Whether the failure tells anything about the provider.
     pub(crate) const fn counts_against_provider(self) -> bool {
         match self {
             Self::Cancelled | Self::Local => false,

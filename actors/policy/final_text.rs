@@ -1,4 +1,4 @@
-//! What a run has said, from its records. Pure.
+//! The last text of a run, from its records. Pure.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use crate::model::{Body, ModelAnswered, Outcome, Record};
 
-/// What a run said last, and what that is.
+/// The last text of a run and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinalText {
     /// The text, not empty.
     pub text: String,
-    /// What it is.
+    /// How the text came about.
     pub source: AnswerSource,
 }
 
-/// What a run's text is.
+/// How a run's last text came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerSource {
-    /// The model's last word: the answer.
+    /// The answer: the text of the model's last message.
     Final,
-    /// The answer, in parts: all but the last ran into the limit of the output.
+    /// The answer, joined from parts: all but the last hit the output limit.
     Joined,
-    /// The answer, given with calls; nothing was said after them.
+    /// The answer, written beside tool calls; no text followed them.
     EarlierText,
-    /// No answer: what was said last in a run that did not complete.
+    /// No answer: the last text of a run that did not complete.
     Partial,
 }
 
@@ -41,7 +41,7 @@ impl AnswerSource {
     }
 }
 
-/// What the records of a run that ended with `outcome` say it said last; `None` if it said nothing.
+/// The last text of a run that ended with `outcome`; `None` if it has none.
 pub(crate) fn final_text(records: &[Arc<Record>], outcome: Outcome) -> Option<FinalText> {
     let answers: Vec<&ModelAnswered> = records
         .iter()
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::model::{AssistantMessage, CallId, FinishReason, Flaw, RunId, Timestamp, ToolCall};
 
-    /// Answers as their text, the number of their calls and what is wrong with them.
+    /// Answers: text, number of calls, and flaw.
     #[track_caller]
     fn check(
         answers: &[(&str, usize, Option<Flaw>)],
@@ -116,10 +116,10 @@ mod tests {
         let parts = [("before", 1, PLAIN), ("o", 0, PART), ("n", 0, PART), ("e", 0, PLAIN)];
         check(&parts, Outcome::Completed, Some(("one", AnswerSource::Joined)));
         check(&parts[..3], Outcome::Failed, Some(("on", AnswerSource::Partial)));
-        // What was discarded between them is no part.
+        // Discarded answers between the parts are left out.
         let discarded = [("on", 0, PART), ("{", 1, Some(Flaw::Malformed)), ("e", 0, PLAIN)];
         check(&discarded, Outcome::Completed, Some(("one", AnswerSource::Joined)));
-        // Nor is what was said before.
+        // Earlier answers are left out too.
         check(
             &[("on", 0, PART), ("e", 1, PLAIN), ("done", 0, PLAIN)],
             Outcome::Completed,

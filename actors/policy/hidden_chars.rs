@@ -1,7 +1,7 @@
 //! Characters that a terminal does not show, and where a text needs them. Ranges are those of Unicode 16.
 
-/// Whether a reader does not see the character, or sees the text in another order or on another line because of it.
-/// Newline and tab are not hidden.
+/// Whether the character is invisible, or changes the order or the line breaks of the text. Newline and tab are not
+/// hidden.
 pub(super) const fn is_hidden(c: char) -> bool {
     is_control(c) || is_default_ignorable(c) || is_format(c)
 }
@@ -21,13 +21,14 @@ const fn is_default_ignorable(c: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// What else has no glyph: line and paragraph separators (Zl, Zp), interlinear annotations and hieroglyph layout (Cf).
+/// Other characters without a glyph: line and paragraph separators (Zl, Zp), interlinear annotations and hieroglyph
+/// layout (Cf).
 const fn is_format(c: char) -> bool {
     matches!(c, '\u{2028}'..='\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{13440}')
 }
 
-/// Whether the hidden character `c` belongs to the visible one before it, as ordinary texts have it: at most one behind
-/// each letter, and behind each emoji at most a variation selector and a joiner.
+/// Whether ordinary text has the hidden character `c` after the visible character `before`. At most one follows each
+/// letter, and at most a variation selector and a joiner each emoji.
 pub(super) const fn belongs_to(c: char, before: char) -> bool {
     match c {
         '\u{200c}' => is_of_joining_script(before),
@@ -49,7 +50,7 @@ const fn is_of_joining_script(c: char) -> bool {
         | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}' | '\u{11000}'..='\u{11fff}')
 }
 
-/// The blocks that have all of `Emoji` in `emoji-data.txt` but for digits, `#` and `*`.
+/// The blocks with all of `Emoji` in `emoji-data.txt` except digits, `#` and `*`.
 const fn is_emoji(c: char) -> bool {
     matches!(c,
         '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}' | '\u{2139}' | '\u{2190}'..='\u{21ff}'
@@ -62,7 +63,7 @@ const fn is_skin_tone(c: char) -> bool {
     matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// Ideographs, whose forms are chosen by variation selectors, as in Japanese names.
+/// Ideographs: variation selectors choose their forms, as in Japanese names.
 const fn is_ideograph(c: char) -> bool {
     matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }

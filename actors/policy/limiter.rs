@@ -1,3 +1,5 @@
+//! Rate limiter of one credential: configured limits and reported quotas. Deterministic: the time is a parameter.
+
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::{
@@ -5,32 +7,32 @@ use crate::{
     policy::breaker::MAX_COOLDOWN_MS,
 };
 
-/// What limits are counted in, in milliseconds. A little more than the provider's minute, because it sees requests later
-/// than they are made, and not all equally late.
+/// Milliseconds of the window in which limits are counted. Longer than the provider's minute: the provider sees
+/// requests later than they are sent, each with another delay.
 const WINDOW_MS: u64 = 61_000;
 
-/// What is waited behind a reset that a provider has told, in milliseconds: its clock and ours do not turn at the same
-/// moment, and whoever asks a millisecond before its window turns is refused, with all who waited for it. Without this, 6
-/// of 406 requests were, all of them there.
+/// Milliseconds added to a reset time that a provider reported: its clock differs from ours. An attempt a millisecond
+/// before the reset is refused, with all that waited for it. Without this, 6 of 406 requests were refused, all of them
+/// at a reset.
 const RESET_SLACK_MS: u64 = 100;
 
-/// Keeps the attempts of all sessions with one account within its limits: those that are configured, over any minute, and
-/// what the provider says is left. What an attempt costs in tokens is known when it has ended; until then it is taken to
-/// cost what they cost on average, and until that is known what it has reserved.
+/// Keeps the attempts of all sessions with one account within the configured limits (over any minute) and the reported
+/// rest. The tokens of an attempt are known when it has ended. Until then it counts with the average; without an
+/// average, with its reservation.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     limits: RateLimits,
     /// Attempts of the last minute, the oldest first.
     attempts: VecDeque<LimitedAttempt>,
-    /// How many there ever were.
+    /// Number of all attempts ever made.
     attempt_count: u64,
     requests: ReportedWindow,
     tokens: ReportedWindow,
     /// Tokens of an attempt, on average; `None` before the first one has ended.
     average_tokens: Option<u64>,
-    /// What the last attempt has reserved.
+    /// Tokens that the last attempt reserved.
     last_reserved: u64,
-    /// Attempts to which there is no response yet.
+    /// Attempts without a response so far.
     unanswered: BTreeSet<u64>,
 }
 
@@ -38,13 +40,13 @@ pub(crate) struct Limiter {
 struct LimitedAttempt {
     at: Timestamp,
     number: u64,
-    /// What it was taken to cost.
+    /// Tokens that it reserved.
     reserved: u64,
-    /// `None` until it has ended.
+    /// Tokens that it cost; `None` until it has ended.
     tokens: Option<u64>,
 }
 
-/// What the provider has said is left, less what was taken since.
+/// The quota that the provider reported, less what attempts took since.
 #[derive(Debug, Default)]
 struct ReportedWindow(Option<ReportedQuota>);
 
@@ -52,9 +54,9 @@ struct ReportedWindow(Option<ReportedQuota>);
 struct ReportedQuota {
     remaining: u64,
     until: Timestamp,
-    /// What there is at the beginning of the next window.
+    /// The quota at the beginning of the next window.
     limit: Option<u64>,
-    /// The attempt that brought the news.
+    /// The attempt whose response reported this quota.
     number: u64,
 }
 
@@ -67,7 +69,7 @@ impl Limiter {
         Self { limits, ..Self::default() }
     }
 
-    /// From when on there is room for one more attempt; `None` if there is now.
+    /// When the next attempt fits the limits; `None` if it does now.
     pub(crate) fn ready_at(&self, now: Timestamp) -> Option<Timestamp> {
         let times = [
             self.next_request(now),
@@ -84,7 +86,7 @@ impl Limiter {
 
     fn next_request(&self, now: Timestamp) -> Option<Timestamp> {
         let most = usize::try_from(self.limits.requests?.max(1)).unwrap_or(usize::MAX);
-        // The one whose going out of the minute makes room.
+        // The attempt that must leave the window before the next one may start.
         let oldest = self.in_window(now).rev().nth(most - 1)?;
         Some(oldest.at.plus_ms(WINDOW_MS))
     }
@@ -98,7 +100,7 @@ impl Limiter {
         }
         for made in self.in_window(now) {
             used = used.saturating_sub(self.cost(made));
-            // An attempt alone is let through, however much it costs.
+            // A single attempt is always admitted, whatever it costs.
             if used <= room || used == 0 {
                 return Some(made.at.plus_ms(WINDOW_MS));
             }
@@ -110,12 +112,12 @@ impl Limiter {
         made.tokens.or(self.average_tokens).unwrap_or(made.reserved)
     }
 
-    /// What the next attempt is taken to cost, whoever makes it.
+    /// Tokens that the next attempt is expected to cost.
     fn expected_tokens(&self) -> u64 {
         self.average_tokens.unwrap_or(self.last_reserved)
     }
 
-    /// One more attempt is made, which has reserved so many tokens.
+    /// Counts a new attempt that reserved `reserved` tokens.
     pub(crate) fn acquire(&mut self, now: Timestamp, reserved: u64) -> LimiterSlot {
         while self.attempts.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= WINDOW_MS) {
             self.attempts.pop_front();
@@ -136,7 +138,7 @@ impl Limiter {
         LimiterSlot(self.attempt_count)
     }
 
-    /// The attempt has ended, and has cost so much; nothing, if it was refused.
+    /// Records what the attempt cost; 0 tokens if it was refused.
     pub(crate) fn record_cost(&mut self, place: LimiterSlot, tokens: u64) {
         if tokens > 0 {
             let before = self.average_tokens.unwrap_or(tokens);
@@ -147,12 +149,12 @@ impl Limiter {
         }
     }
 
-    /// The provider has said, in its response to this attempt, what is left.
+    /// The response to this attempt reported the rest of the quota.
     pub(crate) fn on_rate_info(&mut self, place: LimiterSlot, (info, now): (RateInfo, Timestamp)) {
         self.unanswered.remove(&place.0);
-        // Whether the provider has counted these already nobody knows.
+        // It is unknown whether the provider has counted these already.
         let open = self.unanswered.len() as u64;
-        // No vendor counts over a longer time: a clock or a unit is wrong.
+        // No vendor's window is longer: a clock or a unit is wrong.
         let soon = |left: RateQuota| {
             let reset_at = left.reset_at.plus_ms(RESET_SLACK_MS).min(now.plus_ms(MAX_COOLDOWN_MS));
             RateQuota { reset_at, ..left }
@@ -161,12 +163,12 @@ impl Limiter {
         self.tokens.apply_report(place, info.tokens.map(soon), open.saturating_mul(self.expected_tokens()));
     }
 
-    /// There will be no response to the attempt any more.
+    /// The attempt has ended: a response that is still missing will not come.
     pub(crate) fn on_attempt_end(&mut self, place: LimiterSlot) {
         self.unanswered.remove(&place.0);
     }
 
-    /// Forgets what the provider has said.
+    /// Forgets the quotas that the provider reported.
     pub(crate) fn forget_reports(&mut self) {
         (self.requests, self.tokens) = (ReportedWindow::default(), ReportedWindow::default());
     }
@@ -185,14 +187,14 @@ impl ReportedWindow {
                 self.0 = None;
                 return;
             };
-            // What is still to come of earlier attempts is of the window that is over.
+            // Responses that are still to come belong to attempts of the window that is over.
             *left =
                 ReportedQuota { remaining: limit, until: now.plus_ms(WINDOW_MS), limit: Some(limit), number };
         }
         left.remaining = left.remaining.saturating_sub(amount);
     }
 
-    /// `open` is what the provider may not have counted yet.
+    /// `open` is the amount that the provider may not have counted yet.
     fn apply_report(&mut self, place: LimiterSlot, news: Option<RateQuota>, open: u64) {
         let Some(RateQuota { remaining, reset_at, limit }) = news else { return };
         let mut left = ReportedQuota {
@@ -202,7 +204,7 @@ impl ReportedWindow {
             number: place.0,
         };
         match &self.0 {
-            // Late news of the same window may lower what is left, and never raise it.
+            // A late report of the same window may lower the rest, but never raise it.
             Some(known) if known.number > place.0 && is_same_window(known.until, reset_at) => {
                 left.remaining = left.remaining.min(known.remaining);
                 left.number = known.number;
@@ -214,7 +216,7 @@ impl ReportedWindow {
     }
 }
 
-/// Two times that are told as the end of one window differ by what a response is under way, in milliseconds.
+/// Milliseconds by which two reported ends of one window differ: the delay of a response.
 const SAME_WINDOW_MS: u64 = 250;
 
 fn is_same_window(one: Timestamp, other: Timestamp) -> bool {
@@ -227,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Attempts as fast as the limiter lets them, until `until`, each costing so much; when they were made.
+    /// Makes attempts of this cost as fast as the limiter admits them, until `until`; returns their times.
     fn run(limiter: &mut Limiter, tokens: u64, until: i64) -> Vec<i64> {
         let (mut now, mut made) = (Timestamp(0), Vec::new());
         while now.0 < until {
@@ -268,7 +270,7 @@ mod tests {
         assert_eq!(limiter.ready_at(Timestamp(3)), Some(Timestamp(61_000)));
     }
 
-    /// As nobody knows yet what they cost: how many attempts that have reserved so much are let through at once.
+    /// Checks how many attempts with this reservation are admitted at once, while no cost is known.
     fn check_first(most: u64, reserved: u64, expect: usize) {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(most) });
         let mut made = Vec::new();
@@ -276,7 +278,7 @@ mod tests {
             made.push(limiter.acquire(Timestamp(0), reserved));
         }
         assert_eq!(made.len(), expect, "{most} tokens, {reserved} each");
-        // They have cost less than they reserved.
+        // They cost less than they reserved.
         limiter.record_cost(made[0], 1);
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
     }
@@ -299,7 +301,7 @@ mod tests {
         let mut limiter = Limiter::default();
         let (first, second) = (limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0));
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
-        // It has not seen the second one yet.
+        // The provider has not counted the second attempt yet.
         limiter.on_rate_info(first, (left(1, Some(2)), Timestamp(0)));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
         limiter.on_rate_info(second, (left(1, Some(2)), Timestamp(0)));
@@ -309,7 +311,7 @@ mod tests {
         assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news of another window");
         limiter.acquire(Timestamp(2), 0);
         assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_100)));
-        // The next window has as many as it ever has.
+        // The next window has the full limit.
         assert_eq!(limiter.ready_at(Timestamp(5_099)), Some(Timestamp(5_100)));
         assert_eq!(limiter.ready_at(Timestamp(5_100)), None);
         limiter.acquire(Timestamp(5_100), 0);
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(limiter.ready_at(Timestamp(5_101)), Some(Timestamp(66_100)));
     }
 
-    /// Responses come in another order than requests are counted in.
+    /// Responses arrive in another order than the provider counts the requests.
     #[test]
     fn what_is_under_way_may_not_be_counted_yet() {
         let left = |remaining| {
@@ -326,7 +328,7 @@ mod tests {
         };
         let mut limiter = Limiter::default();
         let places = [0, 0, 0].map(|at| limiter.acquire(Timestamp(at), 0));
-        // The last one was counted first.
+        // The provider counted the last attempt first.
         limiter.on_rate_info(places[2], left(2));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
         limiter.on_rate_info(places[0], left(1));

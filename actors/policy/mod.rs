@@ -1,4 +1,4 @@
-//! Rules that need no state of their own: pure functions from what happened to what may be done.
+//! Deterministic policies: they decide from events and an explicit time what may be done. No clock and no I/O.
 
 mod admissions;
 mod bill;

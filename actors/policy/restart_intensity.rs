@@ -1,29 +1,31 @@
+//! Restart intensity (OTP): counts the crashes of a supervisor's children. Deterministic: the time is a parameter.
+
 use std::collections::VecDeque;
 
-/// How often something may die before it is not started again.
+/// How many crashes within a period end the restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RestartIntensity {
-    /// The death that is too much.
+    /// The crash with this number within the period is not followed by a restart.
     pub(crate) crashes_to_give_up: usize,
-    /// Within so many milliseconds.
+    /// Milliseconds.
     pub(crate) period_ms: u64,
 }
 
-/// The deaths of one child.
+/// The recent crashes of one child: their times in milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct RestartHistory(VecDeque<u64>);
 
-/// What a supervisor does after a death.
+/// The supervisor's reaction to a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RestartDecision {
-    /// Start it again.
+    /// Start the child again.
     Restart,
-    /// Give it up.
+    /// Give the child up.
     GiveUp,
 }
 
 impl RestartHistory {
-    /// Counts a death at `now_ms`.
+    /// Counts a crash at `now_ms`.
     pub(crate) fn count(&mut self, now_ms: u64, intensity: RestartIntensity) -> RestartDecision {
         self.0.push_back(now_ms);
         self.0.retain(|death| now_ms.saturating_sub(*death) <= intensity.period_ms);
@@ -34,7 +36,7 @@ impl RestartHistory {
     }
 }
 
-/// Deaths in a row at the same step.
+/// Consecutive crashes at the same step.
 #[derive(Debug, Default)]
 pub(crate) struct ConsecutiveCrashes<S> {
     step: Option<S>,
@@ -42,7 +44,7 @@ pub(crate) struct ConsecutiveCrashes<S> {
 }
 
 impl<S: PartialEq> ConsecutiveCrashes<S> {
-    /// Counts a death at `step`, and says how many there were in a row.
+    /// Counts a crash at `step` and returns the number of consecutive crashes there.
     pub(crate) fn count(&mut self, step: S) -> u32 {
         self.crashes = match &self.step {
             Some(last) if *last == step => self.crashes.saturating_add(1),

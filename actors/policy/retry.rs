@@ -1,3 +1,5 @@
+//! Retries of model calls: retry, fall back, or fail. Pure: jitter comes from a hash.
+
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -5,72 +7,72 @@ use crate::{
     policy::failure_scope::{FailureScope, failure_scope},
 };
 
-/// What this call has been through when an attempt fails.
+/// The call's history at the time when an attempt fails.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AttemptHistory {
-    /// Attempts at this model that have failed in this way, with this one.
+    /// Failures of this class at this model, including this one.
     pub(crate) failures_of_class: u32,
     /// Active time since the first attempt started, without waits for known resets.
     pub(crate) elapsed_ms: u64,
-    /// What was waited for known resets.
+    /// Milliseconds of waits for known resets.
     pub(crate) waited_ms: u64,
-    /// Whether the run had an answer before.
+    /// Whether an earlier model call of the run was answered.
     pub(crate) contact: ProviderContact,
-    /// The time.
+    /// The current time.
     pub(crate) at: Timestamp,
 }
 
-/// Whether a run has reached a model.
+/// Whether an earlier model call of a run was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProviderContact {
-    /// It was answered.
+    /// An earlier call was answered.
     Made,
-    /// It never was: who cannot be reached then is likely not where the configuration says.
+    /// No call was answered so far: an unreachable endpoint is likely configured wrongly.
     None,
 }
 
-/// Whom else the call could ask.
+/// Whether the call could use another model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FallbackAvailability {
-    /// Another model, as far as is known.
+    /// Another model is available, as far as is known.
     Available,
-    /// Another one, but not before then.
+    /// Another model is available, but not before this time.
     AvailableFrom(Timestamp),
-    /// Nobody.
+    /// There is no other model.
     Unavailable,
 }
 
-/// Whether the same model can be asked at once in another way.
+/// Whether the same model can be called again at once with another credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum CredentialRecovery {
-    /// It cannot.
+    /// No.
     #[default]
     No,
-    /// Its credential has been renewed.
+    /// The credential was renewed.
     Renewed,
-    /// With another credential.
+    /// Another credential takes its place.
     Rotated,
 }
 
-/// What follows a failed attempt.
+/// The decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
-    /// The same model is asked again, after so many milliseconds.
+    /// Call the same model again, after this many milliseconds.
     RetryAfterMs(u64),
-    /// This call does not ask it again; another may be asked.
+    /// Give up this model for this call; another may be called.
     Fallback,
-    /// It is no use to ask anybody.
+    /// Fail the call: no model can help.
     Fail,
 }
 
-/// How often a call that asked for too much output is made again with less.
+/// How often a call that requested too much output is retried with less.
 const MAX_LOWERED_TRIES: u32 = 3;
 
-/// More credentials than this are not tried one after the other in one call.
+/// Most credentials that one call tries one after the other.
 const MAX_ROTATIONS: u32 = 32;
 
 impl RetryPolicy {
-    /// What follows a failed attempt.
+    /// Decides what follows a failed attempt.
     pub(crate) fn decide_retry(
         &self,
         (call, attempt): (CallId, Attempt),
@@ -79,7 +81,7 @@ impl RetryPolicy {
         (elsewhere, otherwise): (FallbackAvailability, CredentialRecovery),
     ) -> RetryDecision {
         let class = &failure.class;
-        // Whoever dies with the process says nothing of the provider: a run that keeps killing its process is counted
+        // A crash of this process tells nothing about the provider. Runs that keep crashing their process are counted
         // elsewhere.
         if *class == FailureClass::Interrupted {
             return RetryDecision::RetryAfterMs(0);
@@ -119,7 +121,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Patience where another model could answer instead.
+    /// The pause before a retry while another model is available; `None` to fall back.
     fn pause_with_fallback(&self, class: &FailureClass, past: AttemptHistory, backoff: u64) -> Option<u64> {
         let reset = class.reset_in(past.at);
         let stays = match (failure_scope(class), class) {
@@ -141,7 +143,7 @@ impl RetryPolicy {
         (stays && fits).then_some(pause)
     }
 
-    /// Patience where nobody could: until the deadline, or until a known reset.
+    /// The pause before a retry without another model, up to the deadline or a known reset; `None` to give up.
     fn pause_without_fallback(
         &self,
         class: &FailureClass,
@@ -161,12 +163,12 @@ impl RetryPolicy {
         fits.then_some(backoff)
     }
 
-    /// Whether a call that has waited so long for known resets may wait so much longer.
+    /// Whether a call that waited `waited_ms` for known resets may wait `more_ms` longer.
     pub(crate) const fn may_wait(&self, waited_ms: u64, more_ms: u64) -> bool {
         waited_ms.saturating_add(more_ms) <= self.wait_for_reset_max_ms
     }
 
-    /// The pause before a call comes back to a model that it has left for another; `None` beyond its patience.
+    /// The pause before a call returns to a model that it left for another; `None` beyond its limits.
     pub(crate) fn pause_before_return(
         &self,
         (call, attempt): (CallId, Attempt),
@@ -181,7 +183,7 @@ impl RetryPolicy {
         fits.then_some(pause)
     }
 
-    /// The pause after the `times`th failure. Half of it is jitter, drawn from the call's own name: a seed replays.
+    /// The pause after the `times`th failure. Half of it is jitter from a hash of the call: a replay draws the same.
     fn backoff(&self, (call, attempt): (CallId, Attempt), times: u32) -> u64 {
         let doubled = self
             .initial_pause_ms
@@ -191,7 +193,7 @@ impl RetryPolicy {
     }
 }
 
-/// Whether what failed so may be over after a while, without anybody's doing.
+/// Whether a failure of this class may end by itself.
 pub(crate) fn is_transient(class: &FailureClass) -> bool {
     match (failure_scope(class), class) {
         (FailureScope::Endpoint | FailureScope::ModelTransient, _)
@@ -207,7 +209,7 @@ pub(crate) fn is_transient(class: &FailureClass) -> bool {
     }
 }
 
-/// How many attempts a failure of this class is worth.
+/// Most attempts at one model that fail with this class.
 const fn max_attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
     match class {
         FailureClass::RateLimited { .. } => worth.rate_limited,
@@ -229,8 +231,7 @@ const fn max_attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
     }
 }
 
-/// Whether another model may answer where this one could not. What is wrong with the request stays wrong, and a refusal
-/// is an answer.
+/// Whether another model may succeed. An error of the request remains at every model, and a refusal is an answer.
 const fn may_fall_back(class: &FailureClass) -> bool {
     match failure_scope(class) {
         FailureScope::Endpoint
@@ -242,7 +243,7 @@ const fn may_fall_back(class: &FailureClass) -> bool {
     }
 }
 
-/// 0..=255.
+/// Deterministic jitter, 0..=255.
 fn jitter(call: CallId, attempt: Attempt) -> u64 {
     let mut hasher = Sha256::new();
     hasher.update(call.run.bits().to_le_bytes());
@@ -283,7 +284,7 @@ mod tests {
         FailureClass::RateLimited { retry_after_ms: Some(retry_after_ms), reset_at: None }
     }
 
-    /// How many attempts a failure is worth with another model to ask, and without.
+    /// Checks the number of attempts at one model, with and without another available model.
     fn check(class: FailureClass, with: u32, without: u32) {
         for (elsewhere, expect) in
             [(FallbackAvailability::Available, with), (FallbackAvailability::Unavailable, without)]

@@ -1,41 +1,43 @@
+//! Sanitizes text of unknown origin for terminals and models: no hidden characters. Pure.
+
 use std::{borrow::Cow, fmt::Write as _};
 
 use super::hidden_chars::{belongs_to, is_hidden};
 
-/// Bytes of unknown origin as text in which nothing hides. Everything that a model, a tool, a vendor or a file says
-/// passes here before a terminal or a model shows it.
+/// Bytes of unknown origin as text without hidden characters. All text of models, tools, vendors and files passes
+/// through it before a terminal or a model receives it.
 #[derive(Debug, Default)]
 pub struct SanitizedText {
-    /// The text. Controls other than newline and tab stand as symbols (`␛`), hidden characters as `<U+202E>`.
+    /// The text. Controls other than newline and tab appear as symbols (`␛`), hidden characters as `<U+202E>`.
     pub text: String,
     /// How many controls and hidden characters were replaced.
     pub controls: usize,
     /// How many invalid sequences became `�`.
     pub invalid: usize,
     rule: JoinerRule,
-    /// The last character that was taken in.
+    /// The last character that was appended.
     last: Option<char>,
 }
 
-/// Which hidden characters stay.
+/// Which hidden characters are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum JoinerRule {
     /// Those that belong to the character before them: joiners in emoji and in scripts that need them.
     #[default]
     Prose,
-    /// None: what looks alike is the same.
+    /// None: texts that look alike are equal.
     Strict,
 }
 
 impl SanitizedText {
-    /// `bytes` as prose. Joiners and variation selectors stay behind characters that need them.
+    /// `bytes` as prose: keeps joiners and variation selectors after characters that need them.
     pub fn of(bytes: &[u8]) -> Self {
         let mut visible = Self::default();
         visible.push(bytes);
         visible
     }
 
-    /// Prose in which nothing hides; `text` itself if nothing did.
+    /// Prose without hidden characters; borrows `text` if it has none.
     pub fn sanitize(text: &str) -> Cow<'_, str> {
         if text.contains(is_hidden) { Self::of(text.as_bytes()).text.into() } else { text.into() }
     }
@@ -57,12 +59,12 @@ impl SanitizedText {
         visible.text.replace('\n', "␊").replace('\t', "␉")
     }
 
-    /// Whether a terminal does not show the character as itself. Newline and tab are not hidden.
+    /// Whether a terminal does not show the character as itself. False for newline and tab.
     pub const fn hides(c: char) -> bool {
         is_hidden(c)
     }
 
-    /// Takes out the text so far. What follows is judged as its continuation.
+    /// Takes out the text so far. Later bytes are its continuation.
     pub fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
@@ -79,7 +81,7 @@ impl SanitizedText {
         }
     }
 
-    /// A remark on what was replaced, or `None`.
+    /// A note on the replaced characters; `None` if there are none.
     pub fn remark(&self) -> Option<String> {
         let invalid =
             (self.invalid > 0).then(|| format!("{} invalid UTF-8 sequences shown as �", self.invalid));

@@ -1,4 +1,4 @@
-//! `todo`: from the arguments of a call to the session's next list, or to what is wrong with them.
+//! `todo`: parses the arguments of a call and applies them to the session's list. Pure.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,32 +8,32 @@ use serde_json::{Value, json};
 use super::delegation::ArgumentError;
 use crate::model::{MAX_RESULT_BYTES, TodoItem, TodoList, TodoStatus, ToolSpec};
 
-/// The name of the tool by which a model keeps the list of what it means to do.
+/// The name of the tool with which a model keeps its list of things to do.
 pub const TODO: &str = "todo";
 
-/// Items of a list.
+/// Most items of a list.
 const MAX_ITEMS: usize = 64;
-/// Characters of an item.
+/// Most characters of an item's content.
 const MAX_ITEM_CHARS: usize = 500;
-/// Characters of its id.
+/// Most characters of an item's id.
 const MAX_ID_CHARS: usize = 64;
 
 const DESCRIPTION: &str = "Your list of what is to be done in this conversation. Without `todos` it returns the list; with \
                            `todos` it changes it. The list outlives everything: keep it up to date in tasks of several \
                            steps, with at most one item `in_progress`. Returns {todos, summary}.";
 
-/// What a call asks for.
+/// A parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TodoRequest {
-    /// To see the list.
+    /// Return the list.
     Read,
-    /// Another list.
+    /// Replace the list.
     Replace(Vec<TodoEdit>),
-    /// The list with changes; what is new comes behind it.
+    /// Change items by their ids; append the new ones.
     Merge(Vec<TodoEdit>),
 }
 
-/// An item as a call names it.
+/// An item in the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TodoEdit {
@@ -53,7 +53,7 @@ struct TodoArguments {
     merge: Option<bool>,
 }
 
-/// The tool, as the model sees it.
+/// The tool's definition for the model.
 pub(crate) fn tool_spec() -> ToolSpec {
     let item = json!({
         "type": "object", "required": ["id"], "additionalProperties": false,
@@ -83,7 +83,7 @@ pub(crate) fn tool_spec() -> ToolSpec {
     ToolSpec { name: TODO.into(), description: DESCRIPTION.into(), parameters }
 }
 
-/// What a call with these arguments asks for, or why that is not acceptable, whatever the list is.
+/// Parses and checks the arguments, as far as that is possible without the list.
 pub(crate) fn parse_todo(arguments: &Value) -> Result<TodoRequest, ArgumentError> {
     let TodoArguments { todos, merge } = TodoArguments::deserialize(arguments).map_err(|error| {
         argument_error(None, error.to_string(), "send `todos` and `merge`, or nothing to see the list")
@@ -120,7 +120,7 @@ fn parse_change((n, item): (usize, &Value)) -> Result<TodoEdit, ArgumentError> {
 }
 
 impl TodoRequest {
-    /// The list that it makes of this one, or why it makes none.
+    /// The list after this call, or the error.
     pub(crate) fn apply(self, list: &Arc<TodoList>) -> Result<Arc<TodoList>, ArgumentError> {
         let (mut items, changes) = match self {
             Self::Read => return Ok(Arc::clone(list)),
@@ -156,7 +156,7 @@ impl TodoEdit {
         item.status = self.status.unwrap_or(item.status);
     }
 
-    /// The item as a new one, named as the `n`th of its call.
+    /// The edit as a new item; `n` is its index in the call.
     fn into_item(self, n: usize) -> Result<TodoItem, ArgumentError> {
         let Self { id, content, status } = self;
         let Some(content) = content else {
@@ -175,7 +175,7 @@ fn check_count(items: usize) -> Result<(), ArgumentError> {
     Err(argument_error(Some("todos".into()), error, "join items, or leave out what is done"))
 }
 
-/// What the model reads of its list: `{todos, summary}`.
+/// The result for the model: `{todos, summary}`.
 pub(crate) fn list_json(list: &TodoList) -> String {
     let count = |status| list.0.iter().filter(|item| item.status == status).count();
     let summary = json!({
@@ -188,7 +188,7 @@ pub(crate) fn list_json(list: &TodoList) -> String {
     json!({"todos": list, "summary": summary}).to_string()
 }
 
-/// The list as text, an item a line; `None` if it is empty.
+/// The list as text, one item per line; `None` if it is empty.
 pub(crate) fn format_list(list: &TodoList) -> Option<String> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = |item: &TodoItem| {

@@ -1,10 +1,12 @@
+//! Tests of `todo`: parsing and applying calls.
+
 use super::*;
 
 fn applied(calls: &[Value]) -> Result<Arc<TodoList>, ArgumentError> {
     calls.iter().try_fold(Arc::default(), |list, arguments| parse_todo(arguments)?.apply(&list))
 }
 
-/// Calls one after the other, and the list as text.
+/// Applies calls one after the other and checks the list as text.
 #[track_caller]
 fn check(calls: &[Value], expect: &str) {
     let list = applied(calls).unwrap();
@@ -16,7 +18,7 @@ fn check(calls: &[Value], expect: &str) {
     );
 }
 
-/// The last call is not acceptable for this field.
+/// Checks that the last call is rejected for this field.
 #[track_caller]
 fn check_refused(calls: &[Value], field: &str, part: &str) {
     let bad = applied(calls).unwrap_err();

@@ -1,17 +1,17 @@
-//! What a model meant, where it did not write it as it should.
+//! Repairs of tool calls: names that are spelled differently, and arguments that are not a JSON object.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Below this likeness (0 to 1) a known name is another name.
+/// Minimum similarity (0 to 1) at which a known name replaces an unknown one.
 const MIN_SIMILARITY: f64 = 0.7;
-/// Longer than this is no tool's name; nor does any provider take it.
+/// Most characters of a tool name; providers accept no more.
 const MAX_TOOL_NAME_CHARS: usize = 64;
-/// Characters of arguments that an error shows.
+/// Most characters of arguments in an error message.
 const MAX_EXCERPT_CHARS: usize = 200;
 
-/// The known name that `asked` stands for: by itself, by its spelling, by what it says beside the name, or by likeness.
+/// The known name that `asked` means: exactly, in another spelling, without a `_tool` suffix, or by similarity.
 pub(crate) fn match_tool_name<'a>(asked: &str, known: &[&'a str]) -> Option<&'a str> {
     let exactly = |name: &str| known.iter().copied().find(|known| *known == name);
     if let Some(name) = exactly(asked) {
@@ -33,12 +33,12 @@ pub(crate) fn match_tool_name<'a>(asked: &str, known: &[&'a str]) -> Option<&'a 
         }
     }
     let alike = known.iter().map(|known| (strsim::normalized_damerau_levenshtein(&name, known), *known));
-    // Of names that are equally alike, the first.
+    // The first of equally similar names.
     let best = alike.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     (best.0 >= MIN_SIMILARITY).then_some(best.1)
 }
 
-/// `ReadFile`, `read-file` and `Read File` as `read_file`.
+/// Converts `ReadFile`, `read-file` and `Read File` to `read_file`.
 fn to_snake_case(name: &str) -> String {
     let letters: Vec<char> = name.trim().chars().collect();
     let mut snake = String::new();
@@ -61,7 +61,7 @@ fn to_snake_case(name: &str) -> String {
     snake
 }
 
-/// A name that every provider takes back in a history: what is not a letter, a digit, `_` or `-` is `_`.
+/// A name that every provider accepts in a history: characters other than letters, digits, `_` and `-` become `_`.
 pub(crate) fn portable_name(name: &Arc<str>) -> Arc<str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= MAX_TOOL_NAME_CHARS && name.chars().all(fits) {
@@ -71,23 +71,23 @@ pub(crate) fn portable_name(name: &Arc<str>) -> Arc<str> {
     if fit.is_empty() { "_".into() } else { fit.into() }
 }
 
-/// Arguments of a call that cannot be read.
+/// Arguments of a call that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentsParseError {
-    /// They are no JSON: perhaps the model does better if it is asked again.
+    /// Not JSON: another try by the model may succeed.
     #[error("the arguments are not JSON: {error}; they are: {text}")]
     Malformed {
-        /// What the parser says, with the place.
+        /// The parser's error with its position.
         error: String,
-        /// Their beginning.
+        /// The beginning of the arguments.
         text: String,
     },
-    /// They are JSON, and something else than an object.
+    /// JSON, but not an object.
     #[error("the arguments are {0}, not a JSON object")]
     NotAnObject(String),
 }
 
-/// Reads the arguments of a call: none at all means `{}`, and JSON within a JSON string is unwrapped.
+/// Parses the arguments of a call: empty text means `{}`, and JSON inside a JSON string is unwrapped.
 pub(crate) fn parse_arguments(text: &str) -> Result<Value, ArgumentsParseError> {
     let nothing = || Value::Object(serde_json::Map::new());
     if text.trim().is_empty() {
@@ -143,7 +143,7 @@ mod tests {
         check("raed_file", Some("read_file"));
         check("shel", Some("shell"));
         check("tool", Some("tool"));
-        // Alike by 0.7, and by less.
+        // Similarity of 0.7, and less.
         check("write_file", Some("edit_file"));
         check("find_file", None);
         check("bash", None);

@@ -1,3 +1,5 @@
+//! Port of artifacts: outputs and images kept as files, and one attempt's access to those of its session.
+
 use std::{fmt, fmt::Debug, sync::Arc};
 
 use bytes::Bytes;
@@ -5,21 +7,20 @@ use futures::future::BoxFuture;
 
 use crate::model::{Artifact, Attempt, CallId, ContentHash, ContentHasher, SessionId, Timestamp};
 
-/// Whole outputs that are too long for a model to read at once, kept byte for byte.
+/// Stores whole outputs that are too long for a model to read at once, byte for byte.
 pub trait Artifacts: Debug + Send + Sync + 'static {
-    /// Begins an artifact. Nothing is to be read under its name before [`ArtifactSink::finish`] has resolved; then it takes the
-    /// place of an earlier one of the same name.
+    /// Starts an artifact. Readers see it under its name only after [`ArtifactSink::finish`] has returned; it then
+    /// replaces an earlier one of the same name.
     fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>>;
 
-    /// Compares the content of an artifact with the hash that was recorded of it: [`ArtifactError::Altered`] if it is another
-    /// one.
+    /// Compares an artifact's content with its recorded hash; [`ArtifactError::Altered`] if they differ.
     fn verify(
         &self,
         name: ArtifactName,
         sha256: ContentHash,
     ) -> BoxFuture<'static, Result<(), ArtifactError>>;
 
-    /// Reads at most `max` bytes from `offset` on; none at the end and beyond.
+    /// Reads at most `max` bytes from `offset` on; empty at the end and beyond.
     fn read(
         &self,
         name: ArtifactName,
@@ -28,37 +29,37 @@ pub trait Artifacts: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Excerpt, ArtifactError>>;
 }
 
-/// An artifact in the making. Dropped before it is finished, it leaves nothing.
+/// An unfinished artifact. Dropping it before `finish` leaves nothing.
 pub trait ArtifactSink: Debug + Send {
-    /// Adds bytes. After an error, or when the future was dropped, the artifact cannot be finished any more.
+    /// Appends bytes. After an error, or if the future was dropped, the artifact cannot be finished any more.
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>>;
 
-    /// Resolves when all of it is durable.
+    /// Finishes the artifact; durable when the future resolves.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>>;
 }
 
-/// The name of an artifact: whose it is, and what made it.
+/// The identity of an artifact: its session, and the attempt that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ArtifactName {
-    /// The session, which alone may read it.
+    /// The session; only its calls may read the artifact.
     pub session: SessionId,
     /// The call.
     pub call: CallId,
-    /// The attempt that made it.
+    /// The attempt that wrote it.
     pub attempt: Attempt,
 }
 
 impl ArtifactName {
-    /// The name within its session, as the model knows it.
+    /// The name within its session, as the model uses it.
     pub fn handle(&self) -> String {
         format!("{}-{}", self.call, self.attempt)
     }
 
-    /// The artifact of this session that a handle names; `None` if it is no handle at all.
+    /// Parses a handle of this session; `None` if the text is not a handle.
     pub fn from_handle(session: SessionId, handle: &str) -> Option<Self> {
         let (call, attempt) = handle.rsplit_once('-')?;
         let name = Self { session, call: call.parse().ok()?, attempt: attempt.parse().ok()? };
-        // Exactly one spelling, so that a name is a name in every store.
+        // Only the canonical spelling is accepted, so that every store treats names alike.
         (name.handle() == handle).then_some(name)
     }
 }
@@ -69,51 +70,51 @@ impl fmt::Display for ArtifactName {
     }
 }
 
-/// Some bytes of an artifact.
+/// A range of an artifact's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     /// The bytes.
     pub bytes: Bytes,
-    /// How many the artifact has.
+    /// Total bytes of the artifact.
     pub total: u64,
 }
 
-/// What there is of an artifact that a record names.
+/// The state of an artifact that a record names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there, with so many bytes.
+    /// The artifact exists and has this many bytes.
     Present(u64),
-    /// Its content is not the one whose hash was recorded.
+    /// The content does not match the recorded hash.
     Altered,
-    /// It was removed, for its time was over: nothing is wrong.
+    /// The artifact was removed when its retention ended: not an error.
     Removed(Timestamp),
-    /// It is lost.
+    /// The artifact is lost.
     Missing,
 }
 
-/// Why an artifact cannot be kept or read.
+/// Why an artifact cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactError {
-    /// There is none of this name.
+    /// No artifact has this name.
     #[error("this session has no artifact `{0}`")]
     NotFound(String),
-    /// There was one, and it was not to be kept for longer.
+    /// The artifact was removed when its retention ended.
     #[error("the artifact `{handle}` was removed at {at}: its time was over")]
     Removed {
         /// Its name within its session.
         handle: String,
-        /// When.
+        /// Time of the removal.
         at: Timestamp,
     },
-    /// Its content is not the one whose hash was recorded.
+    /// The content does not match the recorded hash.
     #[error("the artifact `{0}` was altered: its content is not the one that was kept")]
     Altered(String),
-    /// The store does not take it or does not give it.
+    /// The artifact store failed to write or to read.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// The artifacts of one session in the hands of one attempt of a call, which may read them all and make its own.
+/// One attempt's access to the artifacts of its session: it reads all of them and writes its own.
 #[derive(Debug, Clone)]
 pub struct AttemptArtifacts {
     artifacts: Arc<dyn Artifacts>,
@@ -121,12 +122,12 @@ pub struct AttemptArtifacts {
     hashes: ArtifactHashes,
 }
 
-/// The hashes that a session's records have of its artifacts, by handle. A clone shares all of them.
+/// Recorded hashes of a session's artifacts, by handle. A clone is cheap: it shares structure.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactHashes(imbl::OrdMap<Arc<str>, ContentHash>);
 
 impl ArtifactHashes {
-    /// Adds that of an artifact, if it has one.
+    /// Adds the artifact's hash, if it has one.
     pub fn add(&mut self, artifact: &Artifact) {
         if let Some(sha256) = &artifact.sha256 {
             self.0.insert(artifact.handle.as_str().into(), **sha256);
@@ -134,7 +135,7 @@ impl ArtifactHashes {
     }
 }
 
-/// An artifact in the making, which is hashed as it comes.
+/// An unfinished artifact that is hashed while it is written.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     sink: Box<dyn ArtifactSink>,
@@ -144,14 +145,14 @@ pub struct ArtifactWriter {
 }
 
 impl ArtifactWriter {
-    /// Adds bytes. After an error, or when the future was dropped, the artifact cannot be finished any more.
+    /// Appends bytes. After an error, or if the future was dropped, the artifact cannot be finished any more.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), ArtifactError> {
         self.hasher.update(&bytes);
         self.bytes += bytes.len() as u64;
         self.sink.write(bytes).await
     }
 
-    /// Resolves when all of it is durable.
+    /// Finishes the artifact; durable when the future resolves.
     pub async fn finish(self) -> Result<Artifact, ArtifactError> {
         self.sink.finish().await?;
         Ok(Artifact { handle: self.handle, bytes: self.bytes, sha256: Some(self.hasher.finish().into()) })
@@ -159,44 +160,44 @@ impl ArtifactWriter {
 }
 
 impl AttemptArtifacts {
-    /// The artifacts of `own`'s session, for the attempt that `own` names.
+    /// Access to the artifacts of `name`'s session for the attempt in `name`.
     pub fn new(artifacts: Arc<dyn Artifacts>, name: ArtifactName) -> Self {
         Self { artifacts, name, hashes: ArtifactHashes::default() }
     }
 
-    /// The same shelf, where what is read must have these hashes.
+    /// The same access; reads of these artifacts also verify their hashes.
     #[must_use]
     pub fn with_hashes(self, hashes: ArtifactHashes) -> Self {
         Self { hashes, ..self }
     }
 
-    /// The name of what this attempt makes.
+    /// The name of this attempt's artifact.
     pub const fn name(&self) -> ArtifactName {
         self.name
     }
 
-    /// The same shelf in the hands of another attempt of the call.
+    /// The same access for another attempt of the call.
     #[must_use]
     pub fn for_attempt(&self, attempt: Attempt) -> Self {
         let own = ArtifactName { attempt, ..self.name };
         Self { name: own, ..self.clone() }
     }
 
-    /// Begins this attempt's artifact.
+    /// Starts this attempt's artifact.
     pub async fn create(&self) -> Result<ArtifactWriter, ArtifactError> {
         let keeper = self.artifacts.create(self.name).await?;
         let (handle, hasher) = (self.name.handle(), ContentHasher::default());
         Ok(ArtifactWriter { sink: keeper, handle, hasher, bytes: 0 })
     }
 
-    /// Keeps `bytes` as this attempt's artifact; durable when it resolves.
+    /// Writes `bytes` as this attempt's artifact; durable when the future resolves.
     pub async fn write(&self, bytes: Bytes) -> Result<Artifact, ArtifactError> {
         let mut writer = self.create().await?;
         writer.write(bytes).await?;
         writer.finish().await
     }
 
-    /// Reads from an artifact of this session, if its content is the one that was recorded.
+    /// Reads a part of an artifact of this session. If its hash was recorded, the content must match.
     pub async fn read(&self, handle: &str, offset: u64, max: usize) -> Result<Excerpt, ArtifactError> {
         let name = ArtifactName::from_handle(self.name.session, handle)
             .ok_or_else(|| ArtifactError::NotFound(handle.to_owned()))?;
@@ -206,7 +207,7 @@ impl AttemptArtifacts {
         self.artifacts.read(name, offset, max).await
     }
 
-    /// Reads what an earlier attempt of this call has kept, at most `max` bytes.
+    /// Reads the artifact of another attempt of this call, at most `max` bytes.
     pub async fn read_earlier(&self, attempt: Attempt, max: usize) -> Result<Excerpt, ArtifactError> {
         self.artifacts.read(ArtifactName { attempt, ..self.name }, 0, max).await
     }

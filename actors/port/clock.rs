@@ -2,14 +2,14 @@ use std::fmt::Debug;
 
 use crate::model::Timestamp;
 
-/// What nobody can compute: the time, and chance. One object, so that a test owns both.
+/// The sources of nondeterminism: time and randomness. One object, so that a test controls both.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The wall clock.
+    /// The wall-clock time.
     fn at(&self) -> Timestamp;
 
-    /// Milliseconds since some fixed point of this process's life; never goes back.
+    /// Milliseconds since a fixed point of this process's life; never decreases.
     fn monotonic_ms(&self) -> u64;
 
-    /// 80 bits of chance, for ids.
+    /// 80 random bits for ids.
     fn random(&self) -> u128;
 }

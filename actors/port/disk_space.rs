@@ -4,8 +4,9 @@ use futures::future::BoxFuture;
 
 use crate::model::LowDiskSpace;
 
-/// Whether there is room to record what accepted runs will come to.
+/// Measures the free disk space for the records of accepted runs.
 pub trait DiskSpaceGauge: Debug + Send + Sync + 'static {
-    /// Why no new run is to be accepted; `None` if one may be. As of a moment ago.
+    /// The shortage because of which no new run may be accepted; `None` if there is enough. The value may be slightly
+    /// stale.
     fn low_disk_space(&self) -> BoxFuture<'static, Option<LowDiskSpace>>;
 }

@@ -1,3 +1,5 @@
+//! Port of the store: writes, reads and their results. Assumes no storage engine and no single machine.
+
 use std::{fmt::Debug, sync::Arc};
 
 use futures::future::BoxFuture;
@@ -10,25 +12,25 @@ use crate::model::{
 /// The store, as the core sees it.
 ///
 /// Contract, checked by one suite for every implementation (`hermod_actors::testkit::journal_contract`):
-/// - The writes of one [`Journal::commit`] are applied in order and become durable together. Each is checked before it
-///   is written; one that is refused leaves no trace, and the others of its batch are not disturbed.
-/// - When `commit` resolves with `Ok`, everything that was not refused is on disk (as far as the configured durability
-///   goes). After an `Err` nothing is known, and every later commit fails too.
-/// - Commits may be called one at a time only; reads at any time, and they see every commit that has resolved.
+/// - The writes of one [`Journal::commit`] are applied in order and become durable together. Each write is checked
+///   before it is applied; a refused write leaves no trace and does not affect the others of its batch.
+/// - When `commit` returns `Ok`, every write that was not refused is on disk, as far as the configured durability goes.
+///   After an `Err` the result is unknown, and every later commit fails too.
+/// - Commits are called one at a time. Reads may run at any time and see every commit that has returned.
 pub trait Journal: Debug + Send + Sync + 'static {
-    /// Writes a batch.
+    /// Commits a batch; the outcomes are in the order of the writes.
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>>;
 
-    /// How often this store was restored from a copy. What was begun before the last time is not begun in it: see
-    /// [`Boot::Other`](super::Boot).
+    /// The number of restores of this store from a backup. A call started before the last restore counts as started on
+    /// another boot; see [`Boot::Other`](super::Boot).
     fn restore_generation(&self) -> u64 {
         0
     }
 
-    /// Reads rows.
+    /// Runs a query. Sees every commit that has returned.
     fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>>;
 
-    /// What the commit under way finds no room for and waits for; `None` if it does not wait so. Never blocks.
+    /// The missing disk space that the current commit waits for; `None` if it does not wait. Never blocks.
     fn disk_full(&self) -> Option<DiskFull> {
         None
     }
@@ -39,55 +41,55 @@ pub trait Journal: Debug + Send + Sync + 'static {
 pub enum WriteOp {
     /// Appends to a session's journal.
     Append(Box<Append>),
-    /// Takes a session over: raises its incarnation, so that whatever an earlier one still sends is
-    /// [`WriteRefusal::Fenced`]. A session that does not exist yet is opened the same way, and leaves no trace until its
+    /// Opens a session and raises its incarnation; later writes of earlier incarnations are refused as
+    /// [`WriteRefusal::Fenced`]. A session that does not exist yet is opened the same way and leaves no trace until its
     /// first append.
     Open(SessionId),
-    /// Lets a session go, unless something waits in its inbox: whoever had it is fenced, and the store keeps nothing in
-    /// memory for it until it is opened again. Refused as `Fenced` unless this is the session's latest incarnation.
+    /// Closes a session unless its inbox has rows: its incarnation is fenced, and the store forgets its in-memory state
+    /// until the next open. Refused as `Fenced` unless the incarnation is the session's latest.
     Close(SessionId, Incarnation),
     /// Puts an item into a session's inbox.
     Deliver(SessionId, InboxItem),
 }
 
-/// An append to the journal of one session, with all that belongs into the same transaction.
+/// An append to one session's journal, with everything that belongs to the same transaction.
 #[derive(Debug, Clone)]
 pub struct Append {
     /// The session.
     pub session: SessionId,
-    /// Who writes. Refused as `Fenced` unless it is the session's latest incarnation.
+    /// The writer's incarnation. Refused as `Fenced` unless it is the session's latest.
     pub fence: Incarnation,
-    /// The sequence of the first record. Refused as `WrongSeq` unless it is the last one in the journal plus 1.
+    /// The sequence of the first record. Refused as `WrongSeq` unless it is the journal's last sequence plus 1.
     pub expected: Seq,
-    /// The records. Refused as `Malformed` if there are none, unless rows of the inbox are taken in that have nothing to say
-    /// any more; as `Unreadable` if one of them could not be read back.
+    /// The records. Refused as `Malformed` if empty, unless `consumed` names rows of the inbox that need no record any
+    /// more. Refused as `Unreadable` if a record cannot be decoded again.
     pub records: Vec<Arc<Record>>,
-    /// What changes in accounts. Refused as `BudgetRefusal` if a reservation does not fit.
+    /// Changes of budget accounts. Refused as `BudgetRefusal` if a reservation exceeds a limit.
     pub ledger: LedgerChange,
     /// Index rows to write.
     pub index: Vec<IndexRow>,
-    /// An idempotency key and the run it stands for. Refused as `Duplicate` if the key is known.
+    /// An idempotency key and its run. Refused as `Duplicate` if the key is known.
     pub key: Option<(Arc<str>, RunId)>,
-    /// Inbox rows of this session that the records take in: deleted.
+    /// Inbox rows of this session that the records consume; the append deletes them.
     pub consumed: Vec<u64>,
     /// Items for the inboxes of other sessions.
     pub deliver: Vec<(SessionId, InboxItem)>,
-    /// Sessions that begin with this append. Refused as `Malformed` if one of them has records already, is named twice, is
-    /// `session` itself, or would begin without a record.
+    /// Sessions that this append creates. Refused as `Malformed` if one of them already has records, occurs twice, is
+    /// `session` itself, or has no records.
     pub spawned: Vec<SpawnedSession>,
 }
 
-/// A session that another one begins: its first records, from sequence 1 on. Nobody has opened it yet.
+/// A session created by another session's append: its first records, from sequence 1. No incarnation has opened it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpawnedSession {
     /// The session.
     pub session: SessionId,
-    /// Its records, not empty.
+    /// Its first records; not empty.
     pub records: Vec<Arc<Record>>,
 }
 
 impl Append {
-    /// An append of `records` and nothing else.
+    /// An append of `records` without any other change.
     pub fn new(session: SessionId, fence: Incarnation, expected: Seq, records: Vec<Arc<Record>>) -> Self {
         Self {
             session,
@@ -104,37 +106,37 @@ impl Append {
     }
 }
 
-/// An index row, written over the row of the same id.
+/// An index row; replaces the row with the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexRow {
-    /// A session's. Refused as `KeyTaken` if another session has its key.
+    /// A session's row. Refused as `KeyTaken` if another session has its key.
     Session(SessionRow),
-    /// A run's. While its state is not `Ended`, the run is among [`Query::OpenRuns`].
+    /// A run's row. The run is among [`Query::OpenRuns`] until its state is `Ended`.
     Run(Box<RunRow>),
-    /// A model's: what it does not say stays as it was.
+    /// A model's row; its absent fields keep their stored values.
     Model(ModelRow),
 }
 
-/// What others have to say to a session: JSON that the core gives and takes.
+/// An inbox message as JSON; the core writes and parses it.
 pub type InboxItem = Arc<str>;
 
 /// A row of an inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxRow {
-    /// Its number, growing per session.
+    /// Row number, ascending within the session.
     pub id: u64,
-    /// What is said.
+    /// The message.
     pub item: InboxItem,
 }
 
-/// What became of one write.
+/// The result of one write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// The append is on disk.
     Appended(AppendReceipt),
-    /// The session is taken over.
+    /// The session is open.
     Opened(OpenedSession),
-    /// Whether the session is let go; if not, something waits in its inbox, and it is as it was.
+    /// True if the session is closed. False if its inbox has rows; then the session is unchanged.
     Closed(bool),
     /// The item is in the inbox, in the row with this number.
     Delivered(u64),
@@ -145,68 +147,68 @@ pub enum WriteOutcome {
 /// An append that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppendReceipt {
-    /// The last sequence in the session's journal, after it.
+    /// The journal's last sequence after the append.
     pub last: Seq,
-    /// The accounts that its ledger touched, after it: the account itself first, then its ancestors.
+    /// The accounts that the ledger touched, with their new state: the account itself first, then its ancestors.
     pub accounts: Vec<(AccountId, BudgetAccount)>,
 }
 
-/// A session that was taken over.
+/// The result of opening a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenedSession {
-    /// The incarnation to write with.
+    /// The incarnation for the writes of the new owner.
     pub incarnation: Incarnation,
-    /// The last sequence in its journal; 0 if it has none.
+    /// The journal's last sequence; 0 if it is empty.
     pub last: Seq,
-    /// What waits in its inbox, as far as it can be read.
+    /// The rows of its inbox that can be read.
     pub inbox: Vec<InboxRow>,
-    /// Why a row of its inbox cannot be read; `None` if all can.
+    /// The error of a row of its inbox that cannot be read; `None` if all can.
     pub inbox_error: Option<String>,
 }
 
-/// Why a write was refused.
+/// Why one write of a batch was refused; the others are not affected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteRefusal {
-    /// A later incarnation has taken the session over.
+    /// A later incarnation owns the session.
     #[error("fenced: incarnation {0} has taken the session over")]
     Fenced(Incarnation),
-    /// The journal does not end where the writer thought.
+    /// The journal does not end at the sequence that the writer expected.
     #[error("the journal ends at {last}, so {expected} cannot be written")]
     WrongSeq {
-        /// What the writer expected to write.
+        /// The sequence of the writer's first record.
         expected: Seq,
-        /// The last sequence there is.
+        /// The journal's last sequence.
         last: Seq,
     },
-    /// A reservation does not fit.
+    /// A reservation exceeds a limit.
     #[error(transparent)]
     BudgetRefusal(BudgetRefusal),
-    /// The idempotency key stands for an earlier run.
+    /// The idempotency key belongs to an earlier run.
     #[error("the idempotency key stands for run {0}")]
     Duplicate(RunId),
-    /// Another session has the key.
+    /// Another session has the session key.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),
-    /// A record could not be read back.
+    /// A record could not be decoded again.
     #[error("record {kind} could not be read back: {error}")]
     Unreadable {
         /// The record's kind, by its public name.
         kind: &'static str,
-        /// What the reader would say.
+        /// The error of decoding it.
         error: DecodeError,
     },
-    /// The write makes no sense (no records, an account that does not exist).
+    /// The write is invalid, such as an append without records or of an account that does not exist.
     #[error("malformed write: {0}")]
     Malformed(String),
 }
 
-/// Why a commit failed.
+/// Why a commit failed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// The store does not take writes (any more): the runtime must end.
+    /// The store accepts no more writes; the runtime must end.
     #[error("the store takes no writes: {0}")]
     Unavailable(String),
-    /// Across a network: the writes may be on disk or not.
+    /// For a store across a network: the writes may or may not be on disk.
     #[error("it is not known whether the store took the writes: {0}")]
     Ambiguous(String),
 }
@@ -217,36 +219,36 @@ pub enum ReadError {
     /// The store cannot be read.
     #[error("the store cannot be read: {0}")]
     Unavailable(String),
-    /// One record cannot be read: its session is to be quarantined, and no other.
+    /// One record cannot be read; only its session is quarantined.
     #[error("record {seq} of session {session}: {error}")]
     Record {
         /// The session.
         session: SessionId,
         /// The record's sequence.
         seq: Seq,
-        /// What is wrong with it.
+        /// The decoding error.
         error: DecodeError,
     },
     /// An index row cannot be read.
     #[error("a row of {table} cannot be read: {error}")]
     Row {
-        /// The table.
+        /// The table of the row.
         table: &'static str,
-        /// What is wrong.
+        /// The error, as text.
         error: String,
     },
 }
 
-/// What to read. Lists come in the order of ids, which is that of creation.
+/// A read request. Lists are ordered by id, which is the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
-    /// Records of a session, from a sequence on, at most `max`.
+    /// Records of a session from a sequence on, at most `max`.
     Records {
         /// The session.
         session: SessionId,
         /// The first sequence wanted.
         from: Seq,
-        /// At most so many.
+        /// Maximum number of rows.
         max: usize,
     },
     /// The inbox of a session.
@@ -255,50 +257,50 @@ pub enum Query {
     Session(SessionId),
     /// The row of the session with this key.
     SessionOfKey(Arc<str>),
-    /// The rows of the `max` youngest sessions.
+    /// The rows of the `max` newest sessions.
     Sessions {
-        /// At most so many.
+        /// Maximum number of rows.
         max: usize,
     },
     /// One run's row.
     Run(RunId),
-    /// The rows of the `max` youngest runs, of one session or of all.
+    /// The rows of the `max` newest runs, of one session or of all.
     Runs {
-        /// Only this session's.
+        /// The session whose runs are read; `None` for all sessions.
         session: Option<SessionId>,
-        /// At most so many.
+        /// Maximum number of rows.
         max: usize,
     },
-    /// The rows of all runs that have not ended. Costs what they are, not what is stored.
+    /// The rows of all runs that have not ended. The cost depends on their number, not on the size of the store.
     OpenRuns,
-    /// The run that an idempotency key stands for.
+    /// The run of an idempotency key.
     RunOfKey(Arc<str>),
-    /// An account.
+    /// A budget account.
     Account(AccountId),
-    /// The rows of those of these models that have one, in this order.
+    /// The rows of these models, in this order; models without a row are left out.
     Models(Vec<ModelRef>),
     /// The rows of all models, in the order of their names.
     AllModels,
 }
 
-/// What was read; the variant that belongs to the question.
+/// The rows that were read; the variant corresponds to the [`Query`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueryRows {
-    /// For [`Query::Records`].
+    /// Rows of [`Query::Records`].
     Records(Vec<StoredRecord>),
-    /// For [`Query::Inbox`].
+    /// Rows of [`Query::Inbox`].
     Inbox(Vec<InboxRow>),
-    /// For the questions about sessions.
+    /// Rows of the queries for sessions.
     Sessions(Vec<SessionRow>),
-    /// For the questions about runs.
+    /// Rows of the queries for runs.
     Runs(Vec<RunRow>),
-    /// For [`Query::BudgetAccount`].
+    /// Row of [`Query::Account`].
     Account(Option<Box<BudgetAccount>>),
-    /// For [`Query::Models`] and [`Query::AllModels`].
+    /// Rows of [`Query::Models`] and [`Query::AllModels`].
     Models(Vec<ModelRow>),
 }
 
-/// A record and its place.
+/// A record and its sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
     /// Its sequence.

@@ -1,4 +1,4 @@
-//! What a ledger does to accounts: pure arithmetic, one for all stores.
+//! Budget arithmetic of an append's ledger, shared by all stores. Pure: writes nothing.
 
 use super::WriteRefusal;
 use crate::model::{
@@ -6,25 +6,26 @@ use crate::model::{
     Reservation, Settlement,
 };
 
-/// An account that a ledger named, or an ancestor of one, as it is after the ledger.
+/// The state after the ledger of an account that it names, or of an ancestor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
     /// The account's id.
     pub id: AccountId,
-    /// The account.
+    /// The account's state after the ledger.
     pub account: BudgetAccount,
-    /// Whether its row has to be written.
+    /// True if the account's row must be written.
     pub is_changed: bool,
 }
 
-/// Works out what `ledger` makes of the accounts that `get` finds; writes nothing.
+/// Computes the accounts after `ledger`; `get` reads an account, and nothing is written.
 ///
-/// Opens, then raises limits, then settles, then reserves; the last two on the account and all its ancestors, but that
-/// iterations go no further up than to an account that is apart. A raise is for its account alone, and only where that has
-/// a limit. The postings come in the order in which the ledger settles, reserves, raises and opens, each account before its
-/// ancestors and only once.
-/// Refused as `BudgetRefusal` if a reservation does not fit, as `Malformed` if an account does not exist, or exists and
-/// is to be opened. Sums saturate.
+/// Order: opens accounts, raises limits, settles, reserves. Settlements and reservations apply to the account and all
+/// its ancestors; iterations stop at an account that owns its iterations. A raise applies to its account alone, and
+/// only to dimensions that have a limit. Postings follow the ledger's settlements, reservations, raises and opened
+/// accounts, each account before its ancestors and only once.
+///
+/// Refused as `BudgetRefusal` if a reservation exceeds a limit; as `Malformed` if an account does not exist, or already
+/// exists and should be opened. Sums saturate.
 pub fn post<E: From<WriteRefusal>>(
     ledger: &LedgerChange,
     get: impl FnMut(AccountId) -> Result<Option<BudgetAccount>, E>,
@@ -45,7 +46,7 @@ pub fn post<E: From<WriteRefusal>>(
     book.postings(ledger)
 }
 
-/// The accounts seen so far.
+/// The accounts read or opened so far.
 struct AccountSet<G> {
     get: G,
     entries: Vec<AccountEntry>,
@@ -53,20 +54,20 @@ struct AccountSet<G> {
 
 struct AccountEntry {
     id: AccountId,
-    /// As the store has it; `None` if this ledger opens it.
+    /// The stored account; `None` if this ledger opens it.
     before: Option<BudgetAccount>,
     now: BudgetAccount,
 }
 
-/// An account of a chain from one account up to the root.
+/// An account on the path from one account to the root.
 struct AncestorEntry {
     entry: usize,
-    /// Whether one below it in the chain is apart.
+    /// True if an account below it on the path owns its iterations.
     excludes_iterations: bool,
 }
 
 impl AncestorEntry {
-    /// What of `amounts` counts here.
+    /// The part of `amounts` that counts on this account.
     const fn counted(&self, amounts: &Amounts) -> Amounts {
         if self.excludes_iterations { Amounts { iterations: None, ..*amounts } } else { *amounts }
     }
@@ -131,7 +132,7 @@ where
         Ok(())
     }
 
-    /// An account and its ancestors.
+    /// The account and its ancestors, in order up to the root.
     fn ancestors(&mut self, account: AccountId) -> Result<Vec<AncestorEntry>, E> {
         let mut chain: Vec<AncestorEntry> = Vec::new();
         let (mut next, mut above_apart) = (Some(account), false);
@@ -179,7 +180,7 @@ where
     }
 }
 
-/// The first dimension in which `amounts` does not fit. Nothing always fits, also where the limit is exceeded.
+/// The first dimension in which `amounts` exceeds the limit. An amount of 0 always fits, even above the limit.
 fn find_refusal(id: AccountId, account: &BudgetAccount, amounts: &Amounts) -> Option<BudgetRefusal> {
     Dimension::ALL.into_iter().find_map(|dimension| {
         let amount = amounts.get(dimension).filter(|amount| *amount > 0)?;
@@ -188,7 +189,7 @@ fn find_refusal(id: AccountId, account: &BudgetAccount, amounts: &Amounts) -> Op
         let reserved = account.reserved.get(dimension).unwrap_or(0);
         let total = spent.checked_add(reserved).and_then(|used| used.checked_add(amount));
         let fits = total.is_some_and(|total| total <= limit);
-        // What has no known price reserves the most there is.
+        // A spend without a known price reserves `u64::MAX`, which is no amount to report.
         let needed = Some(amount).filter(|amount| *amount < u64::MAX);
         (!fits).then_some(BudgetRefusal { account: id, dimension, limit, spent, reserved, needed })
     })
@@ -219,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Root with 100 tokens (30 spent, 20 reserved), child of it with 60 (10 spent, 5 reserved).
+    /// A root with 100 tokens (30 spent, 20 reserved) and its child with 60 (10 spent, 5 reserved).
     fn get(id: AccountId) -> Option<BudgetAccount> {
         match id {
             ROOT => Some(account(None, 100, 30, 20)),
@@ -378,14 +379,8 @@ mod tests {
         };
         let refused = |account, dimension, limit, (spent, reserved), needed| {
             let needed = Some(needed);
-            Err(WriteRefusal::BudgetRefusal(BudgetRefusal {
-                account,
-                dimension,
-                limit,
-                spent,
-                reserved,
-                needed,
-            }))
+            let refusal = BudgetRefusal { account, dimension, limit, spent, reserved, needed };
+            Err(WriteRefusal::BudgetRefusal(refusal))
         };
         let below = [
             (BELOW, both(2, 0), both(7, 40)),

@@ -1,3 +1,5 @@
+//! Encoded messages of a request: shared between requests, joined into few pieces, with gaps for images.
+
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
@@ -5,22 +7,23 @@ use serde::Serialize;
 
 use crate::model::Image;
 
-/// Pieces are joined up to this size, so that a request has few: a client hands only so many to the system at once.
+/// Pieces are joined up to this size, so that a request has few: an HTTP client writes a limited number of slices at
+/// once.
 const MAX_PIECE_BYTES: usize = 64 << 10;
-/// Places for cache markers that are remembered, from the end.
+/// Positions of cache markers that are remembered, counted from the end.
 const MAX_CACHE_MARKS: usize = 4;
 
-/// Encoded messages in order, in few pieces, with holes for pictures: their bytes are no part of a view.
+/// Encoded messages in order, in few pieces. Images are gaps: their bytes are not part of a view.
 #[derive(Debug, Clone, Default)]
 pub struct MessageBuffer {
     pieces: Vec<BufferPiece>,
-    /// What stands behind the pieces and is not shared yet.
+    /// Bytes after the pieces that no copy shares yet.
     tail: Vec<u8>,
-    /// Bytes so far, pictures not counted.
+    /// Length in bytes, without images.
     len: usize,
-    /// Where a cache marker may be put, as places in the bytes; the last few.
+    /// Byte positions where a cache marker may be inserted; the last `MAX_CACHE_MARKS`.
     marks: Vec<usize>,
-    /// See [`MessageBuffer::is_foreign`]; `None` while the turn has asked for no calls.
+    /// See [`MessageBuffer::has_foreign_reasoning`]; `None` while the turn has no tool calls.
     foreign_reasoning: Option<bool>,
 }
 
@@ -31,7 +34,7 @@ enum BufferPiece {
 }
 
 impl MessageBuffer {
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         if self.tail.len() + bytes.len() > MAX_PIECE_BYTES {
@@ -41,10 +44,10 @@ impl MessageBuffer {
         self.tail.extend_from_slice(bytes);
     }
 
-    /// Adds a value as JSON.
+    /// Appends a value as JSON.
     pub fn push_json<T: Serialize + ?Sized>(&mut self, value: &T) {
         let before = self.tail.len();
-        // Infallible: texts, lists and objects with string keys, written to memory.
+        // Infallible: strings, lists and objects with string keys, written to memory.
         serde_json::to_writer(&mut self.tail, value).expect("plain values are always JSON");
         self.len += self.tail.len() - before;
         if self.tail.len() > MAX_PIECE_BYTES {
@@ -52,12 +55,15 @@ impl MessageBuffer {
         }
     }
 
-    /// What was added last becomes a piece, which copies of this share. It joins those before it: in place where nobody else has
-    /// these; else where these are not much longer, so that the lengths of what is not full go down by half each: there are
-    /// few pieces, and a byte is seldom copied again.
+    /// Turns the bytes added last into a piece that copies share, and joins it with the pieces before it, up to
+    /// `MAX_PIECE_BYTES`.
+    ///
+    /// A piece that no copy shares is extended in place. A shared one is copied if it is shorter than twice the new
+    /// bytes. The lengths of incomplete pieces therefore at least halve from one to the next: few pieces, and few
+    /// copies of a byte.
     pub fn close(&mut self) {
         let mut open = std::mem::take(&mut self.tail);
-        // Its room is no more than a piece has.
+        // Limits the spare capacity: a piece is never extended beyond `MAX_PIECE_BYTES`.
         if open.capacity() > 2 * open.len().min(MAX_PIECE_BYTES / 2) {
             open.shrink_to_fit();
         }
@@ -74,13 +80,13 @@ impl MessageBuffer {
         }
     }
 
-    /// Leaves a hole where the picture's bytes will stand, in Base64.
+    /// Leaves a gap for the image's bytes in Base64.
     pub fn push_image(&mut self, image: Image) {
         self.close();
         self.pieces.push(BufferPiece::Image(image));
     }
 
-    /// Says that a cache marker may be put here.
+    /// Marks the present position as a place for a cache marker.
     pub fn mark_cacheable(&mut self) {
         if self.marks.len() == MAX_CACHE_MARKS {
             self.marks.remove(0);
@@ -88,42 +94,42 @@ impl MessageBuffer {
         self.marks.push(self.len);
     }
 
-    /// Where a cache marker may be put, as places in the bytes, in order; the last four at most.
+    /// Byte positions where a cache marker may be inserted, ascending; at most the last four.
     pub fn marks(&self) -> &[usize] {
         &self.marks
     }
 
-    /// Bytes so far, pictures not counted.
+    /// Length in bytes, without images.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing.
+    /// True if the buffer has neither bytes nor images.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.tail.is_empty()
     }
 
-    /// Says that a user's message begins a turn, in which nobody has asked for calls yet.
+    /// Starts a turn at a user message: the turn has no tool calls yet.
     pub fn start_turn(&mut self) {
         self.foreign_reasoning = None;
     }
 
-    /// Says whether the last answer that asked for calls lacks opaque state that its maker would want to see.
+    /// Sets whether the turn's first answer with tool calls begins without reasoning that the called model can read.
     pub fn set_foreign_reasoning(&mut self, foreign: bool) {
         self.foreign_reasoning = Some(foreign);
     }
 
-    /// Whether [`MessageBuffer::set_foreign`] was told since the turn began.
+    /// True if [`MessageBuffer::set_foreign_reasoning`] was called since the turn started.
     pub const fn has_calls_in_turn(&self) -> bool {
         self.foreign_reasoning.is_some()
     }
 
-    /// Whether the calls at the end of the view were asked for by somebody whose state the asked model cannot read.
+    /// True if the turn's first answer with tool calls begins without reasoning that the called model can read.
     pub const fn has_foreign_reasoning(&self) -> bool {
         matches!(self.foreign_reasoning, Some(true))
     }
 
-    /// The pictures in it.
+    /// The images of the messages, in order.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
         self.pieces.iter().filter_map(|piece| match piece {
             BufferPiece::Image(image) => Some(image),
@@ -131,8 +137,8 @@ impl MessageBuffer {
         })
     }
 
-    /// The whole: `inserts` put at their places in the bytes, which ascend, and `pictures` (Base64, by handle) put into
-    /// the holes. A picture that is not there leaves its hole empty.
+    /// The complete bytes: `inserts` at their byte positions, which ascend, and `pictures` (Base64 by handle) in the
+    /// gaps. The gap of a missing image stays empty.
     pub fn assemble(mut self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
         self.close();
         let mut whole = Vec::with_capacity(self.pieces.len() + 2 * inserts.len());
@@ -158,7 +164,7 @@ impl MessageBuffer {
     }
 }
 
-/// Both in one; its room doubles up to that of a whole piece.
+/// Joins both; the capacity doubles up to that of a full piece.
 fn join(before: Bytes, behind: &[u8]) -> Bytes {
     let len = before.len() + behind.len();
     let room = (2 * len).min(MAX_PIECE_BYTES);

@@ -1,4 +1,5 @@
-//! What the world must offer: traits that adapters implement. Nothing here assumes one process or one machine.
+//! Ports: traits that the adapters implement, with their data and the checks shared by all stores. No port assumes one
+//! process or one machine.
 
 mod artifacts;
 mod clock;

@@ -1,3 +1,5 @@
+//! Port of LLM providers: requests, encoders and streams of model calls. Retries, failover and budgets are the core's.
+
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -9,123 +11,124 @@ use crate::model::{
     PoolStrategy, RateInfo, RateLimits, SessionId, ThinkingRequest, ToolSpec,
 };
 
-/// One configured endpoint.
+/// A configured provider endpoint.
 pub trait ModelProvider: Debug + Send + Sync + 'static {
-    /// How requests are written for one of its models. The same model and traits get the same encoder, so that what is
-    /// written once stays written.
+    /// The encoder for requests to `model`. Equal arguments return the same encoder, so that encoded parts are reused.
     fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder>;
 
-    /// Makes one attempt: no retry, no fallback. Dropping the future gives the request up. Resolves with an answer only
-    /// if the stream ended as its wire format says it must.
+    /// Makes one attempt, without retry or failover. Dropping the future cancels the request. Returns an answer only if
+    /// the stream ended as its wire format requires.
     fn call<'a>(
         &'a self,
         request: ModelRequest,
         deltas: &'a dyn DeltaSink,
     ) -> BoxFuture<'a, Result<ModelAnswer, Failure>>;
 
-    /// How many credentials it has; a request says which one it is made with. Read once, when the runtime starts.
+    /// The number of credentials; [`ModelRequest::credential`] chooses one. Read once, when the runtime starts.
     fn credentials(&self) -> usize {
         1
     }
 
-    /// Which of them is used next. Read once, when the runtime starts.
+    /// The strategy that chooses the next credential. Read once, when the runtime starts.
     fn pool(&self) -> PoolStrategy {
         PoolStrategy::default()
     }
 
-    /// What each of them may use up within a minute, over all sessions. Read once, when the runtime starts.
+    /// The limits per minute of each credential, over all sessions. Read once, when the runtime starts.
     fn limits(&self) -> RateLimits {
         RateLimits::default()
     }
 
-    /// How long it lets a call take whose request does not say otherwise; one that goes on is dropped.
+    /// Time limit of a call whose request sets none; a longer call is dropped.
     fn longest_call(&self) -> Duration {
         Duration::from_mins(30)
     }
 
-    /// What its list of models tells of one, within a few seconds. `None` if it has not answered: it may be asked again soon.
+    /// The limits of `model` in the provider's list of models, within a few seconds. `None` if the provider did not
+    /// answer; the caller may ask again soon.
     fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
         let _ = model;
         Box::pin(std::future::ready(None))
     }
 
-    /// Renews a credential that was refused, and says whether it is another one now. Sessions may ask at the same time:
-    /// it is renewed once for all of them, and the old one is kept if that fails.
+    /// Renews a refused credential; true if the new one differs. Concurrent calls share one renewal. If it fails, the
+    /// old credential stays.
     fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {
         let _ = credential;
         Box::pin(std::future::ready(false))
     }
 }
 
-/// Writes the parts of a request that stay the same from call to call, so that each is written once.
+/// Encodes the parts of a request that stay the same between calls, so that each is encoded once.
 pub trait Encoder: Debug + Send + Sync + 'static {
-    /// The system prompt and the tools, up to where the first message would begin.
+    /// Encodes the system prompt and the tools, up to where the first message begins.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead;
 
-    /// Messages (never `System`) that follow what is written already. An answer that asks for calls comes in one list
-    /// with the results of all of them.
+    /// Appends messages (never `System`). An answer with tool calls comes in one list with the results of all its
+    /// calls.
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer);
 }
 
-/// What [`Encoder::head`] writes.
+/// The encoded system prompt and tools, written by [`Encoder::head`].
 #[derive(Debug, Clone, Default)]
 pub struct EncodedHead {
-    /// The bytes.
+    /// The encoded bytes.
     pub bytes: Bytes,
-    /// The tools that are called otherwise there, because the vendor does not take their names: by that name.
+    /// Registered tool names by their names on the wire, for tools whose names the vendor does not accept.
     pub renamed_tools: Arc<BTreeMap<String, String>>,
-    /// Whether it has tools.
+    /// True if the head contains tools.
     pub has_tools: bool,
 }
 
-/// Whether the model may call the tools of a request.
+/// Permission to call the tools of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ToolChoice {
-    /// The model decides.
+    /// The model decides whether it calls tools.
     #[default]
     Auto,
-    /// It may not: the tools are there only so that the request begins as the one before it.
+    /// No tool calls. The tools are sent only to keep the prefix of the request before, for the provider's cache.
     NoCalls,
 }
 
-/// One attempt's request, still without the few fields that only the wire format can write.
+/// The request of one attempt, without the fields that only the wire format can write.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// The call, for correlation.
+    /// The call, used for correlation.
     pub call: CallId,
-    /// The session: requests of one session begin alike, and a vendor's cache may be told so.
+    /// The session. Requests of one session share a prefix, which the adapter may announce to the vendor's cache.
     pub session: SessionId,
     /// The model, as the provider names it.
     pub model: Arc<str>,
-    /// The credential that it is made with.
+    /// The credential of the request.
     pub credential: CredentialId,
-    /// Output tokens asked for.
+    /// Requested maximum of output tokens.
     pub max_tokens: u64,
-    /// How much it is to think; its own choice if absent.
+    /// The requested thinking level; if absent, the model chooses.
     pub thinking: Option<ThinkingRequest>,
-    /// How long the call may take, where the model has times of its own.
+    /// Deadlines of the model; a field that is absent falls back to the provider's deadline.
     pub deadlines: ModelDeadlines,
-    /// From [`Encoder::head`].
+    /// The output of [`Encoder::head`].
     pub head: EncodedHead,
-    /// Whether the model may call the tools of the head; without tools it says nothing.
+    /// Permission to call the tools of the head; ignored if the head has none.
     pub tool_choice: ToolChoice,
-    /// From [`Encoder::messages`].
+    /// The output of [`Encoder::messages`].
     pub messages: MessageBuffer,
-    /// The pictures of the messages as they were kept, by handle.
+    /// Bytes of the messages' images by artifact handle, as stored.
     pub images: BTreeMap<String, Bytes>,
 }
 
-/// Takes what streams in. Must not block and must not panic.
+/// Receives the stream of an answer. Must not block and must not panic.
 pub trait DeltaSink: Send + Sync {
-    /// A piece of the answer's text.
+    /// Receives a piece of the answer's text.
     fn text(&self, delta: &str);
-    /// A piece of what the model thinks.
+    /// Receives a piece of the model's reasoning.
     fn reasoning(&self, delta: &str);
-    /// Call `n` of the answer, counted from 1, has come whole; as the model wrote it. Best effort: the answer counts.
+    /// Receives call `n` of the answer, counted from 1, once it is complete, as the model wrote it. Best effort: the
+    /// final answer is authoritative.
     fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
         let _ = (n, tool, arguments);
     }
-    /// What the response says is left of the account's limits.
+    /// Receives the remaining limits of the account, as the response reports them.
     fn limits(&self, info: RateInfo) {
         let _ = info;
     }

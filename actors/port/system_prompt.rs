@@ -1,31 +1,33 @@
+//! Port of the system prompt: building it, and its layers. A prompt is built once per session, then recorded.
+
 use std::{fmt::Debug, future::ready, sync::Arc};
 
 use futures::future::BoxFuture;
 
 use crate::model::{ModelRef, RunSpec, Timestamp, TokenDensity};
 
-/// Builds the system prompt of a session: once, before its first run is accepted. Then it is recorded, and sent byte for
-/// byte with every call.
+/// Builds the system prompt of a session, once, before its first run is accepted. The prompt is then recorded and sent
+/// unchanged with every call.
 pub trait SystemPromptBuilder: Debug + Send + Sync + 'static {
-    /// The prompt of a new session. On an error, or after 5 s, the run that would begin the session is not accepted.
+    /// Builds the prompt of a new session. After an error or after 5 s the session's first run is rejected.
     fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>>;
 }
 
-/// What a prompt is built for: the first run of a session.
+/// The input of a prompt: the first run of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptRequest {
-    /// The folder in which its tools work.
+    /// The working directory of the run's tools.
     pub workspace: String,
-    /// The tools it may call, sorted.
+    /// The names of the run's tools, sorted.
     pub tools: Vec<String>,
-    /// The first model of its chain.
+    /// The first model of the run's chain.
     pub model: Option<ModelRef>,
-    /// The day in UTC, like `2026-01-31`; not the time, so that prompts are the same all day.
+    /// The day in UTC, such as `2026-01-31`; without the time, so that prompts stay equal all day.
     pub day: String,
 }
 
 impl PromptRequest {
-    /// The one of a first run with this spec, now.
+    /// The request for a first run with `spec` at `now`.
     pub fn for_run(spec: &RunSpec, now: Timestamp) -> Self {
         let now = now.to_string();
         Self {
@@ -37,43 +39,43 @@ impl PromptRequest {
     }
 }
 
-/// Why there is no prompt, and the remedy.
+/// Why the prompt could not be built, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SystemPromptError(pub String);
 
-/// A system prompt, from what changes least to what changes most.
+/// A system prompt; the layers that change least come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SystemPrompt {
-    /// Its parts, in order.
+    /// The layers, in order.
     pub layers: Vec<PromptLayer>,
 }
 
-/// A part of a system prompt.
+/// A layer of a system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptLayer {
-    /// What it is, for people.
+    /// Name of the layer, for people.
     pub name: Arc<str>,
-    /// What the model reads; nothing if it is empty.
+    /// The text for the model; an empty one is left out.
     pub text: String,
-    /// How many bytes there were, if something was cut.
+    /// Length in bytes before truncation; `None` if nothing was cut.
     pub original_bytes: Option<u64>,
 }
 
 impl SystemPrompt {
-    /// What the model reads: the layers that are not empty, with a blank line between them.
+    /// The text for the model: the layers that are not empty, separated by a blank line.
     pub fn text(&self) -> String {
         let texts = self.layers.iter().map(|layer| layer.text.as_str()).filter(|text| !text.is_empty());
         texts.collect::<Vec<_>>().join("\n\n")
     }
 }
 
-/// The tokens that a text of so many bytes is taken to have, as long as nothing is known of its model.
+/// Estimated tokens of a text of `bytes` bytes for a model without measured token density.
 pub fn estimate_tokens(bytes: u64) -> u64 {
     TokenDensity::GUESS.tokens(bytes)
 }
 
-/// The same prompt for every session.
+/// A prompt builder that returns the same text for every session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedPrompt(pub Arc<str>);
 

@@ -1,3 +1,5 @@
+//! Port of tools: planning, running and finding a tool call again. Scheduling, approval and records are the core's.
+
 use std::{
     fmt::{self, Debug},
     sync::Arc,
@@ -11,141 +13,143 @@ use tokio_util::sync::CancellationToken;
 use super::AttemptArtifacts;
 use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, Timestamp, ToolSpec};
 
-/// Something that the model may call.
+/// A tool that a model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
-    /// What the model is told of it.
+    /// The description sent to the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// Judges arguments without running anything: what the call would do in `workspace`, or why it is not acceptable.
-    /// It may look where a path leads, and nothing that takes longer. Its steps, its memory and the depth of its stack have
-    /// a bound, whatever the arguments are: they come from a model.
+    /// Validates arguments without running anything: returns what the call would do in `workspace`, or why it is
+    /// invalid. May resolve paths but must do nothing slower. Steps, memory and stack depth must be bounded for all
+    /// arguments: a model writes them.
     fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments>;
 
-    /// Whether [`Tool::plan`] looks at no file and takes microseconds for a few kB of arguments. Then it may be called on a
-    /// thread that other sessions need, else it is called on one where it may block.
+    /// True if [`Tool::plan`] touches no file and takes microseconds for a few kB of arguments. Then it may run on a
+    /// thread that other sessions share, otherwise on one where blocking is allowed.
     fn plans_without_blocking(&self) -> bool {
         false
     }
 
-    /// Runs. Every failure is an end with a status, never a panic. When `invocation.cancel` fires it ends within
-    /// 2.1 s as `Stopped`; when the future is dropped, nothing that it
-    /// started is left running, but what is [`Intent::detached`].
+    /// Runs the call. Every failure is an end with a status, never a panic. When `invocation.cancel` fires, the call
+    /// ends within 2.1 s as `Stopped`. When the future is dropped, nothing that it started keeps running, except a call
+    /// that is [`Intent::detached`].
     fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
 
-    /// How long a call with these arguments may take at the very most: then its future is dropped, and the model reads
-    /// that it timed out. `None` means the default of 10 min. A tool that has a limit of its own says a little more here.
+    /// Time limit of a call with these arguments: at the limit its future is dropped, and the model reads that it timed
+    /// out. `None` means the default of 10 min. A tool with its own time limit returns slightly more than that.
     fn limit(&self, _arguments: &Value) -> Option<Duration> {
         None
     }
 
-    /// What became of an attempt of a [`EffectClass::Once`] call that an earlier incarnation of the session had started
-    /// and whose end nobody saw. If it is still under way, this resolves when it has ended, and ends it when
-    /// `invocation.cancel` fires; when the future is dropped, it goes on. Never starts the call.
+    /// Finds out how an attempt of an [`EffectClass::Once`] call ended, started by an earlier incarnation and without a
+    /// recorded end. If it still runs, the future resolves when it ends; `invocation.cancel` ends the attempt, dropping
+    /// the future does not. Never starts the call.
     ///
-    /// It ends by itself, and knows how long that may take: [`Tool::limit`] does not hold, for it says what is set now and
-    /// not when the attempt was started. After a day it is cancelled.
+    /// [`Tool::limit`] does not apply, because it reflects the present settings, not those of the attempt's start: the
+    /// attempt ends by its own limit. After a day it is cancelled.
     ///
-    /// Asked only about calls that were [`Intent::detached`]. A tool whose calls die with the process has none.
+    /// Called only for calls that were [`Intent::detached`]. A tool whose calls end with the process needs no
+    /// implementation.
     fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, AttachOutcome> {
         Box::pin(std::future::ready(AttachOutcome::Unknown))
     }
 
-    /// The end of this attempt is in the journal: what was kept to find it again is not needed any more.
+    /// Called when the end of this attempt is in the journal: the tool may delete what it kept for [`Tool::attach`].
     fn forget(&self, _call: CallId, _attempt: Attempt) {}
 
-    /// The run was ended without the ends of its calls: what is left of them is to be ended.
+    /// Called when the run was ended without the ends of its calls: the tool ends those that still run.
     fn abandon(&self, _run: RunId) {}
 }
 
-/// Whether a call was started on the boot of the machine that is now: after another one nothing runs that ran before, and
-/// what was not synced may be gone.
+/// The boot on which a call was started, compared with the present one. After another boot nothing of the call runs any
+/// more, and data that was not synced may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boot {
-    /// On this one.
+    /// The call was started on the present boot of this machine.
     Same,
-    /// On an earlier one, or on another machine.
+    /// The call was started on an earlier boot, or on another machine.
     Other,
 }
 
-/// What is found of a call that was started earlier.
+/// The result of [`Tool::attach`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachOutcome {
-    /// It has ended so.
+    /// The attempt has ended with this result.
     Ended(CallEnd),
-    /// It was never begun, and that attempt never will be.
+    /// The attempt was never started and never will be.
     NeverStarted,
-    /// It had begun, and what became of it is not known. Nothing of it runs any more, as far as can be known: it may be
-    /// made again at once. Whoever gives up to wait for it ends it first.
+    /// The attempt was started and its end is unknown. As far as can be known, nothing of it still runs: it may be
+    /// repeated at once. An implementation that stops waiting for an attempt ends it first.
     Unknown,
 }
 
-/// What a call would do.
+/// The planned effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Whether it may be repeated.
+    /// The effect class: decides whether the call may be repeated after a crash.
     pub effect: EffectClass,
-    /// What it touches.
+    /// The files and resources that the call touches.
     pub access: Access,
-    /// Whether [`Tool::attach`] can tell what became of it when the process that has started it is gone.
+    /// True if [`Tool::attach`] can find the call after the process that started it has ended.
     pub detached: bool,
 }
 
 impl From<EffectClass> for Intent {
-    /// A call that touches nothing that others could touch.
+    /// An intent of this class that touches nothing shared and is not detached.
     fn from(effect: EffectClass) -> Self {
         Self { effect, access: Access::default(), detached: false }
     }
 }
 
-/// Arguments that are not acceptable.
+/// A rejection of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct BadArguments {
-    /// The field, as a path such as `edits[2].old`; `None` if it is the whole.
+    /// The field, as a path such as `edits[2].old`; `None` for the arguments as a whole.
     pub field: Option<String>,
-    /// What is wrong, with the value.
+    /// The error, with the offending value.
     pub error: String,
-    /// What to do instead.
+    /// The correction to make.
     pub hint: String,
 }
 
 /// One attempt of a tool call.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The call; with the attempt it names what the tool leaves behind.
+    /// The call. Call and attempt together name the artifacts and files of the tool.
     pub call: CallId,
-    /// The attempt.
+    /// The attempt, counted from 1 within its call.
     pub attempt: Attempt,
     /// The isolation key of the run's tools.
     pub isolation_key: Arc<str>,
-    /// The folder in which the tool works.
+    /// The working directory of the tool.
     pub workspace: Arc<str>,
-    /// The arguments, an object that `plan` accepted.
+    /// The arguments: an object that `plan` accepted.
     pub arguments: Value,
-    /// The time at which the attempt starts.
+    /// Start time of the attempt.
     pub now: Timestamp,
-    /// Where output goes that is too long to be shown. A result over [`MAX_OUTPUT`](crate::model::MAX_OUTPUT) bytes is
-    /// kept there in any case; a tool that makes much output puts it there as it comes.
+    /// Storage for output that is too long for the model. The runtime stores every result over
+    /// [`MAX_RESULT_BYTES`](crate::model::MAX_RESULT_BYTES) there; a tool with much output writes there as it is
+    /// produced.
     pub artifacts: AttemptArtifacts,
-    /// Fires when the call is to be stopped.
+    /// Fires when the call must stop.
     pub cancel: CancellationToken,
-    /// Where the call may say how far it is.
+    /// Receives progress notes of the call.
     pub progress: ProgressReporter,
 }
 
-/// Takes notes on how far a call is, for whoever watches now. They are kept nowhere.
+/// Passes progress notes of a call to present watchers. The notes are not stored.
 #[derive(Clone, Default)]
 pub struct ProgressReporter(Option<Arc<ReportFn>>);
 
 type ReportFn = dyn Fn(&str) + Send + Sync;
 
 impl ProgressReporter {
-    /// Hands every note to `take`, which must not block.
+    /// Passes every note to `take`, which must not block.
     pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(take)))
     }
 
-    /// Notes something: a line of text.
+    /// Reports progress as one line of text.
     pub fn report(&self, note: &str) {
         if let Some(take) = &self.0 {
             take(note);
@@ -155,6 +159,6 @@ impl ProgressReporter {
 
 impl Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Progress").finish_non_exhaustive()
+        f.debug_struct("ProgressReporter").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Whether an append is to be written: the checks and their order, one for all stores.
+//! Validation of appends: the checks and their order, shared by all stores. Writes nothing.
 
 use super::{Append, IndexRow, Posting, SpawnedSession, WriteRefusal, post};
 use crate::{
@@ -6,31 +6,31 @@ use crate::{
     mutants::{Mutant, mutant_enabled},
 };
 
-/// What a store knows, as the writes before this one left it.
+/// The state of a store after the preceding writes of the batch.
 pub trait StoreView {
-    /// Why a check ends: a refusal, or that the store cannot be read.
+    /// A refusal of the write, or a failure to read the store.
     type Error: From<WriteRefusal>;
 
-    /// The latest incarnation of a session; revival 0 if it is not open in this epoch.
+    /// The latest incarnation of a session; its revival is 0 if the session is not open in this epoch.
     fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation, Self::Error>;
 
-    /// The last sequence in a session's journal; 0 if it has none. Asked about sessions that nobody has open too.
+    /// The last sequence in a session's journal; 0 if it is empty. Also called for sessions that are not open.
     fn last_seq(&mut self, session: SessionId) -> Result<Seq, Self::Error>;
 
-    /// The run that an idempotency key stands for.
+    /// The run of an idempotency key.
     fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, Self::Error>;
 
-    /// The session that has a key.
+    /// The session of a session key.
     fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, Self::Error>;
 
-    /// Whether a session's inbox has a row.
+    /// True if the session's inbox has this row.
     fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, Self::Error>;
 
-    /// An account.
+    /// A budget account; `None` if it does not exist.
     fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, Self::Error>;
 }
 
-/// Checks all of an append before any of it is written, and says what becomes of its accounts.
+/// Checks the whole append before anything is written and returns the new state of its accounts.
 pub fn validate_append<V: StoreView>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::Error> {
     let session = append.session;
     if append.records.is_empty() && append.consumed.is_empty() {
@@ -61,8 +61,8 @@ pub fn validate_append<V: StoreView>(append: &Append, view: &mut V) -> Result<Ve
     post(&append.ledger, |id| view.account(id))
 }
 
-/// Refuses a record that could not be read back. A release build tries only the kinds that carry JSON from outside: every
-/// other record is made of types that refuse what the reader refuses.
+/// Refuses a record that could not be decoded again. A release build checks only the kinds that carry foreign JSON: the
+/// types of all other records already refuse what the decoder refuses.
 fn validate_records(append: &Append) -> Result<(), WriteRefusal> {
     let founded = append.spawned.iter().flat_map(|founded| &founded.records);
     for record in append.records.iter().chain(founded) {
@@ -74,13 +74,13 @@ fn validate_records(append: &Append) -> Result<(), WriteRefusal> {
     Ok(())
 }
 
-/// Whether the body may hold JSON values that this program did not make.
+/// True if the body may hold JSON values that this program did not produce.
 fn carries_foreign_json(body: &Body) -> bool {
     let has_opaque = |body: &Body| matches!(body, Body::ModelAnswered(body) if body.message.opaque.is_some());
     matches!(body, Body::RunAccepted(_)) || has_opaque(body)
 }
 
-/// Refuses whoever is not the latest incarnation of an open session.
+/// Refuses a write whose incarnation is not the latest of an open session.
 pub fn fence<V: StoreView>(
     session: SessionId,
     incarnation: Incarnation,
@@ -93,7 +93,7 @@ pub fn fence<V: StoreView>(
     Ok(())
 }
 
-/// Refuses what would not be the beginning of a session of its own.
+/// Refuses sessions to spawn that exist, have no records, occur twice, or are the appending session.
 fn validate_spawned<V: StoreView>(append: &Append, view: &mut V) -> Result<(), V::Error> {
     for (at, SpawnedSession { session, records }) in append.spawned.iter().enumerate() {
         let why = if *session == append.session {

@@ -1,3 +1,5 @@
+//! Provider: the actor that counts the attempts at one endpoint and reports its status.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -9,78 +11,77 @@ use crate::{
     provider::Gate,
 };
 
-/// What a provider has seen since its actor began, and who is let through to it.
+/// Status of a provider: counts since its actor started, and the current state of its breakers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderStatus {
-    /// Its name.
+    /// The provider's name.
     pub name: String,
     /// Attempts that were answered.
     pub answered: u64,
     /// Attempts that failed.
     pub failed: u64,
-    /// Answers whose reported usage was not believed, of those that were answered.
+    /// Answers whose reported usage was rejected as implausible; included in `answered`.
     #[serde(default)]
     pub usage_anomalies: u64,
-    /// The last of these usages.
+    /// The last of these anomalies.
     #[serde(default)]
     pub last_usage_anomaly: Option<UsageAnomaly>,
     /// The last failure.
     pub last_failure: Option<Failure>,
-    /// Whether the endpoint is asked at all: opened when it cannot be reached.
+    /// The endpoint's breaker: opens when the endpoint cannot be reached.
     pub endpoint: BreakerState,
-    /// How many credentials it has.
+    /// Number of credentials.
     pub credentials: usize,
-    /// What each of them may use up within a minute.
+    /// The limits of each credential per minute.
     pub limits: RateLimits,
-    /// Each model with each credential that was asked, in order.
+    /// Each model with each credential that was used, in order.
     pub models: Vec<ModelStatus>,
 }
 
-/// See [`ProviderStatus::models`].
+/// Status of one model with one credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelStatus {
     /// The model, as the provider names it.
     pub model: String,
     /// The credential.
     pub credential: CredentialId,
-    /// Whether it is asked.
+    /// The breaker of the model with this credential.
     pub breaker: BreakerState,
     /// Attempts that were answered.
     pub answered: u64,
     /// Attempts that failed.
     pub failed: u64,
-    /// Answers whose reported usage was not believed.
+    /// Answers whose reported usage was rejected as implausible.
     #[serde(default)]
     pub usage_anomalies: u64,
-    /// The last failure that was held against it.
+    /// The last failure that counted against it.
     pub last_failure: Option<Failure>,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Debug)]
 pub(crate) struct AttemptReport {
-    /// Who was asked.
+    /// The model that was called.
     pub(crate) model: ModelRef,
-    /// With what.
+    /// The credential of the call.
     pub(crate) credential: CredentialId,
-    /// How it ended; of an answer, why its usage is not believed.
+    /// The result; for an answer, the anomaly of its usage.
     pub(crate) end: Result<Option<Box<UsageAnomaly>>, Failure>,
 }
 
 /// The messages of [`ProviderActor`].
 #[derive(Debug)]
 pub(crate) enum ProviderMsg {
-    /// An attempt ended.
+    /// An attempt has ended.
     Report(AttemptReport),
-    /// What has been seen.
+    /// Inspects the state.
     Inspect(Inspect<ProviderState>),
 }
 
-/// The actor.
 #[derive(Debug)]
 pub(crate) struct ProviderActor;
 
-/// Its state.
+/// The counts and the gate of one provider.
 #[derive(Debug)]
 pub(crate) struct ProviderState {
     name: Arc<str>,
@@ -90,12 +91,12 @@ pub(crate) struct ProviderState {
     counts: BTreeMap<(Arc<str>, CredentialId), AttemptCounts>,
 }
 
-/// How many attempts ended how.
+/// The number of attempts by result.
 #[derive(Debug, Clone, Copy, Default)]
 struct AttemptCounts {
     answered: u64,
     failed: u64,
-    /// Of those that were answered.
+    /// Included in `answered`.
     usage_anomalies: u64,
 }
 
@@ -152,7 +153,7 @@ impl ProviderState {
         }
     }
 
-    /// What it has seen, and who is let through now.
+    /// The counts, and the current state of the breakers.
     pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
         let (endpoint, known) = self.gate.breaker_reports(now);
         let (credentials, limits) = self.gate.credentials_and_limits();

@@ -1,3 +1,5 @@
+//! Gate: admission control of one provider, shared by sessions and the provider's actor.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,24 +19,24 @@ use crate::{
     port::ModelProvider as Endpoint,
 };
 
-/// What sessions see of a provider without asking its actor: who is let through, and who is not.
+/// The admission control of one provider; sessions use it without a message to its actor.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The adapter.
     pub(super) endpoint: Arc<dyn Endpoint>,
-    /// One for each call that may be under way.
+    /// One permit for each concurrent call.
     pub(super) permits: Arc<Semaphore>,
     state: Mutex<GateState>,
-    /// Told when somebody can be let through who could not be before.
+    /// Notified when an attempt can be admitted that could not be before.
     changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
 struct GateState {
     admissions: Admissions,
-    /// Credentials that were renewed and have not been accepted since.
+    /// Credentials that were renewed and not accepted since.
     renewed: Vec<CredentialId>,
-    /// How often each credential was renewed.
+    /// Number of renewals of each credential.
     renewals: BTreeMap<CredentialId, u64>,
 }
 
@@ -54,7 +56,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the model can be asked now, by somebody without a permit.
+    /// Availability of the model for a call without a permit.
     pub(super) fn availability(&self, model: &str, now: Timestamp) -> LinkAvailability {
         match (self.state().admissions.readiness(model, now), self.permits.available_permits()) {
             (Readiness::Ready, 0) => LinkAvailability::AtCapacity,
@@ -62,13 +64,13 @@ impl Gate {
         }
     }
 
-    /// The class of the last failure that was held against the model.
+    /// The class of the last failure that counted against the model.
     pub(super) fn last_failure_class(&self, model: &ModelRef, now: Timestamp) -> &'static str {
         let state = self.state();
         state.admissions.last_failure(model.model(), now).map_or("closed", |failure| failure.class.name())
     }
 
-    /// Why the model is not asked.
+    /// The reason why the model is not called.
     pub(super) fn unanswered(&self, model: &ModelRef, now: Timestamp) -> UnansweredModel {
         let state = self.state();
         let until = match state.admissions.readiness(model.model(), now) {
@@ -80,7 +82,7 @@ impl Gate {
         UnansweredModel { model: model.clone(), reason: UnansweredReason::Skipped { until, failure } }
     }
 
-    /// Lets somebody through, if the gate has not changed meanwhile.
+    /// Admits an attempt; `None` if the gate has changed meanwhile.
     pub(super) fn admit(
         self: &Arc<Self>,
         Candidate { model, visit, tokens }: &Candidate,
@@ -112,17 +114,17 @@ impl Gate {
         Some((admission, permit))
     }
 
-    /// How many credentials the provider has, and what each may use up.
+    /// The number of the provider's credentials, and the limits of each.
     pub(super) fn credentials_and_limits(&self) -> (usize, RateLimits) {
         (self.endpoint.credentials(), self.endpoint.limits())
     }
 
-    /// The endpoint's state and those of its models.
+    /// The breaker states of the endpoint and its models.
     pub(super) fn breaker_reports(&self, now: Timestamp) -> (BreakerState, Vec<BreakerReport>) {
         self.state().admissions.breaker_reports(now)
     }
 
-    /// Forgets every failure.
+    /// Forgets every failure and every reported limit.
     pub(super) fn reset(&self) {
         let mut state = self.state();
         state.admissions.reset();
@@ -132,7 +134,7 @@ impl Gate {
     }
 }
 
-/// Room in an account's limits is waited for so long; what is further away is as good as shut, in milliseconds.
+/// Longest wait in milliseconds for an account's limiter; beyond it, the link counts as closed by its provider.
 const MAX_LIMITER_WAIT_MS: u64 = 61_000;
 
 fn availability(gauge: Readiness, now: Timestamp) -> LinkAvailability {
@@ -150,35 +152,35 @@ fn availability(gauge: Readiness, now: Timestamp) -> LinkAvailability {
     }
 }
 
-/// Leave to ask a model with a credential. The gate is told what came of it, by dropping it if by nothing else.
+/// Permission for one attempt at a model with a credential. The gate always learns the end: a drop reports one too.
 #[derive(Debug)]
 pub(crate) struct GateAdmission {
     gate: Arc<Gate>,
     model: ModelRef,
     credential: CredentialId,
-    /// `None` once it has ended.
+    /// `None` after the end.
     ticket: Option<AdmissionTicket>,
-    /// How often the credential had been renewed when it was given.
+    /// Number of renewals of the credential at the time of admission.
     renewals: u64,
 }
 
 impl GateAdmission {
-    /// Who is to be asked.
+    /// The model to call.
     pub(crate) const fn model(&self) -> &ModelRef {
         &self.model
     }
 
-    /// The adapter that asks.
+    /// The adapter for the call.
     pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
         &self.gate.endpoint
     }
 
-    /// What to ask it with.
+    /// The credential for the call.
     pub(crate) const fn credential(&self) -> CredentialId {
         self.credential
     }
 
-    /// The answer begins to come in.
+    /// The answer begins to arrive.
     pub(crate) fn on_answer_start(&self) {
         let Some(ticket) = self.ticket else { return };
         if self.gate.state().admissions.on_answer_start(self.model.model(), ticket) {
@@ -186,7 +188,7 @@ impl GateAdmission {
         }
     }
 
-    /// The provider says what is left of the account's limits.
+    /// The provider reported the rest of the account's limits.
     pub(crate) fn on_rate_info(&self, info: RateInfo, now: Timestamp) {
         let Some(ticket) = self.ticket else { return };
         if self.gate.state().admissions.on_rate_info(ticket, (info, now)) {
@@ -194,24 +196,24 @@ impl GateAdmission {
         }
     }
 
-    /// Whether a refused credential is worth renewing: not if it was just renewed and never accepted since. An attempt that
-    /// began before that was refused for the old one.
+    /// Whether renewing a refused credential may help: not if it was just renewed and never accepted since. An attempt
+    /// that began before the renewal was refused for the old credential.
     pub(crate) fn is_renewable(&self) -> bool {
         let credential = self.credential();
         let state = self.gate.state();
         self.has_newer_credential(&state, credential) || !state.renewed.contains(&credential)
     }
 
-    /// Whether the credential was renewed since the attempt began.
+    /// Whether the credential was renewed after the attempt began.
     fn has_newer_credential(&self, state: &GateState, credential: CredentialId) -> bool {
         state.renewals.get(&credential).is_some_and(|renewals| *renewals > self.renewals)
     }
 
-    /// The credential was renewed: what it failed of says nothing any more.
+    /// The credential was renewed: the refusal of the old one does not count.
     pub(crate) fn mark_renewed(mut self) {
         let credential = self.credential();
         let mut state = self.gate.state();
-        // Those who come late have found it renewed.
+        // A concurrent attempt may have recorded the renewal already.
         if !self.has_newer_credential(&state, credential) {
             state.renewed.push(credential);
             *state.renewals.entry(credential).or_default() += 1;
@@ -220,7 +222,7 @@ impl GateAdmission {
         self.finish(AttemptEnd::Dropped, Timestamp::default());
     }
 
-    /// The attempt has ended. Says whether the same model can be asked at once in another way.
+    /// The attempt has ended. Returns whether the same model can be called again at once with another credential.
     pub(crate) fn end(mut self, end: Result<Option<Usage>, &Failure>, now: Timestamp) -> CredentialRecovery {
         let credential = self.credential();
         match end {

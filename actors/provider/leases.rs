@@ -1,3 +1,5 @@
+//! Leases: choose a link of a chain and admit the attempt at its gate.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -9,27 +11,27 @@ use crate::{
     provider::{Gate, GateAdmission},
 };
 
-/// Leave to make one attempt; given back when dropped.
+/// Permission to make one attempt; returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    /// Who is to be asked, and what is told of it to the gate.
+    /// The admission: the model to call, and the report to its gate.
     pub(crate) admission: GateAdmission,
-    /// One of the calls that may be under way.
+    /// The permit for a concurrent call.
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// The gates of all providers, by name. It outlives the actors, so that nobody holds a reference across a restart.
+/// The gates of all providers, by name. They outlive the actors, so that sessions keep no reference across a restart.
 #[derive(Debug)]
 pub(crate) struct Leases {
     gates: BTreeMap<Arc<str>, Arc<Gate>>,
     changed: Arc<Notify>,
 }
 
-/// A permit of a provider that was waited for.
+/// A permit of the named provider, taken after waiting in its queue.
 #[derive(Debug)]
 pub(crate) struct QueuedPermit(pub(crate) Arc<str>, pub(crate) OwnedSemaphorePermit);
 
-/// Until when a model is not asked, and why.
+/// Until when a model is not called, and why.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitHint {
     pub(crate) until: Timestamp,
@@ -39,16 +41,16 @@ pub(crate) struct WaitHint {
 /// Why there is no lease at once.
 #[derive(Debug)]
 pub(crate) enum LeaseUnavailable {
-    /// All permits of that provider are taken; wait for one of these.
+    /// All permits of this provider are taken: wait for one of these.
     Queue(Arc<str>, Arc<Semaphore>),
-    /// Wait for a change; not longer than this, if it is known how long.
+    /// Wait for a change, at most until this time, if it is known.
     Wait(Option<WaitHint>),
-    /// Nobody can be asked before a time that a provider has named, if ever.
+    /// No model is available before a time that its provider reported, if ever.
     NoneAvailable(Vec<UnansweredModel>),
 }
 
 impl Leases {
-    /// Gates for these endpoints, each with so many calls at once.
+    /// Gates for these endpoints; the `usize` bounds the concurrent calls of each.
     pub(crate) fn new(
         endpoints: impl IntoIterator<Item = (Arc<str>, Arc<dyn Endpoint>, usize)>,
         policy: BreakerPolicy,
@@ -60,7 +62,7 @@ impl Leases {
         Self { gates: endpoints.into_iter().map(gate).collect(), changed }
     }
 
-    /// Whom a question to this model is sent to.
+    /// The adapter for this model.
     pub(crate) fn endpoint(&self, model: &ModelRef) -> Option<&Arc<dyn Endpoint>> {
         Some(&self.gates.get(model.provider())?.endpoint)
     }
@@ -75,13 +77,13 @@ impl Leases {
         self.gates.keys()
     }
 
-    /// Tells all who listen when somebody can be let through who could not be before, in the order in which they came.
+    /// Notifies waiters, in their order of arrival, when an attempt can be admitted that could not be before.
     pub(crate) fn changes(&self) -> &Notify {
         &self.changed
     }
 
-    /// A lease for the first link that can be asked now; whoever has to know by a time is told at once that nobody can be asked
-    /// before it.
+    /// Leases the first link that is available now. With `by`, fails at once if no link will be available before that
+    /// time.
     pub(crate) fn try_lease(
         &self,
         candidates: &[Candidate],
@@ -109,7 +111,7 @@ impl Leases {
             if let Some(lease) = self.admit(link, now, &mut permit) {
                 return Ok(lease);
             }
-            // Else somebody was quicker, and the standings are others by now.
+            // Otherwise a concurrent call was faster, and the availabilities have changed.
             if self.is_full(&link.model) {
                 return Err(self.queue_for(&link.model));
             }
@@ -151,7 +153,7 @@ impl Leases {
         WaitHint { until, reason: reason.unwrap_or("limits") }
     }
 
-    /// When the first of these links that is closed can be asked again, if that is known.
+    /// When the first closed link of these opens, if that is known.
     pub(crate) fn next_opening(&self, candidates: &[Candidate], now: Timestamp) -> Option<Timestamp> {
         candidates.iter().filter_map(|link| policy::available_from(self.availability(&link.model, now))).min()
     }
@@ -167,7 +169,7 @@ impl Leases {
         }
     }
 
-    /// How a link stands for whoever has this permit.
+    /// Availability of a link for a call that has this permit.
     fn availability_with(
         &self,
         model: &ModelRef,
@@ -183,7 +185,7 @@ impl Leases {
         }
     }
 
-    /// How a link stands.
+    /// Availability of a link.
     pub(crate) fn availability(&self, model: &ModelRef, now: Timestamp) -> LinkAvailability {
         self.gates
             .get(model.provider())
@@ -202,7 +204,7 @@ impl Leases {
         UnansweredModel { model: model.clone(), reason: UnansweredReason::Skipped { until: None, failure } }
     }
 
-    /// Forgets every failure of a provider; says whether there is one of that name.
+    /// Forgets every failure of a provider; false if there is none of that name.
     pub(crate) fn reset(&self, provider: &str) -> bool {
         let gate = self.gates.get(provider);
         gate.into_iter().for_each(|gate| gate.reset());
@@ -221,7 +223,7 @@ mod tests {
         port::{DeltaSink, EncodedHead, Encoder, MessageBuffer, ModelRequest},
     };
 
-    /// An adapter that nobody calls here.
+    /// An adapter that is never called in these tests.
     #[derive(Debug)]
     struct Silent;
 
@@ -262,7 +264,7 @@ mod tests {
         links.iter().map(candidate).collect()
     }
 
-    /// Whom it would be, or why nobody.
+    /// Checks the model that is leased, or why none is.
     fn check(leases: &Leases, links: &[(&str, LinkVisit)], at: i64, expect: &str) {
         let found = match leases.try_lease(&chain(links), (Timestamp(at), None), None) {
             Ok(lease) => lease.admission.model().to_string(),
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(found, expect, "{links:?} at {at}");
     }
 
-    /// An attempt at this model fails at once, at the time 0.
+    /// Fails an attempt at this model at time 0.
     fn fail(leases: &Leases, model: &str, class: FailureClass) {
         let lease = leases
             .try_lease(&chain(&[(model, LinkVisit::Return)]), (Timestamp(0), None), None)
@@ -319,7 +321,7 @@ mod tests {
         }
         let lease = leases.try_lease(&chain(&both), (Timestamp(1), None), None).expect("it is free");
         check(&leases, &both, 1, "queue a");
-        // Whoever insists needs room too.
+        // A returning call needs a permit too.
         check(&leases, &[("a/held", Return)], 1, "queue a");
         let Lease { permit, admission } = lease;
         drop(admission);

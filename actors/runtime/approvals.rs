@@ -1,4 +1,4 @@
-//! Calls that wait for a person.
+//! Approvals: decisions of a person about calls in doubt.
 
 use tokio::sync::oneshot::channel;
 
@@ -10,16 +10,16 @@ use crate::{
     turn::{self, Input},
 };
 
-/// A question that waits for a person.
+/// A call that waits for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingApproval {
-    /// What is asked.
+    /// The request for the approval.
     pub request: ApprovalRequested,
-    /// Since when.
+    /// The time of the request.
     pub since: Timestamp,
 }
 
-/// The open questions of a session, by its records from the first one on.
+/// The pending approvals of a session; `records` are all of its records, beginning with the first.
 pub fn pending_approvals<'a>(
     session: SessionId,
     records: impl Iterator<Item = &'a Record>,
@@ -29,7 +29,7 @@ pub fn pending_approvals<'a>(
 }
 
 impl Runtime {
-    /// The questions of all runs that are parked, in the order of runs.
+    /// The pending approvals of all parked runs, in the order of runs.
     pub async fn pending_approvals(&self) -> Result<Vec<PendingApproval>, RunError> {
         let mut open = Vec::new();
         for row in self.open_runs().await?.into_iter().filter(|row| row.state == RunState::Parked) {
@@ -39,8 +39,8 @@ impl Runtime {
         Ok(open)
     }
 
-    /// Decides about a call in doubt; resolves when that is on disk, and the run goes on. A call that nobody has to decide
-    /// about is [`RunError::NoPendingApproval`].
+    /// Decides about a call in doubt; resolves when that is durable, and the run continues. A call without a pending
+    /// approval is [`RunError::NoPendingApproval`].
     pub async fn decide(&self, call: CallId, verdict: ApprovalDecision) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
         for _ in 0..MAX_TRIES {
@@ -55,8 +55,8 @@ impl Runtime {
         Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 
-    /// Likewise, and does not let the session go on for that: unless it does here already, the run goes on when somebody
-    /// takes it up.
+    /// Decides as [`Runtime::decide`] does, without resuming the session: unless its runs are carried out here already,
+    /// the run waits for its next revival.
     pub async fn decide_without_resume(
         &self,
         call: CallId,

@@ -1,4 +1,4 @@
-//! What runs are told from outside, besides their tasks.
+//! Control of runs from outside: steering, stopping, and force-failing.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::{
     turn::Input,
 };
 
-/// A message to a run that is on disk.
+/// A steering message that is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SteerReceipt {
-    /// The run.
+    /// The run that was steered.
     pub run: RunId,
-    /// Its session.
+    /// The run's session.
     pub session: SessionId,
-    /// The run that the message becomes if this one completes before a model has read it, and no other run or message
-    /// waits; else the next run reads it.
+    /// The run that the message becomes if the steered run completes before a model has read it, and no other run or
+    /// message waits. Otherwise the next run reads it.
     pub next: RunId,
 }
 
 impl Runtime {
-    /// Says something to a run that is under way or waits; resolves when that is on disk.
+    /// Steers a run that is under way or queued; resolves when the message is durable.
     ///
-    /// The model reads it inside of the last tool result before its next request; calls that were not started by then are
-    /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is being
-    /// stopped, is [`RunError::Ended`].
+    /// The model reads it inside the last tool result before its next request; calls that have not started by then are
+    /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is
+    /// being stopped, is [`RunError::Ended`].
     pub async fn steer(&self, run: RunId, text: impl Into<Arc<str>>) -> Result<SteerReceipt, RunError> {
         let text: Arc<str> = text.into();
         if text.trim().is_empty() {
@@ -44,7 +44,7 @@ impl Runtime {
         }
         let (session, next) = (row.session, RunId::from_bits(self.new_ulid()));
         for _ in 0..MAX_TRIES {
-            // Said again to a session that died meanwhile, the message is known by its id, even if the run has ended.
+            // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
             let input = Input::Steer { run, text: Arc::clone(&text), next };
             let steer = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Steer(input, reply));
             match self.request(steer).await {
@@ -56,9 +56,9 @@ impl Runtime {
         Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 
-    /// Ends a run as `failed(crash_loop)`, because the process dies whenever its session is opened: without opening it,
-    /// so it must not be live here. `error` says what is known of the deaths. Resolves when the run's end is on disk; what
-    /// waits behind the run goes on when its session is revived.
+    /// Ends a run as `failed(crash_loop)`, because the process crashes whenever its session is opened. The session is
+    /// not opened, and must not be live here. `error` describes the crashes. Resolves when the run's end is durable;
+    /// runs queued behind it resume when their session is revived.
     pub async fn force_fail(&self, run: RunId, error: &str) -> Result<(), RunError> {
         for _ in 0..MAX_TRIES {
             let row = self.row(run).await?;
@@ -76,9 +76,9 @@ impl Runtime {
         Err(RunError::WaitTimedOut(run))
     }
 
-    /// Stops a run, and does not let its session go on for that: unless it does here already, what waits behind the run
-    /// goes on waiting, neither provider nor tool is needed, and this resolves when the run's end is on disk. In a session
-    /// that goes on here it is [`Runtime::stop`].
+    /// Stops a run without resuming its session; resolves when the run's end is durable. Runs queued behind it stay
+    /// queued, and neither a provider nor a tool is needed. If the session's runs are carried out here already, this is
+    /// [`Runtime::stop`].
     pub async fn stop_without_resume(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
         for _ in 0..MAX_TRIES {
@@ -92,7 +92,7 @@ impl Runtime {
             self.cast(SessionsMsg::Deliver(session, None, order))?;
             match (on_stop.await, on_rest.await) {
                 (Ok(()), Ok(())) => return Ok(()),
-                // A session that died on the way to the run's end is not revived for that by itself.
+                // A session that crashed before the run's end is not revived for that by itself.
                 (Ok(()) | Err(_), _) => self.check_running()?,
             }
         }

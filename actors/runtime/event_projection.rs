@@ -1,4 +1,4 @@
-//! What records mean to a watcher. Pure: the same records give the same events, now and later.
+//! Projects records to events for watchers. Pure: the same records give the same events, now and later.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,21 +14,21 @@ use crate::{
     },
 };
 
-/// An event's run, and what happened.
+/// An event with its run.
 pub(super) type RunEvent = (RunId, EventBody);
 
-/// What must be known of earlier records to tell the next one.
+/// The state of the projection: what later events need of earlier records.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventProjection {
-    /// The run under way.
+    /// The current run.
     current: Option<RunId>,
     queue: VecDeque<RunId>,
     streaming: Option<StreamingAttempt>,
-    /// The calls of the answer under way that have no result yet.
+    /// The calls of the current answer that have no result yet.
     open_calls: BTreeMap<CallId, OpenToolCall>,
 }
 
-/// The attempt of the model call under way, and how much of what it says was told.
+/// The attempt of the current model call, with the bytes of its text and reasoning that were published.
 #[derive(Debug, Clone, Copy)]
 struct StreamingAttempt {
     call: CallId,
@@ -45,7 +45,7 @@ struct OpenToolCall {
 }
 
 impl EventProjection {
-    /// What follows from the next record.
+    /// The events of the next record.
     pub(super) fn project(&mut self, record: &Record) -> Vec<RunEvent> {
         match &record.body {
             Body::RunAccepted(accepted) => self.on_run_accepted(accepted),
@@ -95,8 +95,7 @@ impl EventProjection {
         }
     }
 
-    /// What a piece that is not durable means here; `None` if it is of an attempt that is not under way, or if what
-    /// lies before it was missed.
+    /// The event of a delta; `None` if its attempt is not the current one, or if an earlier delta was missed.
     pub(super) fn project_delta(&mut self, delta: &HubDelta) -> Option<RunEvent> {
         let HubDelta { call, attempt, body: piece } = delta;
         let (call, attempt) = (*call, *attempt);
@@ -136,7 +135,7 @@ impl EventProjection {
         Some((call.run, body))
     }
 
-    /// Whether the run's model call may have been wanted and not begun.
+    /// Whether the run may wait to start its next model call.
     fn is_waiting_for(&self, call: CallId) -> bool {
         self.current == Some(call.run) && self.streaming.is_none() && self.open_calls.is_empty()
     }
@@ -224,7 +223,7 @@ impl EventProjection {
         let mut told = Vec::new();
         let is_current = self.current == Some(run);
         if is_current {
-            // A run whose session was given up has a call under way.
+            // A run whose session was force-failed may have an open model call.
             let open = self
                 .streaming
                 .take()

@@ -1,4 +1,4 @@
-//! Signs of life, for whoever must not be held up: what a run waits for, and whether the disk answers.
+//! Health of a runtime, without waiting for its actors' work: what a run waits for, and whether the disk answers.
 
 use crate::{
     handlers::{STALL_LIMIT_MS, StalledHandler},
@@ -9,32 +9,33 @@ use crate::{
     turn::WaitTracker,
 };
 
-/// A commit that takes longer, in milliseconds, is told as a wait: it is none of the milliseconds that every record takes.
+/// Milliseconds after which a commit is reported as a wait; shorter ones are the usual cost of a record.
 const SLOW_COMMIT_MS: u64 = 1_000;
 
-/// See the module. Copies are of the same runtime; after its end they tell that nothing runs.
+/// Reports the health of a runtime. Clones report on the same runtime; after its end, nothing runs.
 #[derive(Debug, Clone)]
 pub struct HealthProbe(RuntimeHandles);
 
 impl HealthProbe {
-    /// Whether this runtime runs the runs of this session.
+    /// Whether this runtime carries out the runs of this session.
     pub async fn runs(&self, session: SessionId) -> bool {
         let (look, runs) = Inspect::read(move |directory: &Directory| directory.is_active(session));
         self.0.sessions.cast(SessionsMsg::Inspect(look)).is_ok() && runs.await.unwrap_or(false)
     }
 
-    /// Since when something is being written; `None` if nothing is. A time that stays is a disk that does not answer.
+    /// Start of the commit that is under way; `None` if there is none. A time that does not change means a disk that
+    /// does not answer.
     pub fn writing_since(&self) -> Option<Timestamp> {
         self.0.wiring.commit_monitor.since()
     }
 
-    /// The handlers of actors that have run for 3 s or longer: they hold up their actor, and a thread. May be called on any
+    /// Handlers of actors that have run for 3 s or longer: each blocks its actor and a thread. May be called on any
     /// thread.
     pub fn stalled_handlers(&self) -> Vec<StalledHandler> {
         self.0.wiring.handlers.stalled(STALL_LIMIT_MS)
     }
 
-    /// What there is no room for on the disk, while everything that is to be written waits for that.
+    /// The write that lacks disk space; all other writes wait behind it.
     pub fn disk_full(&self) -> Option<DiskFull> {
         self.0.wiring.commit_monitor.disk_full()
     }
@@ -57,12 +58,12 @@ impl HealthProbe {
 }
 
 impl Runtime {
-    /// Signs of life that can be asked for from elsewhere.
+    /// A probe that other tasks and threads can use.
     pub fn health_probe(&self) -> HealthProbe {
         HealthProbe(self.handles.clone())
     }
 
-    /// What a run waits for, since when, and until when; nothing if it has ended.
+    /// What a run waits for, since when, and until when; empty if it has ended.
     pub async fn waits(&self, run: RunId) -> Result<Vec<RunWait>, RunError> {
         let row = self.row(run).await?;
         if row.state == RunState::Ended {

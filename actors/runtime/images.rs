@@ -1,4 +1,4 @@
-//! Pictures that come with a task: kept before it is accepted, and named by it.
+//! Images of a submission: written as artifacts before the run is accepted, and named in its record.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::{
     runtime::RunError,
 };
 
-/// Bytes that a picture may have: no vendor takes more.
+/// Most bytes of an image: no vendor accepts more.
 pub const MAX_IMAGE_BYTES: usize = 20 << 20;
-/// Pictures that may come with one task.
+/// Most images of one submission.
 pub const MAX_IMAGES: usize = 20;
 
-/// What the run's record says of them.
+/// The descriptions of the images for the run's record.
 pub(super) fn describe_all(run: RunId, pictures: &[Bytes]) -> Result<Arc<[Image]>, RunError> {
     if pictures.len() > MAX_IMAGES {
         return Err(invalid(format!("are {}; at most {MAX_IMAGES} can come with a task", pictures.len())));
@@ -38,7 +38,7 @@ fn describe(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
     Ok(Image { format, artifact: Artifact { handle, bytes: bytes.len() as u64, sha256 } })
 }
 
-/// Keeps them; durable when it resolves.
+/// Writes the images as artifacts; durable when it resolves.
 pub(super) async fn write_all(
     artifacts: &dyn Artifacts,
     (session, run): (SessionId, RunId),
@@ -55,7 +55,7 @@ pub(super) async fn write_all(
     Ok(())
 }
 
-/// The name of the picture at place `n` of a run. No call has iteration 0.
+/// The artifact name of the image at index `n` of a run. No call has iteration 0.
 pub(super) fn image_name(session: SessionId, run: RunId, n: u32) -> ArtifactName {
     ArtifactName { session, call: CallId { run, iteration: 0, n }, attempt: 0 }
 }

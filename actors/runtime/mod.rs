@@ -1,4 +1,4 @@
-//! Runtime: the only door. Whoever is outside talks to this, and never to an actor.
+//! Runtime: the public API. No `ActorRef` in a public signature.
 
 mod approvals;
 mod control;
@@ -53,7 +53,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts the actors. Nothing is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
+    /// Starts the actors. No session is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
     pub async fn start(world: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
         let (terminated, watched) = channel(None);
         let (doors, opened) = oneshot::channel();
@@ -89,7 +89,7 @@ impl Runtime {
         })
     }
 
-    /// What a request is run with if it does not say otherwise.
+    /// The defaults for what a request leaves out.
     pub const fn defaults(&self) -> &Defaults {
         &self.defaults
     }
@@ -99,8 +99,8 @@ impl Runtime {
         self.handles.wiring.tools.names()
     }
 
-    /// Runs a task in a conversation of its own and returns the answer. Another outcome than `completed` is
-    /// [`RunError::NotCompleted`], which has the outcome, its reason and what was said until then.
+    /// Runs a task in a new session and returns the answer. Any outcome but `completed` is [`RunError::NotCompleted`],
+    /// with the outcome, its cause and the last text.
     pub async fn chat(&self, text: &str) -> Result<String, RunError> {
         let result = self.run(RunRequest::new(text)).await?;
         match result.ended.outcome {
@@ -120,7 +120,7 @@ impl Runtime {
         self.wait(accepted.run, None).await
     }
 
-    /// Waits until a run has its outcome. Only the waiting ends after `limit`.
+    /// Waits until a run has its outcome. After `limit` only the wait ends, not the run.
     pub async fn wait(&self, run: RunId, limit: Option<Duration>) -> Result<RunResult, RunError> {
         let wait = async { self.result(self.wait_until(run, |state| state == RunState::Ended).await?).await };
         match limit {
@@ -131,7 +131,7 @@ impl Runtime {
         }
     }
 
-    /// Waits until a run has its outcome or is parked, and says which.
+    /// Waits until a run has its outcome or is parked, and returns its row.
     pub async fn wait_until_ended_or_parked(&self, run: RunId) -> Result<RunRow, RunError> {
         let is_settled = |state| match state {
             RunState::Parked | RunState::Ended => true,
@@ -152,12 +152,13 @@ impl Runtime {
         }
     }
 
-    /// Watches a session from the record `from` on (1 for all). No record is missed; deltas are those from now on.
+    /// Watches a session, beginning with the record `from` (1 for all). No record is missed; deltas are those from now
+    /// on.
     pub fn watch(&self, session: SessionId, from: Seq) -> Watch {
         Watch::new(Arc::clone(&self.journal), Arc::clone(self.hub()), session, from)
     }
 
-    /// Stops a run; resolves when it is on disk that it is to stop. Its outcome follows.
+    /// Stops a run; resolves when the stop is durable. The outcome follows.
     pub async fn stop(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
         for _ in 0..submit::MAX_TRIES {
@@ -176,13 +177,13 @@ impl Runtime {
         Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 
-    /// Opens a session, so that its unfinished runs go on.
+    /// Opens a session, so that its unfinished runs resume.
     pub fn revive(&self, session: SessionId) -> Result<(), RunError> {
         self.handles.checkpoint.add_wanted(session);
         self.cast(SessionsMsg::Revive(session))
     }
 
-    /// Opens every session that has an unfinished run, and says how many runs there are.
+    /// Opens every session with an unfinished run, and returns the number of these runs.
     pub async fn revive_all(&self) -> Result<usize, RunError> {
         let runs = self.open_runs().await?;
         for run in &runs {
@@ -196,17 +197,17 @@ impl Runtime {
         self.read_runs(Query::OpenRuns).await
     }
 
-    /// The youngest runs, at most `max`, in the order in which they were accepted.
+    /// The latest runs, at most `max`, in the order of acceptance.
     pub async fn list(&self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>, RunError> {
         self.read_runs(Query::Runs { session, max }).await
     }
 
-    /// The youngest sessions, at most `max`, in the order in which they were opened.
+    /// The latest sessions, at most `max`, in the order of their opening.
     pub async fn sessions(&self, max: usize) -> Result<Vec<SessionRow>, RunError> {
         self.read_sessions(Query::Sessions { max }).await
     }
 
-    /// Ends all tasks and actors without an outcome: at the next start, what was under way goes on.
+    /// Ends all tasks and actors without an outcome: unfinished runs resume after the next start.
     pub async fn suspend(self) {
         if self.request(SessionsMsg::Suspend).await.is_none() {
             tracing::debug!("there were no sessions to suspend any more");
@@ -242,7 +243,7 @@ impl Runtime {
         ulid::Ulid::from_parts(ms, clock.random()).0
     }
 
-    /// Asks the supervisor of sessions; `None` if whoever should answer died.
+    /// Sends a request to the supervisor of sessions; `None` if the reply was dropped, as in a crash.
     async fn request<T>(&self, message: impl FnOnce(RpcReplyPort<T>) -> SessionsMsg) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
         self.cast(message(sender.into())).ok()?;

@@ -1,4 +1,4 @@
-//! What lists of models tell: asked for models whose window is not known, before a run is accepted.
+//! Limits from the providers' model lists: fetched before a run is accepted, for models with an unknown context window.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,14 @@ use crate::{
     runtime::Runtime,
 };
 
-/// How long a submission waits for the lists of its providers, all together.
+/// Most time that a submission waits for the lists of its providers, all together.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// A list that has answered is asked again after so many milliseconds: a day.
+/// Milliseconds until a list that answered is fetched again: a day.
 const LIST_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
-/// One that has not answered is asked again after so many: ten minutes.
+/// Milliseconds until a list that did not answer is fetched again: ten minutes.
 const UNANSWERED_TTL_MS: u64 = 10 * 60 * 1_000;
 
-/// The models of which no list has told anything, and when that was.
+/// The models for which no list returned limits, with the time of the attempt.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredLists(Mutex<HashMap<ModelRef, Timestamp>>);
 
@@ -38,13 +38,13 @@ impl UnansweredLists {
     }
 }
 
-/// Whether `now` is at most so many milliseconds after `at`, and not before it.
+/// Whether `now` is less than `ms` milliseconds after `at`, and not before it.
 fn is_within(at: Timestamp, now: Timestamp, ms: u64) -> bool {
     at <= now && now.ms_since(at) < ms
 }
 
 impl Runtime {
-    /// The models of a run to ask lists about: nothing else tells their window, by the spec and the rows of the store.
+    /// The models of a run whose limits must be fetched: their window is unknown, and no recent fetch was made.
     pub(super) fn models_to_list(&self, spec: &RunSpec, rows: &[ModelRow]) -> Vec<ModelRef> {
         let now = self.handles.wiring.clock.at();
         let is_asked = |model: &ModelRef| {
@@ -58,7 +58,7 @@ impl Runtime {
         spec.models().into_iter().filter(is_asked).collect()
     }
 
-    /// What lists tell of these models now. Those that do not answer in time are left out.
+    /// The limits that lists tell of these models now. Models whose list does not answer in time are left out.
     pub(super) async fn fetch_listed_limits(&self, models: Vec<ModelRef>) -> Vec<ModelRow> {
         let asked = models.into_iter().map(|model| async {
             let endpoint = self.handles.wiring.leases.endpoint(&model);

@@ -1,3 +1,5 @@
+//! Tests of the projection of records to events.
+
 use super::*;
 use crate::model::{
     Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, EffectClass, Failure, FailureClass,
@@ -12,7 +14,7 @@ fn tool(n: u32) -> CallId {
     CallId { n, ..MODEL }
 }
 
-/// The event as text: its name, what it is about, and of another run than the first its number.
+/// The event as text: its name, its subject, and the number of its run if that is not the first one.
 fn line((run, body): &RunEvent) -> String {
     let what = match body {
         EventBody::Recorded { .. } => String::new(),

@@ -1,4 +1,4 @@
-//! The system prompt of a session that is about to begin.
+//! The system prompt of a new session.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::{
     session::SubmitError,
 };
 
-/// How long building a prompt may take: somebody waits for the run to be accepted.
+/// Most time to build a prompt: the submission waits for it.
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Runtime {
-    /// Has it built for a first run with this spec.
+    /// Builds the prompt for a first run with this spec.
     pub(super) async fn build_prompt(&self, spec: &RunSpec) -> Result<Arc<str>, RunError> {
         let occasion = PromptRequest::for_run(spec, self.handles.wiring.clock.at());
         let engine = &self.defaults().prompt;

@@ -1,4 +1,4 @@
-//! Limits that are raised, and runs that go on with them.
+//! Raising the limits of runs.
 
 use tokio::sync::oneshot::channel;
 
@@ -11,21 +11,21 @@ use crate::{
 };
 
 impl Runtime {
-    /// Raises limits of a run, as far as it has them, and says how it stands then; resolves when that is on disk.
+    /// Raises limits of a run, as far as it has them, and returns its new row; resolves when that is durable.
     ///
-    /// A run that has not ended goes on with them at once. The last run of its session that ended as `budget_exhausted`
-    /// begins its next leg. Any other is [`RunError::RaiseError`].
+    /// A run that has not ended continues with the new limits at once. The last run of its session, if it ended as
+    /// `budget_exhausted`, begins its next leg. Any other run is [`RunError::NotRaised`].
     pub async fn raise(&self, run: RunId, by: LimitIncrease) -> Result<RunRow, RunError> {
         let session = self.session_to_raise(run).await?;
         let input = Input::Raise { run, by };
         let raise = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Raise(input, reply));
-        // It is not said again to a session that died meanwhile: twice raised is too much.
+        // Not repeated if the session crashed meanwhile: the limits could be raised twice.
         let raised = self.request(raise).await;
         self.raise_result(run, raised).await
     }
 
-    /// Likewise, and does not let the session go on for that: unless it does here already, the run goes on when somebody
-    /// takes it up.
+    /// Raises limits as [`Runtime::raise`] does, without resuming the session: unless its runs are carried out here
+    /// already, the run waits for its next revival.
     pub async fn raise_without_resume(&self, run: RunId, by: LimitIncrease) -> Result<RunRow, RunError> {
         let session = self.session_to_raise(run).await?;
         let ((raised, on_raised), (rested, on_rest)) = (channel(), channel());
@@ -58,7 +58,7 @@ impl Runtime {
         let row = self.row(run).await?;
         match raised.unwrap_or(Err(RaiseError::Unknown)) {
             Ok(()) => Ok(row),
-            // It has ended meanwhile.
+            // The run has ended meanwhile.
             Err(RaiseError::Superseded) => {
                 Err(RunError::NotRaised(run, final_outcome(&row).unwrap_or(RaiseError::Superseded)))
             }
@@ -67,7 +67,7 @@ impl Runtime {
     }
 }
 
-/// Why a run is over for good, whatever its session says.
+/// Why a run is over for good, whatever its session reports.
 fn final_outcome(row: &RunRow) -> Option<RaiseError> {
     let ended = row.ended.as_ref().filter(|ended| ended.outcome != Outcome::BudgetExhausted);
     ended.cloned().map(Box::new).map(RaiseError::Ended)

@@ -1,4 +1,4 @@
-//! What the runtime reads from the store. Starts nothing.
+//! Reads of the runtime from the store. Starts nothing.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::{
 };
 
 impl Runtime {
-    /// A run's row.
+    /// A run's index row.
     pub async fn row(&self, run: RunId) -> Result<RunRow, RunError> {
         self.read_runs(Query::Run(run)).await?.pop().ok_or(RunError::NoRun(run))
     }
 
-    /// A session's row: by its id.
+    /// A session's index row, by its id.
     pub async fn session(&self, session: SessionId) -> Result<SessionRow, RunError> {
         self.read_sessions(Query::Session(session)).await?.pop().ok_or(RunError::NoSession(session))
     }
 
-    /// A session's row: by its key, if there is one.
+    /// A session's index row by its key; `None` if there is none.
     pub async fn session_of_key(&self, key: &str) -> Result<Option<SessionRow>, RunError> {
         Ok(self.read_sessions(Query::SessionOfKey(key.into())).await?.pop())
     }
 
-    /// The records of a session from `from` on, each with its sequence.
+    /// The records of a session in order, beginning with `from`, each with its sequence number.
     pub async fn journal(&self, session: SessionId, from: Seq) -> Result<Vec<(Seq, Arc<Record>)>, RunError> {
         let mut records = Vec::new();
         replay(&*self.journal, session, from, |seq, record| records.push((seq, Arc::clone(&*record))))
@@ -97,7 +97,7 @@ impl Runtime {
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
         let records = match run_records(&*self.journal, &row).await {
-            // The outcome is known all the same.
+            // The outcome is known from the row all the same.
             Err(ReadError::Record { session, seq, error }) => {
                 tracing::warn!(%session, run = %row.id, seq, %error, "a run's records cannot be read");
                 Vec::new()

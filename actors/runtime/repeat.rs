@@ -1,4 +1,4 @@
-//! A submission whose idempotency key is known: it is the task of the first run, or it is refused.
+//! Repeated submissions: a known idempotency key returns the first run, or is refused if the task differs.
 
 use std::{fmt, sync::Arc};
 
@@ -11,12 +11,12 @@ use crate::{
     turn::repair,
 };
 
-/// Characters of a task that an error shows.
+/// Most characters of a task in an error message.
 const MAX_EXCERPT_CHARS: usize = 60;
-/// The sequence of the record that accepts a run in the append that opens its session.
+/// The sequence number of `run.accepted` in the append that opens its session.
 const FIRST_ACCEPTED_SEQ: u64 = 2;
 
-/// A key that stands for a run with another task.
+/// The idempotency key belongs to a run with another task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{key}` stands for run {run}, which has {part}: its task is {first:?}, this one is {this:?}; repeat that task as it \
@@ -25,25 +25,25 @@ const FIRST_ACCEPTED_SEQ: u64 = 2;
 pub struct KeyConflict {
     /// The idempotency key.
     pub key: Arc<str>,
-    /// The run that it stands for.
+    /// The first run with this key.
     pub run: RunId,
     /// The first part of the task that differs.
     pub part: TaskPart,
-    /// The beginning of the input of that run.
+    /// The beginning of the first run's input.
     pub first: String,
-    /// The beginning of the input that was refused.
+    /// The beginning of the refused input.
     pub this: String,
 }
 
-/// What makes a task the same one, in the order of comparison. Models, limits and all else do not count: a repeat gets the
-/// first run with what that was given.
+/// The parts of a task's identity, in the order of comparison. Models, limits and all other fields do not count: a
+/// repeat gets the first run with its own spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskPart {
     /// The input.
     Input,
-    /// The pictures, byte for byte.
+    /// The images, byte for byte.
     Images,
-    /// The history that came with it.
+    /// The history in the request.
     History,
     /// The conversation: the session by its key or id, or a new one.
     Session,
@@ -60,20 +60,20 @@ impl fmt::Display for TaskPart {
     }
 }
 
-/// The run that a key stands for, as the store has it.
+/// The first run of an idempotency key, from the store.
 #[derive(Debug, Clone, Copy)]
 pub struct FirstTask<'a> {
-    /// Its row.
+    /// The run's index row.
     pub row: &'a RunRow,
-    /// The row of its session.
+    /// The row of the run's session.
     pub session: &'a SessionRow,
-    /// The record that accepted it.
+    /// The record that accepted the run.
     pub accepted: &'a RunAccepted,
 }
 
 impl RunRequest {
-    /// Refuses a request whose idempotency key stands for a run with another task. The pictures of that run are read from
-    /// `artifacts`; where one is not there any more, its format and its size are compared.
+    /// Refuses a request whose idempotency key belongs to a run with another task. The images of that run are read from
+    /// `artifacts`; of a removed image, format and size are compared.
     pub async fn check_repeats(
         &self,
         first: FirstTask<'_>,
@@ -120,7 +120,7 @@ fn excerpt(text: &str) -> String {
     words
 }
 
-/// Whether the pictures of a run are these.
+/// Whether the images of a run equal these.
 async fn has_images(
     (session, run): (SessionId, RunId),
     (kept, given): (&[Image], &[Bytes]),
@@ -143,7 +143,7 @@ async fn has_images(
     true
 }
 
-/// The bytes of a picture; `None` if it cannot be read, as one whose time is over.
+/// The bytes of an image; `None` if it cannot be read, for example because it was removed.
 async fn read_image(
     name: crate::port::ArtifactName,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! How a task is accepted.
+//! Submissions: from a request to an accepted run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,19 +13,19 @@ use crate::{
     turn::{Input, repair},
 };
 
-/// How often something is said again to a session that died before it answered; by then it has been given up.
+/// Tries of a request to a session that crashes before it answers; by then the supervisor has given it up.
 pub(super) const MAX_TRIES: usize = 5;
 
-/// Where a run goes.
+/// The session of a submission.
 #[derive(Debug)]
 struct SessionTarget {
     session: SessionId,
-    /// The key of a session that is not there yet.
+    /// The key of a session that does not exist yet.
     new_key: Option<Arc<str>>,
 }
 
 impl Runtime {
-    /// Accepts a task: when this resolves with `Ok`, it is on disk and will come to an outcome.
+    /// Submits a task. When this resolves with `Ok`, the run is durable and will reach an outcome.
     pub async fn submit(&self, request: RunRequest) -> Result<AcceptedRun, RunError> {
         request.check()?;
         let permit = self.admit()?;
@@ -87,22 +87,22 @@ impl Runtime {
                 Some(Err(SubmitError::Duplicate(first))) => return self.check_repeat(request, first).await,
                 // Another submission opened a session with this key first: this one belongs there.
                 Some(Err(SubmitError::KeyTaken(_))) => place = self.resolve(&request.session).await?,
-                // What the session has may be this very request, handed in twice at the same time.
+                // The session's history may come from this very request, submitted twice at the same time.
                 Some(Err(error @ SubmitError::HasHistory(_))) => {
                     let first = self.find_first(request).await?;
                     return first.ok_or(RunError::NotAccepted(error));
                 }
                 Some(Err(error)) => return Err(RunError::NotAccepted(error)),
-                // It died before it could say, or is not there any more: what was there is looked up again.
+                // The session crashed before it answered, or was removed: it is resolved again.
                 None if place.new_key.is_none() => place = self.resolve(&request.session).await?,
-                // The session died before it could say. It is asked again: it knows the run if that is on disk.
+                // The session crashed before it answered. A repeat is recognized if the run is durable.
                 None => self.check_running()?,
             }
         }
         Err(RunError::NotAccepted(SubmitError::CrashLooping(place.session)))
     }
 
-    /// What a new session begins with. Its prompt is built once, however often it is handed in.
+    /// The initial data of a new session. Its prompt is built once, however often the request is tried.
     async fn session_seed(
         &self,
         key: &Arc<str>,
@@ -116,22 +116,22 @@ impl Runtime {
         Ok(Arc::new(SessionSeed { key: Arc::clone(key), prompt: Arc::clone(prompt.insert(built)) }))
     }
 
-    /// Leave to wait until a submission is on disk. Stops need none.
+    /// The permit to wait for the durability of a submission. Stops need none.
     fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
         let permit = Arc::clone(&self.handles.admission).try_acquire_owned();
         let overloaded = || SubmitError::Overloaded { waiting: self.submissions };
         permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
     }
 
-    /// What is accepted must find room until its end.
+    /// Refuses the submission if the disk space may not suffice until the run's end.
     async fn check_space(&self) -> Result<(), RunError> {
         let Some(space) = &self.space else { return Ok(()) };
         let shortage = space.low_disk_space().await;
         shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(SubmitError::LowDiskSpace(shortage))))
     }
 
-    /// Puts in what earlier runs have found out about its models, and what lists tell of those whose window is not known.
-    /// Without that the run begins with guesses.
+    /// Applies limits observed by earlier runs, and limits listed by providers for models with an unknown window.
+    /// Without them the run begins with estimates.
     async fn apply_observations(&self, spec: &mut RunSpec) {
         let rows = self.read_models(spec.models()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "what was found out about models cannot be read");
@@ -163,7 +163,7 @@ impl Runtime {
         }
     }
 
-    /// The run of a request whose key is known.
+    /// The first run of the request's idempotency key.
     async fn find_first(&self, request: &RunRequest) -> Result<Option<AcceptedRun>, RunError> {
         let Some(key) = &request.idempotency_key else { return Ok(None) };
         match self.read_runs(Query::RunOfKey(Arc::clone(key))).await?.pop() {
@@ -172,7 +172,7 @@ impl Runtime {
         }
     }
 
-    /// The run that the key of a request stands for, if its task is that of the request.
+    /// Returns the run of the request's key if its task is that of the request.
     async fn check_repeat(&self, request: &RunRequest, run: RunId) -> Result<AcceptedRun, RunError> {
         let row = self.row(run).await?;
         let (session, accepted) = (self.session(row.session).await?, self.acceptance(&row).await?);
@@ -184,7 +184,7 @@ impl Runtime {
 }
 
 impl RunRequest {
-    /// Whether it can be taken as it is.
+    /// Checks the fields of the request.
     fn check(&self) -> Result<(), RunError> {
         let invalid = |field, error: &str| Err(RunError::Invalid { field, error: error.into() });
         if self.input.trim().is_empty() {
@@ -215,7 +215,7 @@ impl RunRequest {
         Ok(())
     }
 
-    /// What the run is given: what is said here, over the spec that is given here, over the default.
+    /// The spec of the run: fields of the request override its spec, which replaces the default.
     fn spec(&self, default: &RunSpec, run: RunId, system: Option<&str>) -> RunSpec {
         let mut spec = self.spec.as_ref().unwrap_or(default).clone();
         match (&self.task, &self.spec) {
@@ -239,7 +239,7 @@ impl RunRequest {
     }
 }
 
-/// Whether a limit of money, if there is one, can be kept.
+/// Checks that a limit in dollars can be enforced: all prices must be known.
 fn check_prices(spec: &RunSpec) -> Result<(), RunError> {
     match spec.first_unpriced().filter(|_| spec.limits.budget.usd.is_some()) {
         None => Ok(()),
@@ -283,7 +283,7 @@ mod tests {
         RunRequest::new("do it")
     }
 
-    /// What a request makes of the default spec, whose history has the system message `h`, if that is `system`.
+    /// Checks the spec that a request makes of the default, with a history whose system message is `system`.
     #[track_caller]
     fn check(request: RunRequest, system: Option<&str>, change: impl FnOnce(&mut RunSpec)) {
         let mut expect = RunSpec { isolation_key: RUN.to_string(), ..default() };

@@ -1,4 +1,4 @@
-//! What the supervisors know of the actors.
+//! The supervision tree and the statuses of its actors.
 
 use crate::{
     inspect::Inspect,
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Runtime {
-    /// The tree as its supervisors see it: what was started again, which sessions are there, which are quarantined and
-    /// why. Who dies before it can say is asked again; an error means that the runtime has ended, or is about to.
+    /// The tree as its supervisors see it: restarts, open sessions, and quarantined sessions with the reason.
+    /// Inspections of crashed actors are repeated; an error means that the runtime has ended, or is about to.
     pub async fn supervision_tree(&self) -> Result<SupervisionTree, RunError> {
         let mut parts = self
             .inspect("Root", RootState::child_statuses, |look| self.root.cast(RootMsg::Inspect(look)).is_ok())
@@ -44,7 +44,7 @@ impl Runtime {
         Err(RunError::Terminated(RuntimeEnd::Actor { name, error }))
     }
 
-    /// Whom a test strikes.
+    /// The actors and handles that tests make fail.
     #[cfg(feature = "testkit")]
     pub(crate) const fn handles_for_tests(
         &self,
@@ -52,7 +52,7 @@ impl Runtime {
         (&self.root, &self.handles)
     }
 
-    /// What each provider has seen since its actor was started, by name, and which of its models are asked now.
+    /// The status of each provider by name: counts since its actor was started, and the states of its breakers.
     pub async fn providers(&self) -> Vec<ProviderStatus> {
         let mut statuses = Vec::new();
         let now = self.handles.wiring.clock.at();
@@ -68,13 +68,13 @@ impl Runtime {
         statuses
     }
 
-    /// Forgets every failure of a provider, so that all its models are asked again at once; says whether there is one of
-    /// that name. Runs that wait for a time that it has named go on waiting.
+    /// Forgets every failure of a provider, so that all its models may be called at once; false if there is none of
+    /// that name. Runs that wait for a reset time that it reported continue to wait.
     pub fn reset_provider(&self, name: &str) -> bool {
         self.handles.wiring.leases.reset(name)
     }
 
-    /// What the executor has seen since it was started; `None` if it is gone.
+    /// The counts of the tool executor since it was started; `None` if it is gone.
     pub async fn tool_status(&self) -> Option<ToolStatus> {
         let (look, status) = Inspect::read(ToolStatus::clone);
         self.handles.wiring.executor.cast(ToolExecutorMsg::Inspect(look)).ok()?;

@@ -1,3 +1,5 @@
+//! Watch: the events of one session, first from its journal, then live from the hub.
+
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
@@ -8,26 +10,26 @@ use crate::{
     runtime::event_projection::EventProjection,
 };
 
-/// What a watcher reads from.
+/// A watcher of one session.
 #[derive(Debug)]
 pub struct Watch {
     journal: Arc<dyn Journal>,
     hub: Arc<Hub>,
     session: SessionId,
-    /// The first record that is wanted.
+    /// The first record that the watcher wants.
     from: Seq,
-    /// The next record to be told, once it is known which one must be known first.
+    /// The next record to project; `None` until the first needed record is known.
     next: Option<Seq>,
     narration: EventProjection,
-    /// Events to be handed out first.
+    /// Events that are returned first.
     ready: VecDeque<SessionEvent>,
-    /// Records still to be told before the live ones; `None` when all of them were.
+    /// Records to project before the live ones; `None` once there are no more.
     replayed: Option<VecDeque<(Seq, Durable<Arc<Record>>)>>,
     live: Subscription,
 }
 
 impl Watch {
-    /// Watches from the record `from` on.
+    /// Watches the session, beginning with the record `from`.
     pub(super) fn new(journal: Arc<dyn Journal>, hub: Arc<Hub>, session: SessionId, from: Seq) -> Self {
         let live = hub.watch(session);
         Self {
@@ -43,7 +45,7 @@ impl Watch {
         }
     }
 
-    /// The next event; errors are those of the store. Never ends by itself, and may be dropped at any time.
+    /// The next event; errors are those of the store. Never ends by itself, and may be cancelled at any time.
     pub async fn next(&mut self) -> Result<SessionEvent, ReadError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -66,7 +68,7 @@ impl Watch {
             }
             match self.live.recv().await {
                 Some(HubEvent::Recorded(seq, _)) if seq < next => {}
-                // A gap: what lies in it is on disk.
+                // A gap: the missing records are on disk.
                 Some(HubEvent::Recorded(seq, _)) if seq > next => self.replayed = Some(VecDeque::new()),
                 Some(HubEvent::Recorded(seq, record)) => self.push_record(seq, record),
                 Some(HubEvent::Delta(delta)) => {
@@ -79,7 +81,7 @@ impl Watch {
                         body,
                     }));
                 }
-                // Fell behind: listen anew, and read what was missed.
+                // Fell behind: subscribes again and reads the missed records.
                 None => {
                     self.live = self.hub.watch(self.session);
                     self.replayed = Some(VecDeque::new());
@@ -88,7 +90,7 @@ impl Watch {
         }
     }
 
-    /// Makes the record's events ready; the last of them is the record itself.
+    /// Queues the record's events; the last of them is the record itself.
     fn push_record(&mut self, seq: Seq, record: Durable<Arc<Record>>) {
         self.next = Some(seq + 1);
         let told = self.narration.project(&record);
@@ -106,8 +108,8 @@ impl Watch {
     }
 }
 
-/// The first record that must be known to tell those from `from` on: where the earliest run began that had not ended
-/// before.
+/// The first record that the projection needs for those beginning with `from`: the start of the earliest run that had
+/// not ended before it.
 async fn first_needed(journal: &dyn Journal, session: SessionId, from: Seq) -> Result<Seq, ReadError> {
     if from == 1 {
         return Ok(from);

@@ -1,4 +1,4 @@
-//! From inputs to an append: what waits is decided together, with what is free of what it wants.
+//! From inputs to an append: waiting inputs are decided together, with the leases and permits that are free.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::{
 };
 
 impl SessionActorState {
-    /// Decides all that waits as one append, unless one is in flight.
+    /// Decides all waiting inputs as one append, unless one is in flight.
     pub(super) fn decide(&mut self) {
-        // What comes to no record may have had something behind it.
+        // Inputs that lead to no record may have others behind them.
         while self.in_flight.is_none() && self.decide_next() {}
     }
 
-    /// Decides what may be decided together; says whether there was anything.
+    /// Decides the inputs that may be decided together. Returns false if there are none.
     fn decide_next(&mut self) -> bool {
         let now = self.now();
         let mut draft = match &self.phase {
-            // A session that nobody wants anything of leaves no trace.
+            // A new session without inputs leaves no trace.
             StartPhase::Replayed(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return false,
             StartPhase::Replayed(dormant, first) => dormant.start_decision(now, first),
             StartPhase::Awake(_) if self.waiting.is_empty() => return false,
@@ -36,7 +36,7 @@ impl SessionActorState {
         if self.suspending.is_none() {
             self.grant_available(&mut draft);
         }
-        // What would not be due any more is cancelled at once: cancelling does not need to be durable.
+        // Actions that would not be due any more are cancelled at once: a cancellation does not need to be durable.
         TaskSpawner::cancel_undue(&mut self.running, &draft.due());
         let decision = draft.finish();
         if decision.is_empty() {
@@ -48,7 +48,7 @@ impl SessionActorState {
         true
     }
 
-    /// Feeds the draft what waits, and gives what it took.
+    /// Applies the waiting inputs to the draft and returns those that it took.
     fn apply_inputs(&mut self, draft: &mut DecisionBuilder) -> Vec<QueuedInput> {
         let mut taken = Vec::new();
         for waiting in self.take_waiting() {
@@ -75,7 +75,7 @@ impl SessionActorState {
         taken
     }
 
-    /// What is to be decided together: all that waits, up to a second idempotency key (an append carries one).
+    /// The inputs to decide together: all that wait, up to a second idempotency key (an append carries one).
     fn take_waiting(&mut self) -> Vec<QueuedInput> {
         let keyed = |waiting: &QueuedInput| matches!(waiting.input, Input::Submitted { key: Some(_), .. });
         let second = self.waiting.iter().enumerate().filter(|(_, waiting)| keyed(waiting)).nth(1);
@@ -90,7 +90,7 @@ impl SessionActorState {
         inputs
     }
 
-    /// Takes what is free of what the draft wants, so that starts go to disk together with what made them due.
+    /// Takes free leases and permits that the draft requests: starts are then written together with their cause.
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for want in draft.grant_requests() {
             match want {
@@ -137,7 +137,7 @@ impl SessionActorState {
             (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring));
         self.in_flight = Some(InFlightAppend { number, inputs });
         let reply = Box::new(move |stored| {
-            // Whoever listens is told of it also if the session dies before it hears of it.
+            // Watchers receive the records even if the session crashes before it does.
             if let Ok(DurableOutcome::Appended(records)) = &stored {
                 wiring.hub.publish_records(session, last + 1, records);
                 rings.into_iter().for_each(|session| wiring.notify_inbox(session));

@@ -1,4 +1,4 @@
-//! From an append to what it means: it is durable, and its inputs are answered; or it was refused.
+//! From an append to its consequences: it is durable, and its inputs are answered; or it was refused.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl SessionActorState {
-    /// The append came to something. An error ends this actor; its supervisor knows what to do.
+    /// The append was written or refused. An error ends this actor; the supervisor decides what follows.
     pub(super) fn on_append_done(
         &mut self,
         number: u64,
@@ -40,7 +40,7 @@ impl SessionActorState {
                 self.reject(inputs, &SubmitError::KeyTaken(other));
                 self.me.stop(Some("another session has its key".into()));
             }
-            // Without a submission to refuse, the session dies of it, and its run is ended when that repeats.
+            // Without a submission to reject, the session crashes; repeated crashes end its run.
             DurableOutcome::Refused(refusal @ WriteRefusal::Unreadable { .. }) if has_submission(&inputs) => {
                 self.reject(inputs, &SubmitError::Unreadable(refusal.to_string()));
             }
@@ -77,7 +77,7 @@ impl SessionActorState {
         self.reconcile();
     }
 
-    /// What tools have kept to find calls again is not needed when their ends are on disk.
+    /// Data that tools keep to attach to their calls is not needed once the ends are durable.
     fn forget_ended(&self, records: &[Durable<Arc<Record>>]) {
         for record in records {
             match &record.body {
@@ -142,7 +142,7 @@ impl SessionActorState {
         }
     }
 
-    /// Answers submissions that were refused; whatever else was decided with them is decided again without them.
+    /// Rejects submissions that were refused. Other inputs of the same append are decided again without them.
     fn reject(&mut self, inputs: Vec<QueuedInput>, why: &SubmitError) {
         let mut rest = Vec::new();
         for waiting in inputs {
@@ -155,12 +155,12 @@ impl SessionActorState {
         }
         self.put_back(rest);
         if self.waiting.is_empty() {
-            // What the refused append would have made undue was cancelled, and is due again.
+            // Actions that the refused append would have made undue were cancelled, and are due again.
             self.reconcile();
         }
     }
 
-    /// Puts inputs back in front, with the grants that came with them; the others are given back.
+    /// Puts inputs back in front, with the grants that came with them; other grants are returned.
     fn put_back(&mut self, inputs: Vec<QueuedInput>) {
         for mut waiting in inputs.into_iter().rev() {
             if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
@@ -172,7 +172,7 @@ impl SessionActorState {
     }
 }
 
-/// Whether one of the inputs is a submission whose caller can be told of a refusal.
+/// Whether one of the inputs is a submission whose caller can receive a rejection.
 fn has_submission(inputs: &[QueuedInput]) -> bool {
     inputs.iter().any(|waiting| matches!(waiting.reply, Some(InputReply::Submit(_))))
 }

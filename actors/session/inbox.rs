@@ -1,7 +1,6 @@
-//! What others have to say to a session: rows of its inbox, read when it is rung, and taken in with what comes of them.
+//! The inbox: messages of other sessions, read after a notification and recorded with their consequences.
 //!
-//! Invariant: a row is deleted by the append that takes it in, and by nothing else; so it may be read twice, and is heard
-//! once.
+//! Invariant: only the append that consumes a row deletes it. So a row may be read twice, but takes effect once.
 
 use std::sync::Arc;
 
@@ -25,36 +24,36 @@ use crate::{
     turn::Input,
 };
 
-/// Characters of all results of one call that its model reads at most, and the least of one result.
+/// Most characters of all results of one call in its model's view, and the minimum for one result.
 const MAX_RESULTS_CHARS: usize = 24_000;
 const MIN_RESULT_CHARS: usize = 2_000;
-/// What stands beside the absent answer of a subagent that has written none.
+/// The note beside the missing answer of a subagent that wrote none.
 const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";
-/// A result takes at most this part of the model's window.
+/// The results of one call take at most the window divided by this.
 const WINDOW_DIVISOR: u64 = 10;
 
-/// Whether the inbox is being read, and what was read of it.
+/// Whether the inbox is being read, and up to which row it was.
 #[derive(Debug, Default)]
 pub(super) struct InboxReader {
     is_reading: bool,
-    /// It was rung while it was being read.
+    /// A notification arrived during the read.
     has_more: bool,
-    /// The last row that was handed in.
+    /// The last row that was enqueued.
     last: u64,
 }
 
 impl InboxReader {
-    /// Whether nothing is being read.
+    /// Whether no read is under way.
     pub(super) const fn is_idle(&self) -> bool {
         !self.is_reading
     }
 }
 
-/// What a reading has come to: each row with what it says.
+/// The result of a read: row ids with their inputs.
 pub(crate) type InboxInputs = Vec<(u64, Input)>;
 
 impl SessionActorState {
-    /// Something waits in the inbox.
+    /// The inbox has a new message.
     pub(super) fn on_inbox_ready(&mut self) {
         if self.inbox.is_reading {
             self.inbox.has_more = true;
@@ -64,7 +63,7 @@ impl SessionActorState {
         self.tasks.read_inbox(self.inbox.last, self.result_share_basis());
     }
 
-    /// It was read.
+    /// Enqueues the new rows, and reads again if a notification arrived meanwhile.
     pub(super) fn on_inbox_read(&mut self, heard: InboxInputs) {
         self.inbox.is_reading = false;
         for (row, input) in heard {
@@ -80,7 +79,7 @@ impl SessionActorState {
 }
 
 impl TaskSpawner {
-    /// Reads the rows behind `last`, and what those who have ended have left. `window` is that of the run under way.
+    /// Reads the rows after `last`, with the results of ended subagents. The window is that of the current run.
     fn read_inbox(&self, last: u64, (window, batch): (Option<u64>, Vec<(CallId, usize)>)) {
         let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
         let vigil = self.report_panic();
@@ -100,7 +99,7 @@ impl TaskSpawner {
 }
 
 impl SessionDependencies {
-    /// Something waits in the inbox of this session, or it is to be at work.
+    /// The session's inbox has a message, or the session must be opened.
     pub(crate) fn notify_inbox(&self, session: SessionId) {
         if self.sessions.cast(SessionsMsg::NotifyInbox(session)).is_err() {
             tracing::debug!(%session, "the supervisor of sessions is gone");
@@ -108,13 +107,13 @@ impl SessionDependencies {
     }
 }
 
-/// What a reading needs to know.
+/// The context of a read.
 struct InboxContext {
     wiring: Arc<SessionDependencies>,
     session: SessionId,
     /// Bytes that fit into the model's window.
     window: Option<u64>,
-    /// How many tasks each open call has given away.
+    /// Number of tasks that each open call has delegated.
     batch: Vec<(CallId, usize)>,
 }
 
@@ -143,7 +142,7 @@ impl InboxContext {
         })
     }
 
-    /// How a subagent has ended, as its parent's model is to read it.
+    /// The end of a subagent, with the result for its parent's model.
     async fn subagent_end(&self, call: CallId, child: SubagentRef) -> Result<ChildEnded, ReadError> {
         let rows = match self.wiring.journal.read(Query::Run(child.run)).await? {
             QueryRows::Runs(rows) => rows,
@@ -157,7 +156,7 @@ impl InboxContext {
         };
         let Some(row) = rows.into_iter().next() else { return Ok(removed_end(call, child)) };
         let records = match run_records(&*self.wiring.journal, &row).await {
-            // How it ended is known all the same.
+            // The outcome is known from the index row all the same.
             Err(ReadError::Record { error, .. }) => {
                 tracing::warn!(run = %row.id, %error, "a subagent's records cannot be read");
                 Vec::new()
@@ -209,7 +208,7 @@ impl InboxContext {
         told
     }
 
-    /// Bytes of an answer that are shown: its share of what all of its call may show, and of the model's window.
+    /// Most bytes of an answer: its share of the limit for its call and of the model's window.
     fn max_result_bytes(&self, call: CallId) -> usize {
         let batch = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| (*tasks).max(1));
         let share = self.window.map(|window| usize::try_from(window / WINDOW_DIVISOR).unwrap_or(usize::MAX));
@@ -231,7 +230,7 @@ impl InboxContext {
     }
 }
 
-/// The end of a subagent whose session is not in the store any more: its parent must not wait for it.
+/// The end of a subagent whose session was removed from the store: its parent must not wait for it.
 fn removed_end(call: CallId, child: SubagentRef) -> ChildEnded {
     let error = format!("session {} was removed from the store", child.session);
     let ended = OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error });
@@ -244,7 +243,7 @@ fn removed_end(call: CallId, child: SubagentRef) -> ChildEnded {
     ChildEnded { call, child, ended, result: told.to_string().into(), iterations: 0, usage: Usage::default() }
 }
 
-/// The beginning and the end of a text that is too long.
+/// The text, or its beginning and its end if it is longer than `most` bytes.
 fn truncated(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -255,7 +254,7 @@ fn truncated(text: &str, most: usize) -> String {
     format!("{head}\n[… {left_out} bytes left out …]\n{tail}")
 }
 
-/// Nano-dollars as people write dollars.
+/// Nano-dollars formatted as dollars.
 fn format_usd(nano: u64) -> String {
     crate::model::Dimension::Usd.display(nano).to_string()
 }

@@ -1,5 +1,5 @@
-//! Waiting for a lease: what can end by itself at any moment is waited for here, in a task; a time that a provider has
-//! named is the session's to record.
+//! Waiting for a lease in a task. The task waits for everything that may end at any moment; a reset time that a
+//! provider reported is recorded by the session.
 
 use std::{future, pin::pin, sync::Arc, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::{
     session::{SessionDependencies, stream_publisher::StreamPublisher},
 };
 
-/// A wait whose end nobody knows is told to whoever watches when it has lasted so long.
+/// A wait without a known end is reported to watchers after this time.
 const REPORT_WAIT_AFTER: Duration = Duration::from_secs(1);
-/// A sleep until a time of the wall clock is cut here, in milliseconds: while a machine sleeps its monotonic clock may
-/// stand still, and the wall clock goes on.
+/// Most milliseconds of one sleep until a wall-clock time: while a machine sleeps, its monotonic clock may stop, but
+/// the wall clock continues.
 const WALL_CLOCK_POLL_MS: u64 = 60_000;
 const AT_CAPACITY_REASON: &str = "as many calls as may be are under way";
 const WARMING_UP_REASON: &str = "others find out whether it can be asked";
 
-/// Waits until a link of the chain can be asked, or until it is known that none can be before a time that a provider has named;
-/// with `most_ms`, that none can be within so many milliseconds.
+/// Waits until a link of the chain can be called. Fails if no link is available before a time that a provider reported,
+/// or within `most_ms` milliseconds, if given.
 pub(super) async fn wait_for_lease(
     wiring: &SessionDependencies,
     candidates: &[Candidate],
@@ -33,7 +33,7 @@ pub(super) async fn wait_for_lease(
     let (mut permit, mut queued) = (None, None);
     let (mut long, mut is_long) = (pin!(sleep(REPORT_WAIT_AFTER)), false);
     loop {
-        // Whoever listens before it looks misses no change.
+        // Subscribes before it checks, so that it misses no change.
         let mut changed = pin!(wiring.leases.changes().notified());
         changed.as_mut().enable();
         let now = wiring.clock.at();
@@ -41,7 +41,7 @@ pub(super) async fn wait_for_lease(
             Ok(lease) => return Ok(lease),
             Err(LeaseUnavailable::NoneAvailable(skipped)) => return Err(skipped.into()),
             Err(LeaseUnavailable::Queue(provider, permits)) => {
-                // Whoever looks round meanwhile keeps its place.
+                // Keeps its place in the queue during other checks.
                 let mut place = match queued.take() {
                     Some((at, place)) if at == provider => place,
                     Some(_) | None => Box::pin(permits.acquire_owned()),
@@ -58,7 +58,7 @@ pub(super) async fn wait_for_lease(
                 }
             }
             Err(LeaseUnavailable::Wait(pause)) => {
-                // Else it would keep room that it does not want.
+                // Otherwise it would hold a place that it does not need.
                 queued = None;
                 if let Some(WaitHint { until, reason }) = pause {
                     published.publish(|| DeltaBody::Waiting { reason, until: Some(until) });
@@ -76,12 +76,12 @@ pub(super) async fn wait_for_lease(
     }
 }
 
-/// In how many milliseconds whoever waits for a time of the wall clock looks whether it has come.
+/// Milliseconds until the next poll of a wall-clock time, at most 60,000.
 pub(super) fn next_poll_ms(until: Timestamp, now: Timestamp) -> u64 {
     until.ms_since(now).min(WALL_CLOCK_POLL_MS)
 }
 
-/// Resolves when somebody may be let through who was not before.
+/// Resolves when the availability of a link may have changed.
 async fn wait_for_change(changed: impl Future<Output = ()>, until: Option<Timestamp>, now: Timestamp) {
     let time = async {
         match until {

@@ -1,7 +1,8 @@
-//! Session: the shell around a [`Turn`]. It asks the core what inputs mean, has that written, and only then does it.
+//! Session: the shell around a [`Turn`]. The core decides what inputs mean; the shell has the records written, then
+//! acts.
 //!
-//! Architecture invariant: a handler awaits nothing. Inputs wait in order, at most one append is in flight, and when it
-//! is durable all that has come in meanwhile is decided as one append.
+//! Architecture invariant: a handler awaits nothing. Inputs wait in order, and at most one append is in flight. When it
+//! is durable, all inputs that arrived meanwhile are decided as one append.
 
 mod append;
 mod append_result;
@@ -38,7 +39,7 @@ pub(crate) use shell::SessionActorState;
 
 pub(crate) use tasks::CallTasks;
 
-/// What a session needs of the rest of the runtime.
+/// The parts of the runtime that a session uses.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionDependencies {
     pub(crate) persistence: ActorRef<PersistenceMsg>,
@@ -54,7 +55,7 @@ pub(crate) struct SessionDependencies {
     pub(crate) handlers: Arc<HandlerWatch>,
 }
 
-/// Whether limits are raised.
+/// Whether limits are raised, or why not.
 pub(crate) type RaiseResult = Result<(), RaiseError>;
 
 /// The messages of [`SessionActor`].
@@ -64,33 +65,33 @@ pub(crate) enum SessionMsg {
     Submit(Input, SubmitReply),
     /// Stop a run; answered when that is durable.
     Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
-    /// Stop a run and start nothing; the first is answered when the stop is durable, the second like `Suspend`.
+    /// Stop a run and start nothing; the first port is answered when the stop is durable, the second like `Suspend`.
     StopWithoutResume(RunId, StopReason, [RpcReplyPort<()>; 2]),
-    /// Say something to a run (`Input::Steer`); answered, when that is durable, with whether the run is there to hear it.
+    /// Steer a run (`Input::Steer`); answered when durable: whether the message was recorded.
     Steer(Input, RpcReplyPort<bool>),
-    /// Decide about a call in doubt (`Input::Decided`); answered, when that is durable, with whether it was asked.
+    /// Decide about a call in doubt (`Input::Decided`); answered when durable: whether it needed an approval.
     Decide(Input, RpcReplyPort<bool>),
-    /// Likewise, and start nothing; the second is answered like `Suspend`.
+    /// Decide about a call in doubt and start nothing; the second port is answered like `Suspend`.
     DecideWithoutResume(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
-    /// Raise the limits of a run (`Input::Raise`); answered when that is durable, or with why they are not raised.
+    /// Raise the limits of a run (`Input::Raise`); answered when durable, or with the reason for a refusal.
     Raise(Input, RpcReplyPort<RaiseResult>),
-    /// Likewise, and start nothing; the second is answered like `Suspend`.
+    /// Raise the limits of a run and start nothing; the second port is answered like `Suspend`.
     RaiseWithoutResume(Input, RpcReplyPort<RaiseResult>, RpcReplyPort<()>),
-    /// Start nothing more; answered, and ended, when nothing is on its way to disk.
+    /// Start nothing more; stop and answer when no append is in flight.
     Suspend(RpcReplyPort<()>),
-    /// End if there is nothing to do; answered if there is.
+    /// Stop if idle; answered if not.
     Passivate(RpcReplyPort<()>),
-    /// What it is at: only the testkit asks.
+    /// Inspects the state, only for the testkit.
     #[cfg(feature = "testkit")]
     Inspect(crate::inspect::Inspect<SessionActorState>),
-    /// Something waits in its inbox.
+    /// The session's inbox has a new message.
     InboxReady,
-    /// Its own.
+    /// From the session's own tasks or Persistence.
     Inner(SessionInternalMsg),
 }
 
 impl SessionMsg {
-    /// Whether it is an order at rest.
+    /// Whether it is a write-only order: it is recorded without resuming the session's work.
     pub(crate) const fn is_without_resume(&self) -> bool {
         match self {
             Self::StopWithoutResume(..) | Self::DecideWithoutResume(..) | Self::RaiseWithoutResume(..) => {
@@ -110,7 +111,7 @@ impl SessionMsg {
         }
     }
 
-    /// The same to a session that goes on: of an order at rest, whoever waits for the rest is told at once.
+    /// The same order for a session that keeps running. The port that waits for the suspension is answered at once.
     pub(crate) fn with_resume(self) -> Self {
         let (order, rested) = match self {
             Self::StopWithoutResume(run, reason, [stopped, rested]) => {
@@ -137,28 +138,29 @@ impl SessionMsg {
     }
 }
 
-/// What the session's own tasks, and Persistence, say to it.
+/// Messages from the session's own tasks and from Persistence.
 #[derive(Debug)]
 pub(crate) enum SessionInternalMsg {
-    /// A call came to something.
+    /// The end of a call, or a timer.
     Input(Input),
-    /// What was waited for is there.
+    /// The lease of a model call.
     Leased(Input, Lease),
-    /// Likewise, for a tool call.
+    /// The permit of a tool call.
     Permitted(Input, OwnedSemaphorePermit),
-    /// The append with this number came to this.
+    /// The result of the append with this number.
     AppendDone(u64, Result<DurableOutcome, JournalError>),
-    /// What was about to come has had its turn.
+    /// The tasks that were ready have run.
     BatchReady,
-    /// What was read of its inbox.
+    /// The inputs that were read from its inbox.
     InboxRead(inbox::InboxInputs),
-    /// `Passivate`, behind whatever ended calls have said by then.
+    /// `Passivate`, queued behind the messages of ended calls.
     Passivate(RpcReplyPort<()>),
-    /// A task that waited for a lease or a permit has panicked: the session dies of it, and is revived.
+    /// A task that waited for a lease or a permit has panicked: the session crashes, and is revived.
     WaitPanicked,
 }
 
-/// Who waits for a submission's answer, and the permit that bounds how many do: it is given back when both are gone.
+/// The reply port of a submission, with the permit that bounds how many callers wait. The permit is shared and is
+/// released with its last holder.
 #[derive(Debug)]
 pub(crate) struct SubmitReply {
     reply: RpcReplyPort<Result<AcceptedRun, SubmitError>>,
@@ -166,7 +168,7 @@ pub(crate) struct SubmitReply {
 }
 
 impl SubmitReply {
-    /// Whoever waits for this reply, and was admitted.
+    /// A reply port of an admitted submission.
     pub(crate) fn new(
         reply: RpcReplyPort<Result<AcceptedRun, SubmitError>>,
         permit: Arc<OwnedSemaphorePermit>,
@@ -174,7 +176,7 @@ impl SubmitReply {
         Self { reply, _permit: permit }
     }
 
-    /// Answers.
+    /// Sends the answer.
     pub(crate) fn send(self, answer: Result<AcceptedRun, SubmitError>) {
         if self.reply.send(answer).is_err() {
             tracing::debug!("nobody waits for the answer of a submission any more");
@@ -182,48 +184,48 @@ impl SubmitReply {
     }
 }
 
-/// A run that is on disk.
+/// A run that is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedRun {
-    /// The run; of a repeated submission, the first one.
+    /// The run; for a repeated submission, the first one.
     pub run: RunId,
-    /// Its session.
+    /// The run's session.
     pub session: SessionId,
-    /// When it was accepted.
+    /// When the run was accepted.
     pub at: Timestamp,
 }
 
 /// Why a run was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The idempotency key stands for an earlier run.
+    /// The idempotency key belongs to an earlier run.
     #[error("the idempotency key stands for run {0}")]
     Duplicate(RunId),
-    /// The records that would accept it could not be read back.
+    /// The records that would accept the run could not be read back.
     #[error("the run cannot be recorded: {0}")]
     Unreadable(String),
-    /// Another session got the key first: resolve it again.
+    /// Another session took the key first: resolve it again.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),
-    /// The submission brings a history, and the session has one of its own.
+    /// The submission brings a history, but the session already has one.
     #[error("history: session {0} has one of its own; leave it out, or take a new session")]
     HasHistory(SessionId),
-    /// The session dies whatever is tried.
+    /// The session crashes again and again.
     #[error("session {0} keeps dying; `hermod journal {0}` shows how far it came")]
     CrashLooping(SessionId),
-    /// Too many submissions wait to be written. Nothing was done: come again.
+    /// Too many submissions wait to be written. Nothing was recorded: try again later.
     #[error("{waiting} submissions wait to be written already; try again later")]
     Overloaded {
-        /// How many may wait.
+        /// Limit of waiting submissions.
         waiting: usize,
     },
-    /// The session would be new, and its system prompt cannot be built. Nothing was done.
+    /// The session would be new, and its system prompt cannot be built. Nothing was recorded.
     #[error("the system prompt of a new session cannot be built: {0}")]
     NoPrompt(SystemPromptError),
-    /// The disk has too little room. Nothing was done; runs that were accepted go on.
+    /// The disk has too little free space. Nothing was recorded; accepted runs continue.
     #[error(transparent)]
     LowDiskSpace(LowDiskSpace),
-    /// The session's journal cannot be read by this program. Others are not touched.
+    /// This version cannot read the session's journal. Other sessions are not affected.
     #[error(
         "session {session} is quarantined: {error}; begin a new session, use the version that wrote it, or set the session \
          aside with `hermod store repair {session}`"
@@ -231,16 +233,15 @@ pub enum SubmitError {
     Quarantined {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// Why the journal cannot be read.
         error: String,
     },
 }
 
-/// The actor.
 #[derive(Debug)]
 pub(crate) struct SessionActor;
 
-/// What a session is made of.
+/// The arguments of a session's actor.
 pub(crate) struct SessionArguments {
     pub(crate) id: SessionId,
     pub(crate) wiring: Arc<SessionDependencies>,
@@ -248,9 +249,9 @@ pub(crate) struct SessionArguments {
     /// `Opened` or `Revived`.
     pub(crate) first: Input,
     pub(crate) tasks: CallTasks,
-    /// Whether something waits in its inbox.
+    /// Whether its inbox has messages.
     pub(crate) has_inbox: bool,
-    /// What has come in meanwhile.
+    /// Messages that arrived while it was being opened.
     pub(crate) waiting: Vec<SessionMsg>,
 }
 

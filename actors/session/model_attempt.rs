@@ -1,4 +1,4 @@
-//! One attempt of a model call, and what its end means to whoever gives leases.
+//! One attempt of a model call, and its report to the gate and the provider's actor.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
     turn::FailoverOptions,
 };
 
-/// Bytes that a picture may have.
+/// Most bytes of an image.
 const MAX_IMAGE_READ_BYTES: usize = 20 << 20;
-/// What renewing a credential may take.
+/// Limit for renewing a credential.
 pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes the attempt. The gate knows how it ended before the session does.
+/// Makes the attempt. The gate knows its end before the session does.
 pub(super) async fn run(
     wiring: &SessionDependencies,
     (lease, chain, started): (Lease, &RunSpec, &ModelStarted),
@@ -37,7 +37,7 @@ pub(super) async fn run(
     let credential = admission.credential();
     match watchdog::read_images(load_images(&*wiring.tools.artifacts, &request), cancel).await {
         Ok(pictures) => request.images = pictures,
-        // The provider was not asked, and has said nothing.
+        // The provider was not called and has not responded.
         Err(failure) => {
             tracing::warn!(%failure, "not asked");
             drop((admission, permit));
@@ -52,7 +52,7 @@ pub(super) async fn run(
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),
     }
-    // A usage that is not believed must not fill the limits of the account either.
+    // An implausible usage must not count against the account's limits either.
     let (usage, anomaly) = match &answer {
         Ok(answer) => validate_usage(started, &answer.message, answer.usage),
         Err(_) => (None, None),
@@ -78,7 +78,7 @@ pub(super) async fn run(
     }
 }
 
-/// The pictures that a request shows.
+/// Loads the images of a request by their handles.
 async fn load_images(
     kept: &dyn Artifacts,
     request: &ModelRequest,
@@ -110,7 +110,7 @@ async fn load_images(
     Ok(pictures)
 }
 
-/// Tells the gate of a failure, unless it was the credential's and that is another one now.
+/// Reports a failure to the gate, unless the credential was refused and could be renewed.
 async fn report_failure(
     wiring: &SessionDependencies,
     (endpoint, admission): (&dyn ModelProvider, GateAdmission),

@@ -1,5 +1,5 @@
-//! Asking models: for the answer that a run goes on with, or for a summary. Each is leased, booked before it is made, and
-//! made by a task of its session.
+//! Model calls: for the next answer of a run, or for a summary. Each call has a lease, is recorded before it is made,
+//! and is made by a task of its session.
 
 use std::{
     collections::BTreeMap,
@@ -24,11 +24,11 @@ use crate::{
     turn::{CallAdmission, Input, SUMMARY_PROMPT, SummaryRequest, Turn},
 };
 
-/// What a model is to read.
+/// The encoded request for a model.
 type RenderedRequest = (EncodedHead, MessageBuffer);
 
 impl TaskSpawner {
-    /// Makes the attempt of the model call that is started.
+    /// Makes the attempt of a model call that is recorded as started.
     pub(crate) fn call_model(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> InFlightTask {
         let (Some(started), Some((_, spec))) = (turn.model_started(), turn.current()) else {
             return InFlightTask::Call(CancellationToken::new());
@@ -48,7 +48,7 @@ impl TaskSpawner {
         self.spawn_attempt((started, spec), lease, (rendered, thinking, tool_choice), Some(tools))
     }
 
-    /// Makes the attempt at a summary that is started.
+    /// Makes the attempt of a summary that is recorded as started.
     pub(crate) fn summarise(&self, turn: &Turn, lease: Lease) -> InFlightTask {
         let (Some(SummaryRequest { started, text }), Some((_, spec))) =
             (turn.summary_request(), turn.current())
@@ -63,8 +63,8 @@ impl TaskSpawner {
         self.spawn_attempt((started, Arc::clone(spec)), lease, (rendered, None, ToolChoice::Auto), None)
     }
 
-    /// Makes an attempt that is started, in a task, with what the model is to read, how much it is to think, and whether it
-    /// may call tools. The calls of the answer are judged there, by `tools`.
+    /// Makes a recorded attempt in a task, with the rendered request, the thinking request, and the tool choice.
+    /// `tools` admits the calls of the answer in that task.
     fn spawn_attempt(
         &self,
         (started, spec): (Arc<ModelStarted>, Arc<RunSpec>),
@@ -122,7 +122,7 @@ impl TaskSpawner {
     }
 }
 
-/// What the model of a lease is to read; nothing if its adapter panics, which is the call's and not the session's.
+/// The request for the leased model; `None` if its adapter panics: that fails the call, not the session.
 fn render_request(
     spec: &RunSpec,
     lease: &Lease,

@@ -1,4 +1,4 @@
-//! What becomes of a result before it is recorded: nothing hides in it, and what is too long is kept as an artifact.
+//! Prepares a result before it is recorded: hidden characters become visible, and long output is kept as an artifact.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::{
     session::watchdog,
 };
 
-/// Bytes of a longer output that are shown from its beginning ...
+/// Bytes of a longer output that are kept from its beginning.
 const HEAD_BYTES: usize = MAX_RESULT_BYTES * 3 / 5;
-/// ... and from its end.
+/// Bytes of a longer output that are kept from its end.
 const TAIL_BYTES: usize = MAX_RESULT_BYTES * 3 / 10;
 
-/// Makes the end of a call fit for the view. What does not fit is on disk before this resolves.
+/// Makes the end of a call fit the view. Output that does not fit is on disk before this resolves.
 pub(super) async fn fit_for_view(
     mut end: CallEnd,
     shelf: &AttemptArtifacts,
@@ -33,7 +33,7 @@ pub(super) async fn fit_for_view(
         }
     }
     let whole = Bytes::from_owner(Arc::<[u8]>::from(end.content));
-    // A tool that has kept an artifact has said so itself.
+    // A tool that wrote an artifact itself has named it in its output.
     let kept = match end.artifact {
         Some(_) => String::new(),
         None => match watchdog::write_artifact(shelf.write(whole.clone()), cancel).await {
@@ -53,7 +53,7 @@ pub(super) async fn fit_for_view(
     end
 }
 
-/// A beginning that fits, however much its hidden characters take when they are shown.
+/// A beginning that fits after its hidden characters are made visible.
 fn head(text: &str) -> &str {
     let mut head = &text[..text.floor_char_boundary(HEAD_BYTES)];
     while SanitizedText::sanitize(head).len() > HEAD_BYTES {
@@ -62,7 +62,7 @@ fn head(text: &str) -> &str {
     head
 }
 
-/// An end that fits, likewise.
+/// An end that fits after its hidden characters are made visible.
 fn tail(text: &str) -> &str {
     let mut tail = &text[text.ceil_char_boundary(text.len().saturating_sub(TAIL_BYTES))..];
     while SanitizedText::sanitize(tail).len() > TAIL_BYTES {
@@ -80,7 +80,7 @@ mod tests {
         testkit::MemoryArtifacts,
     };
 
-    /// What comes of a result: what is shown, and what is kept.
+    /// The outcome for a result: the text for the view, and the artifact.
     fn of(content: &str, artifacts: &MemoryArtifacts) -> (CallEnd, Vec<Bytes>) {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 2 };
@@ -91,7 +91,7 @@ mod tests {
         (end, artifacts.all().into_values().collect())
     }
 
-    /// Shown as a beginning and an end around what is said of the rest, and kept whole.
+    /// Checks that the content is shortened to its beginning and its end, and that the artifact holds all of it.
     #[track_caller]
     fn check_cut(content: &str, begins: &str, ends: &str) {
         let (end, kept) = of(content, &MemoryArtifacts::default());

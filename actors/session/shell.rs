@@ -1,5 +1,5 @@
-//! What happens in a session's handler: inputs in, one append at a time, then what is due. `write.rs` is the way of
-//! inputs to disk, `stored.rs` the way back.
+//! The session's handler: enqueues inputs, decides one append at a time, then reconciles the actions that are due.
+//! `append.rs` is the way of inputs to disk, `append_result.rs` the way back.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,26 +25,27 @@ use crate::{
     turn::{DueAction, Input, ReplayedSession, Turn},
 };
 
-/// Its state.
+/// The state of a session's actor.
 pub(crate) struct SessionActorState {
     pub(super) id: SessionId,
     pub(super) me: ActorRef<SessionMsg>,
     pub(super) wiring: Arc<SessionDependencies>,
     pub(super) phase: StartPhase,
-    /// When this incarnation began on the process's clock, and how long the session had been alive then.
+    /// The process's monotonic time at the start of this incarnation, and the session's active time then, in
+    /// milliseconds.
     pub(super) clock_origin: (u64, u64),
     pub(super) waiting: VecDeque<QueuedInput>,
     pub(super) in_flight: Option<InFlightAppend>,
     /// Whether a `BatchReady` is on its way.
     pub(super) is_batching: bool,
     pub(super) appends: u64,
-    /// Leases and permits of calls whose start is on its way to disk.
+    /// Leases and permits of calls whose start is being written.
     pub(super) granted: BTreeMap<(CallId, u32), Grant>,
     pub(super) running: BTreeMap<DueAction, InFlightTask>,
     pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
     pub(super) inbox: InboxReader,
-    /// Who waits until nothing is on its way to disk; meanwhile nothing is started.
+    /// Answered when nothing is being written any more. While it is set, only end actions are started.
     pub(super) suspending: Option<RpcReplyPort<()>>,
 }
 
@@ -52,14 +53,14 @@ pub(crate) struct SessionActorState {
 pub(super) enum StartPhase {
     Replayed(ReplayedSession, Input),
     Awake(Turn),
-    /// Only within a handler, while the one is made the other.
+    /// Only within a handler, during the change from `Replayed` to `Awake`.
     Switching,
 }
 
 pub(super) struct QueuedInput {
     pub(super) input: Input,
     pub(super) reply: Option<InputReply>,
-    /// What `Leased` and `Permitted` speak of.
+    /// The grant of a `Leased` or `Permitted` input.
     pub(super) grant: Option<Grant>,
 }
 
@@ -67,9 +68,9 @@ pub(super) enum InputReply {
     Submit(SubmitReply),
     Stop(RpcReplyPort<()>),
     Steer(RpcReplyPort<bool>),
-    /// With whether the question was open.
+    /// The flag: whether the call needed an approval.
     Decide(RpcReplyPort<bool>, bool),
-    /// With what the draft says of it.
+    /// The result that the draft decided.
     Raise(RpcReplyPort<RaiseResult>, RaiseResult),
 }
 
@@ -78,7 +79,7 @@ pub(super) struct InFlightAppend {
     pub(super) inputs: Vec<QueuedInput>,
 }
 
-/// What a call needs to start.
+/// The resource that a call needs to start.
 #[derive(Debug)]
 pub(crate) enum Grant {
     Lease(Lease),
@@ -87,7 +88,7 @@ pub(crate) enum Grant {
 
 impl fmt::Debug for SessionActorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("SessionActorState").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -121,7 +122,7 @@ impl SessionActorState {
         state
     }
 
-    /// Puts what a message says behind what waits already.
+    /// Enqueues the message's input behind the waiting ones.
     pub(super) fn enqueue_message(&mut self, message: SessionMsg) {
         match message {
             SessionMsg::Submit(input, reply) => self.enqueue(input, Some(InputReply::Submit(reply)), None),
@@ -179,7 +180,7 @@ impl SessionActorState {
         self.waiting.push_back(QueuedInput { input, reply, grant });
     }
 
-    /// What is on its way to disk goes next: a stop has to wait for it.
+    /// Asks Persistence to commit the append in flight next: a stop has to wait for it.
     pub(super) fn expedite(&self) {
         if self.in_flight.is_some()
             && self.wiring.persistence.cast(PersistenceMsg::Expedite(self.id)).is_err()
@@ -194,8 +195,8 @@ impl SessionActorState {
         SessionTime { at: clock.at(), active_ms: self.clock_origin.1 + alive }
     }
 
-    /// Goes on; but if only results wait and more may follow, not before the tasks that can run now have run: results
-    /// that come together go to disk together.
+    /// Decides the waiting inputs. If only tool results wait and more may follow, it first yields to the tasks that are
+    /// ready: results that arrive together are written together.
     pub(super) fn defer_for_group_commit(&mut self) {
         let is_end = |waiting: &&QueuedInput| matches!(waiting.input, Input::ToolEnded { .. });
         let is_call = |effect: &&DueAction| matches!(effect, DueAction::RunTool { .. });
@@ -210,13 +211,13 @@ impl SessionActorState {
         }
     }
 
-    /// The tasks that could run have run.
+    /// The tasks that were ready have run.
     pub(super) fn on_batch_ready(&mut self) {
         self.is_batching = false;
         self.advance();
     }
 
-    /// Decides all that waits as one append, unless one is in flight.
+    /// Decides all waiting inputs as one append, unless one is in flight.
     pub(super) fn advance(&mut self) {
         self.decide();
         if self.in_flight.is_none()
@@ -231,7 +232,7 @@ impl SessionActorState {
         }
     }
 
-    /// What the share of a subagent's result in its parent's view depends on.
+    /// The values from which a subagent's share of its parent's view is computed: bytes of the window, tasks per call.
     pub(super) fn result_share_basis(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
         match &self.phase {
             StartPhase::Awake(turn) => (turn.window_bytes(), turn.subagent_counts()),
@@ -239,11 +240,11 @@ impl SessionActorState {
         }
     }
 
-    /// Whether all its runs have ended, and nothing is waited for.
+    /// Whether all runs have ended and nothing is pending.
     fn is_idle(&self) -> bool {
         let has_work = match &self.phase {
             StartPhase::Awake(turn) => turn.has_work(),
-            // Whoever opened it wanted nothing of it after all.
+            // Opened by a message that led to no record.
             StartPhase::Replayed(dormant, _) => !dormant.is_new(),
             StartPhase::Switching => true,
         };
@@ -254,14 +255,14 @@ impl SessionActorState {
             && self.inbox.is_idle()
     }
 
-    /// Lets the supervisor see whether it is idle.
+    /// Publishes for the supervisor since when the session is idle.
     pub(super) fn update_idle_since(&self) {
         let since = self.is_idle().then(|| self.wiring.clock.monotonic_ms());
         self.tasks.tasks.set_idle_since(since);
     }
 
-    /// Ends behind all that its tasks have said; but not as long as one of them may still say something, such as what a
-    /// call of a run that was stopped has cost.
+    /// Passivates behind all messages that its tasks have sent. Declines while a task runs: it may still report, such
+    /// as the cost of a call of a stopped run.
     pub(super) fn prepare_passivation(&self, stays: RpcReplyPort<()>) {
         if !self.may_passivate() {
             self.decline_passivation(stays);
@@ -270,7 +271,7 @@ impl SessionActorState {
         }
     }
 
-    /// Ends if there is nothing to do: all that it knows is on disk.
+    /// Stops if the session is idle: all of its state is on disk.
     pub(super) fn passivate(&self, stays: RpcReplyPort<()>) {
         if self.may_passivate() { self.me.stop(None) } else { self.decline_passivation(stays) }
     }
@@ -285,25 +286,25 @@ impl SessionActorState {
         }
     }
 
-    /// Starts what is due and not begun, and cancels what is begun and not due.
+    /// Starts actions that are due and not running, and cancels those that are running and not due.
     pub(super) fn reconcile(&mut self) {
         let now = self.now();
         let StartPhase::Awake(turn) = &self.phase else { return };
         let (due, rests) = (turn.due(now), self.suspending.is_some());
         let mut never_begun = Vec::new();
         if rests {
-            // What runs goes on in the next incarnation; only what stopped runs have left behind is still ended.
+            // Running actions continue in the next incarnation; only remains of stopped runs are still ended.
             self.running.retain(|effect, _| !effect.is_end() || due.contains(effect));
         } else {
             TaskSpawner::cancel_undue(&mut self.running, &due);
         }
         for effect in due {
-            // A permit that comes for what is begun is one too many, and says nothing of it.
+            // A permit for an action that is already running is surplus and is ignored.
             if self.running.contains_key(&effect) {
                 continue;
             }
             if rests && !effect.is_end() {
-                // Its start came to disk too late to be followed.
+                // Its start became durable too late to be carried out.
                 if let DueAction::CallModel { call, attempt } | DueAction::RunTool { call, attempt } = effect
                     && self.granted.remove(&(call, attempt)).is_some()
                 {

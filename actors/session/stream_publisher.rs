@@ -1,4 +1,4 @@
-//! What a call says while it is under way.
+//! Publishes the deltas of a call in progress.
 
 use std::sync::{
     Arc,
@@ -12,13 +12,13 @@ use crate::{
     provider::GateAdmission,
 };
 
-/// Hands what a call says to the watchers, past the session.
+/// Sends the deltas of a call to the hub's watchers, past the session.
 pub(super) struct StreamPublisher {
     hub: Arc<Hub>,
     session: SessionId,
     call: CallId,
     attempt: Attempt,
-    /// What was said before, in bytes; counted even if nobody listens, because somebody may come.
+    /// Bytes of earlier deltas; counted even without watchers, because one may subscribe later.
     text: AtomicU64,
     reasoning: AtomicU64,
 }
@@ -53,7 +53,7 @@ impl DeltaSink for StreamPublisher {
     }
 }
 
-/// Tells the gate too, when the answer begins to come in.
+/// Also reports to the gate when the answer begins to arrive.
 pub(super) struct FirstDeltaObserver<'a> {
     published: &'a StreamPublisher,
     admission: &'a GateAdmission,

@@ -1,4 +1,4 @@
-//! The limits of the tasks of a session, for whoever wants to know when a wait is over at the latest.
+//! The time limits of a session's tasks, for waits that need an upper bound.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl TaskDeadlines for SessionDependencies {
-    /// Reading its pictures, the call itself, and renewing a credential that was refused.
+    /// Reading the images, the call itself, and renewing a refused credential.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
         let own = spec.profile_of(model).deadlines.call_ms;
         let call =
@@ -22,14 +22,14 @@ impl TaskDeadlines for SessionDependencies {
         ms(ARTIFACT_LIMIT + call + RENEW_TIMEOUT)
     }
 
-    /// The tool's own limit, and keeping a long result.
+    /// The tool's own limit, and writing a long result.
     fn tool(&self, tool: &str, text: &str) -> u64 {
         let limit =
             self.tools.get(tool).zip(parse_arguments(text).ok()).and_then(|(tool, text)| tool.limit(&text));
         ms(limit.unwrap_or(TOOL_LIMIT) + ARTIFACT_LIMIT)
     }
 
-    /// What a tool has to end in, and as long for keeping what it has said.
+    /// The stop limit of a tool, and the same time for writing its output.
     fn stop(&self) -> u64 {
         ms(STOP_LIMIT * 2)
     }

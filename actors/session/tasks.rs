@@ -1,5 +1,5 @@
-//! The tasks of a session's calls. A task makes one attempt and answers; a guard in it answers `Lost` if it panics or is
-//! aborted, so that nobody waits for ever.
+//! The tasks of a session's calls. A task makes one attempt and answers; its guard answers `Lost` if it panics or is
+//! aborted, so that no call waits for ever.
 
 use std::{
     collections::BTreeMap,
@@ -24,21 +24,21 @@ use crate::{
     turn::{DueAction, FailoverOptions, Input, Turn},
 };
 
-/// A summary waits no longer than this, in milliseconds, for a model that is not asked at present.
+/// Most milliseconds that a summary waits for a model that is not available at present.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
 
-/// Turns that other threads have for tasks that can run now: microseconds.
+/// Yields that give other threads time to run ready tasks: microseconds.
 const YIELDS_WITH_OTHER_THREADS: usize = 16;
 
-/// The running tasks of one session. The supervisor holds them too: it revives a session only when they have ended.
+/// The running tasks of one session. The supervisor holds them too: it revives a session only after they have ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallTasks(Arc<TaskSet>);
 
 #[derive(Debug)]
 struct TaskSet {
-    /// `None` when they were ended: none is started any more.
+    /// `None` after `abort_all`: no task is started any more.
     tasks: Mutex<Option<JoinSet<()>>>,
-    /// Held while they are being ended, so that whoever comes second waits too.
+    /// Held during `abort_all`, so that a second caller waits too.
     ending: tokio::sync::Mutex<()>,
     /// See [`CallTasks::idle_since`]; plus 1, and 0 for `None`.
     idle_since: AtomicU64,
@@ -55,14 +55,14 @@ impl CallTasks {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tasks) = &mut *tasks else {
-            // A set that is dropped aborts what is in it.
+            // The set is dropped at once, which aborts the task.
             return JoinSet::new().spawn(task);
         };
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task)
     }
 
-    /// Since when the session has had nothing to do, on the process's clock; `None` while it has.
+    /// Since when the session is idle, in milliseconds of the process's monotonic clock; `None` while it is not.
     pub(crate) fn idle_since(&self) -> Option<u64> {
         self.0.idle_since.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -71,7 +71,7 @@ impl CallTasks {
         self.0.idle_since.store(since.map_or(0, |since| since + 1), Ordering::Relaxed);
     }
 
-    /// Whether none is under way.
+    /// Whether no task is running.
     pub(super) fn is_empty(&self) -> bool {
         let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.as_mut().is_none_or(|tasks| {
@@ -80,7 +80,7 @@ impl CallTasks {
         })
     }
 
-    /// Aborts all and resolves when they are gone. None is started after this.
+    /// Aborts all tasks and resolves when they have ended. No task is started after this.
     pub(crate) async fn abort_all(&self) {
         let _ending = self.0.ending.lock().await;
         let tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -89,7 +89,7 @@ impl CallTasks {
         }
     }
 
-    /// The wrong twin of `end`: they go on.
+    /// Mutant of `abort_all`: the tasks keep running.
     #[cfg(feature = "testkit")]
     pub(crate) fn detach_all(&self) {
         if let Some(mut tasks) = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -98,12 +98,12 @@ impl CallTasks {
     }
 }
 
-/// Something in flight.
+/// A running action.
 #[derive(Debug)]
 pub(crate) enum InFlightTask {
-    /// Ends by itself when told to, and then says how.
+    /// Ends after its cancellation and reports its result.
     Call(CancellationToken),
-    /// Has nothing to say: ended by force.
+    /// Has no result to report: aborted.
     Wait(AbortHandle),
 }
 
@@ -126,8 +126,8 @@ impl TaskSpawner {
         Self { tasks, session, wiring, id }
     }
 
-    /// Cancels what is begun and not due, and forgets it; but a tool call that is to be brought to its end is not forgotten
-    /// before it has ended.
+    /// Cancels running actions that are not due and forgets them. A tool call with a due end action is kept under that
+    /// action until it has ended.
     pub(crate) fn cancel_undue(begun: &mut BTreeMap<DueAction, InFlightTask>, due: &[DueAction]) {
         let mut ending = Vec::new();
         begun.retain(|effect, begun| {
@@ -147,13 +147,13 @@ impl TaskSpawner {
         begun.extend(ending);
     }
 
-    /// Forgets all timers: one of them has gone off, and whatever is still to be waited for is due again.
+    /// Forgets all timers after one has fired: times that are still in the future become due again.
     pub(crate) fn forget_timers(begun: &mut BTreeMap<DueAction, InFlightTask>) {
         let calls: Vec<DueAction> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
         Self::cancel_undue(begun, &calls);
     }
 
-    /// Forgets the task that waited for what this input says: if that is still to be waited for, it is due again.
+    /// Forgets the task that waited for this input's call: a wait that is still needed becomes due again.
     pub(crate) fn forget_acquire(begun: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
         if let Input::Leased { call, attempt, .. }
         | Input::NoLease { call, attempt, .. }
@@ -164,7 +164,7 @@ impl TaskSpawner {
         }
     }
 
-    /// The attempt of a model call cannot be made here: nobody was asked.
+    /// Reports an attempt of a model call that was not sent to any provider.
     pub(crate) fn fail_unsent(&self, (call, attempt): (CallId, Attempt), why: &str) -> InFlightTask {
         let failure = Failure::new(FailureClass::NotSent, why);
         let outlook = FailoverOptions::default();
@@ -180,15 +180,15 @@ impl TaskSpawner {
         InFlightTask::Call(CancellationToken::new())
     }
 
-    /// A call that is started without the grant it was started with cannot be made: it is lost, and tried again.
+    /// Reports a call whose grant is missing as lost: it is tried again.
     pub(crate) fn report_lost(&self, call: CallId, attempt: Attempt) -> InFlightTask {
         drop(LostGuard::new(self.session.clone(), call, attempt));
         InFlightTask::Call(CancellationToken::new())
     }
 
-    /// Waits for what the call needs.
+    /// Waits for the lease or the permit of the call.
     pub(crate) fn acquire(&self, turn: &Turn, call: CallId, attempt: Attempt) -> InFlightTask {
-        // Nobody to choose from is no provider's word: the call is lost, and tried again.
+        // An empty chain is not a provider's failure: the call is lost, and tried again.
         let candidates = match turn.candidates_of(call) {
             None if call.is_model_call() => return self.report_lost(call, attempt),
             candidates => candidates.unwrap_or_default(),
@@ -199,7 +199,7 @@ impl TaskSpawner {
         InFlightTask::Wait(self.tasks.spawn(async move {
             let _vigil = vigil;
             let said = if call.is_model_call() {
-                // What a summary is for goes without one rather than wait for who does not answer.
+                // Compaction continues without a summary rather than wait for an unavailable model.
                 let most_ms = call.is_summary().then_some(MAX_SUMMARY_WAIT_MS);
                 match lease_wait::wait_for_lease(&wiring, &candidates, &published, most_ms).await {
                     Ok(lease) => SessionInternalMsg::Leased(
@@ -218,16 +218,16 @@ impl TaskSpawner {
         }))
     }
 
-    /// A wait has nothing to say when it is aborted; but if it panics, nobody would ever come back from it.
+    /// Reports a panic of a waiting task: the session would wait for it for ever. An aborted wait reports nothing.
     pub(super) fn report_panic(&self) -> OnPanic<impl Fn() + use<>> {
         let session = self.session.clone();
         OnPanic(move || send(&session, SessionInternalMsg::WaitPanicked))
     }
 
-    /// Tells the session to go on when the tasks that can run now have run.
+    /// Sends `BatchReady` after the tasks that are ready have run.
     pub(crate) fn notify_after_yield(&self) {
         let session = self.session.clone();
-        // Other threads run them at the same time, and none of them waits for this one.
+        // Other threads run them concurrently, and none of the tasks waits for this one.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
         let turns = if is_alone { 1 } else { YIELDS_WITH_OTHER_THREADS };
         self.tasks.spawn(async move {
@@ -238,7 +238,7 @@ impl TaskSpawner {
         });
     }
 
-    /// Wakes the session up after so many milliseconds.
+    /// Sends `TimerFired` after `ms` milliseconds.
     pub(crate) fn wake_in(&self, ms: u64) -> InFlightTask {
         let session = self.session.clone();
         InFlightTask::Wait(self.tasks.spawn(async move {
@@ -254,7 +254,7 @@ pub(super) fn send(session: &ActorRef<SessionMsg>, said: SessionInternalMsg) {
     }
 }
 
-/// Does this if the task that holds it panics.
+/// Calls the function if the task that holds it panics.
 pub(super) struct OnPanic<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnPanic<F> {
@@ -265,7 +265,7 @@ impl<F: Fn()> Drop for OnPanic<F> {
     }
 }
 
-/// Answers `Lost` unless the task has answered.
+/// Sends `Lost` unless the task has completed.
 pub(super) struct LostGuard {
     session: ActorRef<SessionMsg>,
     lost: Option<Input>,

@@ -1,4 +1,4 @@
-//! The tasks of tool calls: one that makes an attempt, and one that finds out what became of an attempt of before.
+//! The tasks of tool calls: one makes an attempt, the other attaches to an attempt of an earlier incarnation.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -28,16 +28,16 @@ use crate::{
     turn::{DelegationMode, Input, Turn},
 };
 
-/// All that a task needs of its call.
+/// The data that a task needs for its call.
 struct ToolCallTask {
     id: (CallId, Attempt),
     name: Arc<str>,
     tool: Option<Arc<dyn Tool>>,
     /// The arguments as the model wrote them.
     text: String,
-    /// Its arguments are null until `read`.
+    /// Its arguments are null until `parse_arguments`.
     invocation: Invocation,
-    /// Why the arguments cannot be read.
+    /// Why the arguments cannot be parsed.
     arguments_error: Option<String>,
     shelf: AttemptArtifacts,
     cancel: CancellationToken,
@@ -45,7 +45,7 @@ struct ToolCallTask {
 }
 
 impl TaskSpawner {
-    /// Makes the attempt of the tool call that is started.
+    /// Makes the attempt of a tool call that is recorded as started.
     pub(super) fn run_tool(
         &self,
         turn: &Turn,
@@ -68,7 +68,7 @@ impl TaskSpawner {
                 report.finish();
                 AttachOutcome::Ended(end)
             } else {
-                // It panicked, and what it had begun may go on without it.
+                // After a panic the work that it began may continue without it.
                 drop(report);
                 called.attach(Boot::Same).await
             };
@@ -78,7 +78,7 @@ impl TaskSpawner {
         InFlightTask::Call(cancel)
     }
 
-    /// Finds out what became of the attempt that an earlier incarnation has started.
+    /// Finds out how an attempt of an earlier incarnation ended.
     pub(super) fn attach_tool(
         &self,
         turn: &Turn,
@@ -104,7 +104,7 @@ impl TaskSpawner {
         InFlightTask::Call(cancel)
     }
 
-    /// The call has given tasks away: it ends by what is heard of them, unless they are done in the background.
+    /// A delegating call ends with the results of its subagents, or at once if they run in the background.
     pub(super) fn delegate(
         &self,
         (call, attempt): (CallId, Attempt),
@@ -167,7 +167,7 @@ impl TaskSpawner {
 }
 
 impl ToolCallTask {
-    /// Reads the arguments: long ones where that holds up no session.
+    /// Parses the arguments; long ones on a blocking thread, which delays no session.
     async fn parse_arguments(&mut self) {
         let text = std::mem::take(&mut self.text);
         let read = match text.len() <= MAX_INLINE_PARSE_BYTES {
@@ -197,18 +197,18 @@ impl ToolCallTask {
         }
     }
 
-    /// What the tool says of an attempt that was started before; of one that panics, nothing is known.
+    /// The tool's knowledge of an attempt that was started before; `Unknown` if it panics.
     async fn attach(&self, boot: Boot) -> AttachOutcome {
         let (Some(tool), None) = (&self.tool, &self.arguments_error) else { return AttachOutcome::Unknown };
         let found = watchdog::attach(&**tool, self.invocation.clone(), boot);
         AssertUnwindSafe(found).catch_unwind().await.unwrap_or(AttachOutcome::Unknown)
     }
 
-    /// What the session is told.
+    /// The input for the session.
     async fn to_input(&self, found: AttachOutcome) -> Input {
         let (call, attempt) = self.id;
         match found {
-            // Whoever ran it does not know either.
+            // The tool does not know either.
             AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost { call, attempt },
             AttachOutcome::Ended(end) => {
                 let end = fit_for_view(end, &self.shelf, &self.cancel).await;
@@ -221,8 +221,8 @@ impl ToolCallTask {
     }
 }
 
-/// Awaits a call that is under way already with a permit as soon as there is one: it waits for none, but takes its place in
-/// front of those that have not begun.
+/// Awaits a call that is already running. It does not wait for a permit, but takes one as soon as possible, before
+/// calls that have not started.
 async fn with_permit<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) -> T {
     let held = async {
         let _permit = permits.acquire_owned().await;
@@ -235,7 +235,7 @@ async fn with_permit<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) 
     }
 }
 
-/// Tells the executor how a tool's task ended.
+/// Reports to the executor how a tool's task ended.
 struct ExecutorReport(Arc<StableActorRef<ToolExecutorMsg>>, Option<Arc<str>>);
 
 impl ExecutorReport {

@@ -1,3 +1,5 @@
+//! The session's view in the encoding of its provider, kept between requests.
+
 use std::sync::Arc;
 
 use crate::{
@@ -6,22 +8,22 @@ use crate::{
     turn::{RenderCursor, TransientPrompt, Turn},
 };
 
-/// The session's view as its provider wants it written. Each message is encoded once: an iteration encodes only what
-/// is new.
+/// The session's view in the encoding of its provider. Each message is encoded once: an iteration encodes only new
+/// messages.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedView {
     encoder: Option<Arc<dyn Encoder>>,
     head: Option<(RunId, EncodedHead)>,
     messages: MessageBuffer,
-    /// Of what it is encoded.
+    /// The generation of the turn's view that is encoded here.
     generation: u32,
     cursor: RenderCursor,
-    /// The messages that were encoded together last, and what lies before them.
+    /// The last group of messages that are encoded together, and the buffer before it.
     last: (MessageBuffer, Vec<Message>),
 }
 
 impl EncodedView {
-    /// The head and the messages of the view as it is now, with what only this request says.
+    /// The head and the messages of the current view, with the prompt that only this request has.
     pub(crate) fn render(
         &mut self,
         turn: &Turn,
@@ -60,7 +62,7 @@ impl EncodedView {
         (head, messages)
     }
 
-    /// The messages with a postscript, which is forgotten after the request.
+    /// The messages with a transient prompt, which is not kept after the request.
     fn with_transient_prompt(
         &self,
         TransientPrompt { partial, prompt }: &TransientPrompt,
@@ -82,7 +84,7 @@ impl EncodedView {
     }
 }
 
-/// Where the messages begin that are encoded together with the last one: a result belongs to its call.
+/// Index of the first message that must be encoded with the last one: a result belongs to its call.
 fn last_group(messages: &[Message]) -> usize {
     let is_result = |message: &Message| matches!(message, Message::Tool { .. });
     let before = messages.len().saturating_sub(1);

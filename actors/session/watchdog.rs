@@ -1,5 +1,5 @@
-//! The limit of every call, whatever its adapter does: what freezes is dropped, and its session goes on. Limits count the
-//! time for which this process ran: what ended while it was stopped is taken, not dropped.
+//! The time limit of every call, whatever its adapter does: a frozen call is dropped, and its session continues. Limits
+//! count the time for which this process ran: a call that ended while the process was stopped is not dropped.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::{
     port::{ArtifactError, AttachOutcome, Boot, Invocation, ModelProvider, Tool},
 };
 
-/// An adapter keeps the deadline of a whole call itself; one that does not is given so much more.
+/// Added to the deadline of a whole call, which the adapter should enforce itself.
 const CALL_SLACK: Duration = Duration::from_secs(30);
-/// The limit of a tool that does not say its own.
+/// The limit of a tool that has none of its own.
 pub(super) const TOOL_LIMIT: Duration = Duration::from_mins(10);
-/// What finding out about a call of before may take: longer than any call. A tool has a limit of its own.
+/// Limit for attaching to a call of an earlier incarnation: longer than any call. A tool has a limit of its own.
 const ATTACH_LIMIT: Duration = Duration::from_hours(24);
-/// What keeping a long result may take, or reading the pictures of a request.
+/// Limit for writing a long result, or for reading the images of a request.
 pub(super) const ARTIFACT_LIMIT: Duration = Duration::from_mins(1);
-/// What a tool has to end in when it is told to, beyond the 2.1 s of its contract.
+/// Time for a tool to end after its cancellation, beyond the 2.1 s of its contract.
 pub(super) const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// The limit of a model call's attempt.
+/// The limit of one attempt of a model call.
 pub(super) fn call_limit(endpoint: &dyn ModelProvider, own_ms: Option<u64>) -> Duration {
     with_slack(endpoint.longest_call(), own_ms)
 }
@@ -31,7 +31,7 @@ fn with_slack(usual: Duration, own_ms: Option<u64>) -> Duration {
     own_ms.map_or(usual, Duration::from_millis).saturating_add(CALL_SLACK)
 }
 
-/// Awaits a model call's attempt, until it is cancelled or overdue.
+/// Awaits an attempt of a model call until it is cancelled or overdue.
 pub(super) async fn run_model(
     call: impl Future<Output = Result<ModelAnswer, Failure>>,
     limit: Duration,
@@ -49,7 +49,7 @@ pub(super) async fn run_model(
     }
 }
 
-/// Awaits the pictures of a request, unless that takes too long or the call is stopped meanwhile.
+/// Awaits the images of a request, unless that takes too long or the call is cancelled.
 pub(super) async fn read_images<T>(
     reading: impl Future<Output = Result<T, Failure>>,
     cancel: &CancellationToken,
@@ -66,7 +66,7 @@ pub(super) async fn read_images<T>(
     }
 }
 
-/// Awaits that an artifact is kept, unless that takes too long or the call is stopped meanwhile.
+/// Awaits the writing of an artifact, unless that takes too long or the call is cancelled.
 pub(super) async fn write_artifact(
     keeping: impl Future<Output = Result<Artifact, ArtifactError>>,
     cancel: &CancellationToken,
@@ -85,13 +85,13 @@ pub(super) async fn write_artifact(
     }
 }
 
-/// Finds out what became of a call of before. Whoever does not end when it is told to does not know.
+/// Attaches to a call of an earlier incarnation. `Unknown` if the tool does not end after its cancellation.
 pub(super) async fn attach(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> AttachOutcome {
     let cancel = invocation.cancel.child_token();
     let invocation = Invocation { cancel: cancel.clone(), ..invocation };
     let stopped = async {
         if ActiveDeadline::after(ATTACH_LIMIT).bound(cancel.cancelled()).await.is_none() {
-            // What is not known to have ended could be made again while it runs.
+            // A call that may still run could be repeated while it runs: it is cancelled.
             cancel.cancel();
         }
         ActiveDeadline::after(STOP_LIMIT).over().await;
@@ -103,7 +103,7 @@ pub(super) async fn attach(tool: &dyn Tool, invocation: Invocation, boot: Boot) 
     }
 }
 
-/// Runs a tool, until it ends or is overdue: then it is dropped.
+/// Runs a tool until it ends; drops it if it is overdue.
 pub(super) async fn run_tool(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
     let limit = tool.limit(&invocation.arguments).unwrap_or(TOOL_LIMIT);
     let cancel = invocation.cancel.clone();
@@ -137,7 +137,7 @@ mod tests {
         testkit::{ScriptedTool, invocation},
     };
 
-    /// What is found by a tool that takes so long to find something, and whether it was told to end.
+    /// The outcome of attaching to a tool that takes this long, and whether the tool was cancelled.
     async fn seek(takes: Duration) -> (AttachOutcome, bool) {
         let (told, end) = (CancellationToken::new(), CallEnd::ok("found"));
         let was_told = told.clone();
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Whether a call that takes so many seconds gets its answer within the limit.
+    /// Checks whether a call of this many seconds returns its own result within the limit.
     async fn check(limit: Duration, seconds: u64, gets_it: bool) {
         let call = async {
             sleep(Duration::from_secs(seconds)).await;
@@ -182,7 +182,7 @@ mod tests {
         );
     }
 
-    /// What takes `takes` of the process's time, in a task of its own, and is known some turns of the scheduler later.
+    /// Takes `takes` of the process's time in a task of its own; the end is seen some turns of the scheduler later.
     async fn ends_elsewhere(takes: Duration) {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(ended, CallEnd::ok("ended"));
         let (found, ()) = tokio::join!(attach(&tool, of(), Boot::Same), gap());
         assert_eq!(found, AttachOutcome::Ended(CallEnd::ok("found")));
-        // Also what was told to end.
+        // Even after a cancellation.
         let stopped = of();
         stopped.cancel.cancel();
         let late = ScriptedTool::new("late", EffectClass::Once, |_| async {

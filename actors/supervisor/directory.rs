@@ -1,4 +1,4 @@
-//! What is known of the sessions that are live, come or go.
+//! The directory: the state of all sessions that are live, being opened, or ending.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,33 +24,33 @@ use crate::{
     },
 };
 
-/// How long a session has to come to rest when all are suspended, and then its tasks to be gone.
+/// Time for a session to suspend itself when all are suspended, and then for its tasks to end.
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What every directory of a runtime is built on. It outlives them.
+/// The dependencies of every directory of a runtime; they outlive it.
 #[derive(Debug)]
 pub(crate) struct DirectoryDependencies {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) wiring: Arc<SessionDependencies>,
     pub(super) boot: BootId,
-    /// For how long a session with nothing to do keeps its actor.
+    /// How long an idle session keeps its actor.
     pub(super) idle: Duration,
     pub(super) checkpoint: Arc<DirectoryCheckpoint>,
 }
 
-/// See the module. The state of SessionSupervisor.
+/// The state of SessionSupervisor.
 pub(crate) struct Directory {
     pub(super) me: ActorRef<SessionsMsg>,
     pub(super) dependencies: Arc<DirectoryDependencies>,
     pub(super) entries: BTreeMap<SessionId, SessionEntry>,
     pub(super) actors: HashMap<ActorId, SessionId>,
     pub(super) is_suspended: bool,
-    /// The time after which it is looked for sessions that have been idle for long; it ends with the directory.
+    /// The timer of the next scan for idle sessions; aborted with the directory.
     pub(super) scan_timer: Option<JoinSet<()>>,
 }
 
 impl Directory {
-    /// A directory that knows nobody; but whoever went on in an earlier one is revived.
+    /// A directory with the sessions of the checkpoint; wanted sessions are revived.
     pub(super) fn start(me: ActorRef<SessionsMsg>, foundation: Arc<DirectoryDependencies>) -> Self {
         let known = foundation.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
@@ -73,12 +73,12 @@ impl Directory {
         directory
     }
 
-    /// Notes that its handler runs.
+    /// Tracks the running handler.
     pub(super) fn track_handler(&self) -> RunningHandler {
         self.dependencies.wiring.handlers.enter("SessionSupervisor", None)
     }
 
-    /// What it knows.
+    /// The status of all sessions.
     pub(crate) fn statuses(&self) -> Vec<SessionStatus> {
         let status = |(session, entry): (&SessionId, &SessionEntry)| SessionStatus {
             session: *session,
@@ -96,7 +96,7 @@ impl Directory {
         self.entries.iter().map(status).collect()
     }
 
-    /// Whether the session's runs are run here, or about to be.
+    /// Whether the session's runs are carried out here, or about to be.
     pub(crate) fn is_active(&self, session: SessionId) -> bool {
         let Some(entry) = self.entries.get(&session) else { return false };
         entry.is_wanted && !matches!(entry.phase, EntryPhase::Quarantined(_))
@@ -116,8 +116,8 @@ impl Directory {
         }
     }
 
-    /// Hands a message to a session, which is opened if it is not live; none, or any but an order at rest, is to let its
-    /// runs go on from now.
+    /// Delivers a message to a session, which is opened if it is not live. Without a message, or with any but a
+    /// write-only order, the session's runs resume from now on.
     pub(super) fn deliver(
         &mut self,
         session: SessionId,
@@ -129,7 +129,7 @@ impl Directory {
         }
         let goes_on = message.as_ref().is_none_or(|message| !message.is_without_resume());
         if message.is_none() {
-            // Behind this it is in the roster that the session goes on.
+            // Below, the session is recorded in the checkpoint as wanted.
             self.dependencies.checkpoint.remove_wanted(session);
         }
         let Some(entry) = self.entries.get_mut(&session) else {
@@ -143,7 +143,7 @@ impl Directory {
             entry.is_wanted = true;
             self.dependencies.checkpoint.record(session, entry);
         }
-        // It is not given before its session is awake: who knows what is wanted by then.
+        // Messages for a session that is not live are prepared when it starts: it may be wanted by then.
         let is_live = matches!(entry.phase, EntryPhase::Live(_));
         let message = if is_live { message.map(|message| entry.prepare_message(message)) } else { message };
         match &mut entry.phase {
@@ -161,7 +161,7 @@ impl Directory {
             }
             EntryPhase::Live(actor) => {
                 let Some(message) = message else { return };
-                // A dead actor's event is on its way: until it comes, what is said to it waits.
+                // The supervision event of a crashed actor is on its way; the message waits until then.
                 if let Err(MessagingErr::SendErr(message)) = actor.cast(message) {
                     entry.phase = EntryPhase::Ending(vec![message], AfterTasksEnd::ReviveIfWanted);
                 }
@@ -173,7 +173,7 @@ impl Directory {
         }
     }
 
-    /// Lets what is on its way to disk arrive, then ends all tasks. Nothing is started meanwhile.
+    /// Lets pending appends become durable, then ends all tasks. Nothing is started meanwhile.
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.is_suspended = true;
         self.scan_timer = None;
@@ -207,7 +207,7 @@ impl Directory {
     }
 }
 
-/// Tells a submission why it is not accepted; whoever else waits asks again when its reply is dropped.
+/// Sends the reason to a submission; other callers retry when their reply is dropped.
 pub(super) fn refuse(message: Option<SessionMsg>, why: &SubmitError) {
     if let Some(SessionMsg::Submit(_, caller)) = message {
         caller.send(Err(why.clone()));
@@ -220,7 +220,7 @@ pub(super) fn send(supervisor: &ActorRef<SessionsMsg>, said: SessionsInternalMsg
     }
 }
 
-/// Waits until a session has ended by itself, for a while; then it is ended by force.
+/// Waits a while for a session to suspend itself, then kills it.
 async fn suspend_session(actor: &ActorRef<SessionMsg>) {
     let (sender, receiver) = oneshot::channel();
     if actor.cast(SessionMsg::Suspend(sender.into())).is_ok()

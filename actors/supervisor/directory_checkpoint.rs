@@ -1,4 +1,4 @@
-//! What outlives a directory of what it knows.
+//! The part of a directory that outlives it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,8 +12,8 @@ use crate::{
     supervisor::entry::SessionEntry,
 };
 
-/// What the next directory has to know of the sessions that this one knows: their tasks, so that it can end them before it
-/// revives; whether they go on; and as whom they were opened. And whose runs are to go on of which no directory has heard.
+/// The state that a restarted directory needs: the tasks of each session, which it ends before it revives; whether the
+/// session is wanted; its incarnation. Also the wanted sessions that no directory has received yet.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryCheckpoint(Mutex<(BTreeMap<SessionId, CheckpointEntry>, BTreeSet<SessionId>)>);
 
@@ -24,17 +24,17 @@ impl DirectoryCheckpoint {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the session's runs are to go on: whoever is told to see to it may die before.
+    /// Notes that the session's runs are to be resumed: the supervisor may crash before it handles that message.
     pub(crate) fn add_wanted(&self, session: SessionId) {
         self.lock().1.insert(session);
     }
 
-    /// A directory has heard of it.
+    /// A directory has received the message.
     pub(super) fn remove_wanted(&self, session: SessionId) {
         self.lock().1.remove(&session);
     }
 
-    /// What a directory begins with: of what is wanted it has heard with this.
+    /// The initial state of a directory; it includes the wanted sessions.
     pub(super) fn restore(&self) -> BTreeMap<SessionId, CheckpointEntry> {
         let (known, wanted) = &mut *self.lock();
         for session in take(wanted) {

@@ -1,4 +1,4 @@
-//! What the directory knows of one session.
+//! The directory's entry of one session.
 
 use std::{mem::take, sync::Arc};
 
@@ -12,71 +12,71 @@ use crate::{
     turn::CrashPoint,
 };
 
-/// A session that the directory knows.
+/// The directory's state of one session.
 pub(super) struct SessionEntry {
     pub(super) phase: EntryPhase,
-    /// Those of the present incarnation.
+    /// The tasks of the current incarnation.
     pub(super) tasks: CallTasks,
     pub(super) restart_history: RestartHistory,
     pub(super) crash_count: u32,
-    /// What it has died of since its journal was last read.
+    /// The error of its last crash, if its journal was not read since.
     pub(super) last_crash: Option<String>,
     pub(super) crashes: ConsecutiveCrashes<Option<CrashPoint>>,
     pub(super) failed_reads: u32,
     pub(super) seed: Option<Arc<SessionSeed>>,
-    /// Somebody wants its runs to go on here; once so, always so. Else it is only here for orders at rest.
+    /// Whether its runs are to be carried out here; never reset. Otherwise it is open only for write-only orders.
     pub(super) is_wanted: bool,
-    /// Its actor was given an order at rest, and ends when that is carried out.
+    /// Its actor has a write-only order, and stops after it.
     pub(super) is_write_only: bool,
-    /// As whom it is open; `None` while it is being opened, and nobody knows yet.
+    /// The incarnation as which it is open; `None` while it is being opened.
     pub(super) incarnation: Option<Incarnation>,
-    /// It was called to go on while it was let go.
+    /// It was revived while it was being closed.
     pub(super) has_inbox: bool,
 }
 
-/// Where it is; what comes in while it is not live waits here.
+/// The phase of a session; messages for a session that is not live wait here.
 pub(super) enum EntryPhase {
     Opening(Vec<SessionMsg>),
     Live(ActorRef<SessionMsg>),
-    /// Its actor is to end if it has nothing to do; it ends, or says that it stays.
+    /// Its actor was requested to stop if idle; it stops, or declines.
     Passivating(ActorRef<SessionMsg>, Vec<SessionMsg>),
-    /// Its actor is dead; its tasks are being ended.
+    /// Its actor has ended; its tasks are being ended.
     Ending(Vec<SessionMsg>, AfterTasksEnd),
-    /// Open runs of it are being ended without it.
+    /// Its open runs are being ended without its actor.
     ForceFailing(Vec<SessionMsg>, AfterForceFail),
-    /// Nobody wants it any more: the store is told, which looks into its inbox, and then it is forgotten.
+    /// Not wanted any more: the store closes it, unless its inbox has messages, and then it is forgotten.
     Closing(Vec<SessionMsg>),
-    /// Nobody wants it, and the store does not let it go: something waits in its inbox for who takes it up.
+    /// Not wanted, but not closed by the store: its inbox has messages for the next opening.
     Idle,
-    /// Nothing is done with it any more: why.
+    /// Quarantined, with the reason: not touched any more.
     Quarantined(String),
 }
 
-/// What is done when the tasks have ended.
+/// The next step after its tasks have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterTasksEnd {
     /// Open it again.
     Revive,
-    /// Open it again if somebody wants it.
+    /// Open it again if it is wanted.
     ReviveIfWanted,
-    /// It keeps dying.
+    /// Force-fail its runs: it keeps crashing.
     ForceFail,
 }
 
-/// What follows on a burial.
+/// The next step after a force-fail.
 pub(super) enum AfterForceFail {
-    /// The session's other runs go on.
+    /// The session's other runs resume.
     Resume,
-    /// The session is left alone until somebody wants it.
+    /// The session is forgotten until it is wanted again.
     Forget,
-    /// The session is left alone: why.
+    /// The session is quarantined, with the reason.
     Quarantine(String),
-    /// The session is left alone until somebody wants it; whoever wanted the burial is told.
+    /// The session is forgotten until it is wanted again, and the caller gets its answer.
     Reply(RpcReplyPort<()>),
 }
 
 impl EntryPhase {
-    /// Takes out what waits.
+    /// Takes the waiting messages.
     pub(super) fn take_waiting(&mut self) -> Vec<SessionMsg> {
         match self {
             Self::Opening(waiting)
@@ -90,7 +90,7 @@ impl EntryPhase {
 }
 
 impl SessionEntry {
-    /// One whose journal is being read.
+    /// An entry whose journal is being read.
     pub(super) fn new(seed: Option<Arc<SessionSeed>>) -> Self {
         Self {
             phase: EntryPhase::Opening(Vec::new()),
@@ -108,7 +108,7 @@ impl SessionEntry {
         }
     }
 
-    /// What its actor is given of a message: what is told at rest to a session that goes on does not bring it to rest.
+    /// The message for its actor: a write-only order to a wanted session does not suspend it.
     pub(super) fn prepare_message(&mut self, message: SessionMsg) -> SessionMsg {
         if self.is_wanted {
             return message.with_resume();
@@ -117,11 +117,11 @@ impl SessionEntry {
         message
     }
 
-    /// Whether there is nothing to open it for when its tasks have ended.
+    /// Whether the session need not be opened again after its tasks have ended.
     pub(super) const fn is_done(&self) -> bool {
         match &self.phase {
             EntryPhase::Ending(waiting, _) if !waiting.is_empty() => false,
-            // Who wants it to go on and came while it was at rest is not forgotten.
+            // A session that became wanted during a write-only order is kept.
             EntryPhase::Ending(_, AfterTasksEnd::ReviveIfWanted) => !(self.is_wanted && self.is_write_only),
             EntryPhase::Ending(_, AfterTasksEnd::Revive) => !self.is_wanted,
             EntryPhase::Ending(_, AfterTasksEnd::ForceFail)
@@ -135,7 +135,7 @@ impl SessionEntry {
         }
     }
 
-    /// Whether nothing is done with it, and nobody has asked for it since.
+    /// Whether the session is being closed, and was not wanted again since.
     pub(super) const fn is_leaving(&self) -> bool {
         match &self.phase {
             EntryPhase::Closing(waiting) => waiting.is_empty() && !self.has_inbox && !self.is_wanted,

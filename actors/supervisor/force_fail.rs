@@ -1,5 +1,5 @@
-//! The end of runs that cannot be brought to their end: written by the supervisor, without folding their journal, so that
-//! nobody waits for ever.
+//! Force-fail: the supervisor ends runs that cannot be continued, without folding their journal, so that no caller
+//! waits for ever.
 
 use std::sync::Arc;
 
@@ -24,9 +24,8 @@ use crate::{
     turn::ONE_CHILD,
 };
 
-/// Takes a session over and ends its open runs, or the one of them that is named, as `failed` for this cause. What their
-/// calls had reserved counts as spent: nobody will know better. Says as which incarnation that was done. `opening` is the
-/// write that takes it over.
+/// Takes a session over with the write `opening`, and ends its open runs, or only the named one, as `failed` with this
+/// cause. The reservations of their calls count as spent: their real cost stays unknown. Returns the new incarnation.
 pub(super) async fn force_fail_runs(
     journal: &dyn Journal,
     wiring: &SessionDependencies,
@@ -34,7 +33,7 @@ pub(super) async fn force_fail_runs(
     cause: OutcomeCause,
     opening: impl Future<Output = Result<DurableOutcome, JournalError>> + Send,
 ) -> Result<Incarnation, OpenSessionError> {
-    // Fenced before anything is read: what the dead session still had on its way to disk is there then, or never will be.
+    // Fenced before anything is read: pending writes of the old incarnation are durable by then, or never will be.
     let OpenedSession { incarnation, last, .. } = match opening.await? {
         DurableOutcome::Opened(opened) => opened,
         DurableOutcome::Refused(refusal) => return Err(OpenSessionError::Unreadable(refusal.to_string())),
@@ -42,14 +41,7 @@ pub(super) async fn force_fail_runs(
             return Err(unexpected_answer());
         }
     };
-    let all: Vec<RunRow> = match journal.read(Query::OpenRuns).await.map_err(OpenSessionError::Read)? {
-        QueryRows::Runs(rows) => rows,
-        QueryRows::Records(_)
-        | QueryRows::Inbox(_)
-        | QueryRows::Sessions(_)
-        | QueryRows::Account(_)
-        | QueryRows::Models(_) => Vec::new(),
-    };
+    let all = open_runs(journal).await?;
     let is_it = |row: &&RunRow| row.session == session && only.is_none_or(|only| row.id == only);
     let open: Vec<RunRow> = all.iter().filter(is_it).cloned().collect();
     if open.is_empty() {
@@ -84,7 +76,7 @@ pub(super) async fn force_fail_runs(
     let rings: Vec<SessionId> = append.deliver.iter().map(|(session, _)| *session).collect();
     let bare = Append { ledger: LedgerChange::default(), ..append.clone() };
     let mut stored = write(&wiring.persistence, WriteOp::Append(Box::new(append))).await?;
-    // An account that cannot be read, its own or one above, must not keep the runs from their end.
+    // An unreadable account, its own or an ancestor's, must not keep the runs from ending.
     if let DurableOutcome::Refused(WriteRefusal::Malformed(error)) = &stored {
         tracing::error!(%session, error, "the accounts of its runs are left as they are");
         stored = write(&wiring.persistence, WriteOp::Append(Box::new(bare))).await?;
@@ -103,7 +95,19 @@ pub(super) async fn force_fail_runs(
     }
 }
 
-/// Who hears of it: the run that had given it its task, and the subagents that worked for it.
+/// The open runs of all sessions.
+async fn open_runs(journal: &dyn Journal) -> Result<Vec<RunRow>, OpenSessionError> {
+    match journal.read(Query::OpenRuns).await.map_err(OpenSessionError::Read)? {
+        QueryRows::Runs(rows) => Ok(rows),
+        QueryRows::Records(_)
+        | QueryRows::Inbox(_)
+        | QueryRows::Sessions(_)
+        | QueryRows::Account(_)
+        | QueryRows::Models(_) => Ok(Vec::new()),
+    }
+}
+
+/// The inbox messages about the end: to the parent run, and to its open subagents.
 fn end_notices<'a>(
     session: SessionId,
     row: &'a RunRow,
@@ -118,8 +122,8 @@ fn end_notices<'a>(
     parent.into_iter().chain(own.map(move |own| (own.session, stop(own.id).to_json())))
 }
 
-/// How long the session has been alive, by its last record: for the limits of its other runs time goes on from there. What
-/// cannot be read goes on for nobody.
+/// The session's active time by its last record, from which the time limits of its other runs continue. Zero if that
+/// record cannot be read: no run of that session can continue.
 async fn active_ms(journal: &dyn Journal, (session, last): (SessionId, Seq)) -> Result<u64, ReadError> {
     match journal.read(Query::Records { session, from: last, max: 1 }).await {
         Ok(QueryRows::Records(records)) => Ok(records.first().map_or(0, |stored| stored.record.active_ms)),
@@ -135,8 +139,8 @@ async fn active_ms(journal: &dyn Journal, (session, last): (SessionId, Seq)) -> 
     }
 }
 
-/// What a run's calls have reserved, as spent. What its subagents have is theirs, and so are their places: they give all
-/// of it back themselves.
+/// Settles the reservations of a run's calls as spent. Reservations of its subagents and their places remain: they
+/// return these themselves.
 async fn final_settlement(
     journal: &dyn Journal,
     row: &RunRow,
@@ -155,7 +159,7 @@ async fn final_settlement(
         }
         own.children = None;
         before = read_account(journal, row.account).await?;
-        // What the run itself has reserved stands still, for its session is fenced; its subagents go on.
+        // The session is fenced, so its own reservations cannot change; its subagents continue.
         if before == Some(known) {
             let settle =
                 Settlement { account: row.account, reserved: own, spent: own, refund: Amounts::default() };
@@ -187,7 +191,7 @@ fn is_subagent_of(worker: &RunRow, row: &RunRow) -> bool {
     worker.parent.is_some_and(|parent| parent.call.run == row.id)
 }
 
-/// Writes, in the order in which this is called, whether or not it is awaited; resolves when it is durable or refused.
+/// Writes in the order of calls to this function, whether awaited or not; resolves when durable or refused.
 pub(super) fn write(
     writer: &PersistenceRef,
     write: WriteOp,

@@ -1,13 +1,13 @@
 //! The supervision tree.
 //!
 //! ```text
-//! Root                    starts its children again; one that keeps dying → `Runtime::terminated` resolves with the reason
+//! Root                    restarts its children; one that keeps crashing → `Runtime::wait_for_end` gives the reason
 //! ├── Persistence         the one writer; its failure is the store's failure and ends the runtime
 //! ├── ProviderSupervisor
-//! │   └── Provider        one for each endpoint; started again when it dies
+//! │   └── Provider        one for each endpoint; restarted when it crashes
 //! ├── ToolExecutor
 //! └── SessionSupervisor   the directory
-//!     └── Session         one for each live session; revived from its journal when it dies
+//!     └── Session         one for each live session; revived from its journal when it crashes
 //! ```
 
 mod directory;
@@ -43,15 +43,15 @@ pub(crate) use stable_ref::StableActorRef;
 /// Why a runtime has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuntimeEnd {
-    /// It was told to.
+    /// On request.
     Suspended,
-    /// The store takes no writes any more, or cannot be read.
+    /// The store takes no more writes, or cannot be read; the error.
     Store(String),
-    /// A part of the runtime itself died, and could not be started again.
+    /// An actor of the runtime crashed and could not be restarted.
     Actor {
-        /// Which one.
+        /// The actor's name.
         name: &'static str,
-        /// Of what.
+        /// The error of its last crash.
         error: String,
     },
 }
@@ -66,7 +66,7 @@ impl fmt::Display for RuntimeEnd {
     }
 }
 
-/// What the tree is made of.
+/// The arguments of Root.
 pub(crate) struct RootArguments {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -79,61 +79,61 @@ pub(crate) struct RootArguments {
     pub(crate) idle: std::time::Duration,
     pub(crate) artifacts: Arc<dyn Artifacts>,
     pub(crate) terminated: watch::Sender<Option<RuntimeEnd>>,
-    /// Where the parts that `Runtime` talks to go.
+    /// Receives the handles for `Runtime`.
     pub(crate) handles: tokio::sync::oneshot::Sender<RuntimeHandles>,
 }
 
-/// What `Runtime` talks to.
+/// The parts of the runtime that `Runtime` uses.
 #[derive(Debug, Clone)]
 pub(crate) struct RuntimeHandles {
     pub(crate) sessions: Arc<StableActorRef<SessionsMsg>>,
     pub(crate) checkpoint: Arc<DirectoryCheckpoint>,
     pub(crate) wiring: Arc<SessionDependencies>,
-    /// One for each submission that may wait until it is on disk: the bound of the mailboxes behind the door.
+    /// One permit for each submission that waits to become durable: it bounds the mailboxes behind the public API.
     pub(crate) admission: Arc<Semaphore>,
 }
 
-/// The address of Persistence, which is never started again, for those who only write.
+/// A reference to Persistence, which is never restarted, for writes only.
 pub(crate) type PersistenceRef = ActorRef<PersistenceMsg>;
 
-/// What the supervisors know of the actors.
+/// The supervisors' view of the actors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SupervisionTree {
-    /// The parts below Root and the providers, from top to bottom.
+    /// The children of Root and the providers, from top to bottom.
     pub children: Vec<ChildStatus>,
-    /// The sessions that the directory knows, by id.
+    /// The sessions in the directory, by id.
     pub sessions: Vec<SessionStatus>,
 }
 
-/// A part of the tree that is there once, or once for each provider.
+/// A child of a supervisor, other than a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildStatus {
-    /// Its name; of a provider, `Provider NAME`.
+    /// The actor's name; of a provider, `Provider NAME`.
     pub name: String,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
 }
 
-/// A session that the directory knows.
+/// A session in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStatus {
     /// The session.
     pub session: SessionId,
-    /// Where it is.
+    /// The phase of the session.
     pub phase: SessionPhase,
-    /// How often its actor died since it came in.
+    /// Number of crashes of its actor since the directory has it.
     pub crashes: u32,
 }
 
-/// Where a session is.
+/// The phase of a session in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionPhase {
     /// Its journal is being read.
     Opening,
-    /// Its actor is there.
+    /// Its actor runs.
     Live,
-    /// Its actor has ended, and what it has left is being ended.
+    /// Its actor has ended; its tasks and its entry are being ended.
     Ending,
-    /// Its journal cannot be read by this program; why. Nothing is done with it until the next start.
+    /// This version cannot read its journal, with the reason. It is not touched until the next start.
     Quarantined(String),
 }

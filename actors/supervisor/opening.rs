@@ -1,4 +1,4 @@
-//! From a session's id to its state, and to its actor: taking it over, reading its journal, and waking it up.
+//! Opens sessions: takes a session over, reads its journal, and starts its actor.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -19,23 +19,23 @@ use crate::{
     turn::{Input, ReplayedSession},
 };
 
-/// A run whose session has died so often in a row at the same step is `failed(crash_loop)`.
+/// Consecutive crashes at one step after which the run ends as `failed(crash_loop)`.
 const MAX_CRASHES_AT_ONE_STEP: u32 = 3;
-/// How often a journal that the store cannot read is tried, before the runtime ends of it.
+/// Tries to read a journal from a failing store, before the runtime ends.
 const MAX_READ_TRIES: u32 = 3;
-/// Between the first two of them; it doubles.
+/// Delay before the second try; it doubles with each further one.
 const READ_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Why a session is not open.
+/// Why a session could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenSessionError {
-    /// The store takes no writes. The runtime is about to end of that.
+    /// The store takes no writes; the runtime is about to end.
     #[error(transparent)]
     Write(#[from] JournalError),
-    /// The store cannot be read. It says nothing of the session.
+    /// The store cannot be read; nothing is known about the session.
     #[error("{0}")]
     Read(ReadError),
-    /// This program cannot read this session's journal.
+    /// This version cannot read the session's journal.
     #[error("{0}")]
     Unreadable(String),
 }
@@ -49,11 +49,11 @@ impl From<ReadError> for OpenSessionError {
     }
 }
 
-/// A session that can be woken up, as whom, and whether something waits in its inbox.
+/// A session that can be started, its incarnation, and whether its inbox has messages.
 pub(crate) type RecoveredSession = (ReplayedSession, Incarnation, bool);
 
 impl Directory {
-    /// Reads the session's journal, in a task.
+    /// Reads the session's journal in a task.
     pub(super) fn open(&mut self, session: SessionId) {
         let (foundation, me) = (Arc::clone(&self.dependencies), self.me.clone());
         let opening = self.take_over(session);
@@ -63,7 +63,7 @@ impl Directory {
         });
     }
 
-    /// Takes a session over. As whom is not known until that is done: whoever lets it go before takes it over again.
+    /// Takes a session over. Its incarnation is unknown until then; `forget` before that takes it over again.
     pub(super) fn take_over(
         &mut self,
         session: SessionId,
@@ -75,7 +75,7 @@ impl Directory {
         write(&self.dependencies.wiring.persistence, WriteOp::Open(session))
     }
 
-    /// The journal was read, or not. An error is one of the store and ends this actor.
+    /// Handles the result of a read. An error means a failed store and ends this actor.
     pub(super) async fn on_opened(
         &mut self,
         session: SessionId,
@@ -94,7 +94,7 @@ impl Directory {
                     AfterForceFail::Quarantine(why),
                 );
             }
-            // Whoever waits is told by the runtime's end, which is near.
+            // Callers learn it from the runtime's end, which is near.
             Err(OpenSessionError::Write(error)) => tracing::debug!(%session, %error, "not opened"),
             Err(OpenSessionError::Read(error)) if entry.failed_reads + 1 >= MAX_READ_TRIES => {
                 return Err(error.into());
@@ -112,13 +112,13 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives the session its next actor, unless it has died too often where it stands.
+    /// Starts the session's next actor, unless it crashed too often at its current step.
     async fn start_actor(&mut self, session: SessionId, (dormant, incarnation, is_rung): RecoveredSession) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.failed_reads = 0;
         entry.incarnation = Some(incarnation);
         let is_nowhere = dormant.is_new() && entry.seed.is_none();
-        // It was removed since it was looked up: whoever said something looks again.
+        // The session was removed after the lookup: dropped replies make the callers look it up again.
         if is_nowhere && !entry.phase.take_waiting().is_empty() {
             return self.forget(session);
         }
@@ -169,7 +169,7 @@ impl Directory {
     }
 }
 
-/// Reads the journal of a session that `opening` takes over, behind whatever an earlier incarnation still has in the queue.
+/// Reads the journal of a session after `opening`, which is queued behind all writes of earlier incarnations.
 pub(super) async fn open_session(
     journal: &dyn Journal,
     session: SessionId,
@@ -197,7 +197,7 @@ pub(super) async fn open_session(
     Ok((dormant, opened.incarnation, !opened.inbox.is_empty()))
 }
 
-/// Whether the run under way has an account that can be read: nothing it does could be booked otherwise.
+/// Checks that the account of the current run can be read: without it no spend could be booked.
 async fn check_account(journal: &dyn Journal, dormant: &ReplayedSession) -> Result<(), OpenSessionError> {
     let Some(standing) = dormant.crash_point() else { return Ok(()) };
     match journal.read(Query::Account(standing.run.into())).await {

@@ -1,7 +1,7 @@
-//! How sessions with nothing to do are put to rest and forgotten: their actor ends, and nothing is kept of them in memory.
+//! Passivation: the actor of an idle session stops, and nothing of the session stays in memory.
 //!
-//! From the moment in which an actor is asked to end until it has said what it does, what comes in waits with the
-//! directory, so that nothing is lost in a mailbox that nobody reads any more, and nothing is overtaken.
+//! From the request until the actor's answer, messages wait in the directory. So none is lost in the mailbox of a
+//! stopped actor, and none overtakes another.
 
 use std::{mem::take, sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ use crate::{
     },
 };
 
-/// An idle session is found late by at most this part of the time that it may be idle,
+/// An idle session is found late by at most the idle time divided by this,
 const SCAN_DIVISOR: u32 = 8;
-/// or by this: it is not looked more often.
+/// or by this: scans are not more frequent.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Directory {
-    /// Looks for idle sessions after this time, unless that is to be done already.
+    /// Scans for idle sessions after this time, unless a scan is scheduled already.
     pub(super) fn schedule_scan(&mut self, time: Duration) {
         if self.scan_timer.is_some() || self.is_suspended {
             return;
@@ -41,7 +41,7 @@ impl Directory {
         self.scan_timer = Some(timer);
     }
 
-    /// Asks those to end that have been idle for long, and looks again when the next of them will have been.
+    /// Requests the passivation of sessions that are idle for long enough, and schedules the next scan.
     pub(super) fn scan_idle(&mut self) {
         self.scan_timer = None;
         let idle = self.dependencies.idle;
@@ -62,7 +62,7 @@ impl Directory {
         }
     }
 
-    /// An actor that was asked to end has something to do.
+    /// An actor declined its passivation: it has work.
     pub(super) fn on_passivation_declined(&mut self, session: SessionId, actor: ActorId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let EntryPhase::Passivating(resting, waiting) = &mut entry.phase else { return };
@@ -75,7 +75,8 @@ impl Directory {
         self.schedule_scan(self.dependencies.idle);
     }
 
-    /// Forgets a session that nobody wants: the store first, so that it never takes it for open while nobody knows it.
+    /// Closes an unwanted session in the store before it is forgotten: a session that is open in the store has an
+    /// entry.
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let incarnation = entry.incarnation;
@@ -87,7 +88,8 @@ impl Directory {
         };
         entry.incarnation = incarnation;
         let (wiring, me) = (Arc::clone(&self.dependencies.wiring), self.me.clone());
-        // Somebody was about to open it, perhaps in an earlier directory: that is behind this, or never comes.
+        // An opening was under way, perhaps of an earlier directory: its write is queued before this one, or never
+        // comes.
         let opening = incarnation.is_none().then(|| write(&wiring.persistence, WriteOp::Open(session)));
         tokio::spawn(async move {
             let closed = close(&wiring.persistence, session, (incarnation, opening)).await;
@@ -95,20 +97,20 @@ impl Directory {
         });
     }
 
-    /// The store has let a session go, or something waits in its inbox.
+    /// The store has closed a session, or its inbox has messages.
     pub(super) fn on_closed(&mut self, session: SessionId, closed: Result<DurableOutcome, JournalError>) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let EntryPhase::Closing(waiting) = &mut entry.phase else { return };
         let has_inbox = match closed {
             Ok(DurableOutcome::Closed(is_gone)) => !is_gone,
-            // Somebody has taken it over.
+            // Another opening has taken it over.
             Ok(
                 DurableOutcome::Refused(_)
                 | DurableOutcome::Appended(_)
                 | DurableOutcome::Opened(_)
                 | DurableOutcome::Delivered,
             ) => false,
-            // The runtime is about to end of that.
+            // The runtime is about to end.
             Err(error) => return tracing::debug!(%session, %error, "not closed"),
         };
         let is_wanted = !waiting.is_empty() || entry.has_inbox || (has_inbox && entry.is_wanted);
@@ -125,7 +127,7 @@ impl Directory {
     }
 }
 
-/// Lets the session go that is open as this incarnation, or as the one that `opening` gives it.
+/// Closes the session as this incarnation, or as the one that `opening` returns.
 async fn close(
     writer: &PersistenceRef,
     session: SessionId,
@@ -150,11 +152,11 @@ async fn close(
     write(writer, WriteOp::Close(session, incarnation)).await
 }
 
-/// Asks a live session to end if it has nothing to do.
+/// Asks a live session to stop if it is idle.
 fn request_passivation(me: &ActorRef<SessionsMsg>, session: SessionId, entry: &mut SessionEntry) {
     let EntryPhase::Live(actor) = &entry.phase else { return };
     let (stays, staying) = oneshot::channel();
-    // The event of a dead one is on its way.
+    // The supervision event of a crashed actor is on its way.
     if actor.cast(SessionMsg::Passivate(stays.into())).is_err() {
         return;
     }

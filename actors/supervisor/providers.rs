@@ -1,4 +1,4 @@
-//! ProviderSupervisor: keeps one Provider actor for each endpoint, and passes on what is said to them by name.
+//! ProviderSupervisor: keeps one Provider actor for each endpoint, and routes messages to them by name.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,23 +12,22 @@ use crate::{
     supervisor::ChildStatus,
 };
 
-/// A provider's actor may die so often; then the runtime goes on without its statistics.
+/// Restart intensity of a provider's actor; beyond it the runtime continues without its statistics.
 const PROVIDER_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_up: 5, period_ms: 60_000 };
 
 /// The messages of [`ProviderSupervisor`].
 #[derive(Debug)]
 pub(crate) enum ProvidersMsg {
-    /// For the provider of that name.
+    /// A message for the provider of that name.
     Deliver(Arc<str>, ProviderMsg),
-    /// What its children are.
+    /// Inspects the children.
     Inspect(Inspect<ProviderSupervisorState>),
 }
 
-/// The actor.
 #[derive(Debug)]
 pub(crate) struct ProviderSupervisor;
 
-/// Its state.
+/// The children by name.
 pub(crate) struct ProviderSupervisorState {
     clock: Arc<dyn Clock>,
     children: BTreeMap<Arc<str>, ProviderChild>,
@@ -112,7 +111,7 @@ impl ProviderSupervisorState {
         self.children.iter().find(|(_, child)| is(child)).map(|(name, _)| Arc::clone(name))
     }
 
-    /// Counts a death.
+    /// Counts a crash. Returns true if the actor may be restarted.
     fn may_restart(&mut self, name: &str, error: &str) -> bool {
         let now_ms = self.clock.monotonic_ms();
         let Some(child) = self.children.get_mut(name) else { return false };
@@ -130,7 +129,7 @@ impl ProviderSupervisorState {
         }
     }
 
-    /// Starts a child; one that does not start has died.
+    /// Starts a child; a failed start counts as a crash.
     async fn start(&mut self, me: &ActorRef<ProvidersMsg>, name: &Arc<str>) {
         while let Some(child) = self.children.get_mut(name) {
             let arguments = (Arc::clone(name), Arc::clone(&child.gate));
@@ -145,7 +144,7 @@ impl ProviderSupervisorState {
         }
     }
 
-    /// What became of its children.
+    /// The restarts of each child.
     pub(crate) fn child_statuses(&self) -> Vec<ChildStatus> {
         let part = |(name, child): (&Arc<str>, &ProviderChild)| ChildStatus {
             name: format!("Provider {name}"),

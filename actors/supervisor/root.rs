@@ -1,4 +1,4 @@
-//! Root: starts the parts of the tree, and starts them again. Its end is the runtime's.
+//! Root: starts its children and restarts them. Its end is the end of the runtime.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use crate::{
     tool_executor::{ToolExecutorActor, ToolRegistry},
 };
 
-/// A part may die so often; then the runtime ends.
+/// Restart intensity of a child; the runtime ends beyond it.
 const CHILD_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_up: 5, period_ms: 60_000 };
 
 /// The messages of [`Root`].
 #[derive(Debug)]
 pub(crate) enum RootMsg {
-    /// What its children are.
+    /// Inspects the children.
     Inspect(Inspect<RootState>),
 }
 
-/// The actor at the top.
+/// The root of the supervision tree.
 #[derive(Debug)]
 pub(crate) struct Root;
 
-/// Its state: who is who, and where to say that all is over.
+/// The children, and the channel for the reason of the runtime's end.
 pub(crate) struct RootState {
     dependencies: Arc<DirectoryDependencies>,
     handles: RuntimeHandles,
@@ -51,7 +51,7 @@ struct SupervisedChild {
     restarts: u32,
 }
 
-/// What can be started again.
+/// A child that can be restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChildKind {
     Providers,
@@ -60,7 +60,7 @@ enum ChildKind {
 }
 
 impl ChildKind {
-    /// All, in the order in which they are started.
+    /// All kinds, in the order in which they are started.
     const ALL: [Self; 3] = [Self::Providers, Self::Executor, Self::Sessions];
 
     const fn name(self) -> &'static str {
@@ -71,7 +71,7 @@ impl ChildKind {
         }
     }
 
-    /// Starts it and says at its address that it is there.
+    /// Starts the child and sets its stable reference.
     async fn start(
         self,
         root: ActorCell,
@@ -204,7 +204,7 @@ impl Actor for Root {
 }
 
 impl RootState {
-    /// Starts a child again, or says why the runtime has to end.
+    /// Restarts a child, or returns why the runtime has to end.
     async fn on_child_end(
         &mut self,
         me: &ActorRef<RootMsg>,
@@ -231,13 +231,13 @@ impl RootState {
                     child.id = id;
                     return Ok(());
                 }
-                // What does not start has died.
+                // A failed start counts as a crash.
                 Err(failed) => error = failed.to_string(),
             }
         }
     }
 
-    /// What became of its children.
+    /// The restarts of each child.
     pub(crate) fn child_statuses(&self) -> Vec<ChildStatus> {
         let persistence = ChildStatus { name: "Persistence".into(), restarts: 0 };
         let others = self
@@ -247,7 +247,7 @@ impl RootState {
         std::iter::once(persistence).chain(others).collect()
     }
 
-    /// Says why, unless it was said already, and wakes all who wait.
+    /// Publishes the reason, unless there is one already, and wakes all waiters.
     fn publish_end(&self, reason: RuntimeEnd) {
         self.terminated.send_if_modified(|said| {
             let first = said.is_none();
@@ -263,13 +263,13 @@ impl RootState {
 }
 
 impl Drop for RootState {
-    /// Whatever Root died of, nobody waits for ever.
+    /// However Root ended, no caller waits for ever.
     fn drop(&mut self) {
         self.publish_end(RuntimeEnd::Actor { name: "Root", error: "it died without a word".into() });
     }
 }
 
-/// Whether a part died of the store.
+/// The store's error, if a child ended with one.
 fn store_failure(error: &ActorProcessingErr) -> Option<RuntimeEnd> {
     let write = error.downcast_ref::<JournalError>().map(ToString::to_string);
     let read = error.downcast_ref::<ReadError>().map(ToString::to_string);

@@ -1,5 +1,5 @@
-//! What is done about sessions that die, and about those that nobody can open: their tasks are ended, and they are opened
-//! again, or their runs are ended without them.
+//! Restarts of sessions that crash or cannot be opened: their tasks are ended, and they are opened again, or their runs
+//! are force-failed.
 
 use std::{mem::take, sync::Arc};
 
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// A session may die so often, at whatever steps; then all its runs are.
+/// Restart intensity of a session, whatever the steps; beyond it all its runs are force-failed.
 const SESSION_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_up: 12, period_ms: 60_000 };
 
 impl Directory {
-    /// An actor has ended: by itself, or by an error.
+    /// An actor has stopped or crashed.
     pub(super) fn on_actor_end(&mut self, actor: ActorId, error: Option<ActorProcessingErr>) {
         let Some(session) = self.actors.remove(&actor) else { return };
         match error {
@@ -36,7 +36,7 @@ impl Directory {
     pub(super) fn on_crash(&mut self, session: SessionId, error: &ActorProcessingErr) {
         let now_ms = self.dependencies.wiring.clock.monotonic_ms();
         let Some(entry) = self.entries.get_mut(&session) else { return };
-        // The runtime is about to end of that; it says nothing of the session.
+        // The runtime is about to end; the error tells nothing about the session.
         if error.is::<JournalError>() {
             return self.end_tasks(session, AfterTasksEnd::ReviveIfWanted);
         }
@@ -82,7 +82,7 @@ impl Directory {
         }
     }
 
-    /// Ends a run as `failed(crash_loop)` without opening its session, which must not be here yet.
+    /// Ends a run as `failed(crash_loop)` without opening its session, which must not be in the directory.
     pub(super) fn force_fail_run(
         &mut self,
         (session, run): (SessionId, RunId),
@@ -98,7 +98,7 @@ impl Directory {
         self.force_fail(session, Some(run), OutcomeCause::CrashLoop { error }, AfterForceFail::Reply(reply));
     }
 
-    /// Ends open runs of the session, or one of them, for nobody else will; until that is done, what comes in waits.
+    /// Ends the open runs of a session, or one of them; messages wait until that is done.
     pub(super) fn force_fail(
         &mut self,
         session: SessionId,
@@ -119,7 +119,7 @@ impl Directory {
         });
     }
 
-    /// The runs have their end, or not. An error is one of the store and ends this actor.
+    /// The runs were ended, or not. An error means a failed store and ends this actor.
     pub(super) fn on_force_failed(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! SessionSupervisor: finds, opens, revives and gives up sessions. What it knows is the [`Directory`].
+//! SessionSupervisor: finds, opens, revives and gives up sessions. Its state is the [`Directory`].
 
 use std::sync::Arc;
 
@@ -16,56 +16,55 @@ use crate::{
     },
 };
 
-/// The reason that ractor gives for an actor that was killed: nobody here does that to a session that has work.
+/// The exit reason that ractor reports for a killed actor. This program never kills a session that has work.
 const KILL_REASON: &str = "killed";
 
 /// The messages of [`SessionSupervisor`].
 #[derive(Debug)]
 pub(crate) enum SessionsMsg {
-    /// For that session, which is opened if it is not live, and begun with `SessionSeed` if it does not exist. Without that,
-    /// what is said to a session that does not exist is not answered.
+    /// Delivers a message to a session, which is opened if it is not live, and created from the `SessionSeed` if it
+    /// does not exist. Without a seed, messages to a missing session get no answer.
     Deliver(SessionId, Option<Arc<SessionSeed>>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
-    /// Something waits in the inbox of that session, which is opened if it is not live.
+    /// The session's inbox has a message; the session is opened if it is not live.
     NotifyInbox(SessionId),
-    /// Ends a run as `failed(crash_loop)` of this, without opening its session; answered when that is on disk.
+    /// Ends a run as `failed(crash_loop)` with this error, without opening its session; answered when durable.
     ForceFail((SessionId, RunId), String, RpcReplyPort<()>),
-    /// Ends all tasks and all sessions, without a record; nothing is opened any more.
+    /// Ends all tasks and sessions without a record; no session is opened afterwards.
     Suspend(RpcReplyPort<()>),
-    /// What it knows.
+    /// Inspects the directory.
     Inspect(Inspect<Directory>),
-    /// Its own.
+    /// From the supervisor's own tasks.
     Inner(SessionsInternalMsg),
 }
 
-/// What a session begins with.
+/// The initial data of a new session.
 #[derive(Debug)]
 pub(crate) struct SessionSeed {
     pub(crate) key: Arc<str>,
     pub(crate) prompt: Arc<str>,
 }
 
-/// What the supervisor's own tasks say.
+/// Messages from the supervisor's own tasks.
 #[derive(Debug)]
 pub(crate) enum SessionsInternalMsg {
-    /// A session's journal was read, or not.
+    /// A session's journal was read, or could not be.
     Opened(SessionId, Box<Result<RecoveredSession, OpenSessionError>>),
-    /// It is time to read a session's journal again.
+    /// The delay is over: read the session's journal again.
     RetryRead(SessionId),
-    /// The tasks of a dead session have ended.
+    /// The tasks of a crashed or stopped session have ended.
     TasksEnded(SessionId),
-    /// Open runs of a session have their end, or cannot have it.
+    /// The session's open runs were force-failed, or could not be.
     ForceFailed(SessionId, Result<Incarnation, OpenSessionError>),
-    /// It is time to look for sessions that have been idle for long.
+    /// Scan for idle sessions.
     ScanIdle,
-    /// The actor of a session that was to end if it has nothing to do has something to do.
+    /// The actor of a session declined its passivation: it has work.
     PassivationDeclined(SessionId, ActorId),
-    /// The store has let a session go, or not.
+    /// The store has closed a session, or refused.
     Closed(SessionId, Result<DurableOutcome, JournalError>),
 }
 
-/// The actor.
 #[derive(Debug)]
 pub(crate) struct SessionSupervisor;
 

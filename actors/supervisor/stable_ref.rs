@@ -1,25 +1,25 @@
-//! Where a part of the tree is. A restarted actor has a new reference and an empty mailbox, so nobody holds a reference
-//! across a restart: what is to be said is said here.
+//! A reference to an actor that survives its restarts. A restarted actor has a new `ActorRef` and an empty mailbox, so
+//! no other code keeps an `ActorRef` across a restart.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ractor::{ActorRef, Message, MessagingErr};
 
-/// The address of an actor that may be started again. What is said while nobody is there waits: that is bounded, since
-/// submissions carry permits, and all else comes from calls that have theirs.
+/// A stable reference. Messages wait while the actor is down. Their number is bounded: submissions carry permits, and
+/// all other messages come from calls that have theirs.
 #[derive(Debug)]
 pub(crate) struct StableActorRef<M: Message>(Mutex<RefTarget<M>>);
 
 #[derive(Debug)]
 enum RefTarget<M: Message> {
     Running(ActorRef<M>),
-    /// Dead, or not started yet.
+    /// Crashed, or not started yet.
     Restarting(Vec<M>),
-    /// Nobody will be there any more.
+    /// The actor will not be started again.
     Closed,
 }
 
-/// Nobody will be there any more.
+/// The actor is gone for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ActorGone;
 
@@ -30,7 +30,7 @@ impl<M: Message> Default for StableActorRef<M> {
 }
 
 impl<M: Message> StableActorRef<M> {
-    /// Says something to whoever is there, now or after the next start.
+    /// Sends a message to the actor, now or after its next start.
     pub(crate) fn cast(&self, message: M) -> Result<(), ActorGone> {
         let mut place = self.lock();
         match &mut *place {
@@ -50,7 +50,7 @@ impl<M: Message> StableActorRef<M> {
         }
     }
 
-    /// The actor is there (again), and hears what was said meanwhile.
+    /// The actor runs (again): sends it the waiting messages.
     pub(crate) fn set_running(&self, actor: ActorRef<M>) {
         let mut place = self.lock();
         let waiting = match std::mem::replace(&mut *place, RefTarget::Running(actor)) {
@@ -65,13 +65,13 @@ impl<M: Message> StableActorRef<M> {
         }
     }
 
-    /// Nobody will be there any more; what waits is dropped.
+    /// Closes the reference for good; waiting messages are dropped.
     pub(crate) fn close(&self) {
         let before = std::mem::replace(&mut *self.lock(), RefTarget::Closed);
         drop(before);
     }
 
-    /// Who is there.
+    /// The running actor.
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self) -> Option<ActorRef<M>> {
         match &*self.lock() {
@@ -80,7 +80,7 @@ impl<M: Message> StableActorRef<M> {
         }
     }
 
-    /// No panic leaves a place half changed.
+    /// Ignores poisoning: each update is one assignment.
     fn lock(&self) -> MutexGuard<'_, RefTarget<M>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

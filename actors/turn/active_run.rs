@@ -1,4 +1,4 @@
-//! The states of a run. Each variant owns what is valid only then.
+//! The states of a run. Each variant owns the data that is valid only in it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// A run that was accepted and has not begun.
+/// An accepted run that has not started.
 #[derive(Debug)]
 pub(crate) struct QueuedRun {
     pub(super) accepted: RunAccepted,
@@ -25,12 +25,10 @@ pub(crate) struct QueuedRun {
     pub(super) seq: Seq,
 }
 
-/// What a session is at.
+/// The session's run under way, if any.
 #[derive(Debug, Clone)]
 pub(super) enum CurrentRun {
-    /// Nothing.
     Idle,
-    /// A run.
     Running(Box<ActiveRun>),
 }
 
@@ -38,119 +36,117 @@ pub(super) enum CurrentRun {
 #[derive(Debug, Clone)]
 pub(super) struct ActiveRun {
     pub(super) id: RunId,
-    /// Which of its legs this is, from 1: each ends with an outcome.
+    /// Number of this leg, from 1; each leg ends with an outcome.
     pub(super) leg: u32,
-    /// Whose task it is.
+    /// The delegating call, if the run is a subagent's.
     pub(super) parent: Option<ParentRef>,
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) started: SessionTime,
-    /// Active time since then that does not count: waits for a known reset or for a person that are over.
+    /// Active time since `started` that does not count: waits for a known reset or for a person that are over.
     pub(super) uncounted_ms: u64,
-    /// The active time that counts up to its last result of a call, in milliseconds.
+    /// Counted active time up to the last result of a call, in milliseconds.
     pub(super) progress_ms: u64,
-    /// When it was parked, on the session's active clock.
+    /// When the run was parked, on the session's active clock.
     pub(super) parked_at: Option<u64>,
-    /// Iterations begun.
+    /// Number of the present iteration, from 1, with those of `skipped_numbers`.
     pub(super) iteration: u32,
     pub(super) usage: Usage,
-    /// What its attempts are taken to have cost.
+    /// Assumed spend of all attempts.
     pub(super) spent: Amounts,
-    /// The output tokens that models were found not to give more of.
+    /// Output limits of models, in tokens, as found out from their failures.
     pub(super) output_caps: Vec<(ModelRef, u64)>,
-    /// What answers that are not plain have left behind.
+    /// Recovery state after flawed answers.
     pub(super) answer_recovery: AnswerRecovery,
-    /// The subagents that its model has not been told the end of.
+    /// The subagents whose end is not yet reported to the model.
     pub(super) subagents: Vec<Subagent>,
-    /// The tasks given away that have failed.
+    /// Delegated tasks that have failed.
     pub(super) failed_tasks: Vec<FailedTask>,
-    /// How many iteration numbers were taken by what is no iteration: grace calls of earlier legs, and a call that was given up
-    /// where it started.
+    /// Iteration numbers that are no iterations: grace calls of earlier legs, and a call that was given up where it
+    /// started.
     pub(super) skipped_numbers: u32,
-    /// What it had no allowance for: only the grace call is made any more.
+    /// The reservation that did not fit. From then on only the grace call is made.
     pub(super) exhausted: Option<BudgetRefusal>,
-    /// How it is to end, once it is being stopped.
+    /// The outcome of a run that is being stopped.
     pub(super) planned_end: Option<OutcomeDetail>,
-    /// From here on no request has shown what an earlier leg was told, so it does not go.
+    /// From this position on no request has shown the content, which is of an earlier leg: it is not removed.
     pub(super) unseen_from: Option<HistoryPosition>,
-    /// What is done about a view that becomes too long.
+    /// State of compaction.
     pub(super) compaction: CompactionState,
     /// Since when the model call of the present iteration is wanted, on the session's active clock.
     pub(super) model_wanted_since: Option<u64>,
     pub(super) state: LoopState,
 }
 
-/// Where the loop of a run stands.
+/// Position of a run in its loop.
 #[derive(Debug, Clone)]
 pub(super) enum LoopState {
-    /// The model is to be asked, or is being asked.
+    /// A model call is wanted or under way.
     CallingModel(ModelCallState),
-    /// The calls of an answer have to end.
+    /// The tool calls of an answer are not all ended.
     RunningTools(ActiveStep),
-    /// The model has said its last word; only the outcome is missing.
+    /// The final answer is there; only the outcome is missing.
     Answered(Arc<AssistantMessage>),
 }
 
-/// An answer and its calls, as many as the answer has.
+/// An answer and its tool calls, in the same order and number.
 #[derive(Debug, Clone)]
 pub(super) struct ActiveStep {
     pub(super) answer: Arc<AssistantMessage>,
     pub(super) calls: Vec<ActiveToolCall>,
 }
 
-/// A tool call.
 #[derive(Debug, Clone)]
 pub(super) struct ActiveToolCall {
     pub(super) id: CallId,
-    /// The registered name; the model's own until the call is admitted.
+    /// The registered name; until admission the name that the model wrote.
     pub(super) tool: Arc<str>,
     pub(super) effect: EffectClass,
-    /// What it touches, once it is admitted.
+    /// The resources that the call touches, known from its admission on.
     pub(super) access: Access,
-    /// Whether its tool can tell what became of it when the process has died.
+    /// Whether the tool can find out the fate of the call after a crash of the process.
     pub(super) detached: bool,
-    /// Whether an attempt may have done something.
+    /// Whether an attempt may have had an effect.
     pub(super) may_have_run: bool,
-    /// Attempts that were lost for what may lie in the call itself.
+    /// Attempts that were lost for a reason that may lie in the call itself.
     pub(super) lost_attempts: Attempt,
     pub(super) state: ToolCallState,
 }
 
-/// The state of a tool call.
 #[derive(Debug, Clone)]
 pub(super) enum ToolCallState {
-    /// The model asks for it.
+    /// Proposed by the model, not yet admitted.
     Proposed,
-    /// It needs a permit for this attempt.
+    /// Needs a permit for this attempt.
     Admitted(Attempt),
-    /// It is started, by the record, made at the time.
+    /// Started with this record, at this time.
     Started(Arc<CallStarted>, Timestamp),
-    /// What became of it is not known; a person is asked, since that time.
+    /// In doubt; a person is asked.
     Parked(Arc<InDoubtCall>),
-    /// It is the same as the call of this number, and gets its result.
+    /// Equal to the call of this number, and gets its result.
     SameAs(u32),
-    /// It has its result.
+    /// Has its result.
     Ended(Arc<CallEnd>),
 }
 
-/// A call in doubt, about which a person is asked.
+/// A call in doubt, with the request for a person's decision.
 #[derive(Debug)]
 pub(super) struct InDoubtCall {
     pub(super) request: ApprovalRequested,
     pub(super) attempt: Attempt,
-    /// When it was started.
+    /// Start of the attempt that is in doubt.
     pub(super) started_at: Timestamp,
-    /// When the person was asked.
+    /// Time of the approval request.
     pub(super) requested_at: Timestamp,
 }
 
 impl ActiveToolCall {
-    /// Whether it must not be repeated silently.
+    /// Whether the call must not be repeated silently.
     pub(super) fn is_once(&self) -> bool {
         self.effect == EffectClass::Once
     }
 
-    /// Whether a call before it in the same answer has not ended and conflicts with it.
+    /// Whether an open earlier call of the same answer conflicts with this one.
     fn is_blocked_by(&self, earlier: &[Self]) -> bool {
         earlier.iter().any(|call| match call.state {
             ToolCallState::Ended(_) | ToolCallState::SameAs(_) => false,
@@ -163,12 +159,12 @@ impl ActiveToolCall {
 }
 
 impl ActiveRun {
-    /// The id of the model's call of the present iteration.
+    /// The id of the present iteration's model call.
     pub(super) const fn model_call(&self) -> CallId {
         CallId { run: self.id, iteration: self.iteration, n: 0 }
     }
 
-    /// How many iterations have begun: the present one counts once its model call was started. The grace call is none.
+    /// Number of iterations: the present one counts once its model call was started. The grace call does not count.
     pub(super) const fn iterations(&self) -> u32 {
         let begun = match &self.state {
             LoopState::CallingModel(_) | LoopState::Answered(_) if self.exhausted.is_some() => {
@@ -182,7 +178,7 @@ impl ActiveRun {
         begun.saturating_sub(self.skipped_numbers)
     }
 
-    /// Whether a request may have shown a model what stands in the view.
+    /// Whether a request may have shown the present view to a model.
     pub(super) fn has_sent_view(&self) -> bool {
         match &self.state {
             LoopState::CallingModel(asking) => asking.may_be_read || asking.started().is_some(),
@@ -190,7 +186,7 @@ impl ActiveRun {
         }
     }
 
-    /// The started model call.
+    /// The record of the started model call.
     pub(super) const fn model_started(&self) -> Option<&Arc<ModelStarted>> {
         match &self.state {
             LoopState::CallingModel(asking) => asking.started(),
@@ -198,7 +194,7 @@ impl ActiveRun {
         }
     }
 
-    /// The attempt of this call that is started: of the model call or of one for a summary.
+    /// The started attempt of this model call or summary call.
     pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
         let started = if call.is_summary() { self.compaction.call.started() } else { self.model_started() };
         started.filter(|started| started.call == call)
@@ -212,7 +208,7 @@ impl ActiveRun {
         }
     }
 
-    /// How many tool calls are started and have no end.
+    /// Number of tool calls that are started and not ended.
     pub(super) fn open_calls(&self) -> usize {
         self.calls().iter().filter(|call| matches!(call.state, ToolCallState::Started(..))).count()
     }
@@ -232,7 +228,7 @@ impl ActiveRun {
             .collect()
     }
 
-    /// Whether it waits for a person, and nothing else of it is under way.
+    /// Whether the run waits for a person and none of its calls can make progress.
     pub(super) fn is_parked(&self) -> bool {
         let calls = self.calls();
         let is_busy = |(n, call): (usize, &ActiveToolCall)| match call.state {
@@ -244,7 +240,7 @@ impl ActiveRun {
         asks && self.planned_end.is_none() && !calls.iter().enumerate().any(is_busy)
     }
 
-    /// Follows with the limits' clock whether it is parked.
+    /// Stops or resumes the run's clock when the run becomes parked or is parked no longer.
     pub(super) fn track_parked(&mut self, active_ms: u64) {
         match (self.is_parked(), self.parked_at) {
             (true, None) => self.parked_at = Some(active_ms),
@@ -256,8 +252,8 @@ impl ActiveRun {
         }
     }
 
-    /// Whether calls that are started go on to their end: always, but for a run that is being stopped. One that only
-    /// has no allowance for more keeps every result that there is.
+    /// Whether started calls may run to their end: always, unless the run is being stopped. A run that a budget limit
+    /// stops keeps every result that there is.
     pub(super) fn lets_calls_end(&self) -> bool {
         match &self.planned_end {
             None => true,
@@ -270,21 +266,21 @@ impl ActiveRun {
         self.spec.limits.budget.get(dimension)
     }
 
-    /// What the run's own account has left; `None` without a limit. Of tokens and money exact, because the run's records
-    /// are all that spends from it.
+    /// Remaining budget of the run's own account; `None` without a limit. Exact for tokens and money: only this run's
+    /// records spend from the account.
     pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
         let limit = self.limit(dimension)?;
         Some(limit.saturating_sub(self.spent.get(dimension).unwrap_or(0)))
     }
 
-    /// From when on its active time counts, on the session's active clock, as if it had never stood still.
+    /// Start of the counted active time on the session's active clock, moved forward by all time that does not count.
     pub(super) fn counted_from(&self, now: SessionTime) -> u64 {
         let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
         let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
         self.started.active_ms + self.uncounted_ms + waiting
     }
 
-    /// When the run's active time is over, on the session's active clock, and how it ends then.
+    /// The run's limits of active time: the end on the session's active clock, the limit in milliseconds, the outcome.
     pub(super) fn time_limits(&self, now: SessionTime) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
         let limits = &self.spec.limits;
         let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
@@ -293,7 +289,7 @@ impl ActiveRun {
         timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
     }
 
-    /// When a subagent that has come to no result for long is to end, on the session's active clock, and after how long.
+    /// When a subagent without new results has to end, on the session's active clock, and its limit in milliseconds.
     pub(super) fn stall(&self, now: SessionTime) -> Option<(u64, u64)> {
         let limit_ms = self
             .spec
@@ -303,7 +299,7 @@ impl ActiveRun {
         Some((self.counted_from(now).saturating_add(self.progress_ms).saturating_add(limit_ms), limit_ms))
     }
 
-    /// A call has come to a result.
+    /// Notes the time of a call's result.
     pub(super) fn track_progress(&mut self, now: SessionTime) {
         self.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
     }
@@ -316,7 +312,7 @@ impl ActiveRun {
         }
     }
 
-    /// Ends the pause: an attempt starts, or another pause.
+    /// Ends the pause, because an attempt or another pause starts.
     pub(super) fn end_pause(&mut self, now: SessionTime) {
         self.uncounted_ms += match &mut self.state {
             LoopState::CallingModel(asking) => asking.end_pause(now),
@@ -324,14 +320,14 @@ impl ActiveRun {
         };
     }
 
-    /// Whether time stands still for the limits.
+    /// Whether the present time does not count for the limits.
     fn is_uncounted(&self, now: SessionTime) -> bool {
         let pauses =
             self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
         pauses || self.parked_at.is_some()
     }
 
-    /// What ought to be in flight.
+    /// The actions that should be in flight, without those of a summary.
     pub(super) fn due(&self, now: SessionTime) -> Vec<DueAction> {
         let mut due = Vec::new();
         match &self.state {
@@ -361,7 +357,7 @@ impl ActiveRun {
             due.extend(self.time_limits(now).map(|(end, ..)| DueAction::WakeAtActive(end)));
             due.extend(self.stall(now).map(|(end, _)| DueAction::WakeAtActive(end)));
         }
-        // Two questions, or two limits, may expire at the same time.
+        // Two approval requests, or two limits, may expire at the same time.
         let mut once = Vec::with_capacity(due.len());
         due.into_iter().for_each(|effect| {
             if !once.contains(&effect) {
@@ -373,7 +369,7 @@ impl ActiveRun {
 }
 
 impl ActiveRun {
-    /// What ought to be in flight of a call that has these before it in its answer.
+    /// The action that should be in flight for call `of`, given the earlier calls of its answer.
     fn due_of(&self, of: &ActiveToolCall, earlier: &[ActiveToolCall]) -> Option<DueAction> {
         let (call, goes_on) = (of.id, self.lets_calls_end());
         match &of.state {
@@ -394,8 +390,8 @@ impl ActiveRun {
 }
 
 impl super::Turn {
-    /// What ought to be in flight. Each effect has a stable identity; what was due and is not any more is to be
-    /// cancelled.
+    /// The actions that should be in flight. Each has a stable identity; the shell cancels an action that is no longer
+    /// due.
     pub(crate) fn due(&self, now: SessionTime) -> Vec<DueAction> {
         match &self.current {
             CurrentRun::Idle => Vec::new(),

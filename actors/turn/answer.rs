@@ -1,4 +1,4 @@
-//! What the model's answers mean.
+//! Starts attempts of model calls, and handles their answers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// Starts an attempt of the model call, with the view as it is now.
+    /// Starts an attempt of the model call with the present view.
     pub(super) fn start_model_call(&mut self, call: CallId, attempt: Attempt, model: &ModelRef) {
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else {
             return;
@@ -36,7 +36,7 @@ impl DecisionBuilder {
         }
         if let Some(refusal) = estimates::grace_refusal(run, &self.turn, model) {
             self.exhaust(refusal);
-            // The lease may serve the grace call.
+            // The lease may serve the grace call instead.
             return self.start_model_call(call, attempt, model);
         }
         let estimate = estimates::estimate(run, &self.turn, (attempt, model));
@@ -57,7 +57,7 @@ impl DecisionBuilder {
         self.record(Body::ModelStarted(Arc::new(started)));
     }
 
-    /// Whether this is the attempt under way.
+    /// Whether this attempt of the model call is under way.
     pub(super) fn is_current_attempt(&self, call: CallId, attempt: Attempt) -> bool {
         self.run().and_then(ActiveRun::model_started).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
@@ -95,7 +95,7 @@ impl DecisionBuilder {
             return;
         }
         if let Some(ended) = ended {
-            // A last word is none before all subagents have ended and what they have to say is heard.
+            // A final answer ends the run only after all subagents have ended and the model has read their results.
             let is_last =
                 ended.outcome != Outcome::Completed || self.run().is_some_and(ActiveRun::has_final_answer);
             if is_last {
@@ -107,7 +107,7 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// A late answer's content is dropped, but not what it cost: until now all that was reserved counted as spent.
+    /// Drops the content of a late answer and books its real cost: until now everything reserved counted as spent.
     pub(super) fn on_late_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
         let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
@@ -126,7 +126,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Admits the calls of the answer, or ends them at once.
+    /// Admits the calls of the answer, or ends the rejected ones.
     fn admit_calls(&mut self, model_call: CallId, plans: &[CallAdmission]) {
         for (plan, n) in plans.iter().zip(1..) {
             let call = CallId { n, ..model_call };
@@ -151,7 +151,7 @@ impl DecisionBuilder {
     }
 }
 
-/// Whether two calls are the same one and must not be made twice.
+/// Whether two calls are equal and their effect must not happen twice.
 fn is_duplicate_once(one: &CallAdmission, other: &CallAdmission) -> bool {
     matches!(one, CallAdmission::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
 }

@@ -1,6 +1,7 @@
-//! Answers that are not plain: what becomes of one, and what the next request says because of it.
+//! Recovery from flawed answers: classifies an answer, and builds the prompt that the next request carries because of
+//! it.
 //!
-//! Invariant: how far down the ladder a run is follows from its records, so a crash on the way does not begin it anew.
+//! Invariant: the recovery state follows from the run's records, so a crash does not restart the recovery.
 
 use std::sync::Arc;
 
@@ -16,22 +17,22 @@ use crate::{
     },
 };
 
-/// The answer that makes so many in a row all of whose calls name tools that do not exist ends the run.
+/// Answers in a row whose calls all name unknown tools; the last of them ends the run.
 const MAX_UNKNOWN_TOOLS: u32 = 3;
-/// How often the model is asked again for arguments that are JSON.
+/// Repeats for arguments that are not JSON.
 const MAX_MALFORMED: u32 = 2;
-/// How often it is asked again for calls that were cut off.
+/// Repeats for calls that were truncated.
 const MAX_TRUNCATED: u32 = 4;
-/// How often it is asked to continue a text that was cut off.
+/// Continuations of a text that was truncated.
 const MAX_CONTINUATIONS: u32 = 3;
-/// How often it is told to go on after a tool.
+/// Prompts to continue after an empty answer behind a tool result.
 const MAX_NUDGES: u32 = 1;
-/// How often it is asked to go on from its reasoning.
+/// Prompts to continue from the reasoning of an answer without text.
 const MAX_REASONING_ONLY: u32 = 2;
-/// How often each link of the chain is asked again for an answer that is not empty.
+/// Repeats for an empty answer, for each link of the chain.
 const MAX_EMPTY: u32 = 3;
 
-/// Characters of the reasoning that the model is asked to go on from: its end.
+/// Characters of the end of the reasoning that a prompt quotes.
 const MAX_REASONING_CHARS: usize = 8_000;
 
 const NUDGE: &str = "[From the runtime, not from the user: your calls have returned, and your last answer was empty. Go on \
@@ -42,41 +43,41 @@ const THOUGHT: &str =
     "[From the runtime, not from the user: you were thinking, and then said nothing. You thought:]";
 const GO_ON: &str = "[Go on from there: make the next call, or give your answer.]";
 
-/// What becomes of an answer. Neither a flaw that asks again nor an end: it is taken, and its calls are made.
+/// Verdict on an answer. Without a flaw and an end the answer is accepted, and its calls are made.
 #[derive(Debug, Default)]
 pub(super) struct AnswerVerdict {
-    /// What is wrong with it.
+    /// The answer's flaw.
     pub(super) flaw: Option<Flaw>,
-    /// The link that is asked from now on, if that is another one.
+    /// The link for the following calls, if it changes.
     pub(super) fallback: Option<usize>,
-    /// How the run ends with it.
+    /// The outcome, if the run ends with this answer.
     pub(super) ended: Option<OutcomeDetail>,
 }
 
-/// What a request says behind the view, and no record does. Retries of a call say the same.
+/// Text that a request carries behind the view and no record holds. The same in all attempts of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TransientPrompt {
-    /// What the model has said of the text that is to be continued: an assistant message behind the view. With it
-    /// `prompt` is a user message of its own; without it `prompt` stands inside of the view's last message.
+    /// Partial text that the model is to continue: an assistant message behind the view. With it `prompt` is a user
+    /// message of its own; without it `prompt` is appended to the view's last message.
     pub(crate) partial: Option<Arc<AssistantMessage>>,
-    /// What is asked of the model.
+    /// The runtime's text to the model.
     pub(crate) prompt: Arc<str>,
 }
 
-/// What the answers of a run that were not plain have left behind.
+/// Recovery state of a run after flawed answers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AnswerRecovery {
     streaks: FlawStreaks,
-    /// The parts of a text that is to be continued, as one.
+    /// The joined parts of a text that the model is to continue.
     parts: Option<Arc<AssistantMessage>>,
     prompt: Option<RecoveryPrompt>,
-    /// Whether the last thing in the view is the result of a tool.
+    /// Whether the view ends with the result of a tool.
     is_after_tool: bool,
-    /// What was said with calls, if only housekeeping was done with them and since.
+    /// Text of an answer with calls, if it and all later answers called only housekeeping tools.
     housekeeping_text: Option<Arc<str>>,
 }
 
-/// How many answers in a row had which flaw; one without any ends the row.
+/// Flawed answers in a row, by flaw; an answer without a flaw resets the counts.
 #[derive(Debug, Clone, Copy, Default)]
 struct FlawStreaks {
     unknown: u32,
@@ -85,13 +86,13 @@ struct FlawStreaks {
     parts: u32,
     nudges: u32,
     thoughts: u32,
-    /// By the link that is asked now.
+    /// By the present link.
     empty: u32,
-    /// The link that the rest of the run begins with: those before it have given no answer.
+    /// First link for the rest of the run: the earlier links gave no answer.
     link: usize,
 }
 
-/// What the model is asked for beside the view.
+/// The prompt beside the view.
 #[derive(Debug, Clone)]
 enum RecoveryPrompt {
     Nudge,
@@ -114,8 +115,8 @@ impl AnswerVerdict {
 }
 
 impl ActiveRun {
-    /// What becomes of the answer to the call under way. What was cut off is never an answer, and a call that was cut
-    /// off never runs.
+    /// Classifies the answer to the call under way. A truncated answer never completes a run, and a truncated call
+    /// never runs.
     pub(super) fn classify_answer(&self, answer: &ModelAnswer, plans: &[CallAdmission]) -> AnswerVerdict {
         let row = &self.answer_recovery.streaks;
         let acts = !answer.message.calls.is_empty();
@@ -152,7 +153,7 @@ impl ActiveRun {
     fn classify_empty(&self, answer: &ModelAnswer) -> AnswerVerdict {
         let AnswerRecovery { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } =
             &self.answer_recovery;
-        // Parts of a text are newer than what was said before them.
+        // Parts of a text are newer than the housekeeping text.
         if earlier.is_some() && parts.is_none() {
             return AnswerVerdict::ends(Outcome::Completed);
         }
@@ -171,7 +172,7 @@ impl ActiveRun {
         }
     }
 
-    /// The link behind the one that is asked, if there is one.
+    /// The link behind the present one, if there is one.
     fn next_link(&self) -> Option<usize> {
         let asked = &self.model_started()?.model;
         let at = self.spec.chain.iter().position(|link| link == asked)?;
@@ -180,7 +181,7 @@ impl ActiveRun {
 }
 
 impl FlawStreaks {
-    /// What becomes of an answer that asks for calls. What was asked for often enough is taken as it is.
+    /// Classifies an answer with calls. After `MAX_MALFORMED` repeats malformed arguments are accepted as they are.
     fn classify_calls(&self, plans: &[CallAdmission]) -> AnswerVerdict {
         let has = |fault: CallRejection| move |plan: &CallAdmission| matches!(plan, CallAdmission::Reject { rejection: f, .. } if *f == fault);
         if self.malformed < MAX_MALFORMED && plans.iter().any(has(CallRejection::Malformed)) {
@@ -194,7 +195,6 @@ impl FlawStreaks {
         AnswerVerdict { ended, ..AnswerVerdict::flawed(Flaw::UnknownTools) }
     }
 
-    /// Counts one more answer.
     fn count(&mut self, flaw: Option<Flaw>, fallback: Option<usize>) {
         match flaw {
             None => *self = Self { link: self.link, ..Self::default() },
@@ -215,7 +215,7 @@ impl FlawStreaks {
 }
 
 impl AnswerRecovery {
-    /// Takes an answer in. What the conversation goes on with; `None` if the model is asked again.
+    /// Takes an answer in and returns the message for the conversation; `None` if the model is called again.
     pub(super) fn on_answer(&mut self, answered: &ModelAnswered) -> Option<Arc<AssistantMessage>> {
         self.streaks.count(answered.flaw, answered.fallback);
         match answered.flaw {
@@ -239,7 +239,7 @@ impl AnswerRecovery {
         None
     }
 
-    /// Calls of an answer have their results.
+    /// Notes that the calls of an answer have their results.
     pub(super) fn on_tool_results<'a>(&mut self, text: &str, mut tools: impl Iterator<Item = &'a str>) {
         self.is_after_tool = true;
         if !tools.all(is_housekeeping) {
@@ -249,17 +249,17 @@ impl AnswerRecovery {
         }
     }
 
-    /// How many answers in a row were cut off.
+    /// Truncated answers in a row.
     pub(super) const fn truncated_answers(&self) -> u32 {
         self.streaks.truncated + self.streaks.parts
     }
 
-    /// The link that the next call begins with.
+    /// The first link of the next call.
     pub(super) const fn link(&self) -> usize {
         self.streaks.link
     }
 
-    /// An answer behind the parts that it continues; of one that says nothing, what was said earlier.
+    /// The answer behind the parts that it continues; for an empty answer, the earlier housekeeping text.
     fn joined_answer(&self, answer: &Arc<AssistantMessage>) -> Arc<AssistantMessage> {
         let says_nothing = answer.calls.is_empty() && is_blank(&answer.text);
         match (&self.parts, &self.housekeeping_text) {
@@ -271,7 +271,7 @@ impl AnswerRecovery {
         }
     }
 
-    /// What the next request says of them.
+    /// The prompt that the next request carries for the recovery.
     pub(super) fn transient_prompt(&self) -> Option<TransientPrompt> {
         let prompt: Arc<str> = match self.prompt.as_ref()? {
             RecoveryPrompt::Nudge => NUDGE.into(),
@@ -287,7 +287,7 @@ impl AnswerRecovery {
 }
 
 impl Turn {
-    /// What the request of the call that is wanted or under way says behind the view; `None` if there is nothing to say.
+    /// The text that the request of the present model call carries behind the view, if any.
     pub(crate) fn transient_prompt(&self) -> Option<TransientPrompt> {
         let CurrentRun::Running(run) = &self.current else { return None };
         match &run.state {
@@ -296,7 +296,7 @@ impl Turn {
         }
     }
 
-    /// The hash of the view with its postscript.
+    /// The hash of the view and of the transient prompt.
     pub(super) fn request_hash(&self) -> Hash {
         let view = self.history.hash();
         let Some(TransientPrompt { partial, prompt }) = self.transient_prompt() else { return view };
@@ -310,7 +310,7 @@ impl Turn {
         hasher.finish()
     }
 
-    /// The bytes of the view with its postscript, without what the wire format adds.
+    /// The bytes of the view and of the transient prompt, without the overhead of the wire format.
     pub(super) fn request_bytes(&self) -> usize {
         let partial = |message: &AssistantMessage| message.text.len() + message.reasoning.len();
         let postscript = self
@@ -330,12 +330,12 @@ fn joined(parts: &AssistantMessage, next: &AssistantMessage) -> AssistantMessage
         text: format!("{}{}", parts.text, next.text),
         reasoning: format!("{}{between}{}", parts.reasoning, next.reasoning),
         calls: next.calls.clone(),
-        // The parts were made apart: what one of them came with would not stand where it stood.
+        // A provider's opaque data belongs to its own answer, so a joined message has none.
         opaque: None,
     }
 }
 
-/// The last characters, so many as are shown.
+/// The last characters of `text`, at most `MAX_REASONING_CHARS`.
 fn reasoning_tail(text: &str) -> &str {
     let start = text.char_indices().rev().nth(MAX_REASONING_CHARS - 1).map_or(0, |(start, _)| start);
     &text[start..]

@@ -1,5 +1,5 @@
-//! A decision in the making: inputs go in, records come out, and each is folded into a private copy of the state, so
-//! that the next input meets what the one before has decided.
+//! Builds a decision: each input becomes records, and each record is folded into a private copy of the state. The next
+//! input is decided on the state that the previous one has left.
 
 use std::sync::Arc;
 
@@ -18,43 +18,42 @@ use crate::{
     },
 };
 
-/// What was decided: everything that belongs into one append.
+/// A decision: everything that belongs in one append.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    /// Who writes them.
+    /// The incarnation that writes; the store refuses any but the latest.
     pub(crate) fence: Incarnation,
-    /// The records.
     pub(crate) records: Vec<Arc<Record>>,
-    /// What they do to accounts.
+    /// Changes of budget accounts that the records cause.
     pub(crate) ledger: LedgerChange,
-    /// The index rows they write.
+    /// Index rows that the records cause.
     pub(crate) index: Vec<IndexRow>,
-    /// The idempotency key they bring.
+    /// The idempotency key of a submission, with its run.
     pub(crate) key: Option<(Arc<str>, RunId)>,
-    /// The rows of the inbox that they take in.
+    /// The inbox rows that the append consumes.
     pub(crate) take: Vec<u64>,
-    /// What others find in their inboxes.
+    /// Messages to the inboxes of other sessions.
     pub(crate) send: Vec<(SessionId, InboxItem)>,
-    /// The sessions that begin with them.
+    /// The sessions that the append creates.
     pub(crate) found: Vec<SpawnedSession>,
 }
 
 impl Decision {
-    /// Whether there is nothing to write.
+    /// Whether nothing needs to be written.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.take.is_empty()
     }
 }
 
-/// See the module.
+/// A decision being built. Inputs go in, `finish` returns the records.
 #[derive(Debug)]
 pub(crate) struct DecisionBuilder {
     pub(super) turn: Turn,
     pub(super) now: SessionTime,
     pub(super) decision: Decision,
-    /// What did not fit when this was decided before.
+    /// The reservation that the ledger refused when this was decided before.
     pub(super) refused_reservation: Option<RefusedReservation>,
-    /// The row of the run whose terminal record is being written, as it was before.
+    /// The index row of the ending run, as it was before its terminal record.
     pub(super) row_before_end: Option<RunRow>,
 }
 
@@ -63,7 +62,7 @@ impl DecisionBuilder {
         Self { turn, now, decision: Decision::default(), refused_reservation: None, row_before_end: None }
     }
 
-    /// Decides what one more input means.
+    /// Decides one more input.
     pub(crate) fn apply_input(&mut self, input: &Input) {
         if self.on_summary_input(input) {
             return self.compact_if_needed();
@@ -78,21 +77,9 @@ impl DecisionBuilder {
                 }));
             }
             Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
-            // Said again, because the session died before it could answer.
+            // A repeated submission: the session crashed before it could answer.
             Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
-            Input::Submitted { run, input, images, history, spec, key } => {
-                if let Some(key) = key {
-                    self.decision.key = Some((Arc::clone(key), *run));
-                }
-                self.record(Body::RunAccepted(Box::new(RunAccepted {
-                    run: *run,
-                    input: Arc::clone(input),
-                    images: Arc::clone(images),
-                    history: Arc::clone(history),
-                    spec: Arc::clone(spec),
-                    parent: None,
-                })));
-            }
+            Input::Submitted { .. } => self.on_submission(input),
             Input::Leased { call, attempt, model } => self.start_model_call(*call, *attempt, model),
             Input::NoLease { call, attempt, skipped } => self.on_no_lease((*call, *attempt), skipped),
             Input::Permitted { call, attempt } => self.start_tool_call(*call, *attempt),
@@ -131,18 +118,33 @@ impl DecisionBuilder {
         self.compact_if_needed();
     }
 
+    fn on_submission(&mut self, input: &Input) {
+        let Input::Submitted { run, input, images, history, spec, key } = input else { return };
+        if let Some(key) = key {
+            self.decision.key = Some((Arc::clone(key), *run));
+        }
+        self.record(Body::RunAccepted(Box::new(RunAccepted {
+            run: *run,
+            input: Arc::clone(input),
+            images: Arc::clone(images),
+            history: Arc::clone(history),
+            spec: Arc::clone(spec),
+            parent: None,
+        })));
+    }
+
     fn on_budget_refusal(&mut self, refusal: &BudgetRefusal) {
         let run = self.run().map(|run| run.id);
         self.refused_reservation = Some(RefusedReservation { refusal: refusal.clone(), run });
     }
 
-    /// Whether this is a submission with a history for a session that has one of its own.
+    /// Whether this is a submission with a history for a session that has already accepted a run.
     pub(crate) fn has_history_conflict(&self, input: &Input) -> bool {
         let Input::Submitted { run, history, .. } = input else { return false };
         !history.is_empty() && !self.turn.accepted.is_empty() && !self.turn.accepted.contains(run)
     }
 
-    /// What would let it go on at once.
+    /// The leases and permits with which the draft could continue at once.
     pub(crate) fn grant_requests(&self) -> Vec<GrantRequest> {
         if self.refused_reservation.is_some() {
             return Vec::new();
@@ -160,16 +162,16 @@ impl DecisionBuilder {
         wants.collect()
     }
 
-    /// Which attempts would be in flight if this became durable.
+    /// The attempts that would be in flight if this draft became durable.
     pub(crate) fn due(&self) -> Vec<DueAction> {
         self.turn.due(self.now)
     }
 
-    /// All that was decided.
+    /// Ends the draft and returns the decision.
     pub(crate) fn finish(mut self) -> Decision {
         let ends = self.refused_dimension().is_some() && !self.has_raised();
         if let Some(refused) = self.refused_reservation.take() {
-            // What was heard meanwhile may have let the view change.
+            // Inputs since the refusal may allow another change of the view.
             self.compact_if_needed();
             if ends {
                 self.on_refused_reservation(&refused);
@@ -179,12 +181,12 @@ impl DecisionBuilder {
         self.decision
     }
 
-    /// Writes a record into the draft.
     pub(super) fn record(&mut self, body: Body) {
         self.record_measured(body, |_, _| {});
     }
 
-    /// Writes a record that says how large the state is behind it: no fold looks at what `measure` changes.
+    /// Writes a record that states the size of the state behind it; `measure` may change only fields that no fold
+    /// reads.
     pub(super) fn record_measured(&mut self, body: Body, measure: impl FnOnce(&Turn, &mut Body)) {
         if let Body::RunEnded(ended) = &body {
             self.row_before_end = self.row_of(ended.run);
@@ -228,17 +230,18 @@ impl DecisionBuilder {
         )
     }
 
-    /// The models that this call may still ask.
+    /// The models that may still be called for this call.
     pub(crate) fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
         self.turn.candidates_of(call)
     }
 
-    /// Whether the run under way may start anything.
+    /// Whether the run under way may start a call.
     pub(super) fn may_start(&self) -> bool {
         self.refused_reservation.is_none() && self.run().is_some_and(|run| run.planned_end.is_none())
     }
 
-    /// In which dimension a reservation was refused that the run cannot go on without. Of `children` its model is told.
+    /// The dimension of a refused reservation that ends the run. Not `children`: that refusal goes to the model as a
+    /// result.
     pub(super) fn refused_dimension(&self) -> Option<Dimension> {
         let refused = self.refused_reservation.as_ref().map(|refused| refused.refusal.dimension);
         refused.filter(|dimension| *dimension != Dimension::Children)

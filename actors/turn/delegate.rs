@@ -1,9 +1,9 @@
-//! Tasks that a run gives to subagents: their admission, in one place; what is heard of them; and that nobody ends before
-//! they have.
+//! Delegation of tasks to subagents: admission, results, and the rule that a run does not end before its subagents
+//! have.
 //!
-//! Invariant: a subagent's session, its accepted run, its account and its place in the `children` of all accounts above
-//! come into being with the start of the call that gives it its task, in one append; and its end is taken in once, with
-//! the row of the inbox that tells of it.
+//! Invariant: one append starts the delegating call and creates the subagents: session, accepted run, account, and the
+//! reservation of `children` on all accounts above. The end of a subagent is taken in once, together with the inbox row
+//! that reports it.
 
 use std::sync::Arc;
 
@@ -31,30 +31,30 @@ use crate::{
     },
 };
 
-/// A task that has failed so often in the same way is not given away again.
+/// A task that has failed this often with the same outcome is not delegated again.
 const MAX_EQUAL_FAILURES: u32 = 3;
 
-/// A subagent of the run under way that its model has not been told the end of.
+/// A subagent of the run under way whose end is not yet reported to the model.
 #[derive(Debug, Clone)]
 pub(super) struct Subagent {
     pub(super) call: CallId,
-    /// Its place among the tasks of its call.
+    /// Index among the tasks of its call.
     pub(super) n: u32,
     pub(super) child: SubagentRef,
     signature: Hash,
     ended: Option<Arc<ChildEnded>>,
 }
 
-/// Where tasks are done.
+/// When a delegating call ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DelegationMode {
-    /// The call ends with them.
+    /// The call ends with its last subagent.
     Foreground,
-    /// The call ends so at once.
+    /// The call ends at once, with this result.
     Background(CallEnd),
 }
 
-/// A task that failed, how, and how often.
+/// A failed task with its outcome, and how often it ended so.
 #[derive(Debug, Clone)]
 pub(super) struct FailedTask {
     signature: Hash,
@@ -63,7 +63,7 @@ pub(super) struct FailedTask {
 }
 
 impl ActiveToolCall {
-    /// Whether it gives tasks to subagents.
+    /// Whether the call delegates tasks to subagents.
     pub(super) fn delegates(&self) -> bool {
         *self.tool == *DELEGATE_TASK
     }
@@ -79,7 +79,7 @@ impl ActiveRun {
         self.live_subagents().next().is_some()
     }
 
-    /// Whether its model has said its last word, and has heard all that there is to hear.
+    /// Whether the model has given its final answer and every subagent has ended.
     pub(super) fn has_final_answer(&self) -> bool {
         matches!(self.state, LoopState::Answered(_)) && !self.has_live_subagents()
     }
@@ -88,7 +88,7 @@ impl ActiveRun {
         self.calls().iter().any(|of| of.id == call && matches!(of.state, ToolCallState::Started(..)))
     }
 
-    /// How often this task has failed in the same way, and in which.
+    /// The most frequent failure of this task.
     fn failed_task(&self, signature: Hash) -> Option<&FailedTask> {
         self.failed_tasks
             .iter()
@@ -98,7 +98,7 @@ impl ActiveRun {
 }
 
 impl Turn {
-    /// The subagent with this place.
+    /// The subagent of task `n` of this call.
     pub(crate) fn subagent(&self, call: CallId, n: u32) -> Option<SubagentRef> {
         let CurrentRun::Running(run) = &self.current else { return None };
         run.subagents
@@ -107,7 +107,7 @@ impl Turn {
             .map(|subagent| subagent.child)
     }
 
-    /// Where the tasks are done that a call has given away; `None` of any other call.
+    /// The mode of a delegating call; `None` for any other call.
     pub(crate) fn delegation_mode(&self, id: CallId) -> Option<DelegationMode> {
         let CurrentRun::Running(run) = &self.current else { return None };
         let LoopState::RunningTools(acting) = &run.state else { return None };
@@ -131,7 +131,7 @@ impl Turn {
         )))
     }
 
-    /// How many tasks each open call has given away.
+    /// Number of subagents of each call that has some.
     pub(crate) fn subagent_counts(&self) -> Vec<(CallId, usize)> {
         let CurrentRun::Running(run) = &self.current else { return Vec::new() };
         let tasks =
@@ -139,7 +139,7 @@ impl Turn {
         run.calls().iter().map(|call| (call.id, tasks(call))).filter(|(_, tasks)| *tasks > 0).collect()
     }
 
-    /// A call has given tasks away, if it has children; called when its start is folded.
+    /// Adds the subagents of a call whose start is folded; no effect without children.
     pub(super) fn track_delegation(&mut self, started: &CallStarted) {
         if started.children.is_empty() {
             return;
@@ -161,7 +161,7 @@ impl Turn {
         }
     }
 
-    /// A subagent has ended.
+    /// Folds `child.ended`.
     pub(super) fn fold_child_ended(&mut self, ended: &ChildEnded) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         let mut subagents = run.subagents.iter_mut();
@@ -187,15 +187,15 @@ impl Turn {
         self.resume_with_results();
     }
 
-    /// A call has ended; if it was the last of its subagents that has ended it, all of their results are in its own. Those of
-    /// others are told apart, also if they have ended before their call.
+    /// Drops the subagents of an ended call if all of them have ended: its result contains theirs. Otherwise all stay,
+    /// and the result of each is shown on its own.
     pub(super) fn forget_results(&mut self, call: CallId) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         let has_live = run.live_subagents().any(|subagent| subagent.call == call);
         run.subagents.retain(|subagent| has_live || subagent.call != call);
     }
 
-    /// Puts the results that came from the background behind what the model reads next.
+    /// Appends the results of background subagents to what the model reads next.
     pub(super) fn show_results(&mut self) {
         for told in self.take_results() {
             self.history.add_note(&format!("\n\n{told}"));
@@ -209,7 +209,7 @@ impl Turn {
         told
     }
 
-    /// The model has said its last word before all results were there: when they are, it reads them and goes on.
+    /// After a final answer before all results: once all have arrived, starts a round in which the model reads them.
     pub(super) fn resume_with_results(&mut self) {
         let CurrentRun::Running(run) = &self.current else { return };
         let LoopState::Answered(answer) = &run.state else { return };
@@ -242,9 +242,10 @@ fn format_result(subagent: &Subagent) -> Option<String> {
 }
 
 impl DecisionBuilder {
-    /// Gives away the tasks of the calls that are admitted for it, or tells why not: nothing else is waited for.
+    /// Starts the subagents of each admitted delegating call, or ends the call with the reason. Such a call needs no
+    /// permit.
     pub(super) fn delegate(&mut self, behind: &Input) {
-        // Behind a revival it may still be said that something does not fit.
+        // After a revival a `BudgetRefused` may still follow.
         if matches!(behind, Input::Revived { .. }) {
             return;
         }
@@ -261,12 +262,12 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether nothing has been refused that is not told to the model.
+    /// Whether no reservation is refused that would end the run.
     fn may_delegate(&self) -> bool {
         self.refused_dimension().is_none()
     }
 
-    /// What a call gives away; else what the model reads.
+    /// The tasks of a call; the error is the call's result for the model.
     fn admitted_tasks(&self, call: CallId) -> Result<DelegationRequest, CallEnd> {
         let Some(run) = self.run() else {
             return Err(not_delegated("the run has ended", None, "nothing to do"));
@@ -305,7 +306,7 @@ impl DecisionBuilder {
         Ok(order)
     }
 
-    /// Starts a call that gives tasks away, and with it the subagents that do them.
+    /// Starts a delegating call together with its subagents.
     fn start_subagents(&mut self, call: CallId, order: &DelegationRequest) {
         let Some(run) = self.run() else { return };
         let (spec, at) = (Arc::clone(&run.spec), self.now.at);
@@ -338,7 +339,7 @@ impl DecisionBuilder {
         }));
     }
 
-    /// Writes down all that a subagent begins with.
+    /// Adds a subagent's session, account and index rows to the decision.
     fn spawn_session(&mut self, session: SessionId, accepted: RunAccepted) {
         let (at, run, parent) = (self.now.at, accepted.run, accepted.parent);
         let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shares_iterations);
@@ -377,7 +378,7 @@ impl DecisionBuilder {
         })));
     }
 
-    /// A subagent has ended: its call ends with the last one of them.
+    /// Reacts to the end of a subagent: the call ends with its last subagent.
     pub(super) fn on_subagent_end(&mut self, ended: &ChildEnded) {
         let is_it = |of: &&Subagent| of.call == ended.call && of.child.run == ended.child.run;
         if !self.run().is_some_and(|run| run.live_subagents().any(|of| is_it(&of))) {
@@ -398,7 +399,7 @@ impl DecisionBuilder {
         self.end_if_stopped();
     }
 
-    /// Tells the subagents that live that their run is to end, unless what has started goes on to its end.
+    /// Sends a stop to all live subagents, unless the run's end lets started calls finish.
     pub(super) fn stop_subagents(&mut self) {
         let Some(run) = self.run() else { return };
         if matches!(&run.planned_end, Some(ended) if matches!(ended.cause, Some(OutcomeCause::Limit { .. })))
@@ -412,7 +413,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Tells whoever has given a run its task that it has ended, and gives its place back.
+    /// Reports the end of a run to its parent's session, and releases its reservation of `children`.
     pub(super) fn notify_parent(&mut self, run: RunId) {
         let current = self.run().filter(|current| current.id == run).map(|current| current.parent);
         let queued = || self.turn.queue.iter().find(|queued| queued.accepted.run == run)?.accepted.parent;
@@ -433,7 +434,7 @@ fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
     CallEnd::error(CallStatus::Error, &format!("not delegated: {error}"), field, hint)
 }
 
-/// A ULID that belongs to this task alone: the core has no chance, and needs none.
+/// A ULID derived from the task: the core has no randomness.
 fn derived_id(at: Timestamp, what: &[u8], (call, n): (CallId, u32)) -> u128 {
     let mut hasher = Hasher::default();
     hasher.part(what);

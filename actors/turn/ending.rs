@@ -1,4 +1,4 @@
-//! How calls and runs end: by themselves, because somebody stops them, or because their time is over.
+//! Ends of calls and runs: by themselves, by a stop, or by a time limit.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// Records the end of a call and of those that get its result; of the last open one of a run that is being stopped, the run's end too.
+    /// Records the end of a call and of its duplicates. With the last open call a run that is being stopped ends too.
     pub(super) fn end_call(&mut self, call: CallId, attempt: u32, end: CallEnd) {
         let is_same =
             |other: &&ActiveToolCall| matches!(other.state, ToolCallState::SameAs(n) if n == call.n);
@@ -54,7 +54,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Brings the run to its end: what has not started never will, what has started is awaited.
+    /// Stops the run: nothing further starts, and started calls are awaited.
     pub(super) fn wind_down(&mut self, ended: OutcomeDetail) {
         let Some(run) = self.run() else { return };
         if run.planned_end.is_some() {
@@ -68,7 +68,7 @@ impl DecisionBuilder {
         };
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let asking = run.model_started().map(|started| (started.call, started.attempt));
-        // Started in this very draft: nothing has been done yet, and nothing will be.
+        // Calls that start in this same draft: nothing was executed yet, and nothing will be.
         let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.call, s.attempt) && !call.delegates());
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         let doubtful = run.in_doubt_calls();
@@ -99,8 +99,8 @@ impl DecisionBuilder {
         self.end_if_stopped();
     }
 
-    /// How an attempt of a model call ends that nobody wants any more: one that starts in this very draft was never made, and
-    /// costs nothing.
+    /// The failure of a model attempt that is not needed any more. One that starts in this same draft was never sent
+    /// and costs nothing.
     pub(super) fn cancelled_failure(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
         let is_here = self.is_started_here(call, attempt);
         Failure::new(if is_here { FailureClass::NotSent } else { FailureClass::Cancelled }, why)
@@ -115,7 +115,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Writes the terminal record of the run under way; but not before its subagents have ended.
+    /// Writes the terminal record of the run under way, or stops the run first if subagents are live.
     pub(super) fn end_run(&mut self, ended: OutcomeDetail) {
         if self.run().is_some_and(ActiveRun::has_live_subagents) {
             return self.wind_down(ended);
@@ -128,7 +128,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// The attempt of a tool call that was started, 0 if none was.
+    /// The started attempt of a tool call; 0 if none was started.
     fn started_attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
             Some(ToolCallState::Started(started, _)) => started.attempt,
@@ -143,7 +143,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether this attempt of a call starts in this draft, so that it is certain that nothing was done.
+    /// Whether this attempt starts in this same draft, so that it certainly had no effect.
     pub(super) fn is_started_here(&self, call: CallId, attempt: u32) -> bool {
         self.decision.records.iter().any(|record| match &record.body {
             Body::ModelStarted(started) => started.call == call && started.attempt == attempt,

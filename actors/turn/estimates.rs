@@ -1,36 +1,36 @@
-//! What a call is taken to cost before it is made.
+//! Estimates of what a model call costs, made before the call.
 
 use crate::{
     model::{Amounts, Attempt, BudgetRefusal, Dimension, ModelRef, Price},
     turn::{Turn, active_run::ActiveRun},
 };
 
-/// Fewer output tokens than this are not worth a call: it is refused instead.
+/// Minimum output tokens: with fewer a call is refused.
 const MIN_OUTPUT_TOKENS: u64 = 256;
 
-/// After an answer that was cut off twice the output is asked for, up to this.
+/// Limit of output tokens after truncated answers, each of which doubles the requested output.
 const MAX_OUTPUT_TOKENS: u64 = 32_768;
 
-/// The room that a request leaves for its answer at least, in tokens; at most a quarter of the window.
+/// Minimum tokens that a request leaves for its answer; at most a quarter of the window.
 const MIN_ANSWER_TOKENS: u64 = 1_024;
 
-/// The grace call asks for no more output than this.
+/// Maximum output tokens of the grace call.
 const MAX_GRACE_TOKENS: u64 = 4_096;
 
-/// What is left free of output for the grace call while the model works.
+/// Output tokens kept free for the grace call while the run works.
 const RESERVED_GRACE_TOKENS: u64 = 1_024;
 
-/// What one attempt of a model call asks for, and reserves.
+/// What one attempt of a model call requests and reserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Estimate {
-    /// Output tokens to ask for.
+    /// Output tokens to request.
     pub(super) max_tokens: u64,
-    /// What is reserved: the iteration once, tokens with each attempt, because each may be billed.
+    /// The reservation: the iteration once per call, tokens with each attempt, because each may be billed.
     pub(super) reserved: Amounts,
 }
 
-/// Estimates an attempt: the view's tokens and a quarter more, and the output that it may ask for, which is lowered to
-/// what is left, to what the model can write, and to what its window has room for.
+/// Estimates an attempt: the tokens of its input and a quarter more, and the output that it may request. The output is
+/// bounded by the remaining budget, by what the model can write, and by what its window has left.
 pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
     let (likely, input) = (input_estimate(run, turn, model), input_reservation(run, turn, model));
     let wanted = wanted_output(run, model).min(max_answer_tokens(run, turn, (model, likely)));
@@ -42,7 +42,7 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt,
     let max_tokens = match (room, beside_grace) {
         (_, room @ MIN_OUTPUT_TOKENS..) => room,
         (MIN_OUTPUT_TOKENS.., _) => wanted,
-        // It is refused. The refusal names what the shortest answer needs.
+        // The reservation will be refused. The refusal names what the shortest answer needs.
         _ => wanted.min(MIN_OUTPUT_TOKENS),
     };
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
@@ -52,20 +52,20 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt,
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
 }
 
-/// The tokens that the window has for the answer to a request that likely reads so many.
+/// Tokens that the window has left for the answer to a request of `likely` tokens.
 fn max_answer_tokens(run: &ActiveRun, turn: &Turn, (model, likely): (&ModelRef, u64)) -> u64 {
     let Some(window) = turn.window(run, model) else { return u64::MAX };
     let left = window.saturating_sub(likely.saturating_add(likely / 16));
     left.max(min_answer_tokens(run, model, window))
 }
 
-/// The tokens that a request leaves for its answer at least, in a window of so many.
+/// Minimum tokens that a request leaves for its answer, in a window of `window` tokens.
 pub(super) fn min_answer_tokens(run: &ActiveRun, model: &ModelRef, window: u64) -> u64 {
     wanted_output(run, model).min(MIN_ANSWER_TOKENS).min(window / 4).max(1)
 }
 
-/// What the run's own limits leave no room for, if the grace call is to fit behind another call of it: that call is not
-/// made. A run that has no answer yet is asked for one as long as there is anything left.
+/// The limit of the run because of which the grace call would not fit behind another call; then only the grace call is
+/// made. A run without an answer yet is not restricted.
 pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<BudgetRefusal> {
     let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
     let (dimension, _, needed) = limits_before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
@@ -79,8 +79,8 @@ pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> O
     })
 }
 
-/// The output for which a call may ask, by each limit, so that the grace call fits behind it: that reads the same view, and
-/// the call's whole output. And what both calls need of that limit with the shortest answer.
+/// For each limit: the output that a call may request so that the grace call still fits, and what both need at least.
+/// The grace call reads the same view and the call's whole output; the minimum assumes the shortest answer.
 fn limits_before_grace(
     run: &ActiveRun,
     turn: &Turn,
@@ -103,30 +103,30 @@ fn limits_before_grace(
     tokens.into_iter().chain(paid).filter(move |_| works)
 }
 
-/// The tokens that are reserved for what a request reads: a quarter more than is likely.
+/// Tokens reserved for a request's input: a quarter more than is likely.
 fn input_reservation(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
     let likely = input_estimate(run, turn, model);
     likely.saturating_add(likely / 4)
 }
 
-/// The tokens that a request reads, as far as its bytes tell: the head with the tools, and the view.
+/// Likely tokens of a request's input, estimated from its bytes: system prompt, tools and view.
 fn input_estimate(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
     turn.density(run, model).tokens(request_bytes(run, turn) as u64)
 }
 
-/// The bytes that a request reads.
+/// Bytes of a request's input.
 pub(super) fn request_bytes(run: &ActiveRun, turn: &Turn) -> usize {
     head_bytes(run, turn).saturating_add(turn.request_bytes())
 }
 
-/// The bytes of the system prompt and the tools.
+/// Bytes of the system prompt and the tools.
 pub(super) fn head_bytes(run: &ActiveRun, turn: &Turn) -> usize {
     let tools = usize::try_from(run.spec.schema_bytes).unwrap_or(usize::MAX);
     turn.system_bytes(run).saturating_add(tools)
 }
 
-/// The input tokens above which the model's price is not known, if the request reads more and money is limited: such a
-/// model is not asked.
+/// The input tokens above which the model's price is unknown, if money is limited and the request is larger. Such a
+/// model is not called.
 pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<u64> {
     run.spec.limits.budget.usd?;
     let price = run.spec.profile_of(model).price;
@@ -134,7 +134,7 @@ pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> 
     (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
 }
 
-/// The money that an attempt may cost at most. What nobody can price does not fit any limit.
+/// Maximum cost of an attempt. Without a known price it exceeds any limit.
 pub(super) fn cost_ceiling(
     run: &ActiveRun,
     price: Option<Price>,
@@ -145,13 +145,13 @@ pub(super) fn cost_ceiling(
     most.or(is_limited.then_some(u64::MAX))
 }
 
-/// The tokens that an attempt would reserve.
+/// Tokens that an attempt would reserve.
 pub(super) fn tokens_to_reserve(run: &ActiveRun, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u64 {
     estimate(run, turn, attempt).reserved.tokens.unwrap_or(0)
 }
 
-/// The output tokens that the call would ask for if there were no budget: no more than the model is known, or was found, to
-/// give.
+/// Output tokens that the call would request without a budget, within the known and the observed output limit of the
+/// model.
 pub(super) fn wanted_output(run: &ActiveRun, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;
     let wanted = limit.max(

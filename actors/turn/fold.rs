@@ -1,5 +1,5 @@
-//! What a record changes. Nothing here decides, and nothing here fails: a record that does not fit the state (a late
-//! end of a call that has one, say) changes nothing.
+//! Folds a record into the state. Nothing here decides or fails: a record that does not fit the state, such as a late
+//! second end of a call, changes nothing.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl Turn {
-    /// Folds one record in; `apply` for what is durable, and for a draft what will be.
+    /// Folds one record. `apply` calls it for durable records, a draft for records to be written.
     pub(super) fn fold(&mut self, record: &Record) {
         self.last += 1;
         self.active_ms = record.active_ms;
@@ -71,7 +71,7 @@ impl Turn {
             Body::RunExhausted(exhausted) => self.fold_exhausted(exhausted, now),
             Body::RunReopened(reopened) => self.fold_run_reopened(reopened),
             Body::BudgetRaised(raised) => self.fold_budget_raised(raised),
-            // What follows from an answer is a record too.
+            // The effects of an approval have records of their own.
             Body::ApprovalAnswered(_) => {}
             Body::ChildEnded(ended) => self.fold_child_ended(ended),
             Body::TodoChanged(changed) => self.todo = Arc::clone(&changed.items),
@@ -236,7 +236,8 @@ impl Turn {
         }
         let cap = match (class, asking.started()) {
             (FailureClass::OutputCap { limit }, Some(started)) => {
-                // A limit that the request has kept says nothing.
+                // A reported limit that the request has kept does not explain the failure; then half of the requested
+                // output is assumed.
                 let limit = limit.filter(|limit| *limit > 0 && *limit < started.max_tokens);
                 Some((started.model.clone(), limit.unwrap_or(started.max_tokens / 2).max(1)))
             }
@@ -245,7 +246,7 @@ impl Turn {
         asking.attempt = failed.attempt + 1;
         let is_too_long = matches!(class, FailureClass::ContextTooLong { .. });
         asking.is_too_long |= is_too_long;
-        // Of what is too long nothing could ever go otherwise.
+        // A request refused as too long counts as shown: otherwise nothing of the view could ever be removed.
         asking.may_be_read |= was_read || was_started && is_too_long;
         let has_shown = asking.may_be_read;
         let uncounted = class.reset_is_known().then_some(now.active_ms);
@@ -259,7 +260,7 @@ impl Turn {
             run.spent.add(&spent);
             run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
             run.unseen_from = run.unseen_from.filter(|_| !has_shown);
-            // Started and given up in one append: that is no iteration, as the account says too.
+            // A call started and given up in one append is no iteration; its reservation is not in the account either.
             let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotSent);
             let is_first = was_started && failed.attempt == 1;
             run.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
@@ -277,7 +278,7 @@ impl Turn {
         }
     }
 
-    /// Until now all that was reserved counted as spent.
+    /// Replaces the reserved amounts, which counted as spent until now, by the reported ones.
     fn fold_model_late(&mut self, late: &ModelLate) {
         let run = match &mut self.current {
             CurrentRun::Running(run) => Some(run),
@@ -344,7 +345,7 @@ impl Turn {
         self.close_step();
     }
 
-    /// When every call of the answer has its result, the step enters the history and the model is to be asked again.
+    /// Once every call of the answer has its result, moves the step to the history and makes the next model call due.
     fn close_step(&mut self) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         let LoopState::RunningTools(acting) = &run.state else { return };
@@ -391,7 +392,7 @@ fn result((asked, call): (&crate::model::ToolCall, &ActiveToolCall)) -> Option<C
     }
 }
 
-/// The answer with the names that its calls have in the view: the tools' own.
+/// The answer with the registered tool names in its calls, as the view shows them.
 fn with_tool_names(answer: &Arc<AssistantMessage>, results: &[CallResult]) -> Arc<AssistantMessage> {
     let mut calls = answer.calls.iter().zip(results);
     if calls.all(|(call, result)| call.name == *result.tool) {

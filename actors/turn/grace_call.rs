@@ -1,8 +1,7 @@
-//! The end of a budget. When little is left the model is told so; when a limit is reached it is asked once more, for what
-//! it has: the grace call.
+//! The end of a budget: a warning to the model when little is left, and the grace call when a limit is reached.
 //!
-//! Invariant: from `run.exhausted` on nothing of its run starts but that one call, and whatever comes of it, the run ends
-//! for want of what did not fit first.
+//! Invariant: after `run.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome names
+//! the reservation that was refused first.
 
 use std::sync::Arc;
 
@@ -22,30 +21,29 @@ use crate::{
     },
 };
 
-/// The dimensions of which a run spends by what it does itself.
+/// The dimensions that a run spends from by its own calls.
 const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 /// A reservation that was refused.
 #[derive(Debug, Clone)]
 pub(super) struct RefusedReservation {
-    /// What did not fit.
     pub(super) refusal: BudgetRefusal,
-    /// The run that was under way when that became known.
+    /// The run that was under way when the refusal arrived.
     pub(super) run: Option<RunId>,
 }
 
 impl RefusedReservation {
-    /// Whether it is this run that has wanted it. Of an account above, that is only certain of a run that was there already;
-    /// another one will be refused itself.
+    /// Whether `run` wanted the reservation. A refusal of an ancestor's account concerns only a run that was under way
+    /// then; a later run gets its own refusal.
     fn concerns(&self, run: RunId) -> bool {
         self.refusal.account == run.into() || self.run == Some(run)
     }
 }
 
 impl DecisionBuilder {
-    /// What does not fit the budget does not happen: a summary is done without, and for want of anything else the run comes
-    /// to its end, with every result that there is.
+    /// Reacts to a reservation that does not fit: a summary is given up. For anything else the run ends, with every
+    /// result that there is.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(DueAction::acquires).collect();
         let another = self.is_of_another(refused);
@@ -66,14 +64,14 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether the account is that of another run of this session.
+    /// Whether the refused account is that of another run of this session.
     fn is_of_another(&self, RefusedReservation { refusal, .. }: &RefusedReservation) -> bool {
         let current = self.run().map(|run| run.id.into());
         current != Some(refusal.account)
             && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))
     }
 
-    /// Starts no more of what the run wants: the calls that have started go on to their end, then the grace call is due.
+    /// Starts no further call of the run: started calls run to their end, then the grace call is due.
     pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let (id, doubtful) = (run.id, run.in_doubt_calls());
@@ -98,8 +96,8 @@ impl DecisionBuilder {
         self.run().is_some_and(ActiveRun::is_in_grace)
     }
 
-    /// The grace call is answered. Its request lets the model call no tool; calls of a model that does so all the same are
-    /// dropped, and its text counts.
+    /// Reacts to the answer of the grace call. The request forbids tool calls; if the answer has some they are dropped,
+    /// and its text counts.
     pub(super) fn on_grace_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
         let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
@@ -116,8 +114,8 @@ impl DecisionBuilder {
         self.end_exhausted();
     }
 
-    /// The grace call has failed. It is made again only where the provider may have refused the request for `tool_choice`:
-    /// then without tools.
+    /// Reacts to a failure of the grace call. Only if the provider may have refused the request for `tool_choice`, the
+    /// call is repeated without tools.
     pub(super) fn on_grace_failure(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
         let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
         let is_again = offered && refuses_tool_choice(&failure.class);
@@ -128,7 +126,6 @@ impl DecisionBuilder {
         }
     }
 
-    /// Ends an exhausted run.
     pub(super) fn end_exhausted(&mut self) {
         if let Some(refusal) = self.run().and_then(|run| run.exhausted.clone()) {
             self.end_run(exhausted_end(refusal));
@@ -136,7 +133,7 @@ impl DecisionBuilder {
     }
 }
 
-/// Whether a request that forbids calls may have failed for that: it is invalid, or no server of the model takes it.
+/// Whether the failure may be a refusal of `tool_choice`: an invalid request, or no server of the model accepts it.
 const fn refuses_tool_choice(class: &FailureClass) -> bool {
     matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
 }
@@ -146,7 +143,7 @@ const fn exhausted_end(refusal: BudgetRefusal) -> OutcomeDetail {
 }
 
 impl Turn {
-    /// Folds `run.exhausted`. A call that has had an attempt is over: the grace call is one of its own.
+    /// Folds `run.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
     pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::SessionTime) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         if run.id != exhausted.run {
@@ -160,8 +157,8 @@ impl Turn {
         }
     }
 
-    /// Whether the next request, or the one under way, has the run's tools. Only a grace call goes without them: after the
-    /// provider has refused the one that had them.
+    /// Whether the next request, or the one under way, has the run's tools. Only a grace call after a provider's
+    /// refusal of `tool_choice` has none.
     pub(crate) fn offers_tools(&self) -> bool {
         let CurrentRun::Running(run) = &self.current else { return true };
         let LoopState::CallingModel(asking) = &run.state else { return true };
@@ -169,7 +166,7 @@ impl Turn {
         run.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
     }
 
-    /// Whether the run under way is exhausted: what is said to it from then on is for the next one.
+    /// Whether the run under way is exhausted. Steering messages that arrive then are for the next run.
     pub(crate) fn is_exhausted(&self) -> bool {
         matches!(&self.current, CurrentRun::Running(run) if run.exhausted.is_some())
     }
@@ -181,13 +178,13 @@ impl ActiveRun {
         self.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))
     }
 
-    /// Whether a model has answered, or was asked in an earlier leg.
+    /// Whether a model has answered, or was called in an earlier leg.
     pub(super) const fn has_answered(&self) -> bool {
         self.iteration.saturating_sub(self.skipped_numbers) > 1
             || !matches!(self.state, LoopState::CallingModel(_))
     }
 
-    /// Why no tool call starts any more.
+    /// Why no further tool call starts.
     pub(super) const fn closing_reason(&self) -> Option<&'static str> {
         match (&self.planned_end, &self.exhausted) {
             (Some(_), _) => Some("the run was stopped"),
@@ -196,12 +193,12 @@ impl ActiveRun {
         }
     }
 
-    /// The next model call, which nobody has made yet. What it says of the budget is the same in all its attempts.
+    /// The next model call, not started yet. All its attempts show the same budget warning.
     pub(super) fn next_call(&self) -> ModelCallState {
         ModelCallState { warning: self.budget_warning(), ..ModelCallState::new(self.answer_recovery.link()) }
     }
 
-    /// What the request says behind the view.
+    /// The text that the request carries behind the view.
     pub(super) fn transient_prompt(
         &self,
         asking: &ModelCallState,
@@ -216,7 +213,7 @@ impl ActiveRun {
             },
         };
         let Some(budget) = budget else { return ladder };
-        // The last answer makes no call and goes on from no thought; but a text that was begun, it ends.
+        // The grace call makes no tool calls and does not continue reasoning, but it completes a partial text.
         let ladder = ladder.filter(|ladder| self.exhausted.is_none() || ladder.partial.is_some());
         Some(match ladder {
             Some(TransientPrompt { partial, prompt }) => {
@@ -226,7 +223,8 @@ impl ActiveRun {
         })
     }
 
-    /// What the model is told of the limits of which the run has used 80 %, the iteration that begins among them.
+    /// The warning about the limits of which the run has used 80 %; of iterations more than 80 %, with the one that
+    /// begins.
     fn budget_warning(&self) -> Option<Arc<str>> {
         let near = OWN_DIMENSIONS.into_iter().filter_map(|dimension| {
             let limit = self.limit(dimension)?;
@@ -254,7 +252,7 @@ impl ActiveRun {
     }
 }
 
-/// What the grace call asks for.
+/// The prompt of the grace call.
 fn grace_prompt(refusal: &BudgetRefusal, run: RunId) -> Arc<str> {
     let limit = format_amount(refusal.dimension, refusal.limit);
     let whose =
@@ -266,7 +264,7 @@ fn grace_prompt(refusal: &BudgetRefusal, run: RunId) -> Arc<str> {
     .into()
 }
 
-/// An amount in words.
+/// An amount with its unit, as text for the model.
 fn format_amount(dimension: Dimension, amount: u64) -> String {
     let unit = match dimension {
         Dimension::Iterations => " iteration",

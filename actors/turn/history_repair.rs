@@ -1,5 +1,5 @@
-//! A list of messages from outside, made into a conversation that can be rendered: whatever is wrong with it is mended
-//! by the same few rules, each of them a test below.
+//! Turns an imported list of messages into a history that can be rendered. Each defect is repaired by a fixed rule;
+//! each rule has a test below.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,25 +7,25 @@ use crate::model::{
     AssistantMessage, ImportedCall, ImportedHistory, ImportedRound, ImportedStep, Message, ToolCall,
 };
 
-/// Stands where a result should be.
+/// Replaces a missing result.
 const NO_RESULT: &str = "[The result of this call is not in the history that was given.]";
-/// Stands where an answer should be.
+/// Replaces a missing answer.
 const NO_ANSWER: &str = "[The history that was given has no answer here.]";
-/// Stands before an answer that nobody asked for.
+/// Replaces the missing user message before an answer.
 const NO_QUESTION: &str = "[The history that was given begins with the assistant.]";
 
-/// What became of a list of messages.
+/// A repaired history.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RepairedHistory {
-    /// The conversation.
+    /// The conversation as rounds.
     pub(crate) past: ImportedHistory,
-    /// The system messages that stood in it, joined.
+    /// The system messages of the list, joined.
     pub(crate) system: Option<String>,
 }
 
-/// Mends a history: consecutive messages of one role become one; a result whose call is not in the directly preceding
-/// assistant message is dropped, and a call without a result gets one that says so; ids become unique; empty messages
-/// are dropped; system messages are taken out.
+/// Repairs a history. Consecutive messages of one role become one; empty messages are dropped; system messages are
+/// taken out. A result without its call in the directly preceding assistant message is dropped; a call without a result
+/// gets a placeholder. Call ids become unique.
 pub(crate) fn repair(messages: &[Message]) -> RepairedHistory {
     let mut repair = HistoryRepair::default();
     for message in messages {
@@ -42,7 +42,7 @@ pub(crate) fn repair(messages: &[Message]) -> RepairedHistory {
 #[derive(Debug, Default)]
 struct HistoryRepair {
     done: RepairedHistory,
-    /// The round that is still open.
+    /// The round that is not closed yet.
     open: Option<OpenRound>,
     ids: BTreeSet<String>,
 }
@@ -54,7 +54,7 @@ struct OpenRound {
     answer: Option<PendingAnswer>,
 }
 
-/// What consecutive assistant messages said, and the results that followed.
+/// Consecutive assistant messages, joined, and the results that followed.
 #[derive(Debug, Default)]
 struct PendingAnswer {
     text: String,
@@ -125,7 +125,7 @@ impl HistoryRepair {
 }
 
 impl OpenRound {
-    /// Makes a step of what was said, if it asks for calls.
+    /// Turns the pending answer into a step if it has calls.
     fn step(&mut self, ids: &mut BTreeSet<String>) {
         let Some(PendingAnswer { text, reasoning, calls }) =
             self.answer.take_if(|said| !said.calls.is_empty())
@@ -141,7 +141,7 @@ impl OpenRound {
     }
 }
 
-/// `id`, or a name made of it that no earlier call has.
+/// Returns `id`, or a name derived from it that no earlier call has.
 fn unique(ids: &mut BTreeSet<String>, id: String) -> String {
     let id = if id.trim().is_empty() { "call".to_owned() } else { id };
     let numbered = (2..).map(|n: u64| format!("{id}_{n}"));
@@ -150,7 +150,7 @@ fn unique(ids: &mut BTreeSet<String>, id: String) -> String {
     free
 }
 
-/// Adds a paragraph.
+/// Appends a paragraph.
 fn join(to: &mut String, text: &str) {
     if !to.is_empty() && !text.is_empty() {
         to.push_str("\n\n");
@@ -181,7 +181,7 @@ mod tests {
         Message::Tool { call: id.into(), name: "look".into(), content: content.into() }
     }
 
-    /// What a model reads of it, a line for each message.
+    /// The rendered view, one line for each message.
     fn shown(past: &ImportedHistory) -> Vec<String> {
         let mut history = History::default();
         history.import(past);

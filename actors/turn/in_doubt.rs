@@ -1,4 +1,4 @@
-//! Calls whose end nobody saw: what may be done about them, and who is asked.
+//! Lost calls: repeating them where that is safe, and resolving calls in doubt by policy or by a person's approval.
 
 use std::{
     sync::Arc,
@@ -18,15 +18,15 @@ use crate::{
     },
 };
 
-/// How many times a call is started again after its end was not seen.
+/// Lost attempts after which a call is not started again.
 const MAX_ATTEMPTS: Attempt = 3;
-/// Characters of a call's arguments that are shown when it is in doubt.
+/// Characters of the arguments that the text about a call in doubt quotes.
 const MAX_ARGUMENT_CHARS: usize = 2_000;
 
 impl DecisionBuilder {
-    /// A lost call is started again if that is safe; else what became of it is in doubt.
+    /// Reacts to a lost tool call: starts it again if that is safe, else treats it as in doubt.
     pub(super) fn on_tool_lost(&mut self, id: CallId, attempt: Attempt) {
-        // A call that has given tasks away is where its subagents are.
+        // A delegating call has no task of its own: its subagents do the work.
         let Some(call) = self.call(id).filter(|call| !call.delegates()) else { return };
         let ToolCallState::Started(started, since) = &call.state else { return };
         if started.attempt != attempt {
@@ -48,7 +48,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// A repeatable call whose process has died is started again, as often as that happens: it says nothing of the tool.
+    /// Starts a repeatable call again after a crash of its process. This is not limited, because the crash says nothing
+    /// about the tool.
     pub(super) fn on_interrupted(&mut self, call: CallId, attempt: Attempt) {
         match self.run().is_some_and(|run| run.closing_reason().is_some()) {
             true => self.on_tool_lost(call, attempt),
@@ -58,7 +59,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// A call that was started and never begun is started again.
+    /// Starts a call again that was recorded as started but never executed.
     pub(super) fn on_never_begun(&mut self, id: CallId, attempt: Attempt) {
         let is_started = self.call(id).is_some_and(
             |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
@@ -74,7 +75,7 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// What is done about a call in doubt is in its run's spec.
+    /// Resolves a call in doubt by the policy of the run's spec.
     fn resolve_in_doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
         let Some(run) = self.run() else { return };
         let policy = run.spec.in_doubt;
@@ -100,12 +101,12 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether a person is asked about this call.
+    /// Whether an approval request for this call is open.
     pub(crate) fn needs_approval(&self, call: CallId) -> bool {
         self.open_approval(call).is_some()
     }
 
-    /// The open question about a call: one that has expired is none, even before its answer is written.
+    /// The open approval request for a call. An expired one is not open, even before its answer is recorded.
     fn open_approval(&self, call: CallId) -> Option<Arc<InDoubtCall>> {
         let doubtful = self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default();
         doubtful
@@ -113,12 +114,12 @@ impl DecisionBuilder {
             .find(|asked| asked.request.call == call && asked.request.expires_at > self.now.at)
     }
 
-    /// How many attempts of a call were lost for what may lie in the call itself.
+    /// Attempts of a call that were lost for a reason that may lie in the call itself.
     fn lost_attempts(&self, call: CallId) -> Attempt {
         self.call(call).map_or(0, |call| call.lost_attempts)
     }
 
-    /// A person has decided.
+    /// Reacts to a person's decision.
     pub(super) fn on_decision(&mut self, call: CallId, verdict: ApprovalDecision) {
         let Some(doubtful) = self.open_approval(call) else { return };
         match verdict {
@@ -132,7 +133,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Nobody has decided in time.
+    /// Ends the calls whose approval requests have expired.
     pub(super) fn expire_approvals(&mut self) {
         for doubtful in self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default() {
             if doubtful.request.expires_at <= self.now.at {
@@ -141,7 +142,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Ends a call about which a person was asked without making it again.
+    /// Ends a parked call without repeating it.
     pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<DecisionSource>) {
         let call = doubtful.request.call;
         if let Some(by) = by {
@@ -155,7 +156,7 @@ impl DecisionBuilder {
         self.end_call(call, doubtful.attempt, end);
     }
 
-    /// What the model reads of a call that must not be repeated silently and whose end nobody saw.
+    /// The result that the model reads for a call in doubt that is not repeated.
     fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<DecisionSource>) -> CallEnd {
         let asked = match by {
             None => "",
@@ -170,7 +171,7 @@ impl DecisionBuilder {
         CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
     }
 
-    /// What is known of it.
+    /// The known facts about a call in doubt, as text.
     fn format_in_doubt(&self, id: CallId, since: Timestamp) -> String {
         let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
         format!(
@@ -184,7 +185,7 @@ impl DecisionBuilder {
 }
 
 impl Turn {
-    /// The questions that wait for a person, and since when.
+    /// The open approval requests, each with its time.
     pub(crate) fn open_approvals(&self) -> Vec<(ApprovalRequested, Timestamp)> {
         let CurrentRun::Running(run) = &self.current else { return Vec::new() };
         run.in_doubt_calls()
@@ -193,7 +194,7 @@ impl Turn {
             .collect()
     }
 
-    /// Whether the run under way waits for a person, and nothing else of it is under way.
+    /// The run under way, if it waits for a person and none of its calls can make progress.
     pub(crate) fn parked_run(&self) -> Option<crate::model::RunId> {
         match &self.current {
             CurrentRun::Running(run) if run.is_parked() => Some(run.id),
@@ -215,13 +216,13 @@ impl Turn {
         run.calls().iter().any(started)
     }
 
-    /// Whether the tool of this call can tell what became of it.
+    /// Whether the tool of this call can find out the call's fate.
     pub(crate) fn is_detached(&self, id: CallId) -> bool {
         let CurrentRun::Running(run) = &self.current else { return false };
         run.calls().iter().any(|call| call.id == id && call.detached)
     }
 
-    /// The boot of the machine on which a call was started, beside the one that is now.
+    /// Whether the call was started on the present boot of the machine.
     pub(crate) fn boot_of(&self, id: CallId) -> crate::port::Boot {
         let CurrentRun::Running(run) = &self.current else { return crate::port::Boot::Other };
         let here = run.calls().iter().any(|call| {

@@ -1,3 +1,5 @@
+//! The vocabulary of the core: inputs that a session decides, and actions that should be in flight.
+
 use std::sync::Arc;
 
 use crate::{
@@ -10,12 +12,12 @@ use crate::{
     port::Intent,
 };
 
-/// What can happen to a session.
+/// An event that the session has to decide.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    /// It is new.
+    /// The session is new.
     Opened { key: Arc<str>, prompt: Arc<str>, incarnation: Incarnation, boot: BootId },
-    /// It was taken up again; always the first input after a replay.
+    /// The session was opened again; always the first input after a replay.
     Revived { incarnation: Incarnation, boot: BootId },
     /// A run is submitted.
     Submitted {
@@ -26,92 +28,93 @@ pub(crate) enum Input {
         spec: Arc<RunSpec>,
         key: Option<Arc<str>>,
     },
-    /// A lease that was wanted is there.
+    /// The wanted lease was granted.
     Leased { call: CallId, attempt: Attempt, model: ModelRef },
-    /// No lease will come before a time that a provider has named, if ever.
+    /// No lease is possible before a time that a provider has named, or at all.
     NoLease { call: CallId, attempt: Attempt, skipped: Arc<[UnansweredModel]> },
-    /// A permit that was wanted is there.
+    /// The wanted permit was granted.
     Permitted { call: CallId, attempt: Attempt },
-    /// The model answered what was started so; `plans` has one entry for each call of the answer.
+    /// The model answered the attempt `started`; `admissions` has one entry for each call of the answer.
     Answered { started: Arc<ModelStarted>, answer: Arc<ModelAnswer>, admissions: Arc<[CallAdmission]> },
     /// An attempt of a model call failed.
     ModelFailed { call: CallId, attempt: Attempt, failure: Box<Failure>, failover: FailoverOptions },
     /// A tool call ended.
     ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
-    /// The task of a call ended without a word; or nobody knows what became of what an earlier incarnation had started.
+    /// The task of a call ended without a result, or the fate of an attempt of an earlier incarnation is unknown.
     Lost { call: CallId, attempt: Attempt },
-    /// A call that was started, here or by an earlier incarnation, was never begun, and that attempt never will be.
+    /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
     NeverBegun { call: CallId, attempt: Attempt },
     /// A person has decided about a call that is in doubt.
     Decided { call: CallId, verdict: ApprovalDecision },
-    /// A run is to be stopped; `None` means the one under way.
+    /// A request to stop a run; `None` means the one under way.
     Stop { run: Option<RunId>, reason: StopReason },
-    /// Something is said to a run; `next` identifies the message.
+    /// A steering message for a run; `next` identifies the message.
     Steer { run: RunId, text: Arc<str>, next: RunId },
-    /// The limits of a run are to be raised; one that has used them up goes on.
+    /// A request to raise the limits of a run; a run that has used them up is resumed.
     Raise { run: RunId, by: LimitIncrease },
     /// A subagent has ended.
     ChildEnded(Arc<ChildEnded>),
-    /// What a row of the inbox says: taken in, it is deleted, whatever comes of it.
+    /// The input of an inbox row; the row is deleted whatever the decision is.
     FromInbox { row: u64, input: Box<Input> },
-    /// A row of the inbox that says nothing any more.
+    /// An inbox row without effect by now; it is only deleted.
     EmptyInboxRow,
-    /// A time that was waited for has come; which one, `now` tells.
+    /// A timer fired; `now` tells which limits are over.
     TimerFired,
-    /// What was decided did not fit the budget: decide again without it.
+    /// The ledger refused the decision's reservation: decide again without it.
     BudgetRefused(BudgetRefusal),
 }
 
-/// What the gates say when an attempt has failed.
+/// What the gates report after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FailoverOptions {
-    /// How each link of the chain stands; one that is not here is not known to be closed.
+    /// Availability of the chain's links; a missing link counts as open.
     pub(crate) links: Vec<LinkAvailability>,
-    /// Whether the model that failed can be asked in another way.
+    /// Whether the failed model can be called again at once with another credential.
     pub(crate) recovery: CredentialRecovery,
 }
 
-/// What the executor says of a call that the model asks for.
+/// The executor's verdict on a call of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallAdmission {
-    /// It may run.
+    /// The call may run.
     Admit { tool: Arc<str>, intent: Intent, arguments: Hash },
-    /// It may not; the model reads why.
+    /// The call may not run; `end` is the result for the model.
     Reject { rejection: CallRejection, end: CallEnd },
 }
 
-/// Why a call may not run.
+/// Why the executor rejects a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallRejection {
-    /// There is no such tool.
+    /// No tool has this name.
     UnknownTool,
-    /// Its arguments are no JSON.
+    /// The arguments are not JSON.
     Malformed,
-    /// Its arguments are not acceptable.
+    /// The arguments are too long, not acceptable to the tool, or could not be checked.
     Unacceptable,
 }
 
-/// Something that ought to be in flight. Its identity is all of it: the shell starts what it has not begun.
+/// An action that should be in flight. Its identity is its whole value: the shell starts each value that is not started
+/// yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum DueAction {
-    /// Make this attempt of the model call.
+    /// Run this attempt of the model call.
     CallModel { call: CallId, attempt: Attempt },
-    /// Make this attempt of the tool call; if an earlier incarnation has started it, find out what became of it.
+    /// Run this attempt of the tool call; if an earlier incarnation started it, find out what became of it.
     RunTool { call: CallId, attempt: Attempt },
-    /// Bring this attempt of the tool call to its end, whoever has started it.
+    /// Bring this attempt of the tool call to its end, also if an earlier incarnation started it.
     EndTool { call: CallId, attempt: Attempt },
-    /// Wait for what the call needs before it may start: a lease (n = 0) or a permit.
+    /// Wait for the grant that the call needs before its start: a lease (n = 0) or a permit.
     Acquire { call: CallId, attempt: Attempt },
-    /// See to it that this subagent is at work, or `ends` because it was told to: its end is heard from the inbox.
+    /// Keep this subagent running, or see it end if `ends`; its end arrives in the inbox.
     AwaitSubagent { call: CallId, n: u32, ends: bool },
     /// Wake up at this time of the wall clock.
     WakeAt(Timestamp),
-    /// Wake up when the session has been alive so long, in milliseconds.
+    /// Wake up at this active time of the session, in milliseconds.
     WakeAtActive(u64),
 }
 
 impl DueAction {
-    /// What brings a tool call that this makes to its end.
+    /// The action that ends the tool call of this action.
     pub(crate) const fn end_action(&self) -> Option<Self> {
         match *self {
             Self::RunTool { call, attempt } => Some(Self::EndTool { call, attempt }),
@@ -124,7 +127,7 @@ impl DueAction {
         }
     }
 
-    /// The call and the attempt that it wants something for.
+    /// The call and attempt of `Acquire`.
     pub(crate) const fn acquires(&self) -> Option<(CallId, Attempt)> {
         match *self {
             Self::Acquire { call, attempt } => Some((call, attempt)),
@@ -137,12 +140,12 @@ impl DueAction {
         }
     }
 
-    /// Whether something is brought to its end.
+    /// Whether this action brings a call or a subagent to its end.
     pub(crate) const fn is_end(&self) -> bool {
         matches!(self, Self::EndTool { .. } | Self::AwaitSubagent { ends: true, .. })
     }
 
-    /// Whether it is only a time to wake up.
+    /// Whether this is only a timer.
     pub(crate) const fn is_timer(&self) -> bool {
         match self {
             Self::WakeAt(_) | Self::WakeAtActive(_) => true,
@@ -155,11 +158,9 @@ impl DueAction {
     }
 }
 
-/// Something that would let the draft go on at once, if it is free.
+/// A grant that would let the draft continue at once, if one is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GrantRequest {
-    /// A lease for a model call.
     Lease { call: CallId, attempt: Attempt },
-    /// A permit for a tool call.
     Permit { call: CallId, attempt: Attempt },
 }

@@ -1,5 +1,5 @@
-//! What a record does outside of its journal: accounts, and the index of runs and sessions. Derived from the records
-//! alone, in the same transaction.
+//! Effects of a record outside of its journal: account changes and index rows. Derived from the records alone, and
+//! written in the same transaction.
 
 use crate::{
     model::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// Books what a record reserves, spends and gives back; called before it is folded.
+    /// Adds a record's reservations, settlements and refunds; called before the record is folded.
     pub(super) fn update_ledger(&mut self, body: &Body) {
         if let Body::RunEnded(ended) = body {
             self.notify_parent(ended.run);
@@ -81,12 +81,12 @@ impl DecisionBuilder {
         }
     }
 
-    /// Gives the place of an ended subagent back to the account of the run that it worked for.
+    /// Releases the `children` reservation of an ended subagent on the account of its parent.
     pub(super) fn release_child_slot(&mut self, account: AccountId) {
         settle(&mut self.decision.ledger, account, &ONE_CHILD, &Amounts::default());
     }
 
-    /// Whether a record ends a call that starts in this very draft.
+    /// Whether a record ends a call that starts in this same draft.
     fn ends_call_started_here(&self, body: &Body) -> bool {
         if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
             return self.is_started_here(failed.call, failed.attempt);
@@ -94,7 +94,7 @@ impl DecisionBuilder {
         matches!(body, Body::CallEnded(ended) if self.is_started_here(ended.call, ended.attempt))
     }
 
-    /// Lists what a record changes for those who look for runs and sessions; called after it is folded.
+    /// Adds the index rows that a record changes; called after the record is folded.
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
             Body::SessionOpened(opened) => self.decision.index.push(IndexRow::Session(SessionRow {
@@ -139,7 +139,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Writes over an earlier row of the same run in this draft.
+    /// Replaces an earlier row of the same run in this draft.
     fn put_run_row(&mut self, row: RunRow) {
         let same = |index: &IndexRow| matches!(index, IndexRow::Run(earlier) if earlier.id == row.id);
         self.decision.index.retain(|index| !same(index));
@@ -152,7 +152,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// The row of a run that is under way or waits.
+    /// The row of a run that is under way or queued.
     pub(super) fn row_of(&self, id: RunId) -> Option<RunRow> {
         match self.run() {
             Some(run) if run.id == id => Some(self.running_row(run)),
@@ -209,11 +209,11 @@ impl DecisionBuilder {
     }
 }
 
-/// What a tool call spends when it starts.
+/// The cost of one tool call.
 pub(super) const ONE_CALL: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
 
-/// Adds to the append's one reservation of this account.
+/// Adds to the append's single reservation on this account.
 fn reserve(ledger: &mut LedgerChange, account: AccountId, amounts: Amounts) {
     match ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
         _ if mutant_enabled(Mutant::DebitLate) => {}
@@ -228,7 +228,7 @@ fn raise(ledger: &mut LedgerChange, account: AccountId, by: Amounts) {
     }
 }
 
-/// Takes back what this very append reserves.
+/// Takes back a reservation of this same append.
 fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
     let Some(reserve) = ledger.reservations.iter_mut().find(|reserve| reserve.account == account) else {
         return;
@@ -260,7 +260,7 @@ fn settle_answer(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, usage
     settle(ledger, asking.call.run.into(), &asking.reserved, &asking.spent(usage.as_ref()));
 }
 
-/// The call to a model that a record ends.
+/// The model call or summary call that a record ends.
 fn ended_model_call(body: &Body) -> Option<CallId> {
     if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
         Some(failed.call)

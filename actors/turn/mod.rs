@@ -1,7 +1,8 @@
-//! The pure core: what an input means (`decide`), what a record changes (`apply`), what ought to be in flight (`due`).
+//! The pure core of a session: `decide` turns inputs into records, `apply` records into state, `due` state into
+//! actions.
 //!
 //! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
-//! of its records, so recovery is no separate path: after a crash the same records give the same `due`.
+//! of its records. Recovery has no path of its own: after a crash the same records give the same `due`.
 
 mod active_run;
 mod answer;
@@ -70,29 +71,29 @@ pub(crate) struct Turn {
     last: Seq,
     active_ms: u64,
     history: History,
-    /// What stands for the part of it that is gone.
+    /// Summary in place of the removed oldest part of `history`.
     summary: Option<Arc<str>>,
-    /// What the last run has summarised and its view has not shown: the next run goes on with it.
+    /// Summary that the last run recorded and its view does not contain yet. The next run uses it.
     unused_summary: Option<compaction::PrefixSummary>,
-    /// What was found out about the models that were asked.
+    /// What is known about the models that were called.
     observations: imbl::Vector<model_observations::ModelObservation>,
-    /// What its model means to do.
+    /// The current to-do list of the session's model.
     todo: Arc<TodoList>,
-    /// What is recorded of the artifacts of this session.
+    /// Recorded hashes of this session's artifacts.
     artifacts: ArtifactHashes,
-    /// All runs that were ever accepted here.
+    /// Every run that this session has ever accepted.
     accepted: imbl::OrdSet<RunId>,
     queue: imbl::Vector<Arc<active_run::QueuedRun>>,
     steering: steer::Steering,
     unsynced_writes: unsynced_writes::UnsyncedWrites,
-    /// What the last request began with.
+    /// Inputs of the prefix of the last request.
     prefix: Option<RequestPrefix>,
     current: CurrentRun,
-    /// The last run, as it stood at its end for want of budget, until another is accepted.
+    /// The last run in its final state, if it ended for want of budget; cleared when another run is accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
 }
 
-/// What decides how a request begins.
+/// Inputs that determine the prefix of a request.
 #[derive(Debug, Clone)]
 struct RequestPrefix {
     model: ModelRef,
@@ -100,7 +101,7 @@ struct RequestPrefix {
     offers_tools: bool,
 }
 
-/// What does not change in a session's life.
+/// The constant part of a session.
 #[derive(Debug)]
 struct SessionHeader {
     prompt: Arc<str>,
@@ -138,7 +139,7 @@ impl Turn {
         }
     }
 
-    /// What happened, as records; the inputs are folded one after the other into a private draft.
+    /// Folds the inputs one after the other into a private draft and returns the records.
     #[cfg(test)]
     pub(crate) fn decide(&self, now: SessionTime, inputs: &[Input]) -> Vec<Arc<Record>> {
         let mut draft = self.start_decision(now);
@@ -146,17 +147,17 @@ impl Turn {
         draft.finish().records
     }
 
-    /// Begins a decision.
+    /// Starts a decision on a copy of the state.
     pub(crate) fn start_decision(&self, now: SessionTime) -> DecisionBuilder {
         DecisionBuilder::new(self.clone(), now)
     }
 
-    /// The only way to change a session's state. Cannot fail and does not decide.
+    /// The only way to change a session's state. Cannot fail and decides nothing.
     pub(crate) fn apply(&mut self, record: &Durable<Arc<Record>>) {
         self.fold(record);
     }
 
-    /// The last record's sequence.
+    /// Sequence number of the last record.
     pub(crate) const fn last_seq(&self) -> Seq {
         self.last
     }
@@ -169,23 +170,23 @@ impl Turn {
         }
     }
 
-    /// Whether a run has not ended.
+    /// Whether a run is under way or queued.
     pub(crate) fn has_work(&self) -> bool {
         !matches!(self.current, CurrentRun::Idle) || !self.queue.is_empty()
     }
 
-    /// Whether the run under way only waits for its calls to end.
+    /// Whether the run under way has a planned end and only waits for its calls to end.
     pub(crate) fn is_stopping(&self) -> bool {
         matches!(&self.current, CurrentRun::Running(run) if run.planned_end.is_some())
     }
 
-    /// The models that this call, which is wanted, may still ask.
+    /// The models that may still be called for this wanted call.
     pub(crate) fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
         if call.is_summary() { self.summary_candidates() } else { self.candidates() }
     }
 
-    /// The models that the call under way may still ask, in the chain's order; `None` if there is none under way. Where
-    /// money is limited, none is asked that nobody can price.
+    /// The models that may still be called for the call under way, in the chain's order; `None` without such a call.
+    /// With a limit on money, models without a known price are left out.
     pub(crate) fn candidates(&self) -> Option<Vec<Candidate>> {
         let CurrentRun::Running(run) = &self.current else { return None };
         match &run.state {
@@ -214,7 +215,7 @@ impl Turn {
         self.history.render(from)
     }
 
-    /// How often what `render` gives from the beginning has changed.
+    /// Counts the changes of what `render` returns from the beginning.
     pub(crate) const fn generation(&self) -> u32 {
         self.history.generation()
     }
@@ -224,7 +225,7 @@ impl Turn {
         self.header.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
     }
 
-    /// Why a request to `model` would not begin as the last one did; `None` if it would.
+    /// Why a request to `model` would begin with another prefix than the last one; `None` if with the same.
     pub(crate) fn prefix_change(&self, model: &ModelRef) -> Option<PrefixChange> {
         let Some(last) = &self.prefix else { return Some(PrefixChange::First) };
         let (_, spec) = self.current()?;
@@ -252,7 +253,7 @@ impl Turn {
         }
     }
 
-    /// The attempt of this call that is started: of the model call or of one for a summary.
+    /// The started attempt of this model call or summary call.
     #[cfg(test)]
     pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
         match &self.current {
@@ -271,7 +272,7 @@ impl Turn {
     }
 }
 
-/// The questions that wait for a person after these records of a session, and since when.
+/// The open approval requests after these records of a session, each with the time of its request.
 pub(crate) fn open_approvals<'a>(
     session: SessionId,
     records: impl Iterator<Item = &'a Record>,
@@ -281,10 +282,10 @@ pub(crate) fn open_approvals<'a>(
     turn.open_approvals()
 }
 
-/// The messages that the records of one run render to: for telling, never for doing.
+/// The messages that the records of one run render to. A read-only projection; never drives actions.
 pub(crate) fn render_run<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Message> {
     let mut turn = Turn::empty(session);
-    // All that was said is told, and not what a model was still shown of it.
+    // Compactions are skipped, so the result has all messages, not only those that were left in the model's view.
     let records = records.filter(|record| record.body.kind() != Kind::ContextCompacted);
     records.for_each(|record| turn.fold(record));
     turn.render(RenderCursor::default()).0

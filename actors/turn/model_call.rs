@@ -1,4 +1,4 @@
-//! A model call: its attempts, its pauses, and what became of the models of its chain.
+//! A model call: its attempts, its pauses, and the failures of the models of its chain.
 
 use std::sync::Arc;
 
@@ -10,64 +10,62 @@ use crate::{
     policy::{Candidate, LinkVisit},
 };
 
-/// A model call: all its attempts.
 #[derive(Debug, Clone)]
 pub(super) struct ModelCallState {
-    /// The attempt that is wanted or under way, from 1.
+    /// The attempt that is wanted or under way, counted from 1.
     pub(super) attempt: Attempt,
-    /// Whether an earlier call has shown this very view: its answer was discarded.
+    /// Whether an earlier call has already shown this view; its answer was discarded.
     pub(super) is_repeated: bool,
-    /// Whether a provider has said that its request is too long, and nothing was done about that yet.
+    /// Whether a provider has refused the request as too long, and the view has not changed since.
     pub(super) is_too_long: bool,
-    /// Whether a model may have read one of its requests that have failed: not all were turned away.
+    /// Whether a model may have read a failed request of this call: not all were refused unread.
     pub(super) may_be_read: bool,
-    /// What its requests say of a budget that is nearly used up.
+    /// The budget warning that its requests carry.
     pub(super) warning: Option<Arc<str>>,
-    /// What they say of a view that is nearly full, once the first of them was made: all say the same.
+    /// The context pressure text that its requests carry: fixed with the first request, so that all are equal.
     pub(super) pressure: Option<Arc<str>>,
-    /// When the first attempt started, on the session's active clock, moved on by what was waited for known resets.
+    /// Start of the first attempt on the session's active clock, moved forward by all waits for known resets.
     pub(super) since: Option<u64>,
-    /// What was waited for known resets, in milliseconds.
+    /// Waits for known resets, in milliseconds.
     pub(super) waited_ms: u64,
-    /// The first link of the chain that may be asked: the answers of those before it were not taken.
+    /// The first link that may be called: the answers of earlier links were not accepted.
     pub(super) first_link: usize,
-    /// The models that have failed in this call, the last one last.
+    /// The models that have failed in this call, ordered by their last failure.
     pub(super) failed_models: Vec<ModelFailures>,
     pub(super) state: AttemptState,
 }
 
-/// The state of a model call's attempt.
 #[derive(Debug, Clone)]
 pub(super) enum AttemptState {
-    /// It needs a lease; after the pause, if there is one.
+    /// Needs a lease, after the pause if there is one.
     Wanted(Option<RetryPause>),
-    /// It is started, by the record.
+    /// Started with this record.
     Started(Arc<ModelStarted>),
 }
 
-/// What became of a model in this call.
+/// The failures of one model in this call.
 #[derive(Debug, Clone)]
 pub(super) struct ModelFailures {
     pub(super) model: ModelRef,
-    /// How many attempts have failed in which way.
+    /// Number of failed attempts by name of the failure class.
     failures: Vec<(&'static str, u32)>,
     last: Failure,
     eligibility: RetryEligibility,
 }
 
-/// Whether a call may come back to a model that has failed.
+/// Whether a call may return to a model that has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryEligibility {
-    /// It may, after a pause.
+    /// The model is called again after a pause.
     AfterPause,
-    /// Another is asked instead; it may, when others are let through to it too.
+    /// Another model is called instead. The failed one is called again only like a model that was not called yet.
     WhenNoOther,
-    /// It may not.
+    /// The model is not called again.
     Never,
 }
 
 impl ModelCallState {
-    /// A call that nobody has made yet, and the link that it begins with.
+    /// A call that is not started, with the first link that it may call.
     pub(super) const fn new(first_link: usize) -> Self {
         Self {
             attempt: 1,
@@ -100,7 +98,7 @@ impl ModelCallState {
         }
     }
 
-    /// Ends the pause: says how much of it does not count.
+    /// Accounts for the pause that ends and returns its milliseconds that do not count for the limits.
     pub(super) fn end_pause(&mut self, now: SessionTime) -> u64 {
         let waited_ms = self.pause().map_or(0, |pause| pause.uncounted_ms(now));
         self.waited_ms = self.waited_ms.saturating_add(waited_ms);
@@ -108,7 +106,7 @@ impl ModelCallState {
         waited_ms
     }
 
-    /// How many attempts at this model have failed in this way.
+    /// Failed attempts at this model with this failure class.
     pub(super) fn failure_count(&self, model: &ModelRef, class: &FailureClass) -> u32 {
         let failures = self.failures_of(model).map_or(&[][..], |tried| &tried.failures);
         failures.iter().find(|(name, _)| *name == class.name()).map_or(0, |(_, times)| *times)
@@ -135,7 +133,7 @@ impl ModelCallState {
         self.failed_models.iter().find(|tried| tried.model == *model)
     }
 
-    /// The links of the chain that this call may still ask, by number.
+    /// The links that this call may still use, with their index in the chain.
     pub(super) fn remaining_links<'a>(
         &'a self,
         chain: &'a [ModelRef],
@@ -146,8 +144,8 @@ impl ModelCallState {
         chain.iter().enumerate().skip(self.first_link).filter(move |(_, model)| left(model))
     }
 
-    /// The links of the chain that this call may still ask: those that it has left for another behind the others. `tokens`
-    /// is what an attempt at a model would reserve.
+    /// The models that this call may still use; those with `WhenNoOther` come last. `tokens` returns what an attempt at
+    /// a model would reserve.
     pub(super) fn candidates(&self, chain: &[ModelRef], tokens: impl Fn(&ModelRef) -> u64) -> Vec<Candidate> {
         let patience = |model: &ModelRef| self.failures_of(model).map(|tried| tried.eligibility);
         let mut links: Vec<&ModelRef> = self.remaining_links(chain).map(|(_, model)| model).collect();
@@ -163,17 +161,17 @@ impl ModelCallState {
         links.into_iter().map(candidate).collect()
     }
 
-    /// Whether this call has asked the model.
+    /// Whether an attempt at this model has failed in this call.
     pub(super) fn has_tried(&self, model: &ModelRef) -> bool {
         self.failures_of(model).is_some()
     }
 
-    /// The last failure.
     pub(super) fn last_failure(&self) -> Option<&Failure> {
         self.failed_models.last().map(|tried| &tried.last)
     }
 
-    /// What became of each link of the chain: those that are not skipped were tried.
+    /// The result of each link: its failures if it was called, else its entry in `skipped`. Links with neither are left
+    /// out.
     pub(super) fn unanswered_models(
         &self,
         chain: &[ModelRef],
@@ -197,23 +195,23 @@ impl ModelFailures {
     }
 }
 
-/// A pause between attempts, on the wall clock, so that a crash does not begin it anew.
+/// A pause between attempts. On the wall clock, so a crash does not restart it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPause {
     pub(super) from: Timestamp,
     pub(super) until: Timestamp,
-    /// When it began on the session's active clock, if the provider said when it ends: it does not count for the
-    /// limits of time.
+    /// Start on the session's active clock, if the provider named the end; then the pause does not count for time
+    /// limits.
     pub(super) uncounted_since: Option<u64>,
 }
 
 impl RetryPause {
-    /// Whether it is over. A clock that was set back does not stretch it.
+    /// Whether the pause is over: also if the clock was set back before `from`, which would prolong it.
     pub(super) fn is_over(self, now: Timestamp) -> bool {
         now >= self.until || now < self.from
     }
 
-    /// How much of the active time it has not counted for, up to now.
+    /// Active time of the pause up to now that does not count, in milliseconds.
     pub(super) fn uncounted_ms(self, now: SessionTime) -> u64 {
         let length = self.until.ms_since(self.from);
         self.uncounted_since.map_or(0, |since| now.active_ms.saturating_sub(since).min(length))

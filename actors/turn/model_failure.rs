@@ -1,4 +1,4 @@
-//! What a failed attempt of a model call means, and what it means that nobody can be asked.
+//! Reactions to a failed attempt of a model call, and to a call that no model of the chain can take.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// The model call under way.
+    /// The model call that is wanted or under way.
     fn model_call_state(&self) -> Option<(&ModelCallState, &Arc<RunSpec>)> {
         let run = self.run()?;
         match &run.state {
@@ -30,7 +30,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// The attempt failed: the next one, at the same model or at another of the chain, or the end of the run.
+    /// Reacts to a failed attempt: another attempt at the same or another model, or the end of the run.
     pub(super) fn on_model_failure(
         &mut self,
         (call, attempt): (CallId, Attempt),
@@ -67,7 +67,7 @@ impl DecisionBuilder {
         let (retry_at, fallback) = match after {
             RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),
             RetryDecision::Fallback => match next {
-                // Back to one that has failed: not without a pause, and not beyond the deadline.
+                // A return to a failed model needs a pause that ends before the deadline.
                 Some(link) if asking.has_tried(&spec.chain[link]) => {
                     let pause = retry.pause_before_return((call, attempt), &failure.class, past);
                     (pause.map(|ms| self.now.at.plus_ms(ms)), next.filter(|_| pause.is_some()))
@@ -95,7 +95,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// The task that made the attempt is gone.
+    /// The attempt's task ended without a result.
     pub(super) fn on_model_task_lost(&mut self, (call, attempt): (CallId, Attempt)) {
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
         if call.is_summary() {
@@ -104,7 +104,8 @@ impl DecisionBuilder {
         self.on_model_failure((call, attempt), &failure, &FailoverOptions::default());
     }
 
-    /// The attempt was started and never made, because its process was suspended: the next one makes it.
+    /// The attempt was recorded as started but never sent, because its process was suspended; the next attempt follows
+    /// at once.
     pub(super) fn on_model_never_begun(&mut self, (call, attempt): (CallId, Attempt)) {
         let failure = || Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
         if call.is_summary() {
@@ -117,7 +118,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Nobody can be asked before a time that a provider has named: it is waited for, if it is not too late.
+    /// No model can be called before a time that a provider has named: waits for it within the retry policy, else ends
+    /// the run.
     pub(super) fn on_no_lease(
         &mut self,
         (call, attempt): (CallId, Attempt),
@@ -145,7 +147,7 @@ impl DecisionBuilder {
             let skipped = Arc::clone(skipped);
             return self.record(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
         }
-        // That this process ended, or could not ask, does not say why nobody can be asked.
+        // A failure of this process (interrupted, not sent) does not explain why no model can be called.
         let says = |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotSent);
         let last = asking.last_failure().filter(|failure| says(&failure.class));
         let failure = last.or_else(|| skipped.iter().map(link_failure).next()).cloned();
@@ -156,7 +158,7 @@ impl DecisionBuilder {
         self.end_run(failed_end(failure.unwrap_or_else(none), ends));
     }
 
-    /// The links that the call may ask beside the one that has just failed.
+    /// The links that the call may use instead of the failed model.
     fn other_links(&self, failed: &ModelRef) -> Vec<usize> {
         let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
             return Vec::new();
@@ -167,7 +169,7 @@ impl DecisionBuilder {
         others.map(|(link, _)| link).collect()
     }
 
-    /// The links that the call could ask if anybody knew what they would cost, and above how many tokens nobody does.
+    /// The links without a known price although money is limited, each with the input tokens above which it is unknown.
     fn unpriced_models(&self) -> Vec<(ModelRef, u64)> {
         let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
             return Vec::new();
@@ -177,7 +179,7 @@ impl DecisionBuilder {
         asking.remaining_links(&spec.chain).filter_map(|(_, model)| above(model)).collect()
     }
 
-    /// What became of each link, if there are several.
+    /// The result of each link, if the chain has several.
     fn unanswered_models(&self, skipped: &[UnansweredModel]) -> Vec<UnansweredModel> {
         match self.model_call_state() {
             Some((asking, spec)) if spec.chain.len() > 1 => asking.unanswered_models(&spec.chain, skipped),
@@ -199,7 +201,7 @@ const fn skipped_until(link: &UnansweredModel) -> Option<Timestamp> {
     }
 }
 
-/// The links that are not asked because nobody knows what they would cost.
+/// Entries for the links that are not called because their price is unknown.
 fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<UnansweredModel> {
     let left_out = |(model, above): &(ModelRef, u64)| {
         let error = format!("its price is not known above {above} tokens of input, and money is limited");
@@ -209,7 +211,7 @@ fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<UnansweredModel> {
     unpriced.iter().map(left_out).collect()
 }
 
-/// Whom the call could ask instead of the model that has just failed, its own link. What is not known to be closed is open.
+/// Whether another link can take the call now or later. A link without a known state counts as open.
 fn fallback_availability(
     others: &[usize],
     own: Option<usize>,
@@ -220,14 +222,13 @@ fn fallback_availability(
     if standings.iter().copied().any(is_open) {
         return FallbackAvailability::Available;
     }
-    // The model itself may be open before the failure says so, with another credential.
+    // The failed model's own link counts too: another credential may be usable before the time that the failure names.
     let own = own.and_then(|link| links.get(link));
     let earliest = standings.iter().chain(own).filter_map(|standing| available_from(*standing)).min();
     earliest.map_or(FallbackAvailability::Unavailable, FallbackAvailability::AvailableFrom)
 }
 
-/// The link to go on with: the first that may answer now, one that has not failed in this call before one that has; else
-/// the first that may later.
+/// The link for the next attempt: an open link without a failure in this call, else any open link, else the first.
 fn next_link(
     others: &[usize],
     has_tried: impl Fn(usize) -> bool,
@@ -252,7 +253,7 @@ const fn is_open(standing: LinkAvailability) -> bool {
     }
 }
 
-/// How a run ends that no model answers.
+/// The end of a run without an answer from any model.
 fn failed_end(failure: Failure, chain: Vec<UnansweredModel>) -> OutcomeDetail {
     let outcome = match failure.class {
         FailureClass::ContentRefused => Outcome::Refused,

@@ -1,5 +1,5 @@
-//! What a session finds out about the models that it asks: folded from its records alone, over what the store knew when
-//! the run was accepted.
+//! Observations about the models that a session calls. Folded from its records alone, on top of what the store knew
+//! when the run was accepted.
 
 use crate::{
     model::{CallId, FailureClass, ModelRef, ModelRow, ModelStarted, RunId, TokenDensity, Usage},
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// What was found out about a model.
+/// Observations about one model.
 #[derive(Debug, Clone)]
 pub(super) struct ModelObservation {
     model: ModelRef,
@@ -19,12 +19,12 @@ pub(super) struct ModelObservation {
     window: Option<ObservedWindow>,
 }
 
-/// What a model can read and write in one call, in tokens.
+/// Observed context window of a model, in tokens.
 #[derive(Debug, Clone, Copy)]
 enum ObservedWindow {
-    /// Its provider has said so.
+    /// The provider has reported it.
     Reported(u64),
-    /// It has refused a request that was taken to have so many.
+    /// The provider has refused a request for whose input this many tokens were reserved.
     Exceeded(u64),
 }
 
@@ -33,13 +33,13 @@ impl Turn {
         self.observations.iter().find(|learned| learned.model == *model)
     }
 
-    /// How many tokens this model's requests have.
+    /// Token density of this model's requests: observed, else of the run's spec, else the default.
     pub(super) fn density(&self, run: &ActiveRun, model: &ModelRef) -> TokenDensity {
         let own = self.observation(model).and_then(|learned| learned.density);
         own.or(run.spec.profile_of(model).density).unwrap_or_default()
     }
 
-    /// The window of a model, as far as it is known or was found.
+    /// The window of a model: the smaller of the known and the observed one.
     pub(super) fn window(&self, run: &ActiveRun, model: &ModelRef) -> Option<u64> {
         let found = self.observation(model).and_then(|learned| learned.window).map(|window| match window {
             ObservedWindow::Reported(tokens) | ObservedWindow::Exceeded(tokens) => tokens,
@@ -47,20 +47,20 @@ impl Turn {
         found.into_iter().chain(run.spec.profile_of(model).window).min()
     }
 
-    /// The bytes that fit into the window of the first model of the run under way; `None` if that is not known.
+    /// Bytes that fit into the window of the first model of the run under way; `None` if unknown.
     pub(crate) fn window_bytes(&self) -> Option<u64> {
         let CurrentRun::Running(run) = &self.current else { return None };
         let model = run.spec.chain.first()?;
         Some(self.density(run, model).bytes(self.window(run, model)?))
     }
 
-    /// A provider has said what a request had.
+    /// Corrects the token density by the reported usage of a request.
     pub(super) fn observe_usage(&mut self, started: &ModelStarted, usage: Option<&Usage>) {
         let Some(usage) = usage else { return };
         self.correct_density(started, usage.input_total());
     }
 
-    /// A provider has said that a request was too long: so much fits at most.
+    /// Notes the window after a refusal of a request as too long.
     pub(super) fn observe_too_long(&mut self, class: &FailureClass, call: CallId) {
         let FailureClass::ContextTooLong { limit } = class else { return };
         let CurrentRun::Running(run) = &self.current else { return };
@@ -71,7 +71,7 @@ impl Turn {
         self.update_observation(&started.model, |learned| {
             learned.window = Some(named.map_or(ObservedWindow::Exceeded(asked), ObservedWindow::Reported));
         });
-        // It has so many tokens at least, or it would have fitted.
+        // The request has more tokens than this, or it would have fitted.
         let least = named.unwrap_or(0).saturating_sub(started.max_tokens);
         if least > taken {
             self.correct_density(&started, least);
@@ -95,7 +95,7 @@ impl Turn {
         self.observations.push_back(learned);
     }
 
-    /// What is known of a run's models now, and was not when it was accepted.
+    /// Observations about a run's models that the store did not have when the run was accepted.
     fn new_observations(&self, run: &ActiveRun) -> Vec<ModelRow> {
         let news = |model: ModelRef| {
             let (learned, traits) = (self.observation(&model), run.spec.profile_of(&model));
@@ -115,7 +115,7 @@ impl Turn {
 }
 
 impl DecisionBuilder {
-    /// Lists for later runs what the run that ends has found out; called before its terminal record is folded.
+    /// Adds the run's new observations to the index, for later runs; called before its terminal record is folded.
     pub(super) fn index_observations(&mut self, run: RunId) {
         let Some(run) = self.run().filter(|current| current.id == run) else { return };
         let news = self.turn.new_observations(run);

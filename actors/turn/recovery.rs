@@ -1,5 +1,5 @@
-//! From a journal back to a turn. A replayed session is a [`ReplayedSession`], which has no `due`: nothing is done before
-//! `Revived` is decided and durable. Then the same `due` speaks as ever.
+//! Recovery of a session from its journal. A [`ReplayedSession`] has no `due`: no action starts before `Revived` is
+//! decided and durable. From then on the same `due` applies as in normal operation.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The step of a run at which a session stands.
+/// The step at which a crash would hit a run; crashes are counted by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CrashPoint {
     /// The run under way.
@@ -25,37 +25,36 @@ pub(crate) struct CrashPoint {
     is_running_tools: bool,
 }
 
-/// A replayed session.
+/// A session replayed from its journal, not yet revived.
 #[derive(Debug)]
 pub(crate) struct ReplayedSession(Turn);
 
 impl ReplayedSession {
-    /// A session of which nothing has been read yet.
+    /// A session without any record read.
     pub(crate) fn empty(session: SessionId) -> Self {
         Self(Turn::empty(session))
     }
 
-    /// Folds the next record in.
     pub(crate) fn fold(&mut self, record: &Durable<Arc<Record>>) {
         self.0.apply(record);
     }
 
-    /// Whether it has no record at all.
+    /// Whether the session has no record.
     pub(crate) const fn is_new(&self) -> bool {
         self.0.last == 0
     }
 
-    /// The last record's sequence.
+    /// Sequence number of the last record.
     pub(crate) const fn last_seq(&self) -> u64 {
         self.0.last
     }
 
-    /// How long it has been alive.
+    /// Active time of the session, in milliseconds.
     pub(crate) const fn active_ms(&self) -> u64 {
         self.0.active_ms
     }
 
-    /// Where it stands; `None` if no run is under way.
+    /// The step of the run under way, if any.
     pub(crate) fn crash_point(&self) -> Option<CrashPoint> {
         let CurrentRun::Running(run) = &self.0.current else { return None };
         let acting = match &run.state {
@@ -65,7 +64,7 @@ impl ReplayedSession {
         Some(CrashPoint { run: run.id, iteration: run.iteration, is_running_tools: acting })
     }
 
-    /// Decides its first input, `Opened` or `Revived`, and whatever came in meanwhile.
+    /// Starts the first decision with `first`, which is `Opened` or `Revived`. Further inputs may follow.
     pub(crate) fn start_decision(&self, now: SessionTime, first: &Input) -> DecisionBuilder {
         debug_assert!(matches!(first, Input::Opened { .. } | Input::Revived { .. }));
         let mut draft = self.0.start_decision(now);
@@ -73,7 +72,7 @@ impl ReplayedSession {
         draft
     }
 
-    /// Wakes it with the records of its first decision, which are durable now.
+    /// Applies the durable records of the first decision and returns the live state.
     pub(crate) fn into_turn(mut self, records: &[Durable<Arc<Record>>]) -> Turn {
         records.iter().for_each(|record| self.0.apply(record));
         self.0
@@ -81,9 +80,8 @@ impl ReplayedSession {
 }
 
 impl DecisionBuilder {
-    /// Takes the session up again: each open call gets its next attempt; but of one that must not be repeated silently it
-    /// has to be found out what became of it. A question that has expired meanwhile is answered with this, so that nobody
-    /// finds the run still parked.
+    /// Revives the session: each open call gets its next attempt. A started `once` call keeps its state until its fate
+    /// is found out. Expired approval requests are answered here, so that the run does not appear parked any more.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.record(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {

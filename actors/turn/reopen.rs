@@ -1,5 +1,5 @@
-//! Limits that are raised while a run has not ended, and the run that goes on because they are: with all that it has
-//! said, done, spent and waited, at its next iteration.
+//! Raises the limits of a run that has not ended, and reopens a run that ended for want of budget. A reopened run keeps
+//! its history, spend and counted time, and starts at its next iteration.
 
 use std::sync::Arc;
 
@@ -21,22 +21,22 @@ use crate::{
 /// Why the limits of a run are not raised.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RaiseError {
-    /// It is being stopped, or has used up its budget and waits for its calls.
+    /// The run is being stopped, or is exhausted and waits for its calls.
     #[error("it is about to end; add to its budget when it has")]
     Ending,
-    /// It has ended, and not for want of budget.
+    /// The run ended for another reason than its budget.
     #[error("it has ended: {0}; only a run that ended as budget_exhausted goes on with more")]
     Ended(Box<OutcomeDetail>),
-    /// Another run was accepted in its session behind it.
+    /// The session has accepted another run since.
     #[error("its conversation has gone on since it ended; continue that with a new run")]
     Superseded,
-    /// Whoever delegated it has its result.
+    /// The run is a subagent's, and its parent has the result.
     #[error("its parent has its result already; add to the budget of the parent")]
     ResultDelivered,
-    /// It has no limit in anything that was named.
+    /// The run has none of the named limits. The text names those that it has.
     #[error("it has no limit in what was named; name one that it has: {0}")]
     NoLimit(String),
-    /// The session died before it could say; the run's budget tells.
+    /// The session crashed before its reply; the run's budget shows whether the limits were raised.
     #[error(
         "its session died before it could say whether that was written; look at its budget, then add again if need be"
     )]
@@ -44,7 +44,7 @@ pub enum RaiseError {
 }
 
 impl Turn {
-    /// A run is over: keeps what it needs to go on, if it may. `stood` is its state at its end.
+    /// Keeps the state `stood` of a run that ended for want of budget, so that it can be reopened, if no run is queued.
     pub(super) fn retain_reopenable(
         &mut self,
         mut stood: Box<ActiveRun>,
@@ -54,13 +54,13 @@ impl Turn {
         self.reopenable = None;
         if ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty() {
             stood.end_pause(now);
-            // Time stands still for it from here on: as for one that is parked.
+            // As for a parked run, time does not count from here on.
             stood.parked_at.get_or_insert(now.active_ms);
             self.reopenable = Some(stood);
         }
     }
 
-    /// The limits of a run that has not ended are raised.
+    /// Raises the limits of the running or queued run.
     pub(super) fn fold_budget_raised(&mut self, raised: &BudgetRaised) {
         match &mut self.current {
             CurrentRun::Running(run) if run.id == raised.run => {
@@ -78,7 +78,7 @@ impl Turn {
         }
     }
 
-    /// The last run goes on.
+    /// Starts the next leg of the last run.
     pub(super) fn fold_run_reopened(&mut self, reopened: &RunReopened) {
         let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
         run.spec = raise_limits(&run.spec, &reopened.increase);
@@ -118,13 +118,13 @@ impl DecisionBuilder {
         self.check_raise(run, by).map(drop)
     }
 
-    /// Whether this raises limits. What did not fit before may fit when that is durable, and is asked for again then.
+    /// Whether this decision raises limits. A refused reservation is requested again once that is durable.
     pub(super) fn has_raised(&self) -> bool {
         let mut kinds = self.decision.records.iter().map(|record| record.body.kind());
         kinds.any(|kind| matches!(kind, Kind::RunReopened | Kind::BudgetRaised))
     }
 
-    /// The leg that begins, if the run has ended, and by how much limits that there are would be raised.
+    /// The next leg if the run has ended, and the part of the increase that applies to existing limits.
     fn check_raise(&self, id: RunId, by: &LimitIncrease) -> Result<(Option<u32>, LimitIncrease), RaiseError> {
         let Turn { queue, reopenable, .. } = &self.turn;
         let of = |run: &&ActiveRun| run.id == id;
@@ -146,7 +146,7 @@ impl DecisionBuilder {
     }
 }
 
-/// What of it raises a limit that there is.
+/// The part of the increase that applies to existing limits.
 fn restrict_to_limits(by: &LimitIncrease, limits: &Limits) -> Result<LimitIncrease, RaiseError> {
     let mut limited = LimitIncrease::default();
     for dimension in Dimension::ALL {
@@ -179,7 +179,7 @@ fn raise_limits(spec: &Arc<RunSpec>, by: &LimitIncrease) -> Arc<RunSpec> {
     Arc::new(raised)
 }
 
-/// What the model reads when it goes on.
+/// The user message with which a reopened run starts.
 fn resume_prompt(by: &LimitIncrease) -> Arc<str> {
     format!(
         "{RUNTIME_TEXT_PREFIX}the budget of this task was raised by {by}. Go on with the task from where you were; repeat nothing \

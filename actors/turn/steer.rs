@@ -1,7 +1,7 @@
-//! Messages to a run that is under way, from their record to the place where the model reads them.
+//! Steering: messages to a run under way, from their record to their position in the view.
 //!
-//! Invariant: from the record of a message on, no tool call of its run is started for the first time before a model has
-//! been shown the message; and a message is shown in exactly one place, which no request has covered yet.
+//! Invariant: after the record of a message, no tool call of its run starts for the first time before a model has read
+//! the message. A message is shown in exactly one place, which no request has covered before.
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ use crate::{
     },
 };
 
-/// What a tool call that a message has overtaken returns.
+/// The result of a tool call that a message has superseded.
 const SKIPPED: &str = "Skipped to process an incoming message.";
 
-/// The messages of a session that no model has been shown yet, and which ones were heard.
+/// Steering messages without a reader yet, and the ids of the recorded ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steering {
     unread: Vector<Arc<MessageSteered>>,
-    /// Messages by their `next`, with the runs that they were for; those of runs that ended before the last one are gone.
+    /// Each recorded message: its run and its `followup_run`. Runs that ended before the last one are forgotten.
     recorded: Vector<(RunId, RunId)>,
 }
 
 impl Steering {
-    /// Whether this message is recorded. Of runs that ended before the last one, nothing is known.
+    /// Whether this message is recorded; false also for messages to runs that ended before the last one.
     pub(super) fn is_recorded(&self, next: RunId) -> bool {
         self.recorded.iter().any(|(_, heard)| *heard == next)
     }
 
-    /// Forgets what was heard for other runs than these.
+    /// Forgets the recorded messages to all other runs.
     pub(super) fn retain_runs(&mut self, wanted: impl Fn(RunId) -> bool) {
         self.recorded.retain(|(run, _)| wanted(*run));
     }
@@ -47,7 +47,7 @@ impl Steering {
         self.recorded.push_back((message.run, message.followup_run));
     }
 
-    /// Takes out the messages that `wanted` says.
+    /// Removes and returns the messages for which `wanted` is true.
     pub(super) fn take(&mut self, wanted: impl Fn(&MessageSteered) -> bool) -> Vec<Arc<MessageSteered>> {
         let taken = self.unread.iter().filter(|message| wanted(message)).cloned().collect();
         self.unread.retain(|message| !wanted(message));
@@ -59,7 +59,7 @@ impl Steering {
     }
 }
 
-/// A message as the model reads it behind something else. The id makes a fence that no text closes by chance.
+/// A message as the model reads it behind other text. The id in its tag keeps the text from closing the tag by chance.
 pub(super) fn delimited(message: &MessageSteered) -> String {
     let MessageSteered { text, followup_run: next, .. } = message;
     format!(
@@ -69,12 +69,12 @@ pub(super) fn delimited(message: &MessageSteered) -> String {
 }
 
 impl Turn {
-    /// Whether a message to a run is recorded.
+    /// Whether the steering message with this id is recorded.
     pub(crate) fn is_message_recorded(&self, next: RunId) -> bool {
         self.steering.is_recorded(next)
     }
 
-    /// A message came; if the next request is not made yet, it goes in there.
+    /// Folds a message; if the next request is not made yet, that request shows it.
     pub(super) fn fold_message_steered(&mut self, message: &MessageSteered) {
         self.steering.add(message);
         if let CurrentRun::Running(run) = &self.current
@@ -87,7 +87,7 @@ impl Turn {
         }
     }
 
-    /// Puts the messages to the run under way behind what the model reads next.
+    /// Appends the messages to the run under way to what the model reads next.
     pub(super) fn show_messages(&mut self, run: RunId) {
         self.show_unsynced_note();
         if self.is_exhausted() {
@@ -98,27 +98,27 @@ impl Turn {
         }
     }
 
-    /// The messages that the run that begins now has to read: its own, and those of ended runs that nobody has read.
+    /// The messages for the run that starts now: its own, and unread ones of ended runs.
     pub(super) fn messages_at_start(&mut self) -> Vec<Arc<MessageSteered>> {
         let queue = &self.queue;
         self.steering.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
     }
 
-    /// A run is accepted; if it is what messages have become, they are its input.
+    /// An accepted run whose input is unread messages takes them over.
     pub(super) fn adopt_followup(&mut self, accepted: &RunAccepted) {
         if self.steering.is_unread(|message| message.followup_run == accepted.run) {
             self.messages_at_start();
         }
     }
 
-    /// A run that never began is gone, and what was said to it.
+    /// Drops the messages of a queued run that ended before its start.
     pub(super) fn forget_messages(&mut self, run: RunId) {
         self.steering.take(|message| message.run == run);
     }
 }
 
 impl DecisionBuilder {
-    /// Records a message to a run, unless it has ended or is about to.
+    /// Records a message to a run, unless the run has ended or is being stopped.
     pub(super) fn steer(&mut self, run: RunId, text: &Arc<str>, next: RunId) {
         if self.turn.is_message_recorded(next) {
             return;
@@ -131,7 +131,7 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// Ends the calls of the present answer that were never started, if a message waits to be read.
+    /// Ends the calls of the present answer that were never started, if a message is unread.
     pub(super) fn skip_for_messages(&mut self) {
         let Some(run) = self.run() else { return };
         if !self.turn.steering.is_unread(|message| message.run == run.id) {
@@ -147,11 +147,11 @@ impl DecisionBuilder {
         }
     }
 
-    /// The run under way has ended. What came after its last step becomes a run of its own, if the run completed and
-    /// none waits already; else the next run reads it in front of everything, whenever that is.
+    /// Reacts to the end of a run with unread messages. If the run completed and none is queued, they become a run of
+    /// their own; otherwise the next run reads them first.
     pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &OutcomeDetail) {
         let idle = matches!(self.turn.current, CurrentRun::Idle);
-        // A subagent's conversation ends with its task: what comes after is heard by nobody.
+        // A subagent's conversation ends with its task, so later messages start no run.
         if !idle
             || ended.outcome != Outcome::Completed
             || spec.delegation.is_some_and(|delegation| delegation.depth > 0)

@@ -1,23 +1,23 @@
-//! Which subagents of a session's runs have not ended, by the records: for telling, never for doing.
+//! Subagents of a session's runs that have not ended, by the records. A read-only projection; never drives actions.
 
 use std::collections::BTreeMap;
 
 use crate::model::{CallId, CallStarted, ChildEnded, RunId, RunWait, Timestamp, WaitKind};
 
-/// See the module.
+/// The subagents of each delegating call.
 #[derive(Debug, Default)]
 pub(super) struct SubagentTracker(BTreeMap<CallId, SpawnedSubagents>);
 
-/// What a call has begun.
+/// The subagents of one call, and the time of its start.
 #[derive(Debug)]
 struct SpawnedSubagents {
     at: Timestamp,
-    /// Each run, and whether its end was heard.
+    /// Each subagent's run, and whether its end is recorded.
     runs: BTreeMap<RunId, bool>,
 }
 
 impl SubagentTracker {
-    /// Takes in a start. A call that is started again names what it has begun before, whose ends still hold.
+    /// Tracks the start of a call. A call that starts again names the same subagents, whose recorded ends stay valid.
     pub(super) fn on_call_started(&mut self, started: &CallStarted, at: Timestamp) {
         if started.children.is_empty() {
             return;
@@ -29,7 +29,6 @@ impl SubagentTracker {
         }
     }
 
-    /// Takes in an end.
     pub(super) fn on_subagent_ended(&mut self, ended: &ChildEnded) {
         let begun = self.0.get_mut(&ended.call);
         if let Some(heard) = begun.and_then(|begun| begun.runs.get_mut(&ended.child.run)) {
@@ -37,17 +36,17 @@ impl SubagentTracker {
         }
     }
 
-    /// A run that has ended waits for nobody.
+    /// Drops the subagents of an ended run.
     pub(super) fn forget(&mut self, run: RunId) {
         self.0.retain(|call, _| call.run != run);
     }
 
-    /// The wait for those of one call; `None` if it has begun none, or if all have ended.
+    /// The wait for the subagents of one call; `None` if it has none or all have ended.
     pub(super) fn of_call(&self, call: CallId) -> Option<RunWait> {
         self.0.get(&call).and_then(|begun| begun.wait(call))
     }
 
-    /// The waits for all of a run, call by call.
+    /// The waits for all subagents of a run, one for each call.
     pub(super) fn of_run(&self, run: RunId) -> impl Iterator<Item = RunWait> {
         let of_run = self.0.iter().filter(move |(call, _)| call.run == run);
         of_run.filter_map(|(call, begun)| begun.wait(*call))

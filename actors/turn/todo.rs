@@ -1,7 +1,7 @@
-//! What the model of a session means to do: its calls of `todo` are answered here and now.
+//! The session's to-do list. Calls of the tool `todo` are answered within the decision.
 //!
-//! Invariant: the list is that of the last `todo.changed`, whose call has its end in the same append; so such a call is
-//! never under way, and costs no permit and no reservation.
+//! Invariant: the list is that of the last `todo.changed`, and its call ends in the same append. Such a call is
+//! therefore never under way, and needs no permit and no reservation.
 
 use crate::{
     model::{Body, CallEnd, CallId, CallStatus, TodoChanged},
@@ -25,7 +25,7 @@ impl Turn {
 }
 
 impl DecisionBuilder {
-    /// Answers the calls of `todo` that are admitted, in the order of the answer.
+    /// Answers the admitted calls of `todo`, in the order of the answer.
     pub(super) fn answer_todo_calls(&mut self) {
         let is_ready =
             |call: &&ActiveToolCall| *call.tool == *TODO && matches!(call.state, ToolCallState::Admitted(_));
@@ -39,7 +39,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Does what a call wants of the list; what its model reads.
+    /// Applies a call to the list and returns the call's result.
     fn change_todo(&mut self, call: CallId) -> Result<CallEnd, ArgumentError> {
         let given = parse_arguments(self.arguments(call)).map_err(|error| ArgumentError {
             field: None,

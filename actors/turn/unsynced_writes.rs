@@ -1,5 +1,5 @@
-//! What a start on another boot of the machine means for what the model has been told: what commands had written and the
-//! kernel had not yet brought to the disk may be gone.
+//! Warns the model after a start on another boot of the machine. Data that commands wrote and the kernel had not yet
+//! flushed to disk may be lost.
 
 use std::{
     sync::Arc,
@@ -15,26 +15,26 @@ use crate::{
     },
 };
 
-/// The kernel writes what was changed within 30 s: `vm.dirty_expire_centisecs`.
+/// The kernel flushes changed pages within 30 s: `vm.dirty_expire_centisecs`.
 const DIRTY_EXPIRE_MS: u64 = 30_000;
 
-/// What may not be on disk, and what the model is still to be told of that.
+/// Times of writes that may not be on disk, and the pending note about them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnsyncedWrites {
-    /// When the last call ended that may have written without syncing.
+    /// End of the last call that may have written without syncing.
     last_write: Option<Timestamp>,
-    /// When the last record was made.
+    /// Time of the last record.
     last_record: Timestamp,
     note: Option<Arc<str>>,
 }
 
 impl Turn {
-    /// A record was made at this time.
+    /// Notes the time of a record.
     pub(super) fn track_time(&mut self, at: Timestamp) {
         self.unsynced_writes.last_record = at;
     }
 
-    /// A call has ended; called before it is folded.
+    /// Notes the end of a call; called before the record is folded.
     pub(super) fn track_write(&mut self, ended: &CallEnded, at: Timestamp) {
         let CurrentRun::Running(run) = &self.current else { return };
         let mut calls = run.calls().iter();
@@ -43,10 +43,10 @@ impl Turn {
         }
     }
 
-    /// The session is taken up again on this boot; called before that is folded.
+    /// Prepares the note if the session is revived on another boot; called before the record is folded.
     pub(super) fn track_revival(&mut self, boot: &BootId) {
         let UnsyncedWrites { last_write: last, last_record: seen, .. } = self.unsynced_writes;
-        // One whose end nobody recorded may have ended at any time since.
+        // A started call without a recorded end may have written until the last record or later.
         let last = if self.may_write() { Some(seen) } else { last };
         let Some(last) = last.filter(|last| seen.ms_since(*last) <= DIRTY_EXPIRE_MS) else { return };
         if *self.boot == **boot {
@@ -71,7 +71,7 @@ impl Turn {
         }
     }
 
-    /// Whether a call is started that may write without syncing.
+    /// Whether a started call may write without syncing.
     fn may_write(&self) -> bool {
         let CurrentRun::Running(run) = &self.current else { return false };
         run.calls()
@@ -79,7 +79,7 @@ impl Turn {
             .any(|call| may_write_unsynced(call) && matches!(call.state, ToolCallState::Started(..)))
     }
 
-    /// Puts the note behind what the model reads next.
+    /// Appends the note to what the model reads next.
     pub(super) fn show_unsynced_note(&mut self) {
         if let Some(note) = self.unsynced_writes.note.take() {
             self.history.add_note(&note);
@@ -87,7 +87,7 @@ impl Turn {
     }
 }
 
-/// Whether a call may write what it does not sync.
+/// Whether a call may write without syncing.
 fn may_write_unsynced(call: &ActiveToolCall) -> bool {
     call.is_once() && call.access == Access::Anything
 }

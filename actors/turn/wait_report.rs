@@ -1,5 +1,5 @@
-//! What a run waits for, since when, and until when: for telling, never for doing. What is under way follows from `due`,
-//! so that nothing is in flight without a name here; when it began is taken from the times of the records.
+//! What a run waits for, since when and until when. A read-only projection; never drives actions. Derived from `due`,
+//! so every action in flight has an entry; start times are the times of records.
 
 use std::collections::BTreeMap;
 
@@ -15,37 +15,37 @@ use crate::{
     },
 };
 
-/// The limits that tasks have outside of the core, in milliseconds.
+/// The time limits that tasks have outside of the core, in milliseconds.
 pub(crate) trait TaskDeadlines {
-    /// Of one attempt at this model by a run of this spec, with all that belongs to it.
+    /// Limit of one attempt at this model by a run of this spec, with everything that belongs to the attempt.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64;
-    /// Of one attempt of a call of this tool with these arguments, until its result is kept.
+    /// Limit of one attempt of a call of this tool with these arguments, until its result is stored.
     fn tool(&self, tool: &str, arguments: &str) -> u64;
-    /// Of a call that is to be stopped.
+    /// Limit of stopping a call.
     fn stop(&self) -> u64;
 }
 
-/// What the runs of a session wait for, by its records. Take all of them, from the first on.
+/// Waits of a session's runs, computed from its records. Needs every record, from the first on.
 #[derive(Debug)]
 pub struct WaitTracker {
     turn: Turn,
-    /// The last record's times.
+    /// Times of the last record.
     last: SessionTime,
-    /// Since when this incarnation lives: what an earlier one had under way had other deadlines.
+    /// Start of this incarnation. Actions of an earlier one had other deadlines.
     alive_since: Timestamp,
-    /// The step at which the run under way stands, and since when.
+    /// Step of the run under way: run, iteration, and whether it is a model call.
     step: Option<(RunId, u32, bool)>,
     step_since: Timestamp,
     stopping_since: Timestamp,
-    /// Why nobody may be asked before a named time.
+    /// The failure because of which no model may be called before a named time.
     wait_failure: Option<Failure>,
-    /// The last record of each call of the step.
+    /// Time of the last record of each call of the step.
     call_times: BTreeMap<CallId, Timestamp>,
     subagents: SubagentTracker,
 }
 
 impl WaitTracker {
-    /// Those of a session of which no record was taken yet.
+    /// A tracker that has taken no record of the session yet.
     pub fn new(session: SessionId) -> Self {
         Self {
             turn: Turn::empty(session),
@@ -101,8 +101,8 @@ impl WaitTracker {
         }
     }
 
-    /// What a run waits for at this time if nobody runs it: somebody who does. Only the times that stand in its records
-    /// hold on: no limit runs out, and what was under way is no more.
+    /// Waits of a run at time `at` while no process runs it. Only times from its records apply: no limit expires, and
+    /// no action is in flight.
     pub fn waits_unowned(&self, run: RunId, at: Timestamp) -> Vec<RunWait> {
         let now = SessionTime { at, ..self.last };
         let (behind, mut waits) = match &self.turn.current {
@@ -129,13 +129,13 @@ impl WaitTracker {
             .collect()
     }
 
-    /// What the model of the session means to do, an item a line; `None` if that is nothing.
+    /// The to-do list of the session's model, one item a line; `None` if it is empty.
     pub fn todo(&self) -> Option<String> {
         self.turn.todo()
     }
 
-    /// The active time, in milliseconds, that a run has used by its last record; `None` if it has not begun, or has ended and
-    /// will not go on.
+    /// The active time, in milliseconds, that a run has used by its last record; `None` if it has not started, or has
+    /// ended for good.
     pub fn active_ms(&self, run: RunId) -> Option<u64> {
         let last = match &self.turn.current {
             CurrentRun::Running(run) => Some(run),
@@ -145,7 +145,7 @@ impl WaitTracker {
         Some(self.last.active_ms.saturating_sub(last.counted_from(self.last)))
     }
 
-    /// What a run of a live session waits for at this time.
+    /// Waits of a run of a live session at this time.
     pub(crate) fn waits_running(
         &self,
         run: RunId,
@@ -179,14 +179,14 @@ impl WaitTracker {
             let until = self.stopping_since.max(self.alive_since).plus_ms(bounds.stop());
             waits.push(RunWait { kind: WaitKind::Stop, since: self.stopping_since, until: Some(until) });
         } else if waits.is_empty() {
-            // With nothing of its own to do it ends when its last subagent has.
+            // A run without an action of its own ends when its last subagent has.
             waits.extend(self.subagents.of_run(run.id));
         }
         waits.extend(time_limit_waits(run, now));
         waits
     }
 
-    /// What an effect that is due waits for.
+    /// The wait of a due action.
     fn due_wait(
         &self,
         run: &ActiveRun,
@@ -222,12 +222,12 @@ impl WaitTracker {
                 Some(RunWait { kind: what, since, until: None })
             }
             DueAction::WakeAt(_) => pause_wait(run, now, self.wait_failure.as_ref()),
-            // The limits are told whether they are near or not; of what is to end it is told when it must.
+            // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
             DueAction::WakeAtActive(_) | DueAction::EndTool { .. } | DueAction::AwaitSubagent { .. } => None,
         }
     }
 
-    /// The calls under way that wait for subagents.
+    /// The started calls that wait for subagents.
     fn subagent_waits(&self, run: &ActiveRun) -> Vec<RunWait> {
         let is_started =
             |call: &&ActiveToolCall| matches!(call.state, ToolCallState::Started(..)) && run.lets_calls_end();
@@ -235,7 +235,7 @@ impl WaitTracker {
         calls.filter_map(|call| self.subagents.of_call(call.id)).collect()
     }
 
-    /// The calls that are admitted and not due: an earlier one goes first.
+    /// The admitted calls that are not due, because an earlier call conflicts with them.
     fn conflict_waits(&self, run: &ActiveRun, due: &[DueAction]) -> Vec<RunWait> {
         let calls = run.calls();
         let waits = calls.iter().enumerate().filter_map(|(n, own)| {
@@ -290,7 +290,7 @@ fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Opti
     Some(RunWait { kind: what, since: pause.from, until: Some(pause.until) })
 }
 
-/// The persons who are asked.
+/// Waits for persons, one for each call in doubt.
 fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
     let asked = run.in_doubt_calls().into_iter().map(|doubtful| RunWait {
         kind: WaitKind::Person { call: doubtful.request.call },
@@ -300,7 +300,7 @@ fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
     asked.collect()
 }
 
-/// When the run's own time is over, if nothing holds it up.
+/// Ends of the run's time limits, as if no further pause came.
 fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = RunWait> + use<> {
     let still = retry_pause(run).filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
     let (from, began) = (still.map_or(now.at, |pause| pause.until), run.started.at);
@@ -312,7 +312,7 @@ fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = R
     })
 }
 
-/// Why nobody is asked before the time that is waited for.
+/// The failure that keeps every model from being called before the awaited time.
 fn skip_failure(waiting: &ModelWaiting) -> Option<Failure> {
     waiting.skipped.iter().find_map(|link| match &link.reason {
         UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {

@@ -1,4 +1,4 @@
-//! Artifacts whose time is over: they go, and what they were named is kept in `artifacts/<session>/removed`, a line each.
+//! Expiry of artifacts: removes their files, and lists each in `artifacts/<session>/removed`, one tombstone a line.
 
 use std::{
     fs,
@@ -15,32 +15,32 @@ use hermod_actors::{
 use super::files::{FileArtifacts, UNFINISHED, off_thread, unavailable};
 use crate::files::{make, open_regular, read_regular_text, remove};
 
-/// No handle is called so.
+/// The file of tombstones; no artifact handle has this name.
 const TOMBSTONES: &str = "removed";
-/// Bytes of the first bytes of a file that say whether it is a picture.
+/// Leading bytes of a file that tell whether it is an image.
 pub(crate) const IMAGE_HEAD_BYTES: usize = 16;
-/// Bytes of the list of those that were removed of a session.
+/// Maximum bytes of a session's tombstone file.
 const MAX_LIST_BYTES: u64 = 1 << 30;
 
-/// The file of an artifact.
+/// An artifact's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactFile {
-    /// Its name.
+    /// Session, call and attempt.
     pub name: ArtifactName,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was written.
+    /// Time of the last write.
     pub modified: Timestamp,
 }
 
 impl FileArtifacts {
-    /// The sessions that have some.
+    /// The sessions that have a folder of artifacts.
     pub fn sessions(&self) -> io::Result<Vec<SessionId>> {
         let names = names(&self.root)?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Those of a session.
+    /// The artifacts of a session.
     pub fn of_session(&self, session: SessionId) -> io::Result<Vec<ArtifactFile>> {
         let folder = self.folder(session);
         let mut kept = Vec::new();
@@ -52,18 +52,18 @@ impl FileArtifacts {
         Ok(kept)
     }
 
-    /// When something was last put into a session's folder, or taken out of it.
+    /// When an entry was last added to the session's folder or removed from it.
     pub fn folder_modified(&self, session: SessionId) -> io::Result<Timestamp> {
         size_and_modified(&self.folder(session)).map(|(_, modified)| modified)
     }
 
-    /// What processes that died have left unfinished, or one that lives has under way: path, bytes, and when it was written.
+    /// Unfinished files, of crashed processes or of writes under way: path, bytes, and time of the last write.
     pub fn unfinished(&self) -> io::Result<Vec<(PathBuf, u64, Timestamp)>> {
         let folder = self.root.join(UNFINISHED);
         let mut found = Vec::new();
         for name in names(&folder)? {
             let path = folder.join(name);
-            // It may have become whole meanwhile.
+            // A writer may have renamed it to its final name since the listing.
             match size_and_modified(&path) {
                 Ok((bytes, modified)) => found.push((path, bytes, modified)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -73,7 +73,7 @@ impl FileArtifacts {
         Ok(found)
     }
 
-    /// Whether it is a picture, which later requests of its session show.
+    /// Whether the artifact is an image; later requests of its session show images.
     pub fn is_picture(&self, name: ArtifactName) -> io::Result<bool> {
         use std::io::Read as _;
         let mut head = Vec::with_capacity(IMAGE_HEAD_BYTES);
@@ -81,7 +81,8 @@ impl FileArtifacts {
         Ok(hermod_actors::model::ImageFormat::of_bytes(&head).is_some())
     }
 
-    /// Removes some of a session, and notes that they were there. Killed in between, it has removed none that is not noted.
+    /// Removes artifacts of a session and writes their tombstones. After a crash in between, each removed artifact has
+    /// a tombstone.
     pub fn expire(&self, session: SessionId, names: &[ArtifactName], at: Timestamp) -> io::Result<()> {
         let folder = self.folder(session);
         let (list, new) = (folder.join(TOMBSTONES), folder.join("removed.part"));
@@ -100,7 +101,7 @@ impl FileArtifacts {
         self.discard(names)
     }
 
-    /// Removes some of a session that is gone; its folder goes with the last one.
+    /// Removes artifacts of a removed session, and its folder after the last one.
     pub fn remove(&self, session: SessionId, names: &[ArtifactName]) -> io::Result<()> {
         self.discard(names)?;
         let folder = self.folder(session);
@@ -114,18 +115,18 @@ impl FileArtifacts {
             }
         }
         match fs::remove_dir(&folder) {
-            // What lies there besides is not ours.
+            // Files that are no artifacts stay, and so does the folder.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             removed => removed,
         }
     }
 
-    /// Removes some as if they had never been.
+    /// Removes artifacts without tombstones.
     pub fn discard(&self, names: &[ArtifactName]) -> io::Result<()> {
         names.iter().try_for_each(|name| fs::remove_file(self.path(*name)))
     }
 
-    /// Why there is no artifact of this name.
+    /// The error for an artifact without a file: removed or not found.
     pub(super) async fn missing_error(&self, name: ArtifactName) -> ArtifactError {
         let (artifacts, handle) = (self.clone(), name.handle());
         match off_thread(move || artifacts.removed_at(name)).await {
@@ -135,7 +136,7 @@ impl FileArtifacts {
         }
     }
 
-    /// When one was removed that is not there; `None` if nobody noted that.
+    /// When a missing artifact was removed; `None` without a tombstone.
     pub(super) fn removed_at(&self, name: ArtifactName) -> io::Result<Option<Timestamp>> {
         let handle = name.handle();
         match read_regular_text(&self.folder(name.session).join(TOMBSTONES), MAX_LIST_BYTES) {
@@ -145,7 +146,7 @@ impl FileArtifacts {
         }
     }
 
-    /// The path, in the folder of artifacts, of the notes about those of a session that were removed; `None` without any.
+    /// The path of a session's tombstones, relative to the folder of artifacts; `None` if there are none.
     pub fn tombstones_path(&self, session: SessionId) -> io::Result<Option<String>> {
         let notes = format!("{session}/{TOMBSTONES}");
         Ok(self.root.join(&notes).try_exists()?.then_some(notes))
@@ -156,12 +157,12 @@ impl FileArtifacts {
     }
 }
 
-/// When `handle` was removed, by this line.
+/// The time of removal, if the line is the tombstone of `handle`.
 fn tombstone_time(line: &str, handle: &str) -> Option<Timestamp> {
     line.strip_prefix(handle)?.strip_prefix(' ')?.parse().ok().map(Timestamp)
 }
 
-/// The names in a folder, which may not be there. What is not UTF-8 is none of ours.
+/// The names in a folder; none if it is missing. Skips names that are not UTF-8: no artifact has such a name.
 fn names(folder: &std::path::Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -175,7 +176,7 @@ fn names(folder: &std::path::Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The bytes of a file, and when it was written.
+/// The bytes of a file, and the time of its last write.
 pub(crate) fn size_and_modified(path: &std::path::Path) -> io::Result<(u64, Timestamp)> {
     let metadata = fs::metadata(path)?;
     let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,3 +1,5 @@
+//! Artifacts in files: written to `artifacts/unfinished`, then renamed to their final name; read and verified by hash.
+
 use std::{
     fs::{self, File},
     io::{self, Write as _},
@@ -28,12 +30,12 @@ use crate::{
 };
 
 const FOLDER: &str = "artifacts";
-/// Where files are until they are whole.
+/// The folder of files until they are complete.
 pub(super) const UNFINISHED: &str = "unfinished";
-/// Bytes after which what is written is synced, so that the last sync is short.
+/// Bytes after which a writer syncs, so that the last sync is short.
 const SYNC_INTERVAL_BYTES: usize = 16 << 20;
 
-/// See the room. One process at a time: whoever holds the store.
+/// The artifacts of one state directory. Only the process that owns the store may write.
 #[derive(Debug, Clone)]
 pub struct FileArtifacts {
     pub(super) root: Arc<Path>,
@@ -41,7 +43,7 @@ pub struct FileArtifacts {
 }
 
 impl FileArtifacts {
-    /// Those of a state directory; what a process that died has left unfinished is removed.
+    /// Opens the artifacts of a state directory, and removes unfinished files of crashed processes.
     pub fn open(state: &Path) -> io::Result<Self> {
         let root = state.join(FOLDER);
         match fs::read_dir(root.join(UNFINISHED)) {
@@ -52,12 +54,12 @@ impl FileArtifacts {
         Ok(Self { root: root.into(), verified: VerifiedHashes::default() })
     }
 
-    /// Those of a state directory, for whoever makes none.
+    /// The artifacts of a state directory, for callers that create none: removes nothing.
     pub fn at(state: &Path) -> Self {
         Self { root: state.join(FOLDER).into(), verified: VerifiedHashes::default() }
     }
 
-    /// What there is of an artifact of a session.
+    /// Whether an artifact of a session exists, with its bytes, or was removed.
     pub fn presence(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
         let Some(name) = ArtifactName::from_handle(session, handle) else { return Ok(Presence::Missing) };
         match fs::metadata(self.path(name)) {
@@ -69,7 +71,7 @@ impl FileArtifacts {
         }
     }
 
-    /// What there is of an artifact that a record names. Reads all of it, if its hash is recorded.
+    /// Whether an artifact that a record names is present and unaltered. Reads the whole file if its hash is recorded.
     pub fn check(&self, session: SessionId, artifact: &Artifact) -> io::Result<Presence> {
         let presence = self.presence(session, &artifact.handle)?;
         let name = ArtifactName::from_handle(session, &artifact.handle);
@@ -89,7 +91,8 @@ impl FileArtifacts {
 
 impl Artifacts for FileArtifacts {
     fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>> {
-        // An attempt has two keepers when it is taken up again before the first one is gone.
+        // An attempt has two writers if it is resumed before the first writer is gone; the number keeps their files
+        // apart.
         static KEEPERS: AtomicU64 = AtomicU64::new(0);
         let (folder, target) = (self.root.join(UNFINISHED), self.path(name));
         let keeper = KEEPERS.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +155,7 @@ impl Artifacts for FileArtifacts {
     }
 }
 
-/// A file in the making; `None` while it is written, and after that failed.
+/// The writer of an artifact; `written` is `None` during a write, and after one that failed.
 #[derive(Debug)]
 struct ArtifactFileWriter {
     written: Option<UnfinishedFile>,
@@ -166,7 +169,7 @@ struct UnfinishedFile {
     since_sync: usize,
 }
 
-/// The path of a file that is removed unless it becomes something else.
+/// The path of an unfinished file; removed on drop, unless the file was renamed.
 #[derive(Debug)]
 struct UnfinishedPath(Option<PathBuf>);
 
@@ -224,11 +227,11 @@ impl Drop for UnfinishedPath {
     }
 }
 
-/// Makes a folder that nobody else may enter; it and the one above it are durable. Who made it may have been killed before
-/// it synced them, so that is done even if it is there.
+/// Makes a private folder; it and its parent are durable afterwards.
+/// Also syncs an existing folder: its maker may have been killed before the sync.
 fn make_durable(path: &Path) -> io::Result<()> {
     files::make_folder(path)?;
-    // Both it and its parent may be new.
+    // Both the folder and its parent may be new.
     path.ancestors().skip(1).take(2).try_for_each(files::sync_folder)
 }
 
@@ -313,7 +316,7 @@ mod tests {
             (read().await.unwrap(), check(&artifact)),
             (Bytes::from_static(b"was"), Presence::Present(13))
         );
-        // Read before, so that it is known to be sound; then changed, with as many bytes.
+        // The cache has the file as verified; then its content changes, with the same length.
         for altered in [b"what was kepT", b"WHAT was kept"] {
             fs::write(artifacts.path(name()), altered).unwrap();
             assert_eq!(read().await, Err(ArtifactError::Altered(artifact.handle.clone())));

@@ -1,4 +1,4 @@
-//! The hashes of artifacts' files.
+//! Hashes of artifact files, and a cache of those that were verified.
 
 use std::{
     collections::HashMap,
@@ -16,9 +16,9 @@ use hermod_actors::{
 
 use crate::files::open_regular;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 1 << 18;
-/// Artifacts that are remembered as sound.
+/// Maximum entries of the cache; a full cache is cleared.
 const MAX_CACHED_HASHES: usize = 10_000;
 
 /// The hash of a file's content.
@@ -36,11 +36,11 @@ fn hash_open_file(file: &mut File) -> io::Result<ContentHash> {
     }
 }
 
-/// Artifacts whose content was compared with its hash, so that paging through a long one reads it only once more.
+/// Cache of files whose content matched its hash, so that paging through a long artifact reads it only once more.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VerifiedHashes(Arc<Mutex<HashMap<ArtifactName, (ContentHash, FileVersion)>>>);
 
-/// What changes when a file is written: inode, length, and the times of its content and of itself, in seconds and nanoseconds.
+/// Changes with every write of a file: inode, length, mtime and ctime, the times in seconds and nanoseconds.
 type FileVersion = (u64, u64, [i64; 4]);
 
 fn version(file: &Metadata) -> FileVersion {
@@ -48,7 +48,7 @@ fn version(file: &Metadata) -> FileVersion {
 }
 
 impl VerifiedHashes {
-    /// Whether the file of an artifact has this hash.
+    /// Whether the artifact's file has this hash.
     pub(super) fn verify(&self, name: ArtifactName, path: &Path, sha256: ContentHash) -> io::Result<bool> {
         let mut file = open_regular(path)?;
         let sound = (sha256, version(&file.metadata()?));

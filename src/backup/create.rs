@@ -1,3 +1,5 @@
+//! Creates backups: a copy of the store's rows and of every file that they name, with a manifest.
+
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -27,8 +29,8 @@ use crate::{
     store::redb::{CheckReport, Damage, RedbJournal, Snapshot, StoppedError, StoreContents, inspect},
 };
 
-/// Makes a backup of the store in `state`, as it was at this instant, in the folder `dir`. Blocks. What is damaged in the store
-/// is in the manifest, and no reason to make none.
+/// Makes a backup of the store in `state`, as of the snapshot, in the new folder `dir`. Blocks.
+/// Damage of the store is listed in the manifest, and does not prevent the backup.
 pub fn create(
     (snapshot, state): (Snapshot, &Path),
     dir: &Path,
@@ -48,7 +50,7 @@ pub fn create(
     Ok(manifest)
 }
 
-/// Whether a backup may lie there.
+/// Refuses a folder inside the state directory.
 fn check_target(dir: &Path, state: &Path) -> Result<(), BackupError> {
     let unfit = |reason: String| BackupError::BadTarget { path: dir.to_owned(), reason };
     let above =
@@ -112,7 +114,7 @@ fn fill(
     })
 }
 
-/// Copies the rows of the store, and leaves on the disk what is left for records.
+/// Copies the store's rows, and stops before it uses the disk space that is reserved for records.
 fn copy(snapshot: &Snapshot, store: &Path, stop: &mut StopFn) -> Result<(), BackupError> {
     let mut room = Ok(());
     let copied = snapshot.copy(store, &mut |bytes| {
@@ -123,13 +125,13 @@ fn copy(snapshot: &Snapshot, store: &Path, stop: &mut StopFn) -> Result<(), Back
     Ok(copied?)
 }
 
-/// How many bytes these files have. What is lost has none.
+/// Total bytes of these files; a missing file counts as 0.
 fn total_bytes(state: &Path, files: &[(String, Option<RecordedFile>)]) -> u64 {
     let length = |(path, _): &(String, _)| fs::metadata(state.join(path)).map_or(0, |file| file.len());
     files.iter().map(length).sum()
 }
 
-/// Copies a file of the store; why, if it is lost.
+/// Copies a file that the store names; the inner error says why it is lost.
 fn copy_referenced(
     path: &str,
     (state, part): (&Path, &Path),
@@ -142,7 +144,7 @@ fn copy_referenced(
     files::copy_and_hash(&from, &part.join(path), stop).map(Ok)
 }
 
-/// All scripts: a conversation may go on with its own long after its last run.
+/// All scripts: a conversation may be continued with its script long after its last run.
 fn list_scripts(state: &Path) -> Result<Vec<(String, Option<RecordedFile>)>, BackupError> {
     let folder = state.join("scripts");
     let entries = match fs::read_dir(&folder) {
@@ -153,7 +155,7 @@ fn list_scripts(state: &Path) -> Result<Vec<(String, Option<RecordedFile>)>, Bac
     let mut scripts = Vec::new();
     for entry in entries {
         let path = entry.map_err(BackupError::at(&folder))?.path();
-        // What is in the making has another ending.
+        // A partial script has another extension.
         let whole = path.extension().is_some_and(|ending| ending == "json");
         let name = path.file_name().and_then(|name| name.to_str()).filter(|_| whole);
         scripts.extend(name.map(|name| (format!("scripts/{name}"), None)));
@@ -161,15 +163,15 @@ fn list_scripts(state: &Path) -> Result<Vec<(String, Option<RecordedFile>)>, Bac
     Ok(scripts)
 }
 
-/// Makes backups in the process that has the store open, beside what runs there.
+/// Makes backups in the process that has the store open, while runs are active.
 pub struct BackupMaker {
-    /// Nothing is held open for one who may ask.
+    /// Weak: this service does not keep the store open.
     journal: Weak<RedbJournal>,
     state: PathBuf,
 }
 
 impl BackupMaker {
-    /// Of this store.
+    /// `journal` is the store of the state directory `state`.
     pub fn new(journal: &Arc<RedbJournal>, state: &Path) -> Arc<Self> {
         Arc::new(Self { journal: Arc::downgrade(journal), state: state.to_owned() })
     }
@@ -177,7 +179,7 @@ impl BackupMaker {
 
 impl fmt::Debug for BackupMaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Copier").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("BackupMaker").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -189,7 +191,7 @@ impl control::BackupService for BackupMaker {
     ) -> BoxFuture<'static, Result<Value, RequestError>> {
         let (journal, state) = (self.journal.clone(), self.state.clone());
         let work = move || {
-            // The store is not kept open by this: it may be closed meanwhile, and then there is no backup.
+            // The strong reference ends with this statement. If the store is closed, there is no backup.
             let snapshot =
                 journal.upgrade().map(|journal| journal.snapshot()).ok_or(BackupError::Stopped)??;
             let mut pace = BackupThrottle::new(stop, done);
@@ -206,7 +208,7 @@ impl control::BackupService for BackupMaker {
     }
 }
 
-/// Works for at most half of the time, so that runs get on.
+/// Sleeps as long as each batch took: the backup works at most half of the time, so that runs advance.
 struct BackupThrottle {
     stop: CancellationToken,
     done: Arc<AtomicU64>,

@@ -1,3 +1,5 @@
+//! Errors of backup and restore.
+
 use std::{
     io,
     path::{Path, PathBuf},
@@ -8,63 +10,63 @@ use crate::{
     store::redb::{CopyError, Damage, OpenError, StoppedError, ThrottleFn},
 };
 
-/// Why there is no backup, or no store out of one.
+/// Why a backup or a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The folder is there already.
+    /// The target folder exists.
     #[error("{}: it is there already, and a backup overwrites nothing; give a folder that does not exist", .0.display())]
     Exists(PathBuf),
-    /// The folder cannot be one of a backup.
+    /// The folder cannot be the target of a backup.
     #[error("{}: {reason}", path.display())]
     BadTarget {
         /// The folder.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// The problem and its remedy.
         reason: String,
     },
-    /// Somebody else makes a backup of this name.
+    /// Another process makes a backup of this name.
     #[error("{}: another process makes this backup right now; wait for it, or give another folder", .0.display())]
     BeingMade(PathBuf),
-    /// Something else is done with the store that must not be done at once.
+    /// The store is busy with an operation that excludes this one.
     #[error("{0}")]
     Busy(String),
-    /// The process that does it was told to end, or nobody waits for it any more.
+    /// The process is stopping, or the client of the backup is gone.
     #[error("the backup was stopped before it was whole; what there was of it is removed")]
     Stopped,
-    /// The file system refuses.
+    /// A file system error.
     #[error("{}: {source}; the disk must have room, and the folder belong to this user", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The store cannot be read or the copy not be written.
+    /// The store cannot be read, or the copy cannot be written.
     #[error("{0}")]
     Copy(String),
-    /// It is no backup, or of a newer version.
+    /// The folder is no backup, or one of a newer version.
     #[error("{}: {reason}", path.display())]
     NotABackup {
-        /// The file that says so.
+        /// The file that shows it.
         path: PathBuf,
-        /// Why, and the remedy.
+        /// The problem and its remedy.
         reason: String,
     },
-    /// It is not what it was.
+    /// The backup's content differs from its manifest.
     #[error("{}: the backup is damaged; use another one. {}", dir.display(), list(damage))]
     Damaged {
-        /// Its folder.
+        /// The backup's folder.
         dir: PathBuf,
-        /// Each part that is.
+        /// Each damaged part.
         damage: Vec<Damage>,
     },
-    /// There is a store where it is to be restored.
+    /// The target of the restore has a store.
     #[error(
         "{}: there is a store already; --replace moves it aside into a folder in there, or set HERMOD_HOME to another \
          directory", .0.display()
     )]
     HasStore(PathBuf),
-    /// Commands of the store that is to be replaced are under way.
+    /// Commands of the store that would be replaced are under way.
     #[error(
         "{}: {} of the commands that the store's runs have started are under way: {}; wait for their ends, or end them with \
          --replace", dir.display(), commands.len(), runners(commands)
@@ -72,10 +74,10 @@ pub enum BackupError {
     CommandsRunning {
         /// The state directory.
         dir: PathBuf,
-        /// Each, and the pid of what runs it, if that is known.
+        /// Each command, and the pid of its runner, if it is known.
         commands: Vec<(SpoolName, Option<i32>)>,
     },
-    /// The restored store is the store, and not all of it is where it is to be.
+    /// The restore is committed, but some files are not in their place yet.
     #[error(
         "{}: the backup is restored, but not all of it is in its place: {source}; the next hermod that opens the store does the \
          rest. Do not restore it again", dir.display()
@@ -83,10 +85,10 @@ pub enum BackupError {
     RestoreIncomplete {
         /// The state directory.
         dir: PathBuf,
-        /// What the file system says.
+        /// The file system's error.
         source: io::Error,
     },
-    /// The store cannot be taken.
+    /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
 }
@@ -130,5 +132,5 @@ impl From<StoppedError> for BackupError {
     }
 }
 
-/// Says of each batch of bytes whether to go on, and may wait before it does.
+/// Called with the bytes of each batch; may wait, and returns an error to stop.
 pub type StopFn<'s> = ThrottleFn<'s>;

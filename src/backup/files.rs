@@ -1,4 +1,4 @@
-//! Files that are written once, hashed and brought to disk.
+//! Files that are written once, hashed and synced; and the folder of a backup under way.
 
 use std::{
     ffi::OsString,
@@ -24,9 +24,9 @@ use crate::{
     files::{self, open_regular},
 };
 
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 1 << 20;
-/// All that lies in a backup.
+/// Everything that a backup may contain.
 const BACKUP_ENTRIES: [&str; 7] =
     [STORE_FILE, "blobs", "artifacts", "scripts", "memories", MANIFEST_FILE, CHECKSUM_FILE];
 
@@ -37,12 +37,12 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Writes a file that was not there.
+/// Writes a new file; fails if it exists.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
     files::write(path, bytes).map_err(BackupError::at(path))
 }
 
-/// Refuses so many bytes at this path if they would take the room on its disk that is left for records.
+/// Fails if writing `bytes` at this path would use the disk space that is reserved for records.
 pub(super) fn check_disk_space(at: &Path, bytes: u64) -> Result<(), BackupError> {
     let missing = File::open(at)
         .and_then(|file| disk_space::missing_bytes(file, bytes))
@@ -60,7 +60,7 @@ pub(super) fn hash_file(path: &Path, stop: &mut StopFn) -> Result<FileEntry, Bac
     hash_through(file, (path, path), None, stop)
 }
 
-/// Copies a file to where none is, and hashes what is copied.
+/// Copies a file to a path that must not exist, and hashes what is copied.
 pub(super) fn copy_and_hash(from: &Path, to: &Path, stop: &mut StopFn) -> Result<FileEntry, BackupError> {
     let source = open_regular(from).map_err(BackupError::at(from))?;
     if let Some(folder) = to.parent() {
@@ -94,7 +94,7 @@ fn hash_through(
     }
 }
 
-/// Brings the entries of a folder and of all below it to disk.
+/// Syncs a folder and all folders below it.
 pub(super) fn sync_folders(folder: &Path) -> Result<(), BackupError> {
     let entries = fs::read_dir(folder).map_err(BackupError::at(folder))?;
     for entry in entries {
@@ -110,17 +110,17 @@ fn sync_folder(folder: &Path) -> Result<(), BackupError> {
     files::sync_folder(folder).map_err(BackupError::at(folder))
 }
 
-/// A folder in the making, which this process alone has. Dropped before it has its name, it is removed.
+/// The folder of a backup under way, locked by this process. Dropped before `publish`, it is removed.
 #[derive(Debug)]
 pub(super) struct PartialBackup {
     path: PathBuf,
     is_published: bool,
-    /// Locked as long as it is open.
+    /// Holds the lock until it is closed.
     _folder: File,
 }
 
 impl PartialBackup {
-    /// `DIR.part`; what a process that was killed has left of it is removed.
+    /// Creates and locks `DIR.part`; removes what a killed process left there first.
     pub(super) fn of(dir: &Path) -> Result<Self, BackupError> {
         let Some(name) = dir.file_name() else {
             let reason = "its last part is no name; give a folder that does not exist".to_owned();
@@ -135,7 +135,7 @@ impl PartialBackup {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(error)),
                 made => {
                     let folder = match File::open(&path) {
-                        // Its maker was just removing it.
+                        // Its maker removed it between the two calls.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                         folder => folder.map_err(&at)?,
                     };
@@ -162,7 +162,7 @@ impl PartialBackup {
         &self.path
     }
 
-    /// All of it is on disk: it gets its name, unless there is something of that name.
+    /// Renames the folder, whose content must be synced, to `dir`; fails if `dir` exists.
     pub(super) fn publish(mut self, dir: &Path) -> Result<(), BackupError> {
         let no_replace = |from: &Path, to: &Path| renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
         match rename(&self.path, dir, no_replace) {
@@ -176,7 +176,7 @@ impl PartialBackup {
     }
 }
 
-/// Renames to what is not there. Some file systems cannot do that in one step: there it is looked whether it is there.
+/// Renames without replacing. File systems without such a rename are checked first, which is not atomic.
 fn rename(from: &Path, to: &Path, no_replace: impl Fn(&Path, &Path) -> Result<(), Errno>) -> io::Result<()> {
     match no_replace(from, to) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(to) {
@@ -188,7 +188,7 @@ fn rename(from: &Path, to: &Path, no_replace: impl Fn(&Path, &Path) -> Result<()
     }
 }
 
-/// Whether the folder is one of a backup in the making: the store's file is the first in it, and the last to go.
+/// Whether a folder is a partial backup: the store's file is created first in it and removed last.
 fn is_of_backup(folder: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
@@ -199,7 +199,7 @@ fn is_of_backup(folder: &Path) -> io::Result<bool> {
     Ok(names.iter().all(is_known) && (names.is_empty() || names.iter().any(|name| name == STORE_FILE)))
 }
 
-/// Removes a backup in the making, if it is there.
+/// Removes a partial backup, if it is there.
 fn remove_partial(part: &Path) -> io::Result<()> {
     let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
     for name in BACKUP_ENTRIES.iter().filter(|name| **name != STORE_FILE) {
@@ -237,7 +237,7 @@ mod tests {
         assert!(matches!(PartialBackup::of(&dir), Err(BackupError::BeingMade(_))));
         drop(part);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        // As one that was killed has left it.
+        // A partial backup of a killed process.
         fs::create_dir_all(folder.path().join("b.part/blobs/ab")).unwrap();
         write(&folder.path().join("b.part/blobs/ab/x"), b"x").unwrap();
         write(&folder.path().join("b.part").join(STORE_FILE), b"x").unwrap();

@@ -1,3 +1,5 @@
+//! The manifest of a backup: its versions, counts and damage, and the SHA-256 of every file.
+
 use std::{
     collections::BTreeMap,
     path::{Component, Path},
@@ -12,52 +14,53 @@ use crate::{
     store::redb::{Damage, StoreCounts},
 };
 
-/// What this program writes. It reads no newer one.
+/// The version of the backup format that this program writes; it reads this version and older ones.
 pub const FORMAT: u32 = 2;
-/// The first with what agents remember. An older one says nothing of it.
+/// The first version that contains memories; older backups have none, whatever the store had.
 pub(super) const FIRST_FORMAT_WITH_MEMORIES: u32 = 2;
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
-/// Bytes of the manifest, which lists every file: room for two million.
+/// Maximum bytes of the manifest, which lists every file: enough for two million.
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 const MAX_CHECKSUM_BYTES: u64 = 1_024;
-/// The line of `sha256sum` for the manifest.
+/// The manifest's checksum, as a line of `sha256sum`.
 pub(super) const CHECKSUM_FILE: &str = "manifest.sha256";
-/// No store was opened so often. (Its inbox is numbered by epochs below 2^32, and every opening begins the next one.)
+/// No store reaches this epoch. (Inbox rows are numbered by epochs below 2^32, and every opening starts the next
+/// epoch.)
 const EPOCH_LIMIT: u64 = 1 << 31;
-/// The file of the store.
+/// The store's file.
 pub(super) const STORE_FILE: &str = "hermod.redb";
 
-/// What a backup is, and what there is in it.
+/// What a backup is and contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The version of all this.
+    /// The version of the backup format.
     pub format: u32,
-    /// The version of Hermod that made it.
+    /// The version of Hermod that made the backup.
     pub hermod: String,
     /// The version of the store's schema.
     pub schema: u64,
     /// The store's epoch.
     pub epoch: u64,
-    /// How often the store had been restored.
+    /// How often the store was restored before.
     #[serde(rename = "lineage")]
     pub restore_generation: u64,
-    /// When the store was as it is in here.
+    /// The time of the snapshot, RFC 3339.
     pub created_at: String,
-    /// How many of each there are.
+    /// Number of rows of each kind.
     pub counts: StoreCounts,
     /// Files and bytes by class.
     pub sizes: BTreeMap<FileClass, ClassSize>,
-    /// What was damaged in the store itself, and so is in here.
+    /// Damaged places of the store itself, which the backup therefore has too.
     #[serde(default)]
     pub damage: Vec<Damage>,
-    /// How much more was.
+    /// Number of further damaged places, which are not listed.
     #[serde(default)]
     pub more_damage: u64,
-    /// Every file but those of the manifest, by path.
+    /// Every file by its path in the backup, except the manifest and its checksum.
     pub files: BTreeMap<String, FileEntry>,
 }
 
-/// A kind of file.
+/// The classes of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the names say it
@@ -69,26 +72,26 @@ pub enum FileClass {
     Memories,
 }
 
-/// How much of a class there is.
+/// The size of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClassSize {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Total bytes.
     pub bytes: u64,
 }
 
-/// A file.
+/// A file of the backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// How long it is.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its hash, in hexadecimal digits.
+    /// SHA-256 of its content, in hexadecimal digits.
     pub sha256: String,
 }
 
 impl FileClass {
-    /// The class of the file at this path of a backup; `None` if it cannot be one of it.
+    /// The class of the file at this path of a backup; `None` if no backup has such a path.
     pub fn of(path: &str) -> Option<Self> {
         let mut parts = Path::new(path).components().map(|part| match part {
             Component::Normal(part) => part.to_str(),
@@ -107,7 +110,7 @@ impl FileClass {
     }
 }
 
-/// Only to tell the version of what may be newer.
+/// Only the version, to recognize newer manifests.
 #[derive(Deserialize)]
 struct FormatVersion {
     format: u32,
@@ -125,7 +128,7 @@ impl Manifest {
         sizes
     }
 
-    /// Writes it into the folder; on disk then, but for the folder's entries.
+    /// Writes and syncs the manifest and its checksum; the folder's entries are not synced.
     pub(super) fn write(&self, dir: &Path) -> Result<(), BackupError> {
         let path = dir.join(MANIFEST_FILE);
         let mut json =
@@ -138,7 +141,7 @@ impl Manifest {
         )
     }
 
-    /// Reads that of a backup.
+    /// Reads and checks the manifest of a backup.
     pub(super) fn read(dir: &Path) -> Result<Self, BackupError> {
         let path = dir.join(MANIFEST_FILE);
         let no_backup = |reason: String| BackupError::NotABackup { path: path.clone(), reason };

@@ -1,14 +1,15 @@
 //! Backups: a folder with a consistent copy of the store, and of the files that it refers to.
 //!
 //! ```text
-//! DIR/manifest.json     what it is, and the SHA-256 of every file      DIR/hermod.redb      all rows
-//! DIR/manifest.sha256   that of the manifest                           DIR/blobs/ab/<hash>  spilled values
-//! DIR/scripts/          scripts of rehearsals                          DIR/artifacts/       long outputs and pictures, and
-//! DIR/memories/         what agents remember                                             which of them were removed
+//! DIR/manifest.json     versions, SHA-256 of every file    DIR/hermod.redb      all rows
+//! DIR/manifest.sha256   SHA-256 of the manifest            DIR/blobs/ab/<hash>  spilled values
+//! DIR/scripts/          scripts of rehearsals              DIR/artifacts/       long outputs, images, tombstones
+//! DIR/memories/         what agents remember
 //! ```
 //!
-//! It is made as `DIR.part` and gets its name when all of it is on disk. Not in it: configuration, credentials (kept OAuth
-//! tokens too), the control token, and what commands that are under way have written so far.
+//! A backup is made as `DIR.part` and renamed when all of it is on disk.
+//! It has no configuration, no credentials (nor stored OAuth tokens), no control token, and no output so far of running
+//! commands.
 
 mod create;
 mod error;

@@ -1,4 +1,4 @@
-//! Which files belong to a store beside its rows: those of the artifacts that records name, and what agents remember.
+//! Files that belong to a store beside its rows: the artifacts that records name, their tombstones, and the memories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +16,14 @@ use crate::{
     memory::{FOLDER, Target},
 };
 
-/// What a record says of a file: its bytes, and its hash in hexadecimal digits, if that was recorded.
+/// Size and hash of a file as recorded: bytes, and SHA-256 in hexadecimal digits, if that was recorded.
 pub(super) struct RecordedFile {
     pub(super) bytes: u64,
     pub(super) sha256: Option<String>,
 }
 
 impl RecordedFile {
-    /// Why a file is not the one of which the record speaks.
+    /// How a file differs from its record; `None` if it does not.
     pub(super) fn difference(&self, file: &FileEntry) -> Option<String> {
         if file.bytes != self.bytes {
             return Some(format!("it has {} bytes, and a record says {}", file.bytes, self.bytes));
@@ -34,7 +34,7 @@ impl RecordedFile {
     }
 }
 
-/// In a state directory or a backup: the paths of these artifacts, but for those whose time was over.
+/// In a state directory or a backup: the paths of these artifacts, except the expired ones.
 pub(super) fn artifact_files(
     root: &Path,
     named: &BTreeMap<ArtifactName, Artifact>,
@@ -53,7 +53,7 @@ pub(super) fn artifact_files(
     Ok(kept)
 }
 
-/// The paths of the notes about those whose time was over.
+/// The paths of the tombstone files of the sessions of these artifacts.
 pub(super) fn tombstone_files(
     root: &Path,
     named: &BTreeMap<ArtifactName, Artifact>,
@@ -68,7 +68,8 @@ pub(super) fn tombstone_files(
     Ok(notes)
 }
 
-/// The paths of what agents remember in a state directory. Each is replaced at once, so that what is read of it is whole.
+/// The paths of the memory files of a state directory. They are replaced atomically, so a copy of one is always
+/// complete.
 pub(super) fn memory_files(state: &Path) -> impl Iterator<Item = String> {
     let paths = Target::ALL.map(|target| format!("{FOLDER}/{}", target.file()));
     let state = state.to_owned();

@@ -1,3 +1,5 @@
+//! Restore: makes a verified backup the store of a state directory.
+
 use std::path::{Path, PathBuf};
 
 use hermod_actors::port::Clock;
@@ -17,34 +19,34 @@ use crate::{
     store::redb::{Damage, LockedStateDir, stamp_restored},
 };
 
-/// What to do with a store that is there.
+/// Whether a restore may replace an existing store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingStore {
-    /// Restore nothing.
+    /// Refuse to restore.
     Keep,
-    /// Move it aside.
+    /// Move the existing store aside.
     Replace,
 }
 
-/// A store that was a backup.
+/// The outcome of a restore.
 #[derive(Debug, Serialize)]
 pub struct RestoreReport {
-    /// What was restored.
+    /// The manifest of the backup.
     #[serde(skip)]
     pub manifest: Manifest,
-    /// The epoch after which its own begin.
+    /// The last epoch before the restored store's own epochs.
     pub epoch: u64,
-    /// How often it was restored.
+    /// How often the store was restored, this time included.
     #[serde(rename = "lineage")]
     pub restore_generation: u64,
-    /// How many commands of the store that was there were ended.
+    /// Number of running commands of the replaced store that were ended.
     pub ended: usize,
-    /// Where the store lies that was there.
+    /// The folder of the replaced store.
     pub replaced: Option<PathBuf>,
 }
 
-/// Makes a backup the store of this state directory. Blocks, on a thread of a tokio runtime: commands of a store that is replaced
-/// are ended, and what they have left is moved with it.
+/// Makes a backup the store of this state directory. Blocks; must run on a blocking thread of a tokio runtime.
+/// Running commands of a replaced store are ended, and their spool folders move with it.
 pub fn restore(
     state: &Path,
     dir: &Path,
@@ -87,7 +89,7 @@ pub fn restore(
     Ok(RestoreReport { manifest, epoch, restore_generation: lineage, ended, replaced })
 }
 
-/// The epoch and the lineage of the store that is made of a backup, after those of the store that is there.
+/// The epoch of the restored store (the larger of both) and its restore generation (one above the larger of both).
 fn next_epoch(
     (epoch, lineage): (u64, u64),
     (dir, manifest): (&Path, &Manifest),
@@ -127,7 +129,7 @@ fn fill(
     }
     let store = part.join(STORE_FILE);
     stamp_restored(&store, past).map_err(BackupError::at(&store))?;
-    // What the backup cannot know goes on.
+    // A backup in an older format has no memories: the existing ones stay.
     if manifest.format < FIRST_FORMAT_WITH_MEMORIES {
         for path in referenced_files::memory_files(state) {
             files::copy_and_hash(&state.join(&path), &part.join(&path), stop)?;
@@ -153,7 +155,7 @@ mod tests {
         let part = place.create_part().unwrap();
         fs::copy(state.path().join(STORE_FILE), part.join(STORE_FILE)).unwrap();
         stamp_restored(&part.join(STORE_FILE), (9, 7)).unwrap();
-        // It cannot be a folder.
+        // A file in the place of the folder makes the move fail.
         fs::write(state.path().join("old"), "in the way").unwrap();
         let error = replace_store((&place, state.path()), "old").unwrap_err();
         assert!(matches!(error, BackupError::RestoreIncomplete { .. }), "{error}");

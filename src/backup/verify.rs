@@ -1,3 +1,5 @@
+//! Verification of a backup: every file by hash, then the content of the store.
+
 use std::{collections::BTreeMap, io, path::Path};
 
 use super::{
@@ -8,16 +10,16 @@ use super::{
 };
 use crate::store::redb::{CheckReport, CopyError, Damage, StoreContents, inspect};
 
-/// A backup that was looked through.
+/// The result of verifying a backup.
 #[derive(Debug)]
 pub struct VerifyReport {
-    /// What it says it is.
+    /// The backup's manifest.
     pub manifest: Manifest,
-    /// What is damaged that was whole when it was made, sorted; nothing if it may be restored.
+    /// Damage since the backup was made, sorted; empty if it may be restored.
     pub damage: Vec<Damage>,
 }
 
-/// Looks through all of a backup, and writes nothing. Blocks.
+/// Checks every file and row of a backup, and writes nothing. Blocks.
 pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError> {
     let manifest = Manifest::read(dir)?;
     let mut damage = Vec::new();
@@ -44,14 +46,14 @@ pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError
     Ok(VerifyReport { manifest, damage })
 }
 
-/// Whether what is in the store's file is what the manifest says, and every file is there that it refers to.
+/// Compares the store's file with the manifest, and looks for every file that its rows name.
 fn compare((dir, manifest): (&Path, &Manifest), found: StoreContents) -> Result<Vec<Damage>, BackupError> {
     let StoreContents { schema: _, epoch, restore_generation: lineage, checked } = found;
     let CheckReport { counts, damages: mut damage, more_damages: more, blobs, artifacts } = checked;
     let blob = |(path, bytes)| (format!("blobs/{path}"), RecordedFile { bytes, sha256: None });
     let named = blobs.into_iter().map(blob).chain(referenced_files::artifact_files(dir, &artifacts)?);
     damage.extend(named.filter_map(|(path, recorded)| unlisted_damage(&manifest.files, path, &recorded)));
-    // What was so in the store is so in every copy of it. That says nothing of the files of this one.
+    // Damage that the store already had is in every copy, and says nothing about the files of this copy.
     damage.retain(|found| manifest.damage.iter().all(|known| !known.is_same_position(found)));
     if more > manifest.more_damage {
         let why = format!("{} places more are damaged", more - manifest.more_damage);

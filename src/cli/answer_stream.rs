@@ -1,8 +1,8 @@
-//! What a terminal has shown of a run's answer while it came: deltas in, text out. Pure.
+//! The part of a run's answer that a terminal has shown so far: deltas in, text out. No I/O.
 
 use hermod_actors::{SanitizedText, model::CallId};
 
-/// Text that comes in pieces, made fit for a terminal. A piece may end within `\r\n` or within an emoji.
+/// Streamed text, sanitized for a terminal. A delta may end within `\r\n` or within an emoji.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaText {
     visible: SanitizedText,
@@ -10,7 +10,7 @@ pub(crate) struct DeltaText {
 }
 
 impl DeltaText {
-    /// The next piece as it is shown.
+    /// Adds a delta and returns the text to show for it.
     pub(crate) fn push(&mut self, delta: &str) -> String {
         let mut text = String::from(if self.holds_return { "\r" } else { "" }) + delta;
         self.holds_return = text.ends_with('\r');
@@ -22,17 +22,17 @@ impl DeltaText {
     }
 }
 
-/// The texts that a terminal shows of a run.
+/// The streamed texts of a run.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerStream {
-    /// What counts of the calls since the last tool call, in their order.
+    /// The texts that count since the last tool call, one per model call, in their order.
     parts: Vec<StreamedPart>,
-    /// What was said last with tool calls: it is the answer if nothing follows.
+    /// The last text that came with tool calls; it is the answer if no text follows.
     earlier: String,
     text: DeltaText,
 }
 
-/// What one model call has said so far.
+/// The text of one model call so far.
 #[derive(Debug)]
 struct StreamedPart {
     call: CallId,
@@ -40,7 +40,7 @@ struct StreamedPart {
 }
 
 impl AnswerStream {
-    /// Takes in a delta of a call; what a terminal shows of it.
+    /// Adds a delta of a call; returns the text to show for it.
     pub(crate) fn delta(&mut self, call: CallId, delta: &str) -> String {
         if let Some(part) = self.parts.last_mut().filter(|part| part.call == call) {
             part.text.push_str(delta);
@@ -51,7 +51,7 @@ impl AnswerStream {
         self.text.push(delta)
     }
 
-    /// Takes in the whole text of a call; what of it was not shown yet.
+    /// Adds the complete text of a call; returns the part not shown yet.
     pub(crate) fn complete(&mut self, call: CallId, text: &str) -> String {
         let said = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.text);
         match text.strip_prefix(said).map(str::to_owned) {
@@ -60,21 +60,21 @@ impl AnswerStream {
         }
     }
 
-    /// Takes in that what was shown of a call does not count; whether anything was.
+    /// Discards the text of a call; true if any had been shown.
     pub(crate) fn void(&mut self, call: CallId) -> bool {
         let before = self.parts.len();
         self.parts.retain(|part| part.call != call);
         self.parts.len() < before
     }
 
-    /// Takes in that tools are called: what was said before is no part of a later answer.
+    /// Records tool calls: earlier texts are no part of a later answer.
     pub(crate) fn tool_call(&mut self) {
         if let Some(part) = self.parts.drain(..).next_back() {
             self.earlier = part.text;
         }
     }
 
-    /// Whether the terminal shows this text already, whole: as the last texts, joined.
+    /// True if the terminal already shows the whole text, as the last texts joined.
     pub(crate) fn has_shown(&self, answer: &str) -> bool {
         if !self.earlier.trim().is_empty() && self.earlier.trim() == answer.trim() {
             return true;

@@ -1,4 +1,4 @@
-//! `hermod approvals`: what runs wait for a person to decide.
+//! `hermod approvals`: the open questions of runs to a person, and the answers.
 
 use std::{path::Path, sync::Arc};
 
@@ -52,7 +52,7 @@ struct AnswerArgs {
     json: bool,
 }
 
-/// Lists, or answers.
+/// Lists the open approvals, or answers one.
 pub(crate) async fn execute(args: ApprovalsArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     match args.verb {
         ApprovalsCommand::List { json } => list(json, inquiry).await,
@@ -114,14 +114,14 @@ async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClie
         );
     }
     print(&format!("call {call} is {verdict}"))?;
-    // The decision stands, whether or not there is more to be said of it.
+    // The decision is recorded, even if the follow-up query fails.
     if is_unowned(&run, inquiry).await.unwrap_or(false) {
         print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));
     }
     Ok(())
 }
 
-/// Whether nobody runs the run: who holds the store may do so for another one.
+/// True if no process runs the run; the owner of the store may run another one.
 async fn is_unowned(run: &RunRowStatus, inquiry: &StoreClient) -> Result<bool, CliError> {
     let request = ControlRequest::RunsShow { run: run.id.to_string() };
     let ControlResponse::Run(detail) = inquiry.request(&request).await? else {
@@ -130,7 +130,7 @@ async fn is_unowned(run: &RunRowStatus, inquiry: &StoreClient) -> Result<bool, C
     Ok(detail.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess))
 }
 
-/// Nobody runs the run: the answer is written from here, and nothing is started.
+/// Writes the decision from this process; no process runs the run, and none is started.
 async fn write_without_owner(
     call: &str,
     verdict: ApprovalDecision,
@@ -144,7 +144,7 @@ async fn write_without_owner(
     Ok(ControlResponse::Decided { call, run: Box::new(RunRowStatus::without_process(decided?)) })
 }
 
-/// Whether it was heard nobody knows.
+/// The connection was lost before the reply, so it is unknown whether the decision was recorded.
 fn connection_lost(lost: AskError) -> CliError {
     match lost {
         AskError::Rejected(fault) => fault.into(),

@@ -1,4 +1,4 @@
-//! `--budget iterations=20,tokens=100000,tool_calls=50,wall=10m`: text in, limits out.
+//! Parses `--budget iterations=20,tokens=100000,tool_calls=50,wall=10m` into limits.
 
 use std::{str::FromStr, time::Duration};
 
@@ -7,17 +7,17 @@ use hermod_actors::model::{Amounts, Dimension, Limits};
 /// Nano-dollars in a dollar.
 const NANO: u64 = 1_000_000_000;
 
-/// What a run may use up, as far as it was said.
+/// The limits named on the command line; the others are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BudgetArg {
-    /// Amounts.
+    /// The limits of the countable dimensions.
     pub(crate) amounts: Amounts,
-    /// Active time.
+    /// The limit of active time.
     pub(crate) wall: Option<Duration>,
 }
 
 impl BudgetArg {
-    /// Puts what was said over what would hold otherwise.
+    /// Overwrites the limits that are named and keeps the others.
     pub(crate) fn apply(&self, limits: &mut Limits) {
         for dimension in Dimension::ALL {
             if let Some(amount) = self.amounts.get(dimension) {
@@ -33,7 +33,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A duration such as `90s` or `10m`, not zero.
+/// Parses a duration such as `90s` or `10m`; rejects zero.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(duration) if millis(duration) > 0 => Ok(duration),
@@ -93,7 +93,7 @@ fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Dollars with at most nine decimals, as nano-dollars.
+/// Parses dollars with at most nine decimals into nano-dollars.
 fn dollars(text: &str) -> Result<u64, String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! `hermod budget`: what a run may use up and has, and more of it.
+//! `hermod budget`: shows the limits and the spend of a run, and raises its limits.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ use crate::{
     host,
 };
 
-/// Between two looks at a run that another process runs.
+/// Pause between two queries of a run that another process runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What a run may use up, and more of it
@@ -73,7 +73,7 @@ struct AddArgs {
     json: bool,
 }
 
-/// Shows, or adds.
+/// Shows a budget, or raises it.
 pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<Exit, CliError> {
     let inquiry = StoreClient::new(variables)?;
     match args.verb {
@@ -111,7 +111,7 @@ async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Res
     if args.wait {
         return wait(row.id, inquiry, variables).await;
     }
-    // It is raised, whether or not there is more to be said of it.
+    // The budget is raised, even if the follow-up queries fail.
     if let Ok(budget) = show(run.clone(), inquiry).await {
         print_budget(&budget, false)?;
     }
@@ -121,14 +121,15 @@ async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Res
     Ok(Exit::Ok)
 }
 
-/// Waits for the run's end, in this process if no other one runs it.
+/// Waits for the run's end, and runs it in this process if no other one does.
 async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
     loop {
         let detail = detail(&run.to_string(), inquiry).await?;
         match &detail.row.ended {
             Some(ended) => {
                 print_note(format!("ended     run {run}: {ended}"));
-                let used = BudgetUsage { tokens: detail.row.usage.total(), nano_usd: detail.cost.unwrap_or(0) };
+                let used =
+                    BudgetUsage { tokens: detail.row.usage.total(), nano_usd: detail.cost.unwrap_or(0) };
                 continuation(run, ended, used).into_iter().for_each(print_progress);
                 let exit = Exit::from(ended);
                 return match detail.last_text {
@@ -161,12 +162,12 @@ async fn detail(run: &str, inquiry: &StoreClient) -> Result<RunDetail, CliError>
     Ok(*detail)
 }
 
-/// Whether nobody runs the run: who holds the store may do so for another one.
+/// True if no process runs the run; the owner of the store may run another one.
 fn is_unowned(detail: &RunDetail) -> bool {
     detail.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess)
 }
 
-/// Nobody runs the run: its limits are raised from here, and nothing is started.
+/// Raises the limits from this process; no process runs the run, and none is started.
 async fn write_without_owner(
     run: &str,
     by: LimitIncrease,
@@ -180,7 +181,7 @@ async fn write_without_owner(
     Ok(ControlResponse::Raised(Box::new(raised?)))
 }
 
-/// It is not said again: twice raised is too much.
+/// The connection was lost before the reply. The request is not repeated, since the limits could be raised twice.
 fn connection_lost(lost: AskError) -> CliError {
     match lost {
         AskError::Rejected(fault) => fault.into(),
@@ -197,8 +198,8 @@ fn print_budget(budget: &BudgetDetail, json: bool) -> Result<(), CliError> {
     if json { print_json(&object(budget)) } else { print(&format_budget(budget)) }
 }
 
-/// `{…of the run, leg, accounts: [{account, dimensions: {name: {limit, spent, reserved, left}}}], wall: {limit_ms, used_ms}}`:
-/// money in dollars.
+/// Money is in dollars: `{…of the run, leg, accounts: [{account, dimensions: {name: {limit, spent, reserved,
+/// left}}}], wall: {limit_ms, used_ms}}`.
 fn object(budget: &BudgetDetail) -> Value {
     let mut object = report::run(&budget.row);
     object["leg"] = budget.row.leg.into();
@@ -225,7 +226,7 @@ fn account(purse: &AccountWithId) -> Value {
     json!({ "account": purse.id.to_string(), "dimensions": dimensions })
 }
 
-/// What an account says of a dimension.
+/// One dimension of an account.
 struct DimensionUsage {
     limit: Option<u64>,
     spent: u64,
@@ -234,7 +235,7 @@ struct DimensionUsage {
 }
 
 impl DimensionUsage {
-    /// Nothing of one that is neither limited nor used.
+    /// `None` for a dimension that is neither limited nor used.
     fn of(purse: &AccountWithId, dimension: Dimension) -> Option<Self> {
         let limit = purse.account.limits.get(dimension);
         let of = |amounts: &Amounts| amounts.get(dimension).unwrap_or(0);
@@ -258,7 +259,7 @@ fn format_budget(budget: &BudgetDetail) -> String {
     head + &wall(budget) + &accounts.collect::<String>()
 }
 
-/// The line of the active time; nothing if it is neither limited nor known.
+/// The line of the active time; empty if it is neither limited nor known.
 fn wall(budget: &BudgetDetail) -> String {
     if budget.wall_ms.is_none() && budget.used_ms.is_none() {
         return String::new();

@@ -1,16 +1,16 @@
-//! How a command of the `shell` tool ended, out of the result that its call has recorded.
+//! The end of a command of the `shell` tool, parsed from the recorded result of its call.
 
 use serde::Deserialize;
 
-/// The names of signals by their numbers on Linux, from 1.
+/// Signal names on Linux, ordered by number from 1.
 const SIGNALS: [&str; 15] = [
     "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1",
     "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM",
 ];
-/// A shell exits with this and a signal's number when the signal ended its command.
+/// A shell exits with this plus a signal's number if the signal ended its command.
 const BY_SIGNAL: i32 = 128;
 
-/// The result of a command, as the model reads it.
+/// The result of a command, in the form that the model reads.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct CommandEnd {
     exit_code: Option<i32>,
@@ -21,7 +21,7 @@ pub(super) struct CommandEnd {
 }
 
 impl CommandEnd {
-    /// `None` if the result is not that of a command that was run.
+    /// `None` if the result is not that of an executed command.
     pub(super) fn parse(tool: &str, content: &str) -> Option<Self> {
         if tool == "shell" { serde_json::from_str(content).ok() } else { None }
     }
@@ -44,7 +44,7 @@ impl CommandEnd {
         }
     }
 
-    /// The last line that the command has printed, of its errors if there are any.
+    /// The last line that the command printed: of standard error if it has any, else of standard output.
     pub(super) fn last_line(&self) -> Option<&str> {
         last(&self.stderr).or_else(|| last(&self.stdout))
     }
@@ -55,7 +55,7 @@ fn last(text: &str) -> Option<&str> {
     text.lines().rev().find(|line| !line.trim().is_empty()).map(str::trim_end)
 }
 
-/// The place of a signal in [`SIGNALS`]; beyond its end for numbers that are none.
+/// The index of a signal in [`SIGNALS`]; past its end for unknown numbers.
 fn index(signal: i32) -> usize {
     usize::try_from(signal.saturating_sub(1)).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! `hermod completions`: what a shell needs to complete hermod's command line.
+//! `hermod completions`: a script with which a shell completes hermod's command line.
 
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::{Shell, generate};
@@ -20,7 +20,6 @@ enum SupportedShell {
     Fish,
 }
 
-/// Prints it.
 pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), CliError> {
     let shell = match args.shell {
         SupportedShell::Bash => Shell::Bash,

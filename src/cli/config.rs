@@ -1,4 +1,4 @@
-//! `hermod config`: what is set, where, and whether it does.
+//! `hermod config`: shows the settings with their sources, and checks them.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -36,11 +36,11 @@ enum ConfigCommand {
     },
 }
 
-/// What `config show` prints in place of an empty file.
+/// Output of `config show` if no key is set.
 const NOTHING_SET: &str =
     "# nothing is set: every key has its default, which `hermod config show --effective` prints";
 
-/// Checks or shows.
+/// Checks or shows the configuration.
 pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
     match args.verb {
@@ -81,7 +81,7 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
     for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
         discovery::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
     }
-    // At a run's start only the providers that it needs are looked at.
+    // A run reads the credentials of only the providers that it needs; the check reads all.
     let state = host::state_dir(variables)?;
     for provider in &found {
         provider.config(variables, &state).map_err(StartError::NoModel)?;
@@ -89,7 +89,7 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
     print("ok")
 }
 
-/// `key = value  # origin`, a TOML file.
+/// The settings as a TOML file, one `key = value  # origin` per line.
 fn lines(settings: &[(&String, &Setting)]) -> String {
     let width = |(key, setting): &(&String, &Setting)| line(key, setting).chars().count();
     let width = settings.iter().map(width).max().unwrap_or(0).min(60);

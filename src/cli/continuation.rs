@@ -1,20 +1,20 @@
-//! The command that lets a run go on which has ended before it completed.
+//! The command that continues a run that ended before it completed.
 
 use std::time::Duration;
 
 use hermod_actors::model::{BudgetRefusal, Dimension, Outcome, OutcomeCause, OutcomeDetail, RunId};
 
-/// The least time that is proposed as a raise: a model call takes seconds.
+/// The smallest raise of the time limit to propose; a model call takes seconds.
 const MIN_WALL_RAISE: Duration = Duration::from_mins(1);
 
-/// Tokens and nano-dollars that a run has used by its end.
+/// Tokens and nano-dollars that a run used until its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BudgetUsage {
     pub(super) tokens: u64,
     pub(super) nano_usd: u64,
 }
 
-/// How a run with this end can be continued. `None` if it has completed or its end was decided by what it is.
+/// How to continue a run with this end; `None` if it completed, failed, was refused or looped.
 pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<String> {
     let raise = match (ended.outcome, &ended.cause) {
         (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })) => limit_raise(refusal, used),
@@ -32,7 +32,8 @@ pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage)
     Some(format!("continue  `hermod budget add {run} {raise} --wait` lets it go on where it was"))
 }
 
-/// The raise that is enough for some calls: as much again of what is counted, and by what was refused of the rest.
+/// The raise to propose. For tokens and dollars it suffices for some more calls like the refused one. Otherwise, or
+/// if the refused amount is unknown, it is the limit again.
 fn limit_raise(refusal: &BudgetRefusal, used: BudgetUsage) -> String {
     let dimension = refusal.dimension;
     let raise = match dimension {

@@ -1,5 +1,5 @@
-//! What standard error shows of runs: lines, and on a terminal what is under way below them. Where the answer goes to the
-//! same terminal, it is shown as it comes.
+//! Progress display at standard error: lines, and on a terminal a live region below them. If the answer goes to the
+//! same terminal, its text is streamed.
 
 use clap::{Args, ValueEnum};
 use hermod_actors::{
@@ -17,8 +17,9 @@ use super::{
 };
 use crate::discovery::Variables;
 
-/// Before each line of a thought and of what a tool has printed.
+/// Prefix of each line of the model's reasoning.
 const THOUGHT_PREFIX: &str = "> ";
+/// Prefix of each line that a tool has printed.
 const OUTPUT_PREFIX: &str = "  | ";
 
 /// How much of what tools print is shown.
@@ -46,7 +47,7 @@ pub(crate) struct DisplayArgs {
     pub(crate) show_reasoning: bool,
 }
 
-/// Shows at standard error what runs do.
+/// Shows the progress of runs at standard error.
 #[derive(Debug)]
 pub(crate) struct ProgressDisplay {
     is_quiet: bool,
@@ -56,41 +57,41 @@ pub(crate) struct ProgressDisplay {
     region: Option<LiveRegion>,
     answer: Option<AnswerStream>,
     thought: DeltaText,
-    /// Bytes of the thought under way that have come as deltas.
+    /// Bytes of the current reasoning that came as deltas.
     thought_bytes: usize,
     /// The run whose texts are streamed.
     run: Option<RunId>,
     cursor: CursorPosition,
 }
 
-/// Where the cursor stands.
+/// The position of the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CursorPosition {
-    /// At the beginning of a line, or behind the live region.
+    /// At the beginning of a line, or after the live region.
     LineStart,
-    /// Behind the answer's text so far.
+    /// After the answer's text so far.
     InAnswer,
-    /// Behind a thought.
+    /// After a part of the reasoning.
     InThought,
 }
 
-/// Lines below all others, which are drawn over and over.
+/// Lines below all others, redrawn in place.
 #[derive(Debug)]
 struct LiveRegion {
     live: LiveView,
     began: Instant,
-    /// Lines that are drawn and will be drawn over.
+    /// Number of drawn lines that the next drawing replaces.
     drawn: usize,
-    /// When they were drawn.
+    /// Time of the last drawing.
     at: Instant,
 }
 
 impl ProgressDisplay {
-    /// `shows_answer` says whether the answer itself is wanted, as it comes; where standard output is another file than
-    /// the terminal of standard error it is not shown here.
+    /// `shows_answer`: stream the answer itself. It is streamed only if standard output and standard error are the
+    /// same terminal.
     pub(crate) fn new(args: &DisplayArgs, shows_answer: bool, variables: &Variables) -> Self {
         set_quiet(args.quiet);
-        // Log lines go to standard error too, and know nothing of lines that are drawn over.
+        // Logs also go to standard error and would break the redrawn lines.
         let is_free = LevelFilter::current() == LevelFilter::OFF && !is_json() && !args.quiet;
         let terminal = Terminal::at_stderr(variables).filter(|_| is_free);
         let now = Instant::now();
@@ -112,22 +113,22 @@ impl ProgressDisplay {
         }
     }
 
-    /// From now on texts of this run are shown as they come.
+    /// Streams the texts of this run from now on.
     pub(crate) fn show_run(&mut self, run: RunId) {
         self.run = Some(run);
     }
 
-    /// How much of what tools print is shown.
+    /// How much of the tools' output is shown.
     pub(crate) fn verbosity(&self) -> Verbosity {
         self.verbosity
     }
 
-    /// Whether what is under way is drawn.
+    /// True if the live region is drawn.
     pub(crate) const fn is_live(&self) -> bool {
         self.region.is_some()
     }
 
-    /// When it is to be drawn again; never, if it only writes lines.
+    /// Resolves when the live region is due to be redrawn; never without one.
     pub(crate) async fn frame(&self) {
         match &self.region {
             Some(region) => tokio::time::sleep_until(region.at + FRAME_INTERVAL).await,
@@ -166,10 +167,10 @@ impl ProgressDisplay {
         }
     }
 
-    /// Takes in what happened.
+    /// Updates the display with an event.
     pub(crate) fn take(&mut self, body: &EventBody) {
         self.stream(body);
-        // A text that is shown whole need not stand beside its call.
+        // A text that is streamed need not also appear beside its call.
         let is_shown = self.answer.is_some() && matches!(body, EventBody::TextDelta { .. });
         if let Some(region) = self.region.as_mut().filter(|_| !is_shown) {
             region.live.take(body, region.began.elapsed());
@@ -179,14 +180,14 @@ impl ProgressDisplay {
         }
     }
 
-    /// Takes in how the subagents are, a line each.
+    /// Sets the lines of the subagents, one each.
     pub(crate) fn show_subagents(&mut self, lines: Vec<String>) {
         if let Some(region) = &mut self.region {
             region.live.show_subagents(lines);
         }
     }
 
-    /// Draws what is under way, unless a text is being shown.
+    /// Redraws the live region, unless a text is being streamed.
     pub(crate) fn draw(&mut self) {
         let Some(region) = &mut self.region else { return };
         match self.cursor {
@@ -195,12 +196,12 @@ impl ProgressDisplay {
         }
     }
 
-    /// Whether the terminal of standard output shows this text already.
+    /// True if the terminal of standard output already shows this text.
     pub(crate) fn has_shown(&self, answer: &str) -> bool {
         self.answer.as_ref().is_some_and(|stream| stream.has_shown(answer))
     }
 
-    /// Ends what is drawn; lines may follow from elsewhere.
+    /// Removes the live region; other code may write lines after this.
     pub(crate) fn close(&mut self) {
         self.end_text();
         if let Some(region) = self.region.take() {
@@ -208,7 +209,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Whether texts are shown as they come.
+    /// True if texts are streamed.
     const fn streams(&self) -> bool {
         self.region.is_some() || self.answer.is_some()
     }
@@ -249,13 +250,13 @@ impl ProgressDisplay {
         }
     }
 
-    /// Shows what of an answer has not come as a delta.
+    /// Shows the part of a complete answer that did not come as deltas.
     fn answered(&mut self, answered: &ModelAnswered) {
         if Some(answered.call.run) != self.run {
             return;
         }
         if self.shows_reasoning && self.streams() {
-            // Deltas are not for those that begin to watch later: the record has what they have missed.
+            // A watcher that starts late misses earlier deltas; the record has the complete text.
             let rest = answered.message.reasoning.get(self.thought_bytes..).unwrap_or_default();
             if !rest.is_empty() {
                 let text = self.thought.push(rest);
@@ -302,12 +303,12 @@ impl ProgressDisplay {
         }
     }
 
-    /// The next thought begins anew.
+    /// Resets the state of the reasoning, which the next call begins anew.
     fn end_thought(&mut self) {
         (self.thought, self.thought_bytes) = (DeltaText::default(), 0);
     }
 
-    /// Ends the line of a text that is being shown.
+    /// Ends the line of a text that is being streamed.
     fn end_text(&mut self) {
         if self.cursor != CursorPosition::LineStart {
             write_stderr("\n");
@@ -322,7 +323,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Writes `above`, and draws what is under way below it.
+    /// Writes `above`, and redraws the live region below it.
     fn write(&mut self, above: &str) {
         if let Some(region) = &mut self.region {
             region.draw(above);
@@ -340,7 +341,7 @@ impl LiveRegion {
         }
     }
 
-    /// What erases the drawn lines: the cursor stands at the end of the last.
+    /// The control sequences that erase the drawn lines; the cursor is at the end of the last one.
     fn erased(&self) -> String {
         match self.drawn {
             0 => String::new(),

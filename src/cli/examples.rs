@@ -1,6 +1,6 @@
 //! Examples that `--help` shows below the options.
 
-/// Of `hermod` itself.
+/// Examples of `hermod` itself.
 pub(crate) const PROGRAM: &str = "Examples:
   hermod run \"Find the slowest test in this repository\"
   hermod run --resume last \"And now make it faster\"
@@ -10,7 +10,7 @@ pub(crate) const PROGRAM: &str = "Examples:
 
 `hermod COMMAND --help` has more.";
 
-/// Of `hermod run`.
+/// Examples of `hermod run`.
 pub(crate) const RUN: &str = "Examples:
   hermod run \"Find the slowest test in this repository and say why it is slow\"
   git diff | hermod run \"Review this change\"
@@ -20,19 +20,19 @@ pub(crate) const RUN: &str = "Examples:
   hermod run --quiet \"Name the licence\" > licence.txt
   hermod run --rehearse \"Take stock\"       a scripted model: no key and no network needed";
 
-/// Of `hermod runs resume`.
+/// Examples of `hermod runs resume`.
 pub(crate) const RESUME: &str = "Examples:
   hermod runs resume --all --wait          until every run has ended or waits for a person
   hermod runs resume last --wait           one conversation; its answer goes to standard output
   hermod runs resume --all                 holds the store until a signal comes";
 
-/// Of `hermod tree`.
+/// Examples of `hermod tree`.
 pub(crate) const TREE: &str = "Examples:
   hermod tree                              all runs that have not ended
   hermod tree last --follow                the last run, until it has ended
   hermod tree last --json | jq '.[0].children[].input'";
 
-/// Of `hermod budget`.
+/// Examples of `hermod budget`.
 pub(crate) const BUDGET: &str = "Examples:
   hermod budget show last
   hermod budget add last iterations=10 usd=0.50

@@ -1,4 +1,4 @@
-//! Exit codes: what each end of a command says to whoever called it. The only place that knows the numbers.
+//! Exit codes of the command line. Only this module knows the numbers.
 
 use std::{fmt, process::ExitCode};
 
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// All is well.
+    /// Success.
     Ok = 0,
     /// The run failed, or was stopped by command.
     Failed = 1,
@@ -34,21 +34,21 @@ pub(crate) enum Exit {
     Parked = 6,
     /// The provider cannot be used: 401, down, no API.
     Provider = 69,
-    /// A part of the runtime died.
+    /// A part of the runtime crashed.
     Internal = 70,
-    /// The disk or the store.
+    /// The disk or the store failed.
     Store = 74,
-    /// Another process holds the store, or there is no room for a submission now.
+    /// Another process owns the store, or too many submissions are pending.
     Busy = 75,
-    /// The process that holds the store does not know who asks.
+    /// The owner of the store denies access: its control socket or its token.
     Denied = 77,
-    /// What is configured does not do.
+    /// The configuration is not usable.
     Config = 78,
     /// `timed_out`.
     TimedOut = 124,
     /// Stopped by SIGINT.
     Interrupted = 130,
-    /// Suspended by SIGTERM: the run goes on at the next start.
+    /// Suspended by SIGTERM; the run resumes at the next start.
     Suspended = 143,
 }
 
@@ -75,7 +75,8 @@ impl From<&OutcomeDetail> for Exit {
     }
 }
 
-/// What the provider is to blame for, and what it is not.
+/// The exit code for a failed model call: failures of the provider, of the request, and of the runtime are
+/// distinguished.
 const fn of_failure(class: &FailureClass) -> Exit {
     match class {
         FailureClass::RateLimited { .. }
@@ -156,17 +157,16 @@ impl From<&StartError> for Exit {
     }
 }
 
-/// Why a command ends without what it was asked for: the code, and what the person reads.
+/// Why a command failed: the exit code, and the text for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
-    /// The code.
     pub(crate) exit: Exit,
-    /// What is wrong, with the value and the remedy.
+    /// The problem, with the wrong value and the remedy.
     pub(crate) text: String,
 }
 
 impl CliError {
-    /// The command line is wrong.
+    /// An error of the command line.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, text: text.into() }
     }

@@ -1,4 +1,4 @@
-//! Amounts and texts as a person reads them.
+//! Formats amounts and texts for people.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use hermod_actors::SanitizedText;
 
 use super::terminal::Charset;
 
-/// A time as a person reads it: milliseconds below a second, else seconds with one decimal.
+/// A duration: milliseconds below a second, else seconds with one decimal.
 pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
 
-/// An amount of nano-dollars as a person reads it: to the millionth of a dollar, and at least to the cent.
+/// Nano-dollars as dollars, rounded to the millionth, with at least two decimals.
 pub(crate) fn dollars(nano: u64) -> String {
     let micro = nano.saturating_add(500) / 1_000;
     let text = format!("${}.{:06}", micro / 1_000_000, micro % 1_000_000);
@@ -20,12 +20,12 @@ pub(crate) fn dollars(nano: u64) -> String {
     format!("{cents}{}", rest.trim_end_matches('0'))
 }
 
-/// A time in milliseconds.
+/// A duration in milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// At most `max` characters on one line, fit for a terminal.
+/// At most `max` characters on one line, sanitized for a terminal.
 pub(crate) fn truncated_line(text: &str, max: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let text: String = text.chars().take(max.saturating_add(1)).map(plain).collect();

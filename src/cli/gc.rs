@@ -27,7 +27,7 @@ pub(crate) struct GcArgs {
     json: bool,
 }
 
-/// Has it done by whoever holds the store, or does it.
+/// Lets the owner of the store collect the garbage; without an owner, this process does.
 pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), CliError> {
     let retention = Config::read(variables)?.retention;
     let sweep = GcRequest {

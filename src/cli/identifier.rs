@@ -4,7 +4,7 @@ use std::{fmt, ops::Deref, str::FromStr};
 
 use hermod_actors::model::RunId;
 
-/// A name that says something. An empty one is a variable that is not set more often than it is meant.
+/// A name that is not blank. A blank argument is usually an unset shell variable, so it is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identifier(String);
 
@@ -33,7 +33,7 @@ impl From<Identifier> for String {
     }
 }
 
-/// There is no `From<String>`: clap would take it instead of `FromStr`, and refuse nothing.
+/// There is no `From<String>`: clap would use it instead of `FromStr`, and reject nothing.
 impl From<RunId> for Identifier {
     fn from(run: RunId) -> Self {
         Self(run.to_string())

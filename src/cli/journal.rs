@@ -22,9 +22,9 @@ pub(crate) struct JournalArgs {
     from: Seq,
 }
 
-/// Prints them.
+/// Prints the records.
 pub(crate) async fn execute(args: JournalArgs, inquiry: &StoreClient) -> Result<(), CliError> {
-    // By its id: `last` may be another one by the time that the records are asked for again.
+    // Resolves the id first: `last` may name another session when a later page is requested.
     let request = ControlRequest::SessionsShow { session: args.session.into(), max: 0 };
     let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
         return Err(unexpected_response().into());

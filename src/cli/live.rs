@@ -1,4 +1,4 @@
-//! What is under way, a line each: events in, text out. Pure.
+//! Lines for the calls in progress: events in, text out. No I/O.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,20 +13,20 @@ use super::{
     terminal::{Charset, truncate},
 };
 
-/// How long each turn of the sign before a line is shown.
+/// How long each frame of the spinner is shown.
 pub(crate) const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// At most so many lines; the last one counts the rest.
+/// Limit of lines for calls; the last one counts the remaining calls.
 const MAX_LINES: usize = 8;
-/// Characters of arguments and of what is being written.
+/// Characters shown of arguments and of text being written.
 const MAX_PREVIEW_CHARS: usize = 60;
-/// Lines that are shown of what a tool prints; one each if several tools run.
+/// Lines shown of a tool's output; one per tool if several run.
 const MAX_OUTPUT_LINES: usize = 5;
-/// Characters of such a line that are kept; a terminal shows fewer.
+/// Characters kept of an output line; a terminal shows fewer.
 const MAX_LINE_CHARS: usize = 300;
-/// Lines that are shown of subagents.
+/// Lines shown of subagents.
 const MAX_SUBAGENT_LINES: usize = 10;
 
-/// What is under way in a session.
+/// The calls in progress in a session.
 #[derive(Debug, Default)]
 pub(crate) struct LiveView {
     model: Option<LiveCall>,
@@ -34,19 +34,19 @@ pub(crate) struct LiveView {
     subagents: Vec<String>,
 }
 
-/// One thing that is under way.
+/// A call in progress.
 #[derive(Debug)]
 struct LiveCall {
     label: String,
     since: Duration,
-    /// What it says at the moment.
+    /// The end of the text it is writing.
     text: String,
-    /// The last lines that it has printed.
+    /// The last lines it has printed.
     output: VecDeque<String>,
 }
 
 impl LiveView {
-    /// Takes in what happened at `now`, a time since some beginning.
+    /// Updates the view with an event at `now`, a time since an arbitrary start.
     pub(crate) fn take(&mut self, body: &EventBody, now: Duration) {
         match body {
             EventBody::ThinkingStart { call, .. } => {
@@ -101,12 +101,12 @@ impl LiveView {
         }
     }
 
-    /// Takes in how the subagents are, a line each.
+    /// Sets the lines of the subagents, one each.
     pub(crate) fn show_subagents(&mut self, lines: Vec<String>) {
         self.subagents = lines;
     }
 
-    /// The lines to show at `now`, none wider than so many columns.
+    /// The lines to show at `now`, none wider than `columns`.
     pub(crate) fn lines(&self, now: Duration, columns: usize) -> Vec<String> {
         let signs = Charset::current().spinner();
         let frame = now.as_millis() / FRAME_INTERVAL.as_millis() % signs.len() as u128;
@@ -129,7 +129,7 @@ impl LiveView {
         lines.extend(self.subagents.iter().take(MAX_SUBAGENT_LINES).map(|line| format!("           {line}")));
         let more = self.subagents.len().saturating_sub(MAX_SUBAGENT_LINES);
         lines.extend((more > 0).then(|| format!("           and {more} more")));
-        // A line as wide as the terminal would make some of them begin another one.
+        // On some terminals a line of the full width starts another line.
         let columns = columns.saturating_sub(1);
         lines.iter().map(|line| truncate(line, columns)).collect()
     }
@@ -140,7 +140,7 @@ impl LiveCall {
         Self { label, since, text: String::new(), output: VecDeque::new() }
     }
 
-    /// Keeps the last lines of what a tool prints.
+    /// Keeps the last lines of a tool's output.
     fn print(&mut self, note: &str) {
         for line in note.lines().filter(|line| !line.trim().is_empty()) {
             self.output.push_back(truncated_line(line, MAX_LINE_CHARS));
@@ -148,7 +148,7 @@ impl LiveCall {
         self.output.drain(..self.output.len().saturating_sub(MAX_OUTPUT_LINES));
     }
 
-    /// Keeps the end of what is written.
+    /// Keeps the end of the text being written.
     fn write(&mut self, delta: &Arc<str>) {
         self.text.push_str(&truncated_line(delta, usize::MAX));
         let count = self.text.chars().count();

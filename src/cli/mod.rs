@@ -1,4 +1,4 @@
-//! The command line: one file per command, each a thin layer over `daemon` and the store.
+//! The command line: one file or folder per command, each a thin layer over `host`, `control` and the store.
 
 mod answer_stream;
 mod approvals;
@@ -53,7 +53,7 @@ use exit::{CliError, Exit};
 use output::print_error;
 use store_client::StoreClient;
 
-/// How long what runs on threads of its own may take when all else has ended.
+/// Time limit for blocking threads to finish after everything else has ended.
 const THREADS_EXIT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A durable LLM agent runtime.
@@ -104,9 +104,9 @@ struct ListArgs {
     json: bool,
 }
 
-/// Does what the command line says.
+/// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
-    // Before all else: a command waits for it.
+    // The runner mode comes first: a command waits for its start.
     if let Some(ended) = runner::main(std::env::args_os()) {
         return ended;
     }
@@ -127,7 +127,7 @@ pub fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<Exit, CliError> {
-    // Before anything is read that nobody else may see.
+    // This precedes all reading of secrets, such as those in variables.
     secret::keep_memory_private().map_err(|error| CliError {
         exit: Exit::Internal,
         text: format!("the operating system does not keep this process's memory private: {error}"),
@@ -140,7 +140,8 @@ fn start(cli: Cli) -> Result<Exit, CliError> {
         text: format!("the operating system gives no event queue, or no threads: {error}"),
     })?;
     let done = runtime.block_on(dispatch(cli.command, &variables));
-    // What a tool still reads or writes is cut as by a kill: a signal ends the process within a second.
+    // Reads and writes of tools that are still under way are aborted as by a kill: a signal must end the process
+    // within a second.
     runtime.shutdown_timeout(THREADS_EXIT_TIMEOUT);
     done
 }
@@ -177,10 +178,10 @@ mod tests {
 
     use super::Cli;
 
-    /// Arguments that are texts of any kind; whatever names something is an [`Identifier`](super::identifier::Identifier).
+    /// Arguments that are free texts; every name is an [`Identifier`](super::identifier::Identifier).
     const TEXTS: [&str; 5] = ["host", "listen", "more", "system", "text"];
 
-    /// Every argument of a command and of those below it.
+    /// Every argument of a command and of its subcommands.
     fn arguments(command: &clap::Command) -> Vec<&clap::Arg> {
         command.get_arguments().chain(command.get_subcommands().flat_map(arguments)).collect()
     }

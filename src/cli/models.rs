@@ -1,4 +1,4 @@
-//! `hermod models`: what is known of models.
+//! `hermod models`: the known facts about models.
 
 use clap::{Args, Subcommand};
 use hermod_actors::model::{ModelRow, ThinkingLevel, ThinkingStyle};
@@ -36,7 +36,7 @@ enum ModelsCommand {
     },
 }
 
-/// Shows what is asked for.
+/// Lists the models.
 pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), CliError> {
     let ModelsCommand::List { json } = args.verb;
     let config = Config::read(variables)?;
@@ -58,7 +58,7 @@ pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<
     print(&table::render(head, &rows))
 }
 
-/// What runs have found out about models; nothing where there is no store.
+/// What runs have observed of models; empty if there is no store.
 async fn observed_models(variables: &Variables) -> Result<Vec<ModelRow>, CliError> {
     if !host::state_dir(variables).is_ok_and(|state| redb::is_in(&state)) {
         return Ok(Vec::new());
@@ -71,7 +71,7 @@ async fn observed_models(variables: &Variables) -> Result<Vec<ModelRow>, CliErro
     Ok(rows)
 }
 
-/// The windows that were found out, with where each comes from: the one that counts.
+/// The observed windows, each with its source; a window from a refusal precedes one from the provider's list.
 fn sections(rows: &[ModelRow]) -> Vec<(String, &'static str, ModelSection)> {
     let count = |tokens: Option<u64>| tokens.and_then(|tokens| u32::try_from(tokens).ok()).map(PositiveCount);
     let section = |row: &ModelRow| {
@@ -91,10 +91,11 @@ fn sections(rows: &[ModelRow]) -> Vec<(String, &'static str, ModelSection)> {
     rows.iter().filter_map(section).collect()
 }
 
-/// A name, who says so, and what.
+/// Name, source and facts of a model.
 type ModelEntry<'a> = (&'a str, &'static str, &'a ModelSection);
 
-/// The user's entries on top. Each is shown as it stands: what of them a model gets is decided where it is asked.
+/// The configuration's entries, then the program's, each unmerged; `model_catalogue::profile` decides which facts
+/// apply to a model.
 fn entries(config: &Config) -> Vec<ModelEntry<'_>> {
     let user = config.models.iter().map(|(name, section)| (name.as_str(), "config", section));
     let known = config.known_models.iter().map(|(name, section)| (name.as_str(), "program", section));
@@ -120,8 +121,8 @@ fn row(name: &str, from: &str, section: &ModelSection) -> [String; 9] {
     ]
 }
 
-/// `{model, from, window, max_output, thinking, thinking_levels, thinking_level, images, first_event_ms, gap_ms, call_ms,
-/// price}`, `null` where nothing is said.
+/// `{model, from, window, max_output, thinking, thinking_levels, thinking_level, images, first_event_ms, gap_ms,
+/// call_ms, price}`, with `null` for unknown values.
 fn object(name: &str, from: &str, section: &ModelSection) -> Value {
     let levels =
         section.thinking_levels.map(|levels| levels.0.iter().map(ThinkingLevel::name).collect::<Vec<_>>());
@@ -141,7 +142,7 @@ fn object(name: &str, from: &str, section: &ModelSection) -> Value {
     })
 }
 
-/// The prices that are said, in dollars per million tokens.
+/// The known prices, in dollars per million tokens.
 fn price(price: &PriceSection) -> Value {
     let said = [
         ("input", price.input.map(dollars)),
@@ -155,7 +156,7 @@ fn price(price: &PriceSection) -> Value {
     Value::Object(said.collect::<Map<_, _>>())
 }
 
-/// As a number that is written as it was read.
+/// The price as a number that prints as it was configured.
 fn dollars(price: TokenPrice) -> Value {
     #[allow(clippy::cast_precision_loss)] // prices are far below 2^53
     let fraction = price.0 as f64 / 1e3;

@@ -1,5 +1,5 @@
-//! Standard output and standard error, for a world in which either may be closed. Nothing that a model or a tool says
-//! reaches a terminal as a control sequence: what is written here stands as visible text.
+//! Standard output and standard error; either may be closed. Control sequences in texts of models and tools never
+//! reach a terminal: they are written as visible text.
 
 use std::{
     fmt::{Display, Write as _},
@@ -20,22 +20,22 @@ use crate::{
     discovery::Variables,
 };
 
-/// Writes `text` to standard output, with a line break behind it if it has none. A reader that has gone has seen
-/// enough.
+/// Writes `text` to standard output, adding a line break if it ends without one. A closed pipe is no error.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     print_over("", text).map(drop)
 }
 
-/// Who reads standard output.
+/// Whether standard output still has a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StdoutState {
-    /// Somebody does.
+    /// It has a reader.
     Open,
-    /// Nobody does any more.
+    /// Its reader has closed the pipe.
     Closed,
 }
 
-/// Likewise, behind control sequences of ours; says whether somebody reads it.
+/// Writes `over`, Hermod's own control sequences, then `text` as `print` does; reports whether standard output has
+/// a reader.
 pub(crate) fn print_over(over: &str, text: &str) -> Result<StdoutState, CliError> {
     let mut text = over.to_owned() + &SanitizedText::sanitize(&unix_lines(text));
     if !text.ends_with('\n') {
@@ -51,22 +51,23 @@ pub(crate) fn print_over(over: &str, text: &str) -> Result<StdoutState, CliError
     }
 }
 
-/// Writes a JSON value as one line to standard output. What would hide in a terminal is escaped, so a program reads
-/// exactly what there is.
+/// Writes a JSON value as one line to standard output. Characters that a terminal hides are escaped, so the output
+/// parses to exactly this value.
 pub(crate) fn print_json(value: &Value) -> Result<(), CliError> {
     print_escaped(&value.to_string())
 }
 
-/// Writes a JSON text likewise.
+/// Writes a JSON text to standard output, with hidden characters escaped.
 pub(crate) fn print_escaped(json: &str) -> Result<(), CliError> {
     print(&escaped(json))
 }
 
-/// Whether lines of progress are left out, and whether lines at standard error are JSON.
+/// Whether progress lines are omitted (`--quiet`).
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
+/// Whether lines at standard error are JSON objects.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Leaves out lines of progress from now on.
+/// Omits progress lines from now on.
 pub(crate) fn set_quiet(quiet: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
 }
@@ -81,15 +82,15 @@ pub(crate) fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Writes a line to standard error. If that is closed, nobody is there to be told.
+/// Writes a line to standard error; errors are ignored, since there is no other place to report them.
 pub(crate) fn print_note(line: impl Display) {
     print_in_tone(Tone::Quiet, &line.to_string());
 }
 
-/// Writes what clap says instead of a command: help to standard output, a usage error to standard error.
+/// Writes clap's own output: help to standard output, a usage error to standard error.
 pub(crate) fn print_clap(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
-        // Whichever is closed has no reader.
+        // A failed write means that there is no reader.
         let _nobody_reads = error.print();
         return Exit::Ok;
     }
@@ -102,14 +103,14 @@ pub(crate) fn print_clap(error: &clap::Error) -> Exit {
     Exit::Usage
 }
 
-/// Writes a line of progress to standard error, unless `--quiet` leaves it out.
+/// Writes a line of progress to standard error, unless `--quiet` omits it.
 pub(crate) fn print_progress(line: impl Display) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         print_note(line);
     }
 }
 
-/// Writes why the program ends without what it was asked for.
+/// Writes the error that ends the program.
 pub(crate) fn print_error(line: impl Display) {
     print_in_tone(Tone::Error, &line.to_string());
 }
@@ -124,7 +125,7 @@ pub(crate) fn print_in_tone(tone: Tone, line: &str) {
     write_stderr(&format!("{}\n", strict(line)));
 }
 
-// In one piece, so that lines of other processes do not come in between.
+// One write per text, so that lines of other processes do not interleave.
 pub(super) fn write_stderr(text: &str) {
     let _nobody_listens = io::stderr().write_all(text.as_bytes());
 }
@@ -133,12 +134,13 @@ pub(super) fn unix_lines(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
-/// A line of progress or an error: it names things, so nothing in it may look like something else.
+/// Sanitizes a line of progress or an error strictly: it contains names, which must not look like other text.
 pub(super) fn strict(text: &str) -> String {
     SanitizedText::strict(&unix_lines(text)).into_owned()
 }
 
-/// JSON in which no character hides: they can stand in strings only, where an escape means the same.
+/// Escapes the hidden characters of a JSON text. They occur only inside strings, where an escape has the same
+/// meaning.
 pub(crate) fn escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -154,24 +156,24 @@ pub(crate) fn escaped(json: &str) -> String {
     escaped
 }
 
-/// One line at standard error that says how far something is. On a terminal it is written over and over.
+/// A status line at standard error; on a terminal it is overwritten in place.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
     terminal: Option<Terminal>,
 }
 
 impl StatusLine {
-    /// None yet.
+    /// Writes nothing yet.
     pub(crate) fn new(variables: &Variables) -> Self {
         Self { terminal: Terminal::at_stderr(variables).filter(|_| !is_json()) }
     }
 
-    /// Whether there is a terminal to show each change on.
+    /// True if a terminal shows every change.
     pub(crate) const fn is_live(&self) -> bool {
         self.terminal.is_some()
     }
 
-    /// Says how far it is now.
+    /// Shows the new status.
     pub(crate) fn show(&self, line: &str) {
         match &self.terminal {
             None => print_note(line),
@@ -196,7 +198,7 @@ impl Drop for StatusLine {
 mod tests {
     use super::*;
 
-    /// The table of hidden characters against another source of the same properties.
+    /// Checks the table of hidden characters against another source of the same properties.
     #[test]
     fn no_character_without_a_glyph_is_passed_on() {
         use unicode_general_category::{GeneralCategory as Category, get_general_category};

@@ -1,4 +1,4 @@
-//! What a run does, a line for each step: records in, text out.
+//! Progress lines of a run, one per step: records in, text out.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,28 +19,28 @@ use crate::clock::rfc3339;
 
 /// Characters of arguments that are shown.
 const MAX_ARGUMENT_CHARS: usize = 100;
-/// Lines that are shown of what a command has printed.
+/// Lines that are shown of a command's output.
 const MAX_OUTPUT_LINES: usize = 10;
 /// Characters of a failure's text that are shown.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Tells the records of one session.
+/// Formats the records of one session.
 #[derive(Debug)]
 pub(crate) struct ProgressLines {
-    /// The run that is waited for.
+    /// The run that the command waits for.
     run: RunId,
-    /// The runs that have not ended, as far as is told.
+    /// The runs without an end so far.
     open_runs: BTreeSet<RunId>,
-    /// What tool calls were asked for: name and arguments.
+    /// Name and arguments of the requested tool calls.
     requested_calls: HashMap<CallId, (String, String)>,
-    /// When attempts began, on the session's clock.
+    /// When attempts started, in milliseconds of the session's active time.
     started_at: HashMap<CallId, u64>,
-    /// The runs of which it was said that a reported usage is not believed: it is said once of each.
+    /// The runs with a reported usage anomaly; it is reported once per run.
     warned: BTreeSet<RunId>,
 }
 
 impl ProgressLines {
-    /// Tells the records from the point of view of one run.
+    /// Formats records from the point of view of one run.
     pub(crate) fn new(run: RunId) -> Self {
         Self {
             run,
@@ -51,7 +51,7 @@ impl ProgressLines {
         }
     }
 
-    /// How a line about the record is meant.
+    /// The tone of the record's line.
     pub(crate) fn tone(&self, record: &Record) -> Tone {
         match &record.body {
             Body::ModelFailed(_) | Body::SummaryFailed(_) | Body::CallLost(_) => Tone::Bad,
@@ -90,7 +90,7 @@ impl ProgressLines {
         }
     }
 
-    /// Takes the next record in; what there is to say about it.
+    /// Adds the next record, and returns its lines; `None` if it has none.
     pub(crate) fn line(&mut self, record: &Record) -> Option<String> {
         let now = record.active_ms;
         self.track(record);
@@ -101,7 +101,7 @@ impl ProgressLines {
         }
     }
 
-    /// What there is to say of a usage that is not believed, once in each run.
+    /// The warning about an implausible usage, once per run.
     fn usage_warning(&mut self, body: &Body) -> Option<String> {
         let (call, anomaly) = if let Body::ModelAnswered(answered) = body {
             (answered.call, answered.anomaly.as_deref())
@@ -123,7 +123,7 @@ impl ProgressLines {
 
     fn step(&mut self, record: &Record, now: u64) -> Option<String> {
         match &record.body {
-            // Without a run under way nothing was left where it was: a session at rest has its next task.
+            // Without an open run nothing is resumed: an idle session gets its next task.
             Body::SessionRevived(_) if self.open_runs.is_empty() => None,
             Body::SessionRevived(_) => Some("session   taken up again where it was".into()),
             Body::RunStopping(stopping) if stopping.run == self.run => {
@@ -179,7 +179,7 @@ impl ProgressLines {
         }
     }
 
-    /// Takes in which runs have not ended, and what calls are named.
+    /// Tracks the open runs and the names of calls.
     fn track(&mut self, record: &Record) {
         if let Body::RunAccepted(accepted) = &record.body {
             self.open_runs.insert(accepted.run);
@@ -190,7 +190,7 @@ impl ProgressLines {
         } else if let Body::CallAdmitted(admitted) = &record.body
             && let Some((tool, _)) = self.requested_calls.get_mut(&admitted.call)
         {
-            // The tool's own name: the model's may have been repaired.
+            // The tool's own name; the model's may have been repaired.
             admitted.tool.as_ref().clone_into(tool);
         }
     }
@@ -225,7 +225,7 @@ impl ProgressLines {
         format!("{tool} {}{again}{children}", truncated_line(arguments, MAX_ARGUMENT_CHARS))
     }
 
-    /// The lines that the call of this record has printed, as many as are wanted.
+    /// Output lines of this record's call, limited by the verbosity.
     pub(crate) fn output(&self, record: &Record, verbosity: Verbosity) -> Vec<String> {
         let Body::CallEnded(ended) = &record.body else { return Vec::new() };
         let command = self.command(ended);
@@ -258,7 +258,7 @@ impl ProgressLines {
         format!("{tool} {}{took}{why}", status_name(end.status))
     }
 
-    /// The command that the call ran, if it is one of `shell`.
+    /// The command of the call, if it is one of the `shell` tool.
     fn command(&self, ended: &CallEnded) -> Option<CommandEnd> {
         let (tool, _) = self.requested_calls.get(&ended.call)?;
         CommandEnd::parse(tool, &ended.end.content)
@@ -275,7 +275,7 @@ impl ProgressLines {
     }
 }
 
-/// How a command ended: of one that failed the exit code or the signal, and the last line that it has printed.
+/// How a command ended. A failed one has the exit code or the signal, and its last printed line.
 fn command_end(command: &CommandEnd, status: CallStatus, took: &str) -> String {
     let failure = command.failure();
     let how = match (&failure, status) {
@@ -297,7 +297,7 @@ const fn status_name(status: CallStatus) -> &'static str {
     }
 }
 
-/// What is wrong with an answer, and what is done about it.
+/// The flaw of an answer, and the recovery.
 fn flaw(answered: &ModelAnswered) -> String {
     let (what, then) = match answered.flaw {
         None => return String::new(),
@@ -331,7 +331,7 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
     format!("model {}   waits {wait}: {}", waiting.call.iteration, skipped.join("; "))
 }
 
-/// How a subagent ended, by the end of its id as `hermod tree` has it.
+/// How a subagent ended; its id is shortened as in `hermod tree`.
 fn child_ended(ended: &ChildEnded) -> String {
     let ChildEnded { child, ended, iterations, usage, .. } = ended;
     let (id, tokens) = (tree::id_suffix(child.run), usage.total());
@@ -341,7 +341,7 @@ fn child_ended(ended: &ChildEnded) -> String {
     )
 }
 
-/// How far the model's list is, and what it is at.
+/// The progress of the model's to-do list, and its current item.
 fn todo(list: &TodoList) -> String {
     let of = |status| move |item: &&TodoItem| item.status == status;
     let (all, done) = (list.0.len(), list.0.iter().filter(of(TodoStatus::Completed)).count());
@@ -372,7 +372,7 @@ fn attempt_suffix(attempt: u32) -> String {
     if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() }
 }
 
-/// What is said of a conversation that becomes too long.
+/// The line about a compaction or a summary.
 fn compaction_line(body: &Body) -> Option<String> {
     if let Body::ContextCompacted(compacted) = body {
         let ContextCompacted { method: by, tokens_before: before, tokens_after: after, waited_ms, .. } =

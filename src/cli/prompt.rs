@@ -1,4 +1,4 @@
-//! `hermod prompt`: what a session would begin with.
+//! `hermod prompt`: the system prompt of a new session.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ enum PromptCommand {
     },
 }
 
-/// Shows it. Nothing is started, and nothing is written.
+/// Shows the prompt. Starts and writes nothing.
 pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(), CliError> {
     let PromptCommand::Show { workspace, json } = args.verb;
     let config = Config::read(variables)?;
@@ -60,7 +60,7 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     if json { print_json(&object(&prompt)) } else { print(&page(&prompt)) }
 }
 
-/// The model that a run would ask first; without one the prompt names none.
+/// The model that a run would call first; without one the prompt names no model.
 async fn first_model(config: &Config, variables: &Variables) -> Option<ModelRef> {
     let found = discover(config, variables, OllamaProbe::of(config)).await;
     let wanted = RequestedModel { provider: None, model: config.model.0.as_deref() };
@@ -79,7 +79,7 @@ fn build(
     built.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })
 }
 
-/// The sizes of the layers, then what a model reads.
+/// The sizes of the layers, then the text that a model reads.
 fn page(prompt: &SystemPrompt) -> String {
     let text = prompt.text();
     let of = |layer: &PromptLayer| layer.original_bytes.map_or_else(|| "-".to_owned(), |of| of.to_string());
@@ -91,7 +91,8 @@ fn page(prompt: &SystemPrompt) -> String {
     format!("{}\n{text}", table::render(["LAYER", "BYTES", "TOKENS", "CUT FROM"], &rows))
 }
 
-/// `{layers: [{name, bytes, tokens, of, text}], bytes, tokens, text}`; `of` is `null` where nothing is cut.
+/// `{layers: [{name, bytes, tokens, of, text}], bytes, tokens, text}`; `of` is the uncut size, `null` if the layer is
+/// not cut.
 fn object(prompt: &SystemPrompt) -> Value {
     let layer = |layer: &PromptLayer| {
         let bytes = layer.text.len();

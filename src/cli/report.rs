@@ -1,4 +1,4 @@
-//! What came of things, as JSON for programs.
+//! JSON objects of results for programs.
 
 use hermod_actors::{
     RunResult,
@@ -14,8 +14,8 @@ use crate::{
     control::{RunDetail, RunNode, RunRowStatus, RunSummary},
 };
 
-/// `{run, session, isolation_key, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage, cost_usd,
-/// unpriced, started_at, ended_at}`; a text that is no answer is `partial`.
+/// `{run, session, isolation_key, outcome, cause, …of the cause, answer, answer_source, messages, iterations, usage,
+/// cost_usd, unpriced, started_at, ended_at}`. The text of a run that did not complete is `partial`.
 pub(crate) fn result(result: &RunResult) -> Value {
     let mut object = identified(Some((result.run, result.session)));
     object.insert("isolation_key".into(), result.task.as_deref().into());
@@ -38,19 +38,19 @@ pub(crate) fn result(result: &RunResult) -> Value {
     Value::Object(object)
 }
 
-/// `{cost_usd, unpriced}`: dollars, `null` if the cost of the unpriced models is not known.
+/// `{cost_usd, unpriced}`: dollars, `null` if the cost is unknown because of unpriced models.
 fn cost(nano_usd: Option<u64>, unpriced: &[ModelRef]) -> Map<String, Value> {
     let fields = [("cost_usd", json!(nano_usd.map(in_dollars))), ("unpriced", json!(unpriced))];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Nano-dollars as dollars: to the nano-dollar exact up to four million dollars.
+/// Nano-dollars as dollars; exact to the nano-dollar up to four million dollars.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn in_dollars(nano: u64) -> Value {
     json!(nano as f64 / 1e9)
 }
 
-/// Stored amounts of money as `--json` has them everywhere: dollars, not nano-dollars. These are `usd` of limits and
+/// Converts stored money from nano-dollars to dollars, as everywhere in `--json`. Money is `usd` of limits and
 /// accounts, and the numbers of a refusal whose `dimension` is `usd`.
 pub(crate) fn with_dollars(mut value: Value) -> Value {
     const AMOUNTS: [&str; 4] = ["limit", "spent", "reserved", "needed"];
@@ -70,7 +70,7 @@ pub(crate) fn with_dollars(mut value: Value) -> Value {
 /// The fields of a journal's record that hold stored amounts.
 const WITH_AMOUNTS: [&str; 6] = ["spec", "budget", "reserved", "booked", "refusal", "usd"];
 
-/// A record as `hermod journal` prints it. What vendors and models wrote is left as it is.
+/// A record as `hermod journal` prints it. Texts of vendors and models stay unchanged.
 pub(crate) fn record(mut record: Value) -> Value {
     for name in WITH_AMOUNTS {
         if let Some(field) = record.get_mut(name) {
@@ -80,7 +80,7 @@ pub(crate) fn record(mut record: Value) -> Value {
     record
 }
 
-/// The same object for a run without an outcome, or for none: `error` says why.
+/// The object of `result` for a run without an outcome, or for no run; `error` has the reason.
 pub(crate) fn no_result(run: Option<(RunId, SessionId)>, error: &str) -> Value {
     let mut object = identified(run);
     for field in ABSENT {
@@ -90,7 +90,7 @@ pub(crate) fn no_result(run: Option<(RunId, SessionId)>, error: &str) -> Value {
     Value::Object(object)
 }
 
-/// The fields of a result that an absent one has too.
+/// The fields of a result that are `null` without an outcome.
 const ABSENT: [&str; 12] = [
     "isolation_key",
     "outcome",
@@ -106,7 +106,7 @@ const ABSENT: [&str; 12] = [
     "ended_at",
 ];
 
-/// A message as `chat_completions` has it, with the reasoning beside the text.
+/// A message in the form of `chat_completions`, with the reasoning beside the text.
 fn message(message: &Message) -> Value {
     let said = |role: &str, content: &str| json!({ "role": role, "content": content });
     match message {
@@ -136,7 +136,7 @@ fn message(message: &Message) -> Value {
     }
 }
 
-/// A message with the pictures of its content, if there are any.
+/// Adds the images of the content to a message, if it has any.
 fn with_images(mut message: Value, content: &MessageContent) -> Value {
     if !content.images.is_empty() {
         message["images"] = json!(content.images);
@@ -174,7 +174,7 @@ pub(crate) fn run(row: &RunRowStatus) -> Value {
     Value::Object(object)
 }
 
-/// `{…of the run, input, model, workspace, spent_usd}`, and `unreadable` if something of it cannot be read.
+/// `{…of the run, input, model, workspace, spent_usd}`, and `unreadable` if a part of the run cannot be read.
 pub(crate) fn summary(summary: &RunSummary) -> Value {
     let mut object = as_object(run(&summary.status));
     object.insert("input".into(), summary.input.as_str().into());
@@ -190,7 +190,7 @@ pub(crate) fn session(row: &SessionRow) -> Value {
     json!({ "id": row.id.to_string(), "key": row.key, "opened_at": rfc3339(row.opened_at) })
 }
 
-/// The run with what it was given and has said: `{…of the run, waits, cost_usd, unpriced, input, said, spec}`.
+/// The run with its input and its last text: `{…of the run, waits, cost_usd, unpriced, input, said, spec}`.
 pub(crate) fn detail(detail: &RunDetail) -> Value {
     let mut object = as_object(run(&detail.row));
     object.insert("waits".into(), detail.waits.iter().map(wait).collect());
@@ -202,7 +202,7 @@ pub(crate) fn detail(detail: &RunDetail) -> Value {
     Value::Object(object)
 }
 
-/// `{what, …of that, since, until}`; without `until` if it has no end of its own.
+/// `{what, …of that, since, until}`; `until` is absent if the wait has no time limit.
 fn wait(wait: &RunWait) -> Value {
     let mut object = as_object(json!(wait));
     object.insert("since".into(), rfc3339(wait.since).into());
@@ -210,8 +210,8 @@ fn wait(wait: &RunWait) -> Value {
     Value::Object(object)
 }
 
-/// The run with its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`, and so on
-/// downwards.
+/// The run with its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`; each child
+/// has the same form.
 pub(crate) fn node(node: &RunNode) -> Value {
     let mut object = as_object(run(&node.run));
     object.insert("parent".into(), json!(node.run.parent));

@@ -46,7 +46,7 @@ enum RunsCommand {
     Resume(ResumeArgs),
 }
 
-/// Does what is asked for.
+/// Lists, shows or resumes runs.
 pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exit, CliError> {
     let inquiry = || StoreClient::new(variables);
     let told = match args.verb {
@@ -85,7 +85,7 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
 /// Characters of a task in the list.
 const MAX_TASK_CHARS: usize = 40;
 
-/// Runs of the whole store in columns. The first ones tell most: a terminal cuts what does not fit.
+/// Runs of the whole store in columns, the most important first, since a terminal truncates lines.
 fn list_of(runs: &[RunSummary]) -> String {
     let cells = |run: &RunSummary| {
         let RunSummary { status, input, model, workspace, spent_usd, unreadable: _ } = run;
@@ -138,7 +138,7 @@ pub(crate) fn table_of(rows: &[RunRowStatus]) -> String {
     table::render(["RUN", "STATE", "SESSION", "ACCEPTED", "TOOK", "ITERATIONS", "TOKENS"], &rows)
 }
 
-/// The outcome; of an unfinished run, its state.
+/// The outcome; for an unfinished run, its state.
 pub(crate) fn state(run: &RunRowStatus) -> String {
     run.ended.as_ref().map_or(run.state(), |ended| ended.outcome.name()).to_owned()
 }
@@ -181,7 +181,7 @@ fn format_run(detail: &RunDetail, now: Timestamp) -> String {
     )
 }
 
-/// A run of which only the row is known.
+/// A run of which only the index row is readable.
 fn unreadable(detail: &RunDetail) -> String {
     let row = &detail.row;
     format!(

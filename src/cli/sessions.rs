@@ -42,7 +42,7 @@ enum SessionsCommand {
     },
 }
 
-/// Shows what is asked for.
+/// Lists sessions, or shows one.
 pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     match args.verb {
         SessionsCommand::List(list) => {
@@ -86,7 +86,7 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result
     }
 }
 
-/// What can be done with it: everything, or nothing by this program, and why.
+/// `readable`, or `quarantined` with the reason: this program then cannot use the session.
 fn state(quarantined: Option<&str>) -> String {
     quarantined.map_or_else(|| "readable".into(), |why| format!("quarantined: {why}"))
 }

@@ -1,4 +1,4 @@
-//! `hermod steer`: a word to a run that is under way.
+//! `hermod steer`: sends a message to a run in progress.
 
 use clap::Args;
 use serde_json::json;
@@ -23,14 +23,14 @@ pub(crate) struct SteerArgs {
     json: bool,
 }
 
-/// Sends it to the process that runs the run; returns when it is on disk.
+/// Sends the message to the process that runs the run; returns when it is durable.
 pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     let request = ControlRequest::Steer { run: args.run.into(), text: args.text };
     let answer = match inquiry.access().await? {
         StoreAccess::Owner(mut client) => {
             client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
         }
-        // Nobody runs anything: this says how the run goes on.
+        // No process runs anything: the reply says how to resume the run.
         StoreAccess::Store(journal) => {
             drop(journal);
             inquiry.request(&request).await?
@@ -48,7 +48,7 @@ pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<()
     ))
 }
 
-/// It is not said again: nobody knows whether it was heard.
+/// The connection was lost before the reply. The request is not repeated, since the message may have been recorded.
 fn connection_lost(lost: AskError) -> CliError {
     match lost {
         AskError::Rejected(fault) => fault.into(),

@@ -1,4 +1,4 @@
-//! `hermod stop`: ends runs as stopped, durably, whoever runs them.
+//! `hermod stop`: ends runs as stopped, durably, whichever process runs them.
 
 use std::{path::Path, sync::Arc};
 
@@ -41,7 +41,7 @@ pub(crate) struct StopArgs {
     json: bool,
 }
 
-/// Stops, and says what became of the runs.
+/// Stops runs, and prints their states.
 pub(crate) async fn execute(args: StopArgs, inquiry: &StoreClient) -> Result<(), CliError> {
     let target = match args.run {
         None => StopTarget::All,
@@ -65,7 +65,7 @@ pub(crate) async fn execute(args: StopArgs, inquiry: &StoreClient) -> Result<(),
     Ok(())
 }
 
-/// What is to be stopped.
+/// The runs to stop.
 enum StopTarget {
     Run(String),
     /// The root of the tree to which this run belongs.
@@ -91,7 +91,7 @@ impl StopTarget {
     }
 }
 
-/// Stops it.
+/// Stops the runs, and returns their rows.
 async fn stop(target: &StopTarget, inquiry: &StoreClient) -> Result<Vec<RunRow>, CliError> {
     let request = target.request();
     loop {
@@ -99,7 +99,7 @@ async fn stop(target: &StopTarget, inquiry: &StoreClient) -> Result<Vec<RunRow>,
             StoreAccess::Owner(mut client) => match client.request(&request, |_| Ok(())).await {
                 Ok(ControlResponse::Stopped(rows)) => return Ok(rows),
                 Ok(_) => return Err(unexpected_response().into()),
-                // To stop again what is stopped does nothing.
+                // Stopping is idempotent, so the request can be repeated.
                 Err(AskError::Disconnected) => sleep(super::store_client::RETRY_DELAY).await,
                 Err(AskError::Rejected(fault)) => return Err(fault.into()),
             },
@@ -110,7 +110,7 @@ async fn stop(target: &StopTarget, inquiry: &StoreClient) -> Result<Vec<RunRow>,
     }
 }
 
-/// Nobody runs them: their ends are written from here, and nothing is started.
+/// Writes the ends of the runs from this process; no process runs them, and none is started.
 async fn write_without_owner(
     target: &StopTarget,
     journal: Arc<dyn Journal>,
@@ -120,7 +120,7 @@ async fn write_without_owner(
     let rows = target.rows(&reader).await?;
     if rows.iter().all(|row| row.state == RunState::Ended) {
         if matches!(target, StopTarget::All) {
-            // Commands may outlive their runs, and the store that knew these.
+            // Commands may outlive their runs, and also the store that knew those runs.
             Runner::new(host::OWN_PROGRAM, state).sweep(|_| false).await;
         }
         return Ok(rows);

@@ -1,4 +1,4 @@
-//! Asks whoever holds the store, and opens it only when nobody answers.
+//! Client of the store: sends requests to the owner, and opens the store itself only if there is no owner.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,29 +21,29 @@ use crate::{
     store::redb::{Durability, OpenError, RedbJournal},
 };
 
-/// A process that holds the store and does not listen is about to begin or to end: it is asked so often, after such a
-/// pause each.
+/// Tries with `RETRY_DELAY` between them, while a process owns the store but does not listen: it is starting or
+/// ending.
 const MAX_TRIES: usize = 100;
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// Records on their way from the store to standard output.
+/// Records queued between the store and standard output.
 const MAX_QUEUED_RESPONSES: usize = 16;
 
-/// See the module.
+/// Client of the store in a state directory.
 #[derive(Debug)]
 pub(crate) struct StoreClient {
     state: PathBuf,
 }
 
-/// Who can answer.
+/// The source of answers.
 pub(crate) enum StoreAccess {
-    /// The process that holds the store.
+    /// The process that owns the store.
     Owner(Box<ControlClient>),
-    /// Nobody else: the store is open here.
+    /// There is no owner: this process has opened the store.
     Store(Arc<RedbJournal>),
 }
 
 impl StoreClient {
-    /// Asks about the store in the state directory.
+    /// A client for the store in the configured state directory, which is created if it is missing.
     pub(crate) fn new(variables: &Variables) -> Result<Self, CliError> {
         let state = host::create_state_dir(&host::state_dir(variables)?)?;
         Ok(Self { state })
@@ -54,7 +54,7 @@ impl StoreClient {
         &self.state
     }
 
-    /// Asks a question that has one answer.
+    /// Sends a request that has a single response.
     pub(crate) async fn request(&self, request: &ControlRequest) -> Result<ControlResponse, CliError> {
         for _ in 0..MAX_TRIES {
             match self.access().await? {
@@ -71,7 +71,7 @@ impl StoreClient {
         Err(self.unreachable_owner())
     }
 
-    /// Asks for the records of a session, and goes on where it was if the one who tells them ends.
+    /// Passes the records of a session to `each`, and continues at the same record if the owner ends meanwhile.
     pub(crate) async fn records(
         &self,
         session: String,
@@ -123,7 +123,7 @@ impl StoreClient {
         }
     }
 
-    /// Asks the store that is open here, which is closed then, a question that has one answer.
+    /// Answers a request with a single response from the store opened here, and closes the store.
     pub(crate) async fn request_from_store(
         &self,
         journal: Arc<RedbJournal>,
@@ -132,12 +132,12 @@ impl StoreClient {
         answer_from_store((&self.state, journal), request, |_| Ok(())).await
     }
 
-    /// The process that runs something, if there is one.
+    /// The owner of the store, if there is one.
     pub(crate) async fn owner(&self) -> Result<Option<ControlClient>, CliError> {
         Ok(ControlClient::connect(&self.state).await?)
     }
 
-    /// Finds who can answer.
+    /// Connects to the owner, or opens the store if there is none.
     pub(crate) async fn access(&self) -> Result<StoreAccess, CliError> {
         let mut busy = None;
         for _ in 0..MAX_TRIES {
@@ -163,8 +163,8 @@ impl StoreClient {
     }
 }
 
-/// Opens the store for a process that is to hold it. One that only looks into it has it for an instant, and is waited
-/// for; one that listens holds it, and is named.
+/// Opens the store for a process that becomes its owner. Waits for processes that only read the store for a moment; a
+/// listening owner is an error that names it.
 pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, CliError> {
     let mut tries = 1..MAX_TRIES;
     loop {
@@ -180,7 +180,8 @@ pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<Red
     }
 }
 
-/// Some records, from the store that is open here; it is closed before anybody is told them, for that may take long.
+/// A page of records from the store opened here. The store is closed before the records are printed, since printing
+/// may take long.
 async fn page(
     journal: Arc<RedbJournal>,
     session: &str,
@@ -192,7 +193,7 @@ async fn page(
     Ok((page.iter().map(|(seq, record)| record_json(*seq, record)).collect::<Result<_, _>>()?, damage))
 }
 
-/// Answers from the store that is open here.
+/// Answers a request from the store opened here.
 async fn answer_from_store(
     (state, journal): (&Path, Arc<RedbJournal>),
     request: ControlRequest,
@@ -218,7 +219,7 @@ async fn answer_from_store(
     told.map_err(CliError::from)
 }
 
-/// An answer to another question.
+/// The owner's response does not belong to the request.
 pub(crate) fn unexpected_response() -> RequestError {
     RequestError::new(
         crate::control::RequestErrorKind::Internal,

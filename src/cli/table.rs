@@ -4,8 +4,8 @@ use hermod_actors::SanitizedText;
 
 use super::terminal::{stdout_columns, truncate, width};
 
-/// Lines of cells, each column as wide as its widest cell; two spaces between them. On a terminal no line is wider
-/// than that.
+/// Lines of cells, each column as wide as its widest cell, with two spaces between columns. On a terminal the lines
+/// are truncated to its width.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let lines = aligned(head, rows);
     match stdout_columns() {

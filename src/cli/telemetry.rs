@@ -1,4 +1,4 @@
-//! Logs, for whoever asks for them: without `-v` and HERMOD_LOG nothing is set up.
+//! Logs at standard error; off unless `-v` or HERMOD_LOG requests them.
 
 use std::{
     ffi::OsString,
@@ -26,14 +26,14 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Whether arguments that are not understood as a whole ask for logs as JSON.
+/// True if the arguments request JSON logs; for arguments that clap could not parse.
 pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     let arguments: Vec<OsString> = arguments.take_while(|argument| argument != "--").collect();
     arguments.iter().any(|argument| argument == "--log-format=json")
         || arguments.windows(2).any(|pair| pair == ["--log-format", "json"])
 }
 
-/// Sends logs to standard error, as HERMOD_LOG says, else as often as `-v` was given.
+/// Sends logs to standard error, filtered by HERMOD_LOG, else by the number of `-v`.
 pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Result<(), CliError> {
     let filter = match (variables.get(VARIABLE).filter(|filter| !filter.is_empty()), verbose) {
         (Some(filter), _) => filter.as_str(),
@@ -46,7 +46,7 @@ pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Re
     let parsed = EnvFilter::try_new(filter).map_err(|error| wrong(error.to_string()))?;
     let colour = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
     let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colour).with_writer(io::stderr);
-    // A line that cannot be written is lost: nobody is there to read it, nor that it is lost.
+    // A line that cannot be written is lost: standard error is also where that loss would be reported.
     let logs = logs.log_internal_errors(false);
     let started = match format {
         LogFormat::Text => logs.try_init(),

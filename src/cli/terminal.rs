@@ -1,4 +1,4 @@
-//! What a terminal can show: how wide it is, whether in colour, and how text fits into it.
+//! Properties of terminals: width, colour, character set; and fitting text into them.
 
 use std::{
     io::{self, IsTerminal},
@@ -10,37 +10,37 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::discovery::Variables;
 
-/// The width of a terminal that does not say.
+/// Width of a terminal that does not report its own.
 const DEFAULT_COLUMNS: usize = 80;
-/// The height of one.
+/// Height of a terminal that does not report its own.
 const DEFAULT_ROWS: usize = 24;
 
-/// A terminal at standard error that can move its cursor.
+/// A terminal at standard error that supports cursor movement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terminal {
-    /// How its lines are coloured.
+    /// The colours of its lines.
     pub(crate) palette: Palette,
 }
 
-/// Whether there is colour.
+/// Whether lines are coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Palette {
-    /// None: NO_COLOR is set.
+    /// No colours: NO_COLOR is set.
     Plain,
-    /// The sixteen of every terminal.
+    /// The sixteen standard colours.
     Coloured,
 }
 
-/// How a line is meant.
+/// The kind of a line, which decides its colour and log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// It goes on as it should.
+    /// Normal progress.
     Quiet,
-    /// Something went wrong.
+    /// A failure.
     Bad,
-    /// A person has to do something.
+    /// A person has to act.
     Action,
-    /// The program ends without what it was asked for.
+    /// The error that ends the program.
     Error,
 }
 
@@ -55,21 +55,21 @@ impl Tone {
     }
 }
 
-/// The characters that lines are drawn with.
+/// The characters for drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Charset {
-    /// ASCII alone.
+    /// ASCII only.
     Ascii,
     /// Braille, box drawings, `…`.
     Unicode,
 }
 
-/// What the process draws with.
+/// The character set of this process.
 static CHARSET: OnceLock<Charset> = OnceLock::new();
 
 impl Charset {
-    /// As the locale says: ASCII if it names another encoding than UTF-8. Without a locale it is Unicode, since
-    /// containers mostly have none and terminals mostly are UTF-8.
+    /// The character set of the locale: ASCII if it names an encoding other than UTF-8. Without a locale Unicode,
+    /// since most containers have no locale and most terminals use UTF-8.
     pub(crate) fn of(variables: &Variables) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .iter()
@@ -81,17 +81,17 @@ impl Charset {
         if is_utf8 { Self::Unicode } else { Self::Ascii }
     }
 
-    /// Draws everything so from now on.
+    /// Sets the character set of this process; only the first call has an effect.
     pub(crate) fn set_current(variables: &Variables) {
         CHARSET.get_or_init(|| Self::of(variables));
     }
 
-    /// What the process draws with.
+    /// The character set of this process.
     pub(crate) fn current() -> Self {
         CHARSET.get().copied().unwrap_or(Self::Unicode)
     }
 
-    /// Stands for what was cut off.
+    /// The mark of truncated text.
     pub(crate) const fn ellipsis(self) -> &'static str {
         match self {
             Self::Ascii => "...",
@@ -99,7 +99,7 @@ impl Charset {
         }
     }
 
-    /// The turning sign before what is under way.
+    /// The frames of the spinner before a call in progress.
     pub(crate) const fn spinner(self) -> &'static [char] {
         match self {
             Self::Ascii => &['|', '/', '-', '\\'],
@@ -107,7 +107,7 @@ impl Charset {
         }
     }
 
-    /// What stands before a node of a tree and before those below it.
+    /// The prefixes of a tree's node and of the nodes below it.
     pub(crate) const fn branch(self, is_last: bool) -> (&'static str, &'static str) {
         match (self, is_last) {
             (Self::Ascii, false) => ("|- ", "|  "),
@@ -119,7 +119,7 @@ impl Charset {
 }
 
 impl Terminal {
-    /// The terminal at standard error; `None` if there is none, or one that knows no control sequences.
+    /// The terminal at standard error; `None` if there is none, or if it supports no control sequences.
     pub(crate) fn at_stderr(variables: &Variables) -> Option<Self> {
         let draws = io::stderr().is_terminal() && !is_dumb(variables);
         draws.then(|| Self { palette: Palette::of(variables) })
@@ -130,7 +130,7 @@ fn is_dumb(variables: &Variables) -> bool {
     variables.get("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// How much a terminal shows at once.
+/// Columns and rows of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TerminalSize {
     pub(crate) columns: usize,
@@ -138,7 +138,7 @@ pub(crate) struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// Of a terminal at standard output that can move its cursor, as it is now; `None` if there is none.
+    /// The current size of a terminal at standard output that supports cursor movement; `None` if there is none.
     pub(crate) fn of_stdout(variables: &Variables) -> Option<Self> {
         let columns = stdout_columns().filter(|_| !is_dumb(variables))?;
         let rows = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
@@ -147,7 +147,7 @@ impl TerminalSize {
 }
 
 impl Palette {
-    /// As `NO_COLOR` asks.
+    /// The palette by the variable `NO_COLOR`.
     pub(crate) fn of(variables: &Variables) -> Self {
         match variables.get("NO_COLOR").is_some_and(|value| !value.is_empty()) {
             true => Self::Plain,
@@ -155,7 +155,7 @@ impl Palette {
         }
     }
 
-    /// The text in its tone.
+    /// The text in the colour of its tone.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         match (self, tone) {
             (Self::Plain, _) => text.to_owned(),
@@ -166,12 +166,12 @@ impl Palette {
     }
 }
 
-/// Whether standard error is a terminal.
+/// True if standard error is a terminal.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether standard output and standard error are the same terminal.
+/// True if standard output and standard error are the same terminal.
 pub(crate) fn is_one_terminal() -> bool {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     let device = |stat: rustix::fs::Stat| stat.st_rdev;
@@ -201,7 +201,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// The beginning of a line that fits into so many columns; an ellipsis stands for the rest.
+/// Truncates a line to this many columns; an ellipsis replaces the rest.
 pub(crate) fn truncate(line: &str, columns: usize) -> String {
     truncate_with(line, columns, Charset::current().ellipsis())
 }

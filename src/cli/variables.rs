@@ -3,7 +3,8 @@
 use super::exit::{CliError, Exit};
 use crate::discovery::Variables;
 
-/// The process's variables. One that is not UTF-8 is none of ours, unless it says that it is.
+/// The process's variables. Those that are not UTF-8 are ignored, unless the name begins with `HERMOD_`: that is an
+/// error.
 pub(super) fn read() -> Result<Variables, CliError> {
     let mut variables = Variables::new();
     for (key, value) in std::env::vars_os() {

@@ -1,4 +1,4 @@
-//! What a run waits for, as a person reads it.
+//! Formats the waits of a run for people.
 
 use hermod_actors::model::{ByteSize, CallId, RunId, RunWait, Timestamp, WaitKind};
 
@@ -38,15 +38,15 @@ pub(crate) fn line(wait: &RunWait, run: RunId, now: Timestamp) -> String {
     format!("waiting     for {what} since {at} ({took}){end}\n")
 }
 
-/// What a run does or waits for and for how long, as `hermod tree` has it; `None` if it waits for nothing.
+/// The current work or wait of a run and its duration, for `hermod tree`; `None` without any.
 pub(crate) fn short(waits: &[RunWait], now: Timestamp) -> Option<String> {
     let mut waits: Vec<_> =
         waits.iter().filter(|wait| !matches!(wait.kind, WaitKind::Limit { .. })).collect();
-    // Several calls may delegate: their subagents are counted together.
+    // Several calls may delegate; their subagents are counted together.
     let left = waits.iter().map(|wait| subagents_left(&wait.kind)).sum();
     let mut is_first = true;
     waits.retain(|wait| subagents_left(&wait.kind) == 0 || std::mem::take(&mut is_first));
-    // No process helps a run that waits for a person.
+    // A wait for a person comes first: starting a process would not help such a run.
     let person = waits.iter().find(|wait| matches!(wait.kind, WaitKind::Person { .. }));
     let first = person.or(waits.first())?;
     let until = || first.until.map_or_else(String::new, |until| format!(" until {}", rfc3339(until)));
@@ -114,7 +114,7 @@ fn whole(what: &WaitKind) -> String {
     }
 }
 
-/// A call within its run, as the progress of a run has it.
+/// A call's number within its run, as in the progress lines.
 fn number(call: CallId) -> String {
     format!("{}.{}", call.iteration, call.n)
 }

@@ -1,4 +1,4 @@
-//! The folder in which the tools of a run work.
+//! Resolves the folder in which the tools of a run work.
 
 use std::{
     fs, io,
@@ -8,22 +8,22 @@ use std::{
 use super::exit::CliError;
 use crate::host;
 
-/// What is asked for.
+/// The requested workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkspaceChoice<'a> {
     /// The current folder.
     Current,
-    /// This folder, which must exist and may be made.
+    /// This folder, which must exist; `--create` would create it.
     Existing(&'a Path),
     /// This folder, which must exist.
     Named(&'a Path),
-    /// This folder, which is made if it does not exist.
+    /// This folder; it is created if it does not exist.
     Created(&'a Path),
-    /// This folder, in which the conversation has worked before.
+    /// The folder in which the conversation has worked before.
     Former(&'a Path),
 }
 
-/// The real path of the workspace. One in the state directory is refused.
+/// The real path of the workspace; fails for a folder in the state directory.
 pub(crate) fn resolve(place: WorkspaceChoice<'_>, state: &Path) -> Result<PathBuf, CliError> {
     let (path, made) = match place {
         WorkspaceChoice::Current => (Path::new("."), Ok(())),

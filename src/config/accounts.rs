@@ -1,8 +1,8 @@
-//! What must fit together in what is said of a provider's accounts.
+//! Checks that the settings of a provider's accounts fit together.
 
 use super::{error::SettingError, keys::PROVIDERS, layer::SettingOrigin, sections::Config};
 
-/// Tells what does not.
+/// Reports conflicting credentials and incomplete `oauth` sections.
 pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
     for (name, section) in &config.providers {
         let key = |field: &str| format!("{PROVIDERS}.{name}.{field}");

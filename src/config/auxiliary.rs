@@ -1,4 +1,4 @@
-//! Models for work beside the runs.
+//! Model chains for auxiliary jobs.
 
 use hermod_actors::model::ModelRef;
 use serde::Deserialize;
@@ -9,12 +9,12 @@ use super::{
     values::{Flag, ModelChain},
 };
 
-/// Work beside a run that a model does.
+/// A model's job beside the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuxiliaryJob {
-    /// Shortening a conversation that has become too long.
+    /// Compacting a conversation that has become too long.
     Compression,
-    /// Describing pictures to a model that sees none.
+    /// Describing images to a model that takes none.
     Vision,
     /// Reading web pages.
     WebExtract,
@@ -22,16 +22,16 @@ pub enum AuxiliaryJob {
     SessionSearch,
     /// Naming a conversation.
     Title,
-    /// Keeping what is worth remembering.
+    /// Extracting what to write to memory.
     Memory,
 }
 
 impl AuxiliaryJob {
-    /// All of them.
+    /// All jobs.
     pub const ALL: [Self; 6] =
         [Self::Compression, Self::Vision, Self::WebExtract, Self::SessionSearch, Self::Title, Self::Memory];
 
-    /// Its name in the configuration.
+    /// The job's name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Compression => "compression",
@@ -44,36 +44,36 @@ impl AuxiliaryJob {
     }
 }
 
-/// `auxiliary`.
+/// The section `auxiliary`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuxiliarySections {
-    /// See [`AuxiliaryJob::Compression`].
+    /// Chain for [`AuxiliaryJob::Compression`].
     pub compression: AuxiliarySection,
-    /// See [`AuxiliaryJob::Vision`].
+    /// Chain for [`AuxiliaryJob::Vision`].
     pub vision: AuxiliarySection,
-    /// See [`AuxiliaryJob::WebExtract`].
+    /// Chain for [`AuxiliaryJob::WebExtract`].
     pub web_extract: AuxiliarySection,
-    /// See [`AuxiliaryJob::SessionSearch`].
+    /// Chain for [`AuxiliaryJob::SessionSearch`].
     pub session_search: AuxiliarySection,
-    /// See [`AuxiliaryJob::Title`].
+    /// Chain for [`AuxiliaryJob::Title`].
     pub title: AuxiliarySection,
-    /// See [`AuxiliaryJob::Memory`].
+    /// Chain for [`AuxiliaryJob::Memory`].
     pub memory: AuxiliarySection,
 }
 
-/// `auxiliary.NAME`.
+/// The section `auxiliary.NAME`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuxiliarySection {
-    /// The models, the first on top.
+    /// The models of the job, the preferred first.
     pub chain: ModelChain,
-    /// Whether those of the run stand behind them.
+    /// Whether the run's models follow them.
     pub main: Flag,
 }
 
 impl AuxiliarySections {
-    /// What is said of this work.
+    /// The section of this job.
     pub const fn of(&self, work: AuxiliaryJob) -> &AuxiliarySection {
         match work {
             AuxiliaryJob::Compression => &self.compression,
@@ -86,7 +86,7 @@ impl AuxiliarySections {
     }
 }
 
-/// The models to ask for this work beside a run with these models, each once.
+/// The models for this job beside a run with the models `main`, each once.
 pub fn auxiliary_chain(config: &Config, work: AuxiliaryJob, main: &[ModelRef]) -> Vec<ModelRef> {
     let section = config.auxiliary.of(work);
     let behind = if section.main.0 { main } else { &[] };
@@ -99,7 +99,7 @@ pub fn auxiliary_chain(config: &Config, work: AuxiliaryJob, main: &[ModelRef]) -
     chain
 }
 
-/// Tells of work for which nobody would be asked.
+/// Reports jobs without any model.
 pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
     for work in AuxiliaryJob::ALL {
         let (section, key) = (config.auxiliary.of(work), format!("auxiliary.{}.main", work.name()));

@@ -1,3 +1,5 @@
+//! Errors of the configuration, with values redacted.
+
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use serde_json::Value;
@@ -8,100 +10,100 @@ use super::{
 };
 use crate::secret::redacted_url;
 
-/// Values longer than this are cut in messages.
+/// Longer values are truncated in messages.
 const MAX_VALUE_CHARS: usize = 80;
 
-/// One mistake in the configuration. Never holds what may be a secret.
+/// One error in the configuration. It never contains a possible secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// The file cannot be read.
+    /// A file cannot be read.
     #[error("{}: {reason}; make it a readable text file, or point HERMOD_CONFIG to another one", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The reason, mostly the system's error.
         reason: String,
     },
-    /// The file is no TOML.
+    /// A file is not valid TOML.
     #[error("{}:{line}:{column}: this is no TOML: {reason}", path.display())]
     NotToml {
-        /// The file.
+        /// Path of the file.
         path: Arc<std::path::Path>,
-        /// From 1.
+        /// Line, counted from 1.
         line: usize,
-        /// From 1.
+        /// Column in characters, counted from 1.
         column: usize,
-        /// What is wrong.
+        /// The parser's message.
         reason: String,
     },
-    /// There is no such key.
+    /// A key is unknown.
     #[error("{origin}: there is no key `{key}`; {}", did_you_mean(nearest.as_deref()))]
     UnknownKey {
-        /// The key.
+        /// The dotted key.
         key: String,
-        /// Where it stands.
+        /// Origin of the key.
         origin: SettingOrigin,
-        /// The known key that is most like it.
+        /// The most similar known key.
         nearest: Option<String>,
     },
-    /// There is no such variable.
+    /// A variable is unknown.
     #[error("{name}: there is no such variable; {}", did_you_mean(nearest.as_deref()))]
     UnknownVariable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// The known variable that is most like it.
+        /// The most similar known variable.
         nearest: Option<String>,
     },
-    /// A value stands where a section should.
+    /// A section has a value instead of keys.
     #[error("{origin}: `{key}` is a section; write `[{key}]` and its keys below it")]
     Section {
-        /// The section.
+        /// Key of the section.
         key: String,
-        /// Where it stands.
+        /// Origin of the value.
         origin: SettingOrigin,
     },
-    /// A provider cannot have this name.
+    /// A provider's name is invalid.
     #[error(
         "{origin}: `{name}` is no name for a provider; use lower-case letters, digits, `-` and single `_`"
     )]
     ProviderName {
-        /// The name.
+        /// The invalid name.
         name: String,
-        /// Where it stands.
+        /// Origin of the name.
         origin: SettingOrigin,
     },
-    /// A model cannot have this name.
+    /// A model's name is invalid.
     #[error("{origin}: `{name}` is no name of a model; write the name itself, or how names begin and `*`")]
     ModelName {
-        /// The name.
+        /// The invalid name.
         name: String,
-        /// Where it stands.
+        /// Origin of the name.
         origin: SettingOrigin,
     },
-    /// A variable speaks of a model, whose name no variable can hold.
+    /// A variable sets a model's key. Variables cannot, since their names cannot hold a model's name.
     #[error(
         "{name}: what is known of a model cannot be set in the environment; write a section [models.\"NAME\"] into the file"
     )]
     ModelVariable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
-    /// A value does not do.
+    /// A value is invalid.
     #[error("{origin}: {key}{}: {reason}", equals(shown.as_deref()))]
     Value {
-        /// The key.
+        /// The dotted key.
         key: String,
-        /// The value, if it may be shown.
+        /// The redacted value; `None` if it may be a secret.
         shown: Option<String>,
-        /// Where it stands.
+        /// Origin of the value.
         origin: SettingOrigin,
-        /// What is wrong with it, and the remedy.
+        /// What is wrong with the value, and the remedy.
         reason: String,
     },
 }
 
 impl SettingError {
-    /// Where it is.
+    /// The origin of the error, by which errors are sorted.
     pub fn origin(&self) -> SettingOrigin {
         match self {
             Self::Unreadable { path, .. } => SettingOrigin::File { path: path.as_path().into(), line: 0 },
@@ -117,7 +119,7 @@ impl SettingError {
         }
     }
 
-    /// The name that no provider or model can have.
+    /// The invalid name of a provider or model.
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::ProviderName { name, .. } | Self::ModelName { name, .. } => Some(name),
@@ -131,7 +133,7 @@ impl SettingError {
         }
     }
 
-    /// The value at `key` does not do.
+    /// The error of the value at `key`.
     pub(super) fn value(key: &str, setting: &Setting, reason: impl Into<String>) -> Self {
         let shown = redacted_toml(key, &setting.value);
         Self::Value { key: key.to_owned(), shown, origin: setting.origin.clone(), reason: reason.into() }
@@ -149,7 +151,7 @@ fn equals(shown: Option<&str>) -> String {
     shown.map_or_else(String::new, |shown| format!(" = {shown}"))
 }
 
-/// A value as people may see it, in TOML; `None` if it may be a secret.
+/// The redacted value as text, truncated; `None` if all of it may be secret.
 pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
     let value = redacted(key, value)?.to_string();
     match value.char_indices().nth(MAX_VALUE_CHARS) {
@@ -158,7 +160,7 @@ pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// A value without what may be secret in it; `None` if that is all of it.
+/// The value without possible secrets; `None` if all of it may be secret.
 pub fn redacted(key: &str, value: &Value) -> Option<Value> {
     match key.rsplit('.').next() {
         Some("credential" | "client_secret" | "refresh_token") => redacted_reference(value),
@@ -168,12 +170,12 @@ pub fn redacted(key: &str, value: &Value) -> Option<Value> {
     }
 }
 
-/// A reference to a secret, without what may be secret in it.
+/// A reference to a secret in its printable form; `None` if it is invalid and may be the secret itself.
 fn redacted_reference(value: &Value) -> Option<Value> {
     reference(value).ok().map(|reference| reference.to_string().into())
 }
 
-/// All mistakes that were found.
+/// All errors of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors(pub Vec<SettingError>);
 

@@ -1,3 +1,5 @@
+//! Reads the user's configuration file; the only I/O of this module.
+
 use std::{
     collections::BTreeMap,
     io::ErrorKind,
@@ -11,15 +13,15 @@ use super::{
 };
 use crate::files::read_regular_text;
 
-/// Bytes of a configuration file.
+/// Limit of a configuration file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The user's file.
+/// The path of the user's configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserFile {
-    /// `HERMOD_CONFIG` names it: it has to be there.
+    /// Named by `HERMOD_CONFIG`; the file must exist.
     Named(PathBuf),
-    /// It is read if it is there.
+    /// The default path; the file may be missing.
     Default(PathBuf),
 }
 
@@ -34,7 +36,7 @@ impl UserFile {
         Some(Self::Default(folder.join("hermod/hermod.toml")))
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         match self {
             Self::Named(path) | Self::Default(path) => path,
@@ -52,7 +54,7 @@ impl UserFile {
 }
 
 impl Config {
-    /// Reads the user's file, and loads.
+    /// Reads the user's file and loads the configuration.
     pub fn read(variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let file = match UserFile::of(variables) {
             Some(file) => file.read()?,

@@ -1,4 +1,4 @@
-//! Which keys there are: those of the embedded file, and those of a provider's and of a model's section.
+//! The known keys: those of the embedded file, and those of a provider's and a model's section.
 
 use std::sync::LazyLock;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::layer::{SettingLayer, first_name};
 
-/// Like any text.
+/// The value of keys that take text.
 static TEXT: Value = Value::String(String::new());
-/// Below it stand the providers, by name.
+/// The section of the providers, by name.
 pub(super) const PROVIDERS: &str = "providers";
-/// What a provider has that does not say otherwise.
+/// The section of the defaults for all providers.
 const PROVIDER_DEFAULTS: &str = "provider_defaults";
-/// What only a provider's own section can say, as texts.
+/// Keys of a provider's section without a default, with text values.
 const PROVIDER_TEXTS: [&str; 11] = [
     "api_mode",
     "base_url",
@@ -26,15 +26,15 @@ const PROVIDER_TEXTS: [&str; 11] = [
     "pool",
     "wire",
 ];
-/// Likewise, as lists.
+/// Keys of a provider's section without a default, with list values.
 const PROVIDER_LISTS: [&str; 1] = ["credentials"];
-/// Likewise, as numbers.
+/// Keys of a provider's section without a default, with number values.
 const PROVIDER_NUMBERS: [&str; 2] = ["requests_per_minute", "tokens_per_minute"];
-/// The section inside a provider's own.
+/// The subsection of a provider's section.
 const OAUTH: &str = "oauth";
-/// Below it stands what is known of models, by name.
+/// The section of the models, by name.
 pub(super) const MODELS: &str = "models";
-/// What can be said of a model.
+/// The keys of a model's section.
 pub(super) const MODEL_OWN: [&str; 15] = [
     "window",
     "max_output",
@@ -52,38 +52,38 @@ pub(super) const MODEL_OWN: [&str; 15] = [
     "price.cache_write_1h",
     "price.up_to",
 ];
-/// Names that people give to what is called `credential` here.
+/// Common names for what is `credential` here.
 const SECRETS: [&str; 7] = ["api_key", "apikey", "key", "password", "secret", "token", "auth"];
 
-/// Variables that begin like settings and are none; those about recordings are for the tests.
+/// Variables with the prefix that are not settings. Those about recordings are for the tests.
 pub(super) const NOT_SETTINGS: [&str; 5] =
     ["HERMOD_CONFIG", "HERMOD_HOME", "HERMOD_LOG", "HERMOD_RECORDINGS", "HERMOD_REQUIRE_RECORDINGS"];
-/// What settings in the environment begin with.
+/// Prefix of settings in the environment.
 pub(super) const PREFIX: &str = "HERMOD_";
-/// What stands between levels there.
+/// Separator of levels in variables.
 pub(super) const LEVEL_SEPARATOR: &str = "__";
 
-/// Below this likeness (0 to 1) a known name is no suggestion.
+/// Similarity (0 to 1) below which a known name is not suggested.
 const MIN_SIMILARITY: f64 = 0.55;
-/// The likeness of a key that only stands in another section.
+/// Similarity of a key with the same name in another section.
 const OTHER_SECTION_SIMILARITY: f64 = 0.75;
 
-/// What a key is.
+/// The kind of a key.
 #[derive(Debug, PartialEq)]
 pub(super) enum KeyKind<'a> {
-    /// A setting, with its default or, for a provider's own, a value of its type.
+    /// A setting with a value of its type: its default, if it has one.
     Setting(&'a Value),
-    /// A section that is always there.
+    /// A section that always exists.
     Section,
     /// The section of a provider.
     Provider,
     /// The section of a model.
     Model,
-    /// None that there is.
+    /// An unknown key.
     Unknown,
 }
 
-/// What `key` is, by the defaults.
+/// Classifies `key` by the defaults.
 pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     if let Some(default) = defaults.get(key) {
         return KeyKind::Setting(&default.value);
@@ -91,7 +91,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     match model(key) {
         Some((_, None)) => return KeyKind::Model,
         Some((_, Some("price"))) => return KeyKind::Section,
-        // Of what type it is says its value: no variable can set it.
+        // The type is checked with the value: no variable can set such a key.
         Some((_, Some(field))) if MODEL_OWN.contains(&field) => return KeyKind::Setting(&TEXT),
         Some((_, Some(_))) => return KeyKind::Unknown,
         None => {}
@@ -110,7 +110,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     }
 }
 
-/// A value of the type that a key has which only a provider's own section can say.
+/// A value of the type of a provider's key without a default.
 fn provider_value(field: &str) -> Option<&'static Value> {
     static LIST: Value = Value::Array(Vec::new());
     static NUMBER: LazyLock<Value> = LazyLock::new(|| 0.into());
@@ -123,13 +123,13 @@ fn provider_value(field: &str) -> Option<&'static Value> {
     PROVIDER_NUMBERS.contains(&field).then(|| &*NUMBER)
 }
 
-/// The provider's name, and the key in its section.
+/// The provider's name and the key within its section.
 pub(super) fn provider(key: &str) -> Option<(&str, Option<&str>)> {
     let rest = below(PROVIDERS, key)?;
     Some(rest.split_once('.').map_or((rest, None), |(name, field)| (name, Some(field))))
 }
 
-/// The model's name, with its quotes if it has some, and the key in its section.
+/// The model's name, with its quotes if there are some, and the key within its section.
 pub(super) fn model(key: &str) -> Option<(&str, Option<&str>)> {
     Some(first_name(below(MODELS, key)?))
 }
@@ -138,10 +138,10 @@ fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
     key.strip_prefix(section)?.strip_prefix('.')
 }
 
-/// Bytes of a key up to which a known one is sought for it.
+/// Longer keys, in bytes, get no suggestion.
 const MAX_COMPARED_BYTES: usize = 200;
 
-/// The known key that an unknown one is most like.
+/// The known key that is most similar to an unknown one.
 pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     if key.len() > MAX_COMPARED_BYTES {
         return None;
@@ -170,7 +170,7 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     (likeness(&best) >= MIN_SIMILARITY).then_some(best)
 }
 
-/// The variable that an unknown one is most like.
+/// The known variable that is most similar to an unknown one.
 pub(super) fn nearest_variable(defaults: &SettingLayer, name: &str, key: &str) -> Option<String> {
     let other = NOT_SETTINGS.iter().max_by(|a, b| similarity(name, a).total_cmp(&similarity(name, b)))?;
     match nearest(defaults, key) {
@@ -184,7 +184,7 @@ pub(super) fn nearest_variable(defaults: &SettingLayer, name: &str, key: &str) -
     }
 }
 
-/// The variable of a key.
+/// The variable that sets a key.
 fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', LEVEL_SEPARATOR).replace('-', "_").to_uppercase())
 }
@@ -193,7 +193,7 @@ fn similarity(a: &str, b: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(a, b)
 }
 
-/// Whether a provider may have this name: it stands before the first slash of `provider/model`, and in variables.
+/// True for a valid provider name, which must fit before the slash of `provider/model` and into variables.
 pub(super) fn is_provider_name(name: &str) -> bool {
     let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     name.bytes().all(letters)
@@ -201,7 +201,7 @@ pub(super) fn is_provider_name(name: &str) -> bool {
         && !name.contains(LEVEL_SEPARATOR)
 }
 
-/// Whether a model may have this name in the configuration: the name itself, or how names begin and `*`.
+/// True for a valid model name in the configuration: a name, or a prefix of names followed by `*`.
 pub(super) fn is_model_name(name: &str) -> bool {
     let start = name.strip_suffix('*').unwrap_or(name);
     !start.is_empty() && start.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\*".contains(&byte))

@@ -1,20 +1,20 @@
-//! One source of settings as a flat list of keys, each with its value and where that stands.
+//! One source of settings as a flat map of dotted keys to values with their origins.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue, Error};
 
-/// Where a setting comes from, in the order in which they stand over each other.
+/// The origin of a setting. Their order is the order of precedence, the strongest last.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingOrigin {
-    /// The defaults that come with the program.
+    /// The embedded defaults.
     Default,
-    /// A line of a file, from 1.
+    /// A line of a file.
     File {
-        /// The file.
+        /// Path of the file.
         path: Arc<Path>,
-        /// The line of the key.
+        /// Line of the key, counted from 1.
         line: usize,
     },
     /// An environment variable.
@@ -31,30 +31,30 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// A value and where it comes from.
+/// A value with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     /// The value; an empty section is an empty object.
     pub value: Value,
-    /// Where it comes from.
+    /// Origin of the value.
     pub origin: SettingOrigin,
 }
 
-/// Settings by their dotted keys.
+/// Settings by dotted key.
 pub type SettingLayer = BTreeMap<String, Setting>;
 
-/// Why a text is no TOML.
+/// Why a text is not TOML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TomlError {
-    /// From 1.
+    /// Counted from 1.
     pub(super) line: usize,
-    /// In characters, from 1.
+    /// In characters, counted from 1.
     pub(super) column: usize,
-    /// Without any of the text: a secret may stand in it.
+    /// The parser's message, without any of the text, which may contain a secret.
     pub(super) reason: String,
 }
 
-/// Reads TOML. `origin` says where a line is.
+/// Parses TOML. `origin` maps a line, counted from 1, to its origin.
 pub(super) fn parse(text: &str, origin: impl Fn(usize) -> SettingOrigin) -> Result<SettingLayer, TomlError> {
     let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
     let mut layer = SettingLayer::new();
@@ -71,14 +71,14 @@ fn not_toml(text: &str, error: &Error) -> TomlError {
     TomlError { line, column, reason: error.message().to_owned() }
 }
 
-/// The line and column of a byte.
+/// Line and column of a byte offset, both counted from 1.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
-/// Visits each key that holds a value or an empty section, with where the key begins.
+/// Visits each key with a value or an empty section, with the byte offset of the key.
 fn flatten(table: &DeTable<'_>, above: &str, visit: &mut impl FnMut(String, &DeValue<'_>, usize)) {
     for (name, value) in table {
         let key = join(above, name.get_ref());
@@ -94,13 +94,13 @@ fn join(above: &str, name: &str) -> String {
     if above.is_empty() { name } else { format!("{above}.{name}") }
 }
 
-/// A name as it stands in a key: in quotes if TOML wants them, so that one with a dot in it stays one name.
+/// A name as part of a dotted key, quoted if TOML requires it: a name with a dot stays one name.
 pub(super) fn quoted(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
-/// The first name of a key, with its quotes if it has some, and what stands behind its dot.
+/// The first name of a key, with its quotes if there are some, and the key after its dot.
 pub(super) fn first_name(key: &str) -> (&str, Option<&str>) {
     let (mut in_quotes, mut escaped) = (false, false);
     for (at, c) in key.char_indices() {
@@ -114,7 +114,7 @@ pub(super) fn first_name(key: &str) -> (&str, Option<&str>) {
     (key, None)
 }
 
-/// Numbers that JSON does not have, and dates, become texts: no key takes either.
+/// Converts a value. Dates and numbers that JSON lacks become texts; no key takes either.
 pub(super) fn to_json(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::from(&**text),
@@ -139,8 +139,7 @@ pub(super) fn to_json(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// The settings as one object, sections inside it. No key may stand below another that holds a value: there is none, as
-/// only known keys get here.
+/// The settings as a nested object. Keys must be known ones: then no key is below another that has a value.
 pub(super) fn to_object(layer: &SettingLayer) -> Value {
     let mut root = Value::Object(Map::new());
     for (key, setting) in layer {
@@ -148,7 +147,7 @@ pub(super) fn to_object(layer: &SettingLayer) -> Value {
         let mut rest = Some(key.as_str());
         while let Some(key) = rest {
             let (name, below) = first_name(key);
-            // No known name has quotes or escapes of its own.
+            // Known names contain no quotes or escapes.
             place = &mut place[name.trim_matches('"')];
             rest = below;
         }

@@ -1,3 +1,5 @@
+//! Merges defaults, files and variables into a checked [`Config`]; pure.
+
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use serde_path_to_error::{Path, Segment};
@@ -13,25 +15,26 @@ use super::{
     vendors,
 };
 
-/// Settings of a file: what is said of a wrong one is sought among all of them.
+/// Settings read from one file. Each error may search all of them, so their number is bounded.
 const MAX_SETTINGS: usize = 10_000;
-/// Mistakes that are told at once.
+/// Errors reported at once.
 const MAX_MISTAKES: usize = 100;
 
-/// Every key with its default.
+/// The embedded defaults: every key with its default value.
 pub const EMBEDDED: &str = include_str!("../../config/hermod.toml");
 
-/// A file that was read.
+/// A configuration file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Content of the file.
     pub text: String,
 }
 
 impl Config {
-    /// The defaults, the files over them, each over those before it, and the variables over all. Every mistake is told.
+    /// Merges the defaults, then the files in order, then the variables; later ones override. Reports all errors at
+    /// once.
     pub fn load(files: &[ConfigFile], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         let defaults = layer::parse(EMBEDDED, |_| SettingOrigin::Default).map_err(|error| {
@@ -76,7 +79,7 @@ fn toml_error(path: Arc<std::path::Path>, TomlError { line, column, reason }: To
     SettingError::NotToml { path, line, column, reason }
 }
 
-/// The settings of a layer whose keys there are; the others are errors.
+/// The settings with known keys; every other key is an error.
 fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<SettingError>) -> SettingLayer {
     let mut kept = SettingLayer::new();
     for (key, setting) in layer {
@@ -102,7 +105,7 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     kept
 }
 
-/// Whether the provider or model that the key is about, if it is about one, has a name; each that has none is told once.
+/// True unless the key names a provider or model by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
@@ -119,7 +122,7 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     false
 }
 
-/// The typed settings. A value that does not do is told and the default takes its place, so that all are told at once.
+/// The typed settings. The default replaces an invalid value, so that all errors are reported at once.
 fn deserialize_layer(
     mut settings: SettingLayer,
     defaults: &SettingLayer,
@@ -144,7 +147,7 @@ fn deserialize_layer(
     }
 }
 
-/// The key of a place: an item of a list belongs to the list's key.
+/// The key of a path. An item of a list belongs to the list's key.
 fn key_at(path: &Path) -> String {
     let names = path.iter().map_while(|segment| match segment {
         Segment::Map { key } => Some(quoted(key)),
@@ -153,7 +156,7 @@ fn key_at(path: &Path) -> String {
     names.collect::<Vec<_>>().join(".")
 }
 
-/// What no value can be blamed for alone.
+/// Checks that depend on several values, or on limits of other modules.
 fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     let mut wrong = |key: &str, reason: &str| {
         if let Some(setting) = config.settings.get(key) {
@@ -212,7 +215,7 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     }
 }
 
-/// More of a prompt does no model good.
+/// Upper limit of the prompt's byte limits: a larger prompt helps no model.
 const MAX_PROMPT_CAP: u32 = 1_000_000;
-/// What the tool's own schema allows.
+/// The limit in the schema of the tool `shell`.
 const MAX_COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::from_hours(1);

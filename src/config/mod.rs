@@ -1,5 +1,5 @@
-//! The configuration: the defaults that come with the program, the user's file over them, the environment over both.
-//! Pure but for `file.rs`.
+//! The configuration: the embedded defaults, overridden by the user's file, overridden by the environment. Pure except
+//! for `file.rs`.
 
 mod accounts;
 mod auxiliary;

@@ -1,4 +1,4 @@
-//! What can be said of a model, in the program's table and in the user's file alike.
+//! Settings of a model, in the embedded table and in the user's file.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,61 +12,61 @@ use super::{
     },
 };
 
-/// The program's table.
+/// The embedded table of models.
 pub const EMBEDDED_MODELS: &str = include_str!("../../config/models.toml");
 
-/// `models.NAME`: what is absent is not known, or is what another entry says.
+/// The section `models.NAME`. An absent value is unknown or comes from another entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSection {
-    /// Tokens that it can read and write in one call.
+    /// Context window of one call, in tokens.
     pub window: Option<PositiveCount>,
-    /// Tokens that it can write in one call.
+    /// Output limit of one call, in tokens.
     pub max_output: Option<PositiveCount>,
-    /// How it is told how much to think.
+    /// How requests set the thinking level.
     pub thinking: Option<ThinkingStyleName>,
-    /// The levels that it can be told; any if absent.
+    /// The levels that the model accepts; absent means any.
     pub thinking_levels: Option<ThinkingLevelNames>,
-    /// How much it is to think if neither run nor agent says.
+    /// The level if neither the run nor the agent sets one.
     pub thinking_level: Option<ThinkingLevelName>,
-    /// Whether it sees pictures.
+    /// Whether the model takes images.
     pub images: Option<Flag>,
-    /// Until its answer begins; as its provider's if absent, like the two that follow.
+    /// Time limit until the answer begins; absent means the provider's.
     pub first_event: Option<PositiveDuration>,
-    /// Between two pieces of its answer.
+    /// Time limit between two pieces of the answer; absent means the provider's.
     pub gap: Option<PositiveDuration>,
-    /// Its whole call.
+    /// Time limit of the whole call; absent means the provider's.
     pub call: Option<PositiveDuration>,
-    /// What it costs.
+    /// Prices of the model.
     pub price: Option<PriceSection>,
 }
 
-/// `models.NAME.price`: taken as a whole, never in parts from two entries.
+/// The section `models.NAME.price`. It is taken as a whole, never merged from two entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PriceSection {
-    /// Of what is read.
+    /// Price of input tokens.
     pub input: Option<TokenPrice>,
-    /// Of what is written.
+    /// Price of output tokens.
     pub output: Option<TokenPrice>,
-    /// Of what is read from the vendor's cache; as `input` if absent.
+    /// Price of input read from the vendor's cache; absent means `input`.
     pub cache_read: Option<TokenPrice>,
-    /// Of what is written to the vendor's cache; as `input` if absent.
+    /// Price of input written to the vendor's cache; absent means `input`.
     pub cache_write: Option<TokenPrice>,
-    /// Of what is written to it to stay for an hour; as `cache_write` if absent.
+    /// Price of input written to the cache for an hour; absent means `cache_write`.
     pub cache_write_1h: Option<TokenPrice>,
-    /// Tokens that a call may read for these prices to hold.
+    /// The prices hold for calls with at most this many input tokens.
     pub up_to: Option<PositiveCount>,
 }
 
 impl PriceSection {
-    /// What no price can be without, and whether it is there.
+    /// The mandatory fields, and whether each is present.
     pub(super) fn needed(&self) -> [(&'static str, bool); 2] {
         [("input", self.input.is_some()), ("output", self.output.is_some())]
     }
 }
 
-/// The table that comes with the program.
+/// Parses the embedded table.
 pub(super) fn embedded() -> Result<BTreeMap<String, ModelSection>, ConfigErrors> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

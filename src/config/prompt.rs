@@ -1,35 +1,35 @@
-//! What goes into system prompts.
+//! Settings of the system prompt.
 
 use serde::Deserialize;
 
 use super::values::{AbsolutePaths, PositiveCount};
 
-/// `prompt`: how much of each part there may be.
+/// The section `prompt`: size limits of its parts.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSection {
     /// Bytes of the identity.
     pub identity_bytes: PositiveCount,
-    /// Bytes of what is said of tools.
+    /// Bytes of the guidance on tools.
     pub guidance_bytes: PositiveCount,
     /// Bytes of the list of skills.
     pub skills_bytes: PositiveCount,
     /// Bytes of one context file.
     pub context_file_bytes: PositiveCount,
-    /// Bytes of all context files.
+    /// Bytes of all context files together.
     pub context_bytes: PositiveCount,
 }
 
-/// `skills`.
+/// The section `skills`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkillsSection {
-    /// Folders that hold skills, besides those of the state directory and of the workspace.
+    /// Folders with skills, besides those of the state directory and the workspace.
     pub paths: AbsolutePaths,
 }
 
 impl PromptSection {
-    /// Each with its key.
+    /// The limits with their keys.
     pub(super) fn caps(&self) -> [(&'static str, u32); 5] {
         [
             ("prompt.identity_bytes", self.identity_bytes.0),

@@ -1,4 +1,4 @@
-//! The configuration as the program uses it. Each field is a key of `config/hermod.toml`.
+//! The typed configuration. Each field is a key of `config/hermod.toml`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -25,45 +25,45 @@ use crate::provider::{CacheTtl, Deadlines};
 pub struct Config {
     /// The model of a run that names none.
     pub model: OptionalModelName,
-    /// The chain behind it.
+    /// The fallback models after `model`, in order.
     pub fallback_providers: ModelChain,
-    /// The chains of work beside the runs.
+    /// The chains of auxiliary jobs.
     pub auxiliary: AuxiliarySections,
-    /// What a run may use up.
+    /// Limits of a run.
     pub agent: AgentSection,
     /// Further defaults of agents.
     pub agents: AgentsSection,
     /// The configured providers, by name.
     #[serde(default)]
     pub providers: BTreeMap<String, ProviderSection>,
-    /// What a provider has that does not say otherwise.
+    /// Defaults for all providers.
     pub provider_defaults: ProviderDefaults,
-    /// What the user says of models, by name or the beginning of names.
+    /// The user's facts about models, by name or prefix.
     #[serde(default)]
     pub models: BTreeMap<String, ModelSection>,
-    /// When failed model calls are tried again.
+    /// Retries and failover of model calls.
     pub retry: RetrySection,
-    /// For how long a model that fails is not asked.
+    /// Circuit breakers of models and endpoints.
     pub breaker: BreakerSection,
-    /// How long the parts of the system prompt may be.
+    /// Size limits of the system prompt.
     pub prompt: PromptSection,
-    /// Where skills are.
+    /// Folders with skills.
     pub skills: SkillsSection,
-    /// The tools.
+    /// Settings of tools.
     pub tools: ToolsSection,
-    /// Keeping conversations short.
+    /// Compaction of conversations.
     pub compression: CompactionSection,
-    /// What agents remember.
+    /// The agents' memory files.
     pub memory: MemorySection,
-    /// Tasks for subagents.
+    /// Limits of subagents.
     pub delegation: DelegationSection,
-    /// What persons are asked.
+    /// Approvals by a person.
     pub approvals: ApprovalsSection,
-    /// What sessions take.
+    /// Sessions in memory.
     pub sessions: SessionsSection,
-    /// The store.
+    /// Settings of the store.
     pub store: StoreSection,
-    /// What `hermod gc` keeps.
+    /// What `hermod gc` retains.
     pub retention: RetentionSection,
     /// The local Ollama.
     pub ollama: OllamaSection,
@@ -73,24 +73,24 @@ pub struct Config {
     /// The files that were read.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
-    /// What the program knows of models.
+    /// The embedded facts about models.
     #[serde(skip)]
     pub known_models: BTreeMap<String, ModelSection>,
 }
 
 impl Config {
-    /// Whether the user has set this key, in a file or a variable.
+    /// True if the user has set this key, in a file or a variable.
     pub fn is_set(&self, key: &str) -> bool {
         self.settings.get(key).is_some_and(|setting| setting.origin != SettingOrigin::Default)
     }
 
-    /// For how long the vendor of this provider is to cache how requests begin.
+    /// The cache lifetime of this provider: its own, or the default.
     pub fn cache_of(&self, provider: &str) -> CacheTtl {
         let section = self.providers.get(provider).and_then(|section| section.cache);
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The configured providers, in the order of the file; those that only variables name come last.
+    /// The configured providers in the order of the file. Those that only variables set come last.
     pub fn providers_in_order(&self) -> Vec<(&str, &ProviderSection)> {
         let line = |name: &str| {
             let of =
@@ -108,108 +108,108 @@ impl Config {
     }
 }
 
-/// `agent`.
+/// The section `agent`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSection {
-    /// Iterations of one run.
+    /// Limit of iterations of one run.
     pub max_turns: PositiveCount,
     /// Output tokens of one call.
     pub max_tokens: PositiveCount,
-    /// How much its models are to think.
+    /// Thinking level of the run's models.
     pub thinking: ThinkingLevelName,
 }
 
-/// `agents`.
+/// The section `agents`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentsSection {
-    /// `agents.defaults`.
+    /// The section `agents.defaults`.
     pub defaults: AgentDefaultsSection,
 }
 
-/// `agents.defaults`.
+/// The section `agents.defaults`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentDefaultsSection {
-    /// Active time of a run.
+    /// Limit of a run's active time.
     pub timeout: OptionalDuration,
 }
 
-/// `providers.NAME`: what is absent is the vendor's, or that of [`ProviderDefaults`].
+/// The section `providers.NAME`. An absent value is the vendor's, or that of [`ProviderDefaults`].
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderSection {
-    /// The URL that the wire format's path is put behind.
+    /// The URL before the wire format's path.
     pub base_url: Option<BaseUrl>,
     /// The wire format.
     pub wire: Option<WireName>,
-    /// Another name for it.
+    /// Alias of `wire`.
     pub api_mode: Option<WireName>,
-    /// Where its key is.
+    /// Reference to the API key.
     pub credential: Option<SecretRef>,
-    /// Where its keys are, if it has several.
+    /// References to several API keys.
     pub credentials: Option<SecretRefs>,
-    /// Which of them is used next.
+    /// Strategy that chooses among them.
     pub pool: Option<PoolStrategyName>,
-    /// How its access tokens are got; they stand before its keys.
+    /// OAuth access tokens, preferred to the API keys.
     pub oauth: Option<OauthSection>,
-    /// Requests that each of its accounts may make within a minute.
+    /// Limit of requests per minute and account.
     pub requests_per_minute: Option<PositiveCount>,
-    /// Tokens that each of its accounts may use up within a minute.
+    /// Limit of tokens per minute and account.
     pub tokens_per_minute: Option<PositiveCount>,
-    /// The model, if none is named.
+    /// The model of a run that names only the provider.
     pub model: Option<OptionalModelName>,
-    /// See [`ProviderDefaults::calls`].
+    /// Overrides [`ProviderDefaults::calls`].
     pub calls: Option<PositiveCount>,
-    /// See [`ProviderDefaults::connect_timeout`].
+    /// Overrides [`ProviderDefaults::connect_timeout`].
     pub connect_timeout: Option<PositiveDuration>,
-    /// See [`ProviderDefaults::first_event_timeout`].
+    /// Overrides [`ProviderDefaults::first_event_timeout`].
     pub first_event_timeout: Option<PositiveDuration>,
-    /// See [`ProviderDefaults::gap_timeout`].
+    /// Overrides [`ProviderDefaults::gap_timeout`].
     pub gap_timeout: Option<PositiveDuration>,
-    /// See [`ProviderDefaults::call_timeout`].
+    /// Overrides [`ProviderDefaults::call_timeout`].
     pub call_timeout: Option<PositiveDuration>,
-    /// See [`ProviderDefaults::cache`].
+    /// Overrides [`ProviderDefaults::cache`].
     pub cache: Option<CacheTtlName>,
 }
 
-/// `providers.NAME.oauth`.
+/// The section `providers.NAME.oauth`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OauthSection {
-    /// Where access tokens are asked for.
+    /// The token endpoint.
     pub token_url: Option<BaseUrl>,
-    /// Who asks.
+    /// The client id.
     pub client_id: Option<NonEmptyText>,
-    /// What proves it.
+    /// Reference to the client secret, if the client has one.
     pub client_secret: Option<StaticSecretRef>,
-    /// What is exchanged for an access token.
+    /// Reference to the refresh token.
     pub refresh_token: Option<StaticSecretRef>,
-    /// What is asked for, if not all that was granted.
+    /// The requested scope; absent means all that was granted.
     pub scope: Option<NonEmptyText>,
 }
 
-/// `provider_defaults`.
+/// The section `provider_defaults`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderDefaults {
-    /// Calls that may be under way at once.
+    /// Limit of concurrent calls.
     pub calls: PositiveCount,
-    /// To connect.
+    /// Time limit of connecting.
     pub connect_timeout: PositiveDuration,
-    /// Until the answer begins.
+    /// Time limit until the answer begins.
     pub first_event_timeout: PositiveDuration,
-    /// Between two pieces of the answer.
+    /// Time limit between two pieces of the answer.
     pub gap_timeout: PositiveDuration,
-    /// The whole call.
+    /// Time limit of the whole call.
     pub call_timeout: PositiveDuration,
-    /// For how long the vendor is to cache how requests begin.
+    /// Cache lifetime of a request's prefix at the vendor.
     pub cache: CacheTtlName,
 }
 
 impl ProviderDefaults {
-    /// How long each part of a call may take.
+    /// The time limits of a call's parts.
     pub fn deadlines(&self) -> Deadlines {
         Deadlines {
             connect: self.connect_timeout.0,
@@ -219,7 +219,7 @@ impl ProviderDefaults {
         }
     }
 
-    /// These, where the section says nothing.
+    /// The defaults, overridden by the values that the section sets.
     #[must_use]
     pub fn overridden_by(self, section: &ProviderSection) -> Self {
         Self {
@@ -233,172 +233,172 @@ impl ProviderDefaults {
     }
 }
 
-/// `retry`.
+/// The section `retry`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrySection {
-    /// The first pause.
+    /// The first pause between attempts.
     pub first_pause: PositiveDuration,
-    /// The longest pause.
+    /// The longest pause between attempts.
     pub longest_pause: PositiveDuration,
-    /// Beyond this no pause reaches.
+    /// Active time from the first attempt beyond which no pause extends. A wait for a known reset may.
     pub deadline: PositiveDuration,
-    /// Whether a refusal asks the next model.
+    /// Whether a refusal fails over to the next model.
     pub fallback_on_refusal: Flag,
-    /// Attempts by what failed, with no other model to ask.
+    /// Attempts per failure class without another model to fail over to.
     pub attempts: AttemptsSection,
-    /// Likewise, with another one.
+    /// Attempts per failure class before failing over to another model.
     pub fallback_after: AttemptsSection,
-    /// A longer wait that a provider asks for sends the call to the next model.
+    /// A requested wait above this fails over to the next model.
     pub short_wait: PositiveDuration,
-    /// How long a call waits for known resets, with no other model to ask.
+    /// Limit of the wait for known resets without another model.
     pub wait_for_reset_max: PositiveDuration,
 }
 
-/// `breaker`.
+/// The section `breaker`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BreakerSection {
-    /// Failures in a row that open it.
+    /// Consecutive failures that open the breaker.
     pub threshold: PositiveCount,
-    /// How long it is open the first time.
+    /// Cooldown of the first opening.
     pub first_cooldown: PositiveDuration,
-    /// The second time in a row.
+    /// Cooldown of the second opening in a row.
     pub second_cooldown: PositiveDuration,
-    /// Every further time.
+    /// Cooldown of every further opening.
     pub longest_cooldown: PositiveDuration,
-    /// After the account was used up.
+    /// Cooldown after an exhausted quota.
     pub quota_cooldown: PositiveDuration,
-    /// After the provider did not know the model.
+    /// Cooldown after the provider did not know the model.
     pub not_found_cooldown: PositiveDuration,
 }
 
-/// `retry.attempts` and `retry.fallback_after`, by class of failure.
+/// The sections `retry.attempts` and `retry.fallback_after`: attempts by failure class.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptsSection {
-    /// The provider is asked too often.
+    /// The provider limits the rate of requests.
     pub rate_limited: PositiveCount,
-    /// It has too much to do.
+    /// The provider is overloaded.
     pub overloaded: PositiveCount,
-    /// It fails inside.
+    /// The provider has an internal error.
     pub server: PositiveCount,
-    /// It is late.
+    /// The provider exceeds a time limit.
     pub timeout: PositiveCount,
-    /// It cannot be reached.
+    /// The provider cannot be reached.
     pub network: PositiveCount,
-    /// Its answer breaks off.
+    /// The answer breaks off.
     pub cut: PositiveCount,
-    /// The task of the call dies.
+    /// The task of the call crashes.
     pub lost: PositiveCount,
 }
 
-/// `tools`.
+/// The section `tools`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolsSection {
-    /// Calls that may be under way at once.
+    /// Limit of concurrent tool calls.
     pub calls: PositiveCount,
-    /// What is done about a call of which nobody knows what became.
+    /// Policy for calls in doubt.
     pub in_doubt: InDoubtActionName,
-    /// The tool `shell`.
+    /// Settings of the tool `shell`.
     pub shell: ShellSection,
 }
 
-/// `tools.shell`.
+/// The section `tools.shell`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellSection {
-    /// Time of a command that the model sets no other for.
+    /// Time limit of a command if the model sets none.
     pub timeout: PositiveDuration,
 }
 
-/// `compression`.
+/// The section `compression`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CompactionSection {
-    /// Whether there is any.
+    /// Whether conversations are compacted.
     pub enabled: Flag,
-    /// Over which share of the model's window.
+    /// Share of the context window above which compaction starts.
     pub trigger: Percent,
-    /// The messages at the end that stay.
+    /// Number of latest messages that are not summarized.
     pub protect_last_n: PositiveCount,
-    /// Whether summaries are made ahead.
+    /// Whether summaries are made ahead, during the run.
     pub ahead: Flag,
 }
 
-/// `memory`.
+/// The section `memory`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemorySection {
-    /// Whether there is a tool that changes it.
+    /// Whether agents have the tool that changes their memory.
     pub enabled: Flag,
-    /// Characters of `MEMORY.md`.
+    /// Limit of `MEMORY.md`, in characters.
     pub memory_chars: PositiveCount,
-    /// Characters of `USER.md`.
+    /// Limit of `USER.md`, in characters.
     pub user_chars: PositiveCount,
 }
 
-/// `delegation`.
+/// The section `delegation`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelegationSection {
-    /// Whether there are any.
+    /// Whether runs may start subagents.
     pub enabled: Flag,
-    /// How deep they may be.
+    /// Limit of nesting; 1 allows a run's own subagents only.
     pub max_depth: PositiveCount,
-    /// How many a run may have at once.
+    /// Limit of a run's concurrent subagents.
     pub max_children: PositiveCount,
-    /// How many may live at once below a run that was submitted.
+    /// Limit of concurrent subagents at all depths below a submitted run.
     pub max_live: PositiveCount,
-    /// Iterations of one.
+    /// Limit of iterations of one subagent.
     pub max_iterations: PositiveCount,
-    /// Whether they count on the runs above too.
+    /// Whether a subagent's iterations also count on the runs above it.
     pub shared_iterations: Flag,
-    /// For how long one may come to no result.
+    /// Time without any finished call after which a subagent is ended.
     pub progress: OptionalDuration,
 }
 
-/// `approvals`.
+/// The section `approvals`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalsSection {
-    /// For how long a person's answer is waited for.
+    /// Time that a person has to answer.
     pub expiry: PositiveDuration,
 }
 
-/// `sessions`.
+/// The section `sessions`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionsSection {
-    /// For how long one that has nothing to do is kept in memory.
+    /// Idle time before a session is passivated.
     pub idle: PositiveDuration,
 }
 
-/// `store`.
+/// The section `store`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreSection {
     /// What an acknowledged write survives.
     pub durability: StoreDurability,
-    /// With less free space, no new run is accepted.
+    /// Reserve of free disk space, below which no new run is accepted.
     pub reserve: OptionalByteSize,
 }
 
-/// `retention`.
+/// The section `retention`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionSection {
-    /// How long sessions are kept, from their last record on.
+    /// Retention of sessions, from their last record on.
     pub sessions: RetentionPeriod,
-    /// How long artifacts are kept, from the end of their run on.
+    /// Retention of artifacts, from the end of their run on.
     pub artifacts: RetentionPeriod,
 }
 
-/// `ollama`.
+/// The section `ollama`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OllamaSection {
-    /// Where it is looked for.
+    /// Address of the local Ollama, if one is sought.
     pub address: OptionalAddress,
 }

@@ -1,4 +1,4 @@
-//! The kinds of values. What one refuses it explains, with the remedy, and without the value.
+//! Types of values. A rejected value's error names the remedy, without the value itself.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -13,31 +13,31 @@ use crate::{
     secret::Reference,
 };
 
-/// A number from 1.
+/// A whole number from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PositiveCount(pub u32);
 
-/// A share in percent, from 10 to 90.
+/// A percentage from 10 to 90.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Percent(pub u8);
 
-/// A duration longer than 0, and at most a year.
+/// A duration longer than 0 and at most 365 days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PositiveDuration(pub Duration);
 
-/// Likewise, or none.
+/// A duration like [`PositiveDuration`], or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionalDuration(pub Option<Duration>);
 
-/// For how long something is kept; `None` for ever.
+/// A retention period; `None` means forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPeriod(pub Option<Duration>);
 
-/// A model's name; `None` if nothing is said.
+/// A model's name; `None` if the text is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionalModelName(pub Option<Arc<str>>);
 
-/// Links of a chain.
+/// The models of a chain, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelChain(pub Vec<ModelRef>);
 
@@ -45,67 +45,67 @@ pub struct ModelChain(pub Vec<ModelRef>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireName(pub &'static str);
 
-/// An http or https URL without a user.
+/// An http or https URL without user information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl(pub String);
 
-/// Where a secret is.
+/// A reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretRef(pub Reference);
 
-/// Where several secrets are, at least one and none twice.
+/// References to secrets, at least one and no duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretRefs(pub Vec<Reference>);
 
-/// Where a secret is that no command has to be run for.
+/// A reference to a secret that is no command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticSecretRef(pub Reference);
 
-/// Which of several credentials is used next.
+/// The strategy that chooses among several credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStrategyName(pub PoolStrategy);
 
-/// A text that says something.
+/// A text that is not empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NonEmptyText(pub String);
 
-/// Folders by their absolute paths.
+/// Absolute paths of folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AbsolutePaths(pub Vec<PathBuf>);
 
-/// `host:port`, or none.
+/// `HOST:PORT`, or `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionalAddress(pub Option<String>);
 
-/// How much a model is to think; `None` if nothing is said.
+/// A thinking level; `None` if the text is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThinkingLevelName(pub Option<ThinkingLevel>);
 
-/// What is done about a call in doubt.
+/// The policy for calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InDoubtActionName(pub InDoubtAction);
 
-/// The levels of thinking that a model can be told.
+/// The thinking levels that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThinkingLevelNames(pub ThinkingLevels);
 
-/// How a model is told how much to think.
+/// The way in which requests set the thinking level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThinkingStyleName(pub ThinkingStyle);
 
-/// For how long a vendor caches how requests begin.
+/// Cache lifetime of a request's prefix at the vendor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheTtlName(pub CacheTtl);
 
-/// Yes or no.
+/// A boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag(pub bool);
 
-/// A number of bytes; 0 if written as none.
+/// A number of bytes; 0 for `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionalByteSize(pub u64);
 
-/// A price in nano-dollars per token, written as dollars per million tokens.
+/// A price in nano-dollars per token, configured in dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenPrice(pub u64);
 
@@ -114,7 +114,7 @@ pub struct TokenPrice(pub u64);
 pub enum StoreDurability {
     /// Power loss.
     Strict,
-    /// The end of the process, save its last moments.
+    /// The end of the process, except for its last moments.
     Relaxed,
 }
 
@@ -123,7 +123,7 @@ const A_TEXT: &str = "must be a text in quotes";
 const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quotes";
 const A_FLAG: &str = "must be true or false, without quotes";
 const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
-/// What is longer cannot be meant, and a clock may not be able to say when it is over.
+/// A longer duration is a mistake, and the clock may not be able to represent its end.
 const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
 const FOREVER: &str = "forever";
 const A_TIME: &str =
@@ -133,7 +133,7 @@ const A_SHORTER_WAIT: &str = "must not be longer than 365days";
 const A_SIZE: &str = "must be a size in quotes, like \"512KiB\", \"64MiB\" or \"2GiB\", or \"none\"";
 const A_PRICE: &str =
     "must be dollars per million tokens, from 0, with at most three decimals and without quotes, like 0.25";
-/// Digits of a dollar per million tokens that a nano-dollar per token still has.
+/// Decimals of a price: 0.001 dollars per million tokens is one nano-dollar per token.
 const DECIMALS: usize = 3;
 
 macro_rules! deserialize_by {
@@ -148,14 +148,14 @@ macro_rules! deserialize_by {
 }
 
 impl RetentionPeriod {
-    /// In milliseconds.
+    /// The period in milliseconds.
     pub fn millis(self) -> Option<u64> {
         self.0.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
 impl PositiveDuration {
-    /// In milliseconds.
+    /// The duration in milliseconds.
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
@@ -287,7 +287,7 @@ fn size(value: &Value) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << bits)
 }
 
-/// The digits as they are written: a fraction of a nano-dollar is not rounded away.
+/// Parses the digits as written. A fraction of a nano-dollar is an error, not rounded.
 fn dollars(value: &Value) -> Option<u64> {
     let text = value.as_number()?.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
@@ -300,7 +300,7 @@ fn dollars(value: &Value) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part)
 }
 
-/// A text, or the words of a command.
+/// Parses a reference from a text or from the words of a command.
 pub(super) fn reference(value: &Value) -> Result<Reference, String> {
     match value.as_array() {
         None => text(value)?.parse(),

@@ -1,4 +1,4 @@
-//! The environment as a layer: `HERMOD_AGENT__MAX_TURNS=20` is `agent.max_turns = 20`.
+//! Settings from environment variables: `HERMOD_AGENT__MAX_TURNS=20` sets `agent.max_turns = 20`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::{
     layer::{Setting, SettingLayer, SettingOrigin, to_json},
 };
 
-/// The settings among the variables; what is none of them is an error. `below` is what they stand above.
+/// The settings among the variables. An unknown variable with the prefix is an error. `below` are the settings that
+/// they override.
 pub(super) fn read_variables(
     variables: &BTreeMap<String, String>,
     (defaults, below): (&SettingLayer, &SettingLayer),
@@ -32,7 +33,7 @@ pub(super) fn read_variables(
                 let origin = SettingOrigin::Variable(name.as_str().into());
                 layer.insert(key, Setting { value: parse_as_default(default, text.trim()), origin });
             }
-            // An empty variable is one that is not set.
+            // An empty variable counts as unset.
             KeyKind::Setting(_) => {}
             KeyKind::Section | KeyKind::Provider | KeyKind::Model | KeyKind::Unknown => {
                 let nearest = keys::nearest_variable(defaults, name, &key);
@@ -43,7 +44,7 @@ pub(super) fn read_variables(
     layer
 }
 
-/// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if there is such a provider, else `providers.my_host.model`.
+/// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`.
 fn key_of(rest: &str, below: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
     let Some((name, Some(field))) = keys::provider(&key) else { return key };
@@ -52,7 +53,7 @@ fn key_of(rest: &str, below: &SettingLayer) -> String {
     format!("{PROVIDERS}.{}.{field}", known.unwrap_or(name))
 }
 
-/// The text as a value of the default's type, if it is one; else the text, which is judged where values are.
+/// Parses the text as the default's type. On failure it stays a text, which a later check rejects.
 fn parse_as_default(default: &Value, text: &str) -> Value {
     match default {
         Value::Number(_) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),

@@ -1,30 +1,30 @@
-//! The vendors that need no section of their own: a key in the environment is enough.
+//! Vendors that need no section in the configuration: an API key in the environment is enough.
 
 use http::Uri;
 
 use super::wires;
 
-/// A vendor that is found by its key.
+/// A vendor that is configured by its API key alone.
 #[derive(Debug)]
 pub struct Vendor {
-    /// The provider's name.
+    /// Name of the provider.
     pub name: &'static str,
-    /// The variable with the key.
+    /// Variable with the API key.
     pub key: &'static str,
-    /// The variable that moves it to another base URL, if it has one; alone, it stands for an endpoint without a key.
+    /// Variable that overrides the base URL, if there is one. Without a key, it configures an endpoint that needs none.
     pub base_url_key: Option<&'static str>,
-    /// The base URL.
+    /// The default base URL.
     pub base_url: &'static str,
-    /// The wire format, a name of [`crate::provider::WIRES`], where the vendor has one of its own; else the base URL tells.
+    /// The vendor's own wire format, a name of [`crate::provider::WIRES`]; `None` derives it from the base URL.
     pub wire: Option<&'static str>,
-    /// The model, if none is named.
+    /// The model of a run that names none.
     pub model: &'static str,
-    /// Whether its own endpoint passes requests on to the models of others, named `vendor/model`; else no name of its models
-    /// has a slash.
+    /// True if its own endpoint routes requests to models of others, named `vendor/model`. Otherwise none of its model
+    /// names contains a slash.
     pub is_router: bool,
 }
 
-/// All vendors, the preferred first: a new one is a line here.
+/// All vendors, the preferred first.
 pub const VENDORS: &[Vendor] = &[
     Vendor {
         name: "openai",
@@ -55,10 +55,10 @@ pub const VENDORS: &[Vendor] = &[
     },
 ];
 
-/// The name of a local Ollama among the providers.
+/// Provider name of the local Ollama.
 pub const OLLAMA: &str = "ollama";
 
-/// The vendor whose own endpoint, a regional one too, has this base URL.
+/// The vendor with this base URL on its own endpoint, including regional ones.
 pub fn vendor_at(base_url: &str) -> Option<&'static Vendor> {
     let host = host(base_url)?;
     VENDORS.iter().find(|vendor| {
@@ -74,12 +74,12 @@ fn host(base_url: &str) -> Option<String> {
     Some(base_url[..end].parse::<Uri>().ok()?.host()?.to_ascii_lowercase())
 }
 
-/// The names of all that need no base URL.
+/// Names of all providers that need no base URL.
 pub(super) fn names() -> Vec<&'static str> {
     VENDORS.iter().map(|vendor| vendor.name).chain([OLLAMA]).collect()
 }
 
-/// Whether a provider of this name needs no base URL.
+/// True if a provider of this name needs no base URL.
 pub fn is_known(name: &str) -> bool {
     names().contains(&name)
 }

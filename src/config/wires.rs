@@ -1,22 +1,22 @@
-//! Which wire format an endpoint speaks. Pure: names and URLs in, a name and a URL out.
+//! Chooses the wire format of an endpoint from names and URLs; pure.
 
 use http::Uri;
 
-/// Its host speaks [`ANTHROPIC_MESSAGES`].
+/// Host of [`ANTHROPIC_MESSAGES`].
 const ANTHROPIC: &str = "api.anthropic.com";
-/// They speak [`CODEX_RESPONSES`]; current models of OpenAI take no tools with reasoning otherwise.
+/// Hosts of [`CODEX_RESPONSES`]. OpenAI's current models accept tools with reasoning only in that format.
 const RESPONSES_HOSTS: [&str; 2] = ["api.openai.com", "chatgpt.com"];
-/// The wire formats that are resolved to, by their names in [`crate::provider::WIRES`].
+/// The wire formats chosen here, by their names in [`crate::provider::WIRES`].
 const CHAT_COMPLETIONS: &str = "chat_completions";
 const CODEX_RESPONSES: &str = "codex_responses";
 pub(super) const ANTHROPIC_MESSAGES: &str = "anthropic_messages";
-/// The path that [`CODEX_RESPONSES`] puts behind the base URL by itself.
+/// The path that [`CODEX_RESPONSES`] appends to the base URL.
 const RESPONSES: &str = "/responses";
-/// The path of [`CHAT_COMPLETIONS`], which a base URL may have as well.
+/// The path of [`CHAT_COMPLETIONS`], which a base URL may include.
 const CHAT: &str = "/chat/completions";
 
-/// The wire format of an endpoint: the one that is `said`, else the `vendor`'s own, else the one that the base URL tells,
-/// else `chat_completions`; and the base URL, so that the format's path can be put behind it.
+/// The wire format of an endpoint, and the base URL to which the format's path is appended. The first of these decides:
+/// `said`, `vendor`, the base URL, `chat_completions`.
 pub fn resolve(
     said: Option<&'static str>,
     vendor: Option<&'static str>,

@@ -1,4 +1,4 @@
-//! What a store says of questions that wait for a person.
+//! Pending approvals, read from the store.
 
 use hermod_actors::{
     RunError,
@@ -15,7 +15,8 @@ use super::{
 use crate::clock::{SystemClock, rfc3339};
 
 impl StoreReader {
-    /// The questions of all parked runs, in the order of runs; not of those that this program cannot read.
+    /// The pending approvals of all parked runs, in the order of runs. Sessions that this version cannot read are left
+    /// out.
     pub async fn approvals(&self) -> Result<Vec<PendingApproval>, RequestError> {
         let mut open = Vec::new();
         for row in self.runs(Query::OpenRuns).await? {
@@ -26,8 +27,8 @@ impl StoreReader {
         Ok(open)
     }
 
-    /// The question that `id` names, which can be answered still, and its run: a call, or a run that has only one question
-    /// together with its subagents.
+    /// The pending approval that `id` names, which can still be answered, and its run. A run's id works if the run and
+    /// its subagents have exactly one.
     pub async fn find_approval(&self, id: &str) -> Result<(RunRow, CallId), RequestError> {
         let call = id.parse::<CallId>().ok();
         let (row, mut open) = if let Some(call) = call {
@@ -67,7 +68,7 @@ impl StoreReader {
         }
     }
 
-    /// The questions of a run and of its subagents.
+    /// The pending approvals of a run and of its subagents.
     async fn approvals_below(&self, row: &RunRow) -> Result<Vec<PendingApproval>, RequestError> {
         let mut open = self.approvals_of(row).await?;
         for other in self.runs(Query::OpenRuns).await? {
@@ -101,7 +102,7 @@ impl StoreReader {
     }
 }
 
-/// What looks like a call's id and is none.
+/// The parse error of a malformed call id in place of `fault`, which only says that no such run exists.
 fn not_a_call(id: &str, fault: RequestError) -> RequestError {
     match id.parse::<CallId>() {
         Err(error) if id.contains('.') && fault.kind == RequestErrorKind::Usage => {

@@ -1,4 +1,4 @@
-//! Backups of the store that the holder has open, for whoever asks.
+//! Backups of the owner's open store, made on a client's request.
 
 use std::{
     fmt::Debug,
@@ -23,13 +23,13 @@ use super::{
     protocol::ControlResponse,
 };
 
-/// How often it is told how far a backup is; a client waits 30 s for a line.
+/// Interval of the progress lines. It must stay below the 30 s that a client waits for a line.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Makes backups.
+/// Copies the open store into a backup folder.
 pub trait BackupService: Debug + Send + Sync + 'static {
-    /// Makes one in a folder that is not there, off the calling thread, and gives its manifest. Counts the bytes that are
-    /// done, and ends soon after it is cancelled.
+    /// Makes a backup in a folder that does not exist yet, off the calling thread, and returns its manifest. The
+    /// counter holds the bytes done so far. It ends soon after its token is cancelled.
     fn create(
         &self,
         dir: PathBuf,
@@ -37,7 +37,7 @@ pub trait BackupService: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Value, RequestError>>;
 }
 
-/// Makes one, and tells `to` how far it is; nothing, if nobody listens any more.
+/// Makes a backup and reports its progress to `to`. Returns `None` if the client is gone.
 pub(super) async fn back_up(
     copier: Option<&dyn BackupService>,
     dir: PathBuf,
@@ -52,7 +52,7 @@ pub(super) async fn back_up(
     let copier = copier
         .ok_or_else(|| RequestError::new(RequestErrorKind::Internal, "this process makes no backups"))?;
     let (stop, done) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
-    // Whoever drops this has nobody left who waits for it.
+    // Cancels the backup when this future is dropped.
     let _guard = stop.clone().drop_guard();
     let mut made = copier.create(dir, (stop, Arc::clone(&done)));
     let mut tick = interval(PROGRESS_INTERVAL);

@@ -1,4 +1,4 @@
-//! What a store says of the budget of a run.
+//! The budget of a run, read from the store.
 
 use hermod_actors::{
     WaitTracker,
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::{error::RequestError, reader::StoreReader, status::RunRowStatus};
 
-/// The budget of a run: its account, and those above it.
+/// The budget of a run: its account and the accounts above it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetDetail {
-    /// Its row.
+    /// The run's row.
     pub row: RunRowStatus,
-    /// Its own account first, then the one above, and so on up to the root.
+    /// The run's own account first, then each parent up to the root.
     pub accounts: Vec<AccountWithId>,
-    /// The active time that it has used, in milliseconds; `None` if that is not known any more.
+    /// Active time used, in milliseconds; `None` if that is no longer known.
     pub used_ms: Option<u64>,
-    /// The active time that it is allowed, in milliseconds; `None` without a limit.
+    /// Active time allowed, in milliseconds; `None` without a limit.
     pub wall_ms: Option<u64>,
 }
 
 /// An account with its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountWithId {
-    /// The id.
+    /// The account's id.
     pub id: AccountId,
     /// The account.
     #[serde(flatten)]
@@ -32,7 +32,7 @@ pub struct AccountWithId {
 }
 
 impl StoreReader {
-    /// What a run may use up, and has.
+    /// The accounts, the used time and the time limit of a run.
     pub async fn budget(&self, row: RunRow) -> Result<BudgetDetail, RequestError> {
         let (mut accounts, mut next) = (Vec::new(), Some(row.account));
         while let Some(id) = next {

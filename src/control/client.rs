@@ -1,3 +1,5 @@
+//! Client of the control socket, for processes that are not the owner.
+
 use std::{io, path::Path, time::Duration};
 
 use hermod_actors::ActiveDeadline;
@@ -17,31 +19,31 @@ use super::{
     token::ControlToken,
 };
 
-/// How long the holder may take for a line of its answer.
+/// Time limit for one line of the owner's answer.
 const LINE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes in a line of an answer; a record may be large.
+/// Longest line of an answer. It is large, since a record may be.
 const MAX_LINE_BYTES: usize = 1 << 30;
 
-/// A connection to whoever holds the store.
+/// A connection to the owner of the store.
 #[derive(Debug)]
 pub struct ControlClient {
     lines: LineReader<OwnedReadHalf>,
     to: OwnedWriteHalf,
 }
 
-/// Why an answer did not come.
+/// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// The holder has gone: ask again, or open the store.
+    /// The owner has ended. The caller asks again or opens the store.
     #[error("the process that held the store has gone")]
     Disconnected,
-    /// The holder is there, and there is no use in asking again.
+    /// The owner refused the request, does not answer, or speaks another version. A repeat does not help.
     #[error("{0}")]
     Rejected(RequestError),
 }
 
 impl ControlClient {
-    /// Connects to whoever holds the store in `state` and greets it; `None` if nobody is there.
+    /// Connects to the owner of the store in `state` and sends the greeting; `None` without an owner.
     pub async fn connect(state: &Path) -> Result<Option<Self>, RequestError> {
         let path = state.join(SOCKET);
         let failed = |error: &io::Error| {
@@ -58,7 +60,7 @@ impl ControlClient {
             Err(error) if is_without_listener(&error) => return Ok(None),
             Err(error) => return Err(failed(&error)),
         };
-        // Read after connecting: the token is made before the socket, so that this one belongs to it, or to a later one.
+        // Read after connecting: the token is made before the socket, so it belongs to this socket or to a later one.
         let token = match ControlToken::read(state) {
             Ok(token) => token,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -70,14 +72,14 @@ impl ControlClient {
         Ok(client.write(&greeting).await.ok().map(|()| client))
     }
 
-    /// Asks, and hands each line of the answer to `each`; the last one is returned.
+    /// Sends a request and passes each line of the answer to `each`; returns the last line.
     pub async fn request(
         &mut self,
         request: &ControlRequest,
         mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
     ) -> Result<ControlResponse, AskError> {
         let request = encode_line(request).map_err(AskError::Rejected)?;
-        // If it does not want to hear more, it has said why.
+        // A failed write is reported only after reading: an owner that refuses the request has sent the reason.
         let written = self.write(&request).await;
         loop {
             let answer = self.next_response().await.map_err(|lost| match (lost, &written) {
@@ -113,7 +115,7 @@ impl ControlClient {
     }
 }
 
-/// No socket, or one of a dead process.
+/// There is no socket, or the one of a dead process.
 fn is_without_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }

@@ -1,4 +1,4 @@
-//! One connection: greeting, then requests, one at a time.
+//! One client's connection to the control socket: a greeting, then requests, one at a time.
 
 use std::time::Duration;
 
@@ -21,17 +21,17 @@ use super::{
     token::ControlToken,
 };
 
-/// Bytes in a line from a client.
+/// Longest line from a client.
 pub(super) const MAX_LINE_BYTES: usize = 256 << 10;
-/// How long a client may take for its greeting, and for the next request.
+/// Time limits for the greeting and for the next request.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may take nothing of what it asked for.
+/// Time limit for the client to take the next part of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Answers on their way to a client.
+/// Answer lines queued for a client.
 const MAX_QUEUED_RESPONSES: usize = 16;
 
-/// Why a connection ends before its client ends it.
+/// Why the server ends a connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionEnd {
     #[error("the client does not take its answers")]
@@ -46,7 +46,7 @@ pub(super) enum ConnectionEnd {
     NoAnswer,
 }
 
-/// Serves a client until it goes, or breaks a rule; when `closing`, until what it asked for is answered.
+/// Serves a client until it disconnects or breaks a rule. When `closing`, the request under way is still answered.
 pub(super) async fn serve(
     stream: UnixStream,
     desk: RequestHandler,
@@ -106,7 +106,7 @@ async fn respond(
 ) -> Result<(), ConnectionEnd> {
     let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
     let asked = async move { desk.answer(request, &sender).await };
-    // When it ends, whoever answers learns by the closed channel that nobody listens.
+    // When it ends, the handler learns from the closed channel that the client is gone.
     let written = async move {
         let mut last = false;
         while let Some(answer) = answers.recv().await {
@@ -119,7 +119,7 @@ async fn respond(
     written
 }
 
-/// Says why, and ends the connection.
+/// Sends the reason and ends the connection.
 async fn refuse(to: &mut OwnedWriteHalf, fault: RequestError) -> Result<(), ConnectionEnd> {
     write(to, &ControlResponse::Refused(fault.clone())).await?;
     Err(ConnectionEnd::Refused(fault))

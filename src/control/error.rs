@@ -1,26 +1,28 @@
+//! Errors of requests to the control socket.
+
 use std::fmt;
 
 use hermod_actors::{RunError, RuntimeEnd, SubmitError, port::ReadError};
 use serde::{Deserialize, Serialize};
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestError {
-    /// What can be done about it.
+    /// The kind decides what the client can do.
     pub kind: RequestErrorKind,
     /// What is wrong, with the value and the remedy.
     pub text: String,
 }
 
-/// See [`RequestError`].
+/// The kind of a [`RequestError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestErrorKind {
-    /// The question is wrong, or does not fit what there is.
+    /// The request is wrong or does not fit the store's content.
     Usage,
-    /// The token is not that of the holder.
+    /// The token is not the owner's.
     Denied,
-    /// The holder has no time.
+    /// The owner is overloaded or too slow; a later attempt may succeed.
     Busy,
     /// The store cannot be read or written.
     Store,
@@ -29,12 +31,12 @@ pub enum RequestErrorKind {
 }
 
 impl RequestError {
-    /// A fault of this kind.
+    /// Creates an error of this kind.
     pub fn new(kind: RequestErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 
-    /// The question is wrong.
+    /// Creates an error of kind [`RequestErrorKind::Usage`].
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(RequestErrorKind::Usage, text)
     }

@@ -1,4 +1,4 @@
-//! Who answers: questions from the store, orders through whoever runs the runs.
+//! Answers the requests of clients: queries from the store, commands through the runtime of this process.
 
 use std::{
     pin::pin,
@@ -32,12 +32,12 @@ use super::{
 };
 use crate::clock::SystemClock;
 
-/// Orders that may wait.
+/// Limit of commands that wait for the runtime.
 const MAX_PENDING_COMMANDS: usize = 32;
-/// How often a client is told that what it asked for goes on.
+/// Interval of heartbeat lines during a long request.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Answers requests. A clone shares the store and the runtime.
 #[derive(Debug, Clone)]
 pub struct RequestHandler {
     reader: StoreReader,
@@ -48,51 +48,51 @@ pub struct RequestHandler {
     maintenance: Option<Arc<dyn MaintenanceService>>,
 }
 
-/// Signs of life of the runtime of this process, from when there is one.
+/// Health probe of this process's runtime, once one is attached.
 type SharedHealthProbe = Arc<Mutex<Option<HealthProbe>>>;
 
-/// What only who runs the runs can do.
+/// A command that only the process with the runtime can carry out.
 #[derive(Debug)]
 pub enum ControlCommand {
-    /// End these as stopped.
+    /// Stops these runs.
     Stop(Vec<RunRow>),
-    /// Say something to this one.
+    /// Sends a steering message to a run.
     Steer {
-        /// The run.
+        /// The run to steer.
         run: Box<RunRow>,
-        /// What is said.
+        /// The text of the message.
         text: Arc<str>,
     },
-    /// Decide about a call.
+    /// Answers the pending approval of a call.
     Decide {
-        /// The call.
+        /// The call to decide about.
         call: CallId,
-        /// What is decided.
+        /// Whether the call may be made.
         verdict: ApprovalDecision,
     },
-    /// Raise limits of this run.
+    /// Raises limits of a run.
     Raise {
-        /// The run.
+        /// The run whose limits rise.
         run: RunId,
-        /// By how much.
+        /// The amounts to add.
         by: LimitIncrease,
     },
-    /// Tell which models are asked.
+    /// Reports the availability of models.
     Providers,
-    /// Forget every failure of the provider of this name.
+    /// Forgets every failure of the provider with this name.
     ResetProvider(String),
 }
 
-/// An order, and who waits for it.
+/// A command with the channel for its answer.
 #[derive(Debug)]
 pub struct PendingCommand {
-    /// What is to be done.
+    /// The command to carry out.
     pub command: ControlCommand,
-    /// What came of it. Dropped, the one who waits finds out by itself.
+    /// The channel for the answer. Dropping it unsent reports that the runtime has ended.
     pub reply: oneshot::Sender<ControlResponse>,
 }
 
-/// The orders to be carried out.
+/// Receives commands for the runtime of this process.
 #[derive(Debug)]
 pub struct CommandReceiver {
     receiver: mpsc::Receiver<PendingCommand>,
@@ -100,24 +100,24 @@ pub struct CommandReceiver {
 }
 
 impl CommandReceiver {
-    /// The next one; `None` if nobody can give any.
+    /// The next command; `None` after the last handler is dropped or after `close`.
     pub async fn recv(&mut self) -> Option<PendingCommand> {
         self.receiver.recv().await
     }
 
-    /// Takes no more.
+    /// Accepts no further commands.
     pub fn close(&mut self) {
         self.receiver.close();
     }
 
-    /// From now on this runtime carries them out, and is asked what its runs wait for.
+    /// Attaches the runtime that carries out the commands; the handler then reads waits and health from it.
     pub fn attach_runtime(&self, runtime: &Runtime) {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime.health_probe());
     }
 }
 
 impl RequestHandler {
-    /// A desk for a process that runs things, and the orders that it gets.
+    /// A handler for a process with a runtime, and the receiver of its commands.
     pub fn new(reader: StoreReader) -> (Self, CommandReceiver) {
         let (sender, waiting) = mpsc::channel(MAX_PENDING_COMMANDS);
         let runner = SharedHealthProbe::default();
@@ -126,30 +126,30 @@ impl RequestHandler {
         (desk, CommandReceiver { receiver: waiting, health: runner })
     }
 
-    /// A desk for a process that only has the store open: it takes no orders.
+    /// A handler for a process that only has the store open: it refuses commands.
     pub fn without_runtime(reader: StoreReader) -> Self {
         let (health, run_trees) = (SharedHealthProbe::default(), Arc::default());
         Self { reader, commands: None, health, run_trees, backups: None, maintenance: None }
     }
 
-    /// This desk for one client: what was read to answer it is kept as long as it asks.
+    /// This handler for one client, with its own cache of run trees.
     pub(super) fn for_client(self) -> Self {
         Self { run_trees: Arc::default(), ..self }
     }
 
-    /// A desk that has backups made.
+    /// Adds the service for backups.
     #[must_use]
     pub fn with_backup_service(self, backups: Arc<dyn BackupService>) -> Self {
         Self { backups: Some(backups), ..self }
     }
 
-    /// This desk, with somebody who cares for the state directory.
+    /// Adds the service for garbage collection and disk usage.
     #[must_use]
     pub fn with_maintenance(self, maintenance: Arc<dyn MaintenanceService>) -> Self {
         Self { maintenance: Some(maintenance), ..self }
     }
 
-    /// Answers a request; without an answer, the one who could give it has gone.
+    /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
     pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
         let answer = match request {
             ControlRequest::Ping {} => Ok(Some(ControlResponse::Pong {
@@ -208,12 +208,12 @@ impl RequestHandler {
         for run in self.runs(what).await? {
             // A session that cannot be read must not hide the other runs.
             let mut unreadable = None;
-            let mut tolerate = |error: RequestError| match error.kind {
-                RequestErrorKind::Store => {
-                    let _: () = unreadable = Some(error.text);
-                    Ok(())
-                },
-                _ => Err(error),
+            let mut tolerate = |error: RequestError| {
+                if error.kind != RequestErrorKind::Store {
+                    return Err(error);
+                }
+                unreadable = Some(error.text);
+                Ok(())
             };
             let accepted = self.reader.acceptance(&run).await.map(Some);
             let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
@@ -266,7 +266,7 @@ impl RequestHandler {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a run waits for; nothing if it has ended, or if that cannot be read.
+    /// What a run waits for; empty if it has ended or its session cannot be read.
     async fn waits(&self, row: &RunRow) -> Result<Vec<RunWait>, RequestError> {
         if row.state == RunState::Ended || self.reader.quarantine_reason(row.session).await?.is_some() {
             return Ok(Vec::new());
@@ -406,13 +406,12 @@ impl RequestHandler {
                 let text = format!("{MAX_PENDING_COMMANDS} orders wait already; try again in a moment");
                 Err(RequestError::new(RequestErrorKind::Busy, text))
             }
-            // Who could carry it out has gone.
+            // The receiver is dropped: the runtime has ended.
             Err(TrySendError::Closed(_)) => Ok(None),
         }
     }
 }
 
-/// Why an order cannot be carried out where nothing runs.
 fn stalled(vitals: &HealthProbe) -> Vec<HandlerStall> {
     let handlers = vitals.stalled_handlers().into_iter();
     let of = |handler: StalledHandler| HandlerStall {
@@ -423,6 +422,7 @@ fn stalled(vitals: &HealthProbe) -> Vec<HandlerStall> {
     handlers.map(of).collect()
 }
 
+/// The error of a command in a process without a runtime.
 fn no_runtime(order: &ControlCommand) -> RequestError {
     match order {
         ControlCommand::Steer { run, .. } => RequestError::usage(match &run.ended {
@@ -446,7 +446,7 @@ fn no_runtime(order: &ControlCommand) -> RequestError {
     }
 }
 
-/// Waits for what takes long, and says now and then that it goes on. Nothing if nobody listens any more; it goes on then.
+/// Waits for `work` with regular heartbeats. Returns `None` and drops `work` if the client is gone.
 async fn with_heartbeat<T>(
     work: impl Future<Output = Result<T, RequestError>>,
     to: &mpsc::Sender<ControlResponse>,
@@ -461,7 +461,7 @@ async fn with_heartbeat<T>(
     }
 }
 
-/// Whether somebody still listens.
+/// False if the receiver is gone.
 async fn send(to: &mpsc::Sender<ControlResponse>, answer: ControlResponse) -> bool {
     to.send(answer).await.is_ok()
 }

@@ -1,7 +1,7 @@
-//! The session that goes on under an id that a compression gave to its conversation.
+//! Finds the session that continues under a lineage, the id that a compaction gives to its conversation.
 //!
-//! There is no index of such ids: they are asked for seldom. The time in one is that of its record, so that only runs can have
-//! it that were under way then; their records are read, besides the row of every run.
+//! Lineages have no index, because lookups are rare. An id contains the time of its record, so only runs open at that
+//! time can have it. Besides the row of every run, only the records of those runs are read.
 
 use hermod_actors::{
     model::{Body, RunRow, SessionId, SessionRow, Timestamp},
@@ -13,7 +13,7 @@ use super::{
     reader::{PAGE_RECORDS, StoreReader},
 };
 
-/// The bits of an id behind its time.
+/// The random bits of an id, below its time.
 const ULID_RANDOM_BITS: u32 = 80;
 
 impl StoreReader {
@@ -29,14 +29,14 @@ impl StoreReader {
             match self.has_lineage(run, lineage).await {
                 Ok(true) => return Ok(self.sessions(Query::Session(run.session)).await?.pop()),
                 Ok(false) => {}
-                // It may be another session's.
+                // The lineage may be in another session, so the search continues.
                 Err(fault) => unreadable = Some(fault),
             }
         }
         unreadable.map_or(Ok(None), Err)
     }
 
-    /// Whether a compression of this run has begun the lineage.
+    /// True if a compaction of this run began the lineage.
     async fn has_lineage(&self, run: &RunRow, lineage: SessionId) -> Result<bool, RequestError> {
         let mut next = run.first;
         loop {
@@ -58,7 +58,7 @@ impl StoreReader {
     }
 }
 
-/// Whether a run had begun and not ended at this time.
+/// True if the run had started and not ended at `at`.
 fn was_open_at(run: &RunRow, at: Timestamp) -> bool {
     run.started_at.is_some_and(|began| began <= at) && run.ended_at.is_none_or(|ended| at <= ended)
 }

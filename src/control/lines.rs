@@ -1,8 +1,10 @@
+//! Reads lines of bounded length from a socket.
+
 use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// Reads lines that are no longer than they may be.
+/// Reads lines of at most `max` bytes.
 #[derive(Debug)]
 pub(super) struct LineReader<R> {
     from: BufReader<R>,
@@ -13,7 +15,7 @@ pub(super) struct LineReader<R> {
 /// Why there is no line.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
-    /// It is too long; what follows it cannot be told from it.
+    /// The line is too long, and the start of the next one is unknown.
     #[error("a line has more than {0} bytes")]
     TooLong(usize),
     /// The other side is gone.
@@ -26,8 +28,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Self { from: BufReader::new(from), line: Vec::new(), max }
     }
 
-    /// The next line without its end; `None` if the other side has ended, also in the middle of one. Nothing is lost if
-    /// this is dropped before it resolves.
+    /// The next line without its newline; `None` at the end of the stream, also within a line. Cancel-safe: dropping
+    /// the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         loop {
             let read = self.from.fill_buf().await?;

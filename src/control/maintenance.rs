@@ -1,4 +1,4 @@
-//! Care for the state directory, as it is asked for and told.
+//! Requests for and reports of garbage collection and disk usage of the state directory.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -7,93 +7,93 @@ use serde::{Deserialize, Serialize};
 
 use super::error::RequestError;
 
-/// Whoever can look after all that lies in the state directory, because the store is open in this process.
+/// Garbage collection and disk usage of the state directory, in the process that has the store open.
 pub trait MaintenanceService: Debug + Send + Sync + 'static {
-    /// Removes what is not needed any more. Goes on when the future is dropped.
+    /// Removes what is no longer needed. Continues when the future is dropped.
     fn gc(&self, sweep: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>>;
 
-    /// What takes up how much room.
+    /// The disk usage by class.
     fn footprint(&self) -> BoxFuture<'static, Result<Footprint, RequestError>>;
 }
 
-/// What is to be removed; what nothing refers to goes in any case.
+/// Age limits of a garbage collection. Unreferenced data is removed in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GcRequest {
-    /// Sessions whose last record is older than so many milliseconds; none if absent.
+    /// Removes sessions whose last record is older than this, in milliseconds; absent removes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions_ms: Option<u64>,
-    /// Artifacts of runs that ended longer ago than so many milliseconds; none if absent.
+    /// Removes artifacts of runs that ended longer ago than this, in milliseconds; absent removes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_ms: Option<u64>,
-    /// Whether it is only said what would go.
+    /// True only reports what would be removed.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// What was removed.
+/// The result of a garbage collection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
-    /// Whether it was only looked at.
+    /// True if nothing was removed, only counted.
     pub dry_run: bool,
-    /// What became of each class of things.
+    /// The result for each class.
     pub classes: Vec<GcClassReport>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub took_ms: u64,
-    /// The longest time for which runs had to wait for it, in microseconds.
+    /// The longest time that runs waited for it, in microseconds.
     pub longest_wait_us: u64,
 }
 
-/// One class of things.
+/// The result for one class.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GcClassReport {
     /// `sessions`, `keys`, `artifacts`, `blobs`, `scripts`, `spool` or `leftovers`.
     pub class: String,
-    /// How many there were.
+    /// Number found.
     pub seen: u64,
-    /// How many were removed, or would be.
+    /// Number removed, or that would be.
     pub removed: u64,
-    /// The bytes of those.
+    /// Bytes of the removed ones.
     pub bytes: u64,
-    /// How many stay, by the reason.
+    /// Number retained, by reason.
     pub kept: BTreeMap<String, u64>,
 }
 
-/// What takes up how much room.
+/// The disk usage of the state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
-    /// The state directory.
+    /// Path of the state directory.
     pub state: String,
     /// By class: `store`, `blobs`, `artifacts`, `spool`, `scripts`, `replaced`, `other`.
     pub classes: Vec<ClassUsage>,
-    /// What is in the store's file.
+    /// Usage within the store's file.
     pub store: StoreUsage,
 }
 
-/// What one class takes up.
+/// The disk usage of one class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassUsage {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
 }
 
-/// What is in the store's file; the rest of it is the engine's own.
+/// Usage within the store's file. The remainder is the storage engine's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreUsage {
     /// Bytes of records.
     pub records: u64,
     /// Bytes of all other rows.
     pub index: u64,
-    /// Bytes that hold nothing, about: what is written next goes there.
+    /// Approximate free bytes in the file, which the next writes use.
     pub free: u64,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Those that have not ended.
+    /// Number of runs that have not ended.
     pub unfinished: u64,
 }

@@ -1,10 +1,11 @@
-//! The control socket: whoever holds the store answers, and obeys, everybody else of the same user.
+//! The control socket: the owner of the store answers and obeys other processes of the same user.
 //!
-//! One process holds the store, readers included. So it listens on `control.sock` in the state directory, and every
-//! other process asks there first, and opens the store only when nobody answers. `docs/control.md` has the protocol.
+//! Only one process can have the store open, even for reading. The owner therefore listens on `control.sock` in the
+//! state directory. Every other process connects there first, and opens the store only without an owner.
+//! `docs/control.md` has the protocol.
 //!
-//! Architecture invariant: no client can hold up the holder. Lines, connections, waiting and orders are bounded, and a
-//! connection is a task of its own.
+//! Architecture invariant: no client can hold up the owner. Lines, connections, waiting times and pending commands are
+//! bounded, and each connection is a task of its own.
 
 mod approvals;
 mod backup_service;

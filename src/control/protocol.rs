@@ -1,4 +1,4 @@
-//! What is said on the control socket: one JSON object a line. Pure.
+//! Messages of the control socket, one JSON object per line; pure.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::clock::rfc3339;
 
-/// How many rows a list has if the question does not say.
+/// Rows of a list whose request has no `max`.
 const DEFAULT_MAX_ROWS: usize = 100;
 
 /// The first line of a connection.
@@ -31,126 +31,126 @@ pub(super) struct Greeting {
     pub(super) token: String,
 }
 
-/// A question or an order. Names of runs and sessions are those of the command line: a run's id, a session's id or key,
-/// or `last`, the last run that is no subagent's.
+/// A query or a command. A run is named by its id, a session by its id or key. `last` is the last run that is no
+/// subagent's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", deny_unknown_fields)]
 pub enum ControlRequest {
-    /// Who holds the store?
+    /// Asks for the owner's process id, version and health.
     #[serde(rename = "ping")]
     Ping {},
-    /// The youngest runs.
+    /// Lists the newest runs.
     #[serde(rename = "runs.list")]
     RunsList {
-        /// At most so many.
+        /// Limit of rows.
         #[serde(default = "rows")]
         max: usize,
     },
-    /// One run.
+    /// Shows one run.
     #[serde(rename = "runs.show")]
     RunsShow {
-        /// Which one.
+        /// Id of the run, or `last`.
         run: String,
     },
-    /// The youngest sessions.
+    /// Lists the newest sessions.
     #[serde(rename = "sessions.list")]
     SessionsList {
-        /// At most so many.
+        /// Limit of rows.
         #[serde(default = "rows")]
         max: usize,
     },
-    /// One session and its youngest runs.
+    /// Shows one session and its newest runs.
     #[serde(rename = "sessions.show")]
     SessionsShow {
-        /// Which one.
+        /// Id or key of the session.
         session: String,
-        /// At most so many runs.
+        /// Limit of runs.
         #[serde(default = "rows")]
         max: usize,
     },
-    /// The records of a session: a line each, then the end.
+    /// Reads the records of a session: one line per record, then [`ControlResponse::End`].
     #[serde(rename = "journal")]
     Journal {
-        /// Which one.
+        /// Id or key of the session.
         session: String,
-        /// From this sequence on.
+        /// The first sequence to read.
         #[serde(default = "first")]
         from: Seq,
     },
-    /// A run and its subagents; without one, all that has not ended.
+    /// Shows a run and its subagents.
     #[serde(rename = "tree")]
     Tree {
-        /// Which one.
+        /// Id of the run, or `last`; absent means all unfinished runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<String>,
     },
-    /// Ends a run as stopped, with all below it.
+    /// Stops a run and its subagents.
     #[serde(rename = "stop")]
     Stop {
-        /// Which one.
+        /// Id of the run, or `last`.
         run: String,
-        /// Whether all of the tree to which it belongs ends: the run at its root is stopped.
+        /// Stops the whole tree of the run, from its root.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         tree: bool,
     },
-    /// Ends every unfinished run as stopped.
+    /// Stops every unfinished run.
     #[serde(rename = "stop.all")]
     StopAll {},
-    /// Says something to a run that is under way.
+    /// Sends a steering message to an unfinished run.
     #[serde(rename = "steer")]
     Steer {
-        /// Which one.
+        /// Id of the run, or `last`.
         run: String,
-        /// What is said.
+        /// The text of the message.
         text: String,
     },
-    /// What a run may use up, and has.
+    /// Shows the limits of a run and what it has used.
     #[serde(rename = "budget.show")]
     BudgetShow {
-        /// Which one.
+        /// Id of the run, or `last`.
         run: String,
     },
-    /// Raises limits of a run; one that has used them up goes on.
+    /// Raises limits of a run. A run that was out of budget continues.
     #[serde(rename = "budget.add")]
     BudgetAdd {
-        /// Which one.
+        /// Id of the run, or `last`.
         run: String,
-        /// By how much.
+        /// The amounts to add.
         by: LimitIncrease,
     },
-    /// What runs wait for a person to decide.
+    /// Lists the pending approvals.
     #[serde(rename = "approvals.list")]
     ApprovalsList {},
-    /// Decides about a call.
+    /// Answers a pending approval.
     #[serde(rename = "approvals.decide")]
     ApprovalsDecide {
-        /// Which one; a run's id or `last` means the only one of that run and its subagents.
+        /// Id of the call. A run's id or `last` means the only pending call of that run and its subagents.
         call: String,
-        /// Whether it may be made.
+        /// Whether the call may be made.
         verdict: ApprovalDecision,
     },
-    /// Makes a backup: how far it is, a line each second, then its manifest.
+    /// Makes a backup: a progress line each second, then its manifest.
     #[serde(rename = "backup.create")]
     BackupCreate {
-        /// Its folder, an absolute path to what is not there.
+        /// The backup's folder, an absolute path that does not exist yet.
         dir: PathBuf,
     },
-    /// What runs have found out about models.
+    /// Lists what runs have observed about models.
     #[serde(rename = "models.list")]
     ModelsList {},
-    /// Which models are asked, and which are not for a while.
+    /// Shows which models are available, and which are not for a while.
     #[serde(rename = "providers.status")]
     ProvidersStatus {},
     /// Forgets every failure of a provider.
     #[serde(rename = "providers.reset")]
     ProvidersReset {
-        /// Which one.
+        /// Name of the provider.
         name: String,
     },
-    /// Removes what is not needed any more.
+    /// Removes what is no longer needed.
     #[serde(rename = "gc")]
     Gc(GcRequest),
-    /// What takes up how much room.
+    /// Shows the disk usage of the state directory.
     #[serde(rename = "store.footprint")]
     StoreFootprint {},
 }
@@ -163,128 +163,129 @@ const fn first() -> Seq {
     1
 }
 
-/// A handler of an actor that does not come back: it holds up its actor, and a thread of the process.
+/// A message handler that does not return. It blocks its actor and a thread of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlerStall {
     /// The kind of the actor.
     pub actor: String,
-    /// Its session, if it has one.
+    /// The actor's session, if it has one.
     pub session: Option<SessionId>,
-    /// When the handler began.
+    /// When the handler started.
     pub since: Timestamp,
 }
 
-/// A line back. Every question has one, but `journal` and `backup.create`, which have many.
+/// A line of an answer. Requests have one, but `journal` and `backup.create` have many. Heartbeats precede a late
+/// answer to `gc` and `store.footprint`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlResponse {
-    /// To `ping`.
+    /// Answer to `ping`.
     Pong {
-        /// The holder's process.
+        /// Process id of the owner.
         pid: u32,
-        /// Its version.
+        /// Version of the owner.
         version: String,
-        /// Since when something is being written; a time that stays is a disk that does not answer.
+        /// When the write in progress started, if there is one. A time that stays the same means that the disk hangs.
         #[serde(default)]
         writing_since: Option<Timestamp>,
-        /// Handlers of actors that do not come back.
+        /// Message handlers that do not return.
         #[serde(default)]
         stalled: Vec<HandlerStall>,
     },
-    /// To `runs.list`, in the order in which they were accepted.
+    /// Answer to `runs.list`, in order of acceptance.
     Runs(Vec<RunSummary>),
-    /// To `runs.show`.
+    /// Answer to `runs.show`.
     Run(Box<RunDetail>),
-    /// To `sessions.list`, in the order in which they were opened.
+    /// Answer to `sessions.list`, in order of opening.
     Sessions(Vec<SessionInfo>),
-    /// To `sessions.show`.
+    /// Answer to `sessions.show`.
     Session(SessionDetail),
-    /// To `journal`: one record, as [`shown`] shows it. More lines follow.
+    /// Answer to `journal`: one record in the form of [`record_json`]. More lines follow.
     Record(Value),
-    /// To `journal`: that was the last record there is.
+    /// Answer to `journal` after the last record.
     End {},
-    /// To `tree`.
+    /// Answer to `tree`.
     Tree(Vec<RunNode>),
-    /// To `stop` and `stop.all`: what became of the runs.
+    /// Answer to `stop` and `stop.all`: the rows of the runs afterwards.
     Stopped(Vec<RunRow>),
-    /// To `steer`: it is on disk.
+    /// Answer to `steer`: the message is durable.
     Steered {
-        /// The run.
+        /// The steered run.
         run: RunId,
-        /// Its session.
+        /// The run's session.
         session: SessionId,
-        /// The run that the message becomes if this one ends before it is read.
+        /// The run that the message starts if `run` ends before it reads the message.
         next: RunId,
     },
-    /// To `budget.show`.
+    /// Answer to `budget.show`.
     Budget(Box<BudgetDetail>),
-    /// To `budget.add`: it is on disk.
+    /// Answer to `budget.add`: the increase is durable.
     Raised(Box<RunRow>),
-    /// To `approvals.list`.
+    /// Answer to `approvals.list`.
     Approvals(Vec<PendingApproval>),
-    /// To `models.list`, in the order of their names.
+    /// Answer to `models.list`, in order of names.
     Models(Vec<ModelRow>),
-    /// To `approvals.decide`: it is on disk.
+    /// Answer to `approvals.decide`: the decision is durable.
     Decided {
-        /// The call.
+        /// The call that was decided.
         call: CallId,
-        /// Its run.
+        /// The call's run.
         run: Box<RunRowStatus>,
     },
-    /// To `backup.create`: it is being made. More lines follow.
+    /// Progress of `backup.create`. More lines follow.
     BackingUp {
-        /// So many bytes are done.
+        /// Bytes done so far.
         bytes: u64,
     },
-    /// To `backup.create`: it is made, and this is its manifest.
+    /// Answer to `backup.create`: the manifest of the complete backup.
     BackedUp(Value),
-    /// To `providers.status`: those that this process can ask, by name.
+    /// Answer to `providers.status`: the providers that this process can call, by name.
     Providers(Vec<ProviderStatus>),
-    /// To `providers.reset`: it is done.
+    /// Answer to `providers.reset`.
     Reset {
-        /// The provider.
+        /// Name of the provider.
         name: String,
     },
-    /// To what takes long, every few seconds: it goes on. More lines follow.
+    /// Sent every few seconds during a long request. More lines follow.
     #[serde(rename = "underway")]
     Heartbeat {},
-    /// To `gc`.
+    /// Answer to `gc`.
     #[serde(rename = "swept")]
     Gc(GcReport),
-    /// To `store.footprint`.
+    /// Answer to `store.footprint`.
     Footprint(Footprint),
-    /// To anything: it was not done, and why.
+    /// Answer to any request that was not carried out, with the reason.
     Refused(RequestError),
 }
 
-/// A run, all of it.
+/// All details of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDetail {
-    /// Its row.
+    /// The run's row.
     pub row: RunRowStatus,
-    /// What it is to do.
+    /// The run's task.
     pub input: String,
-    /// What the model said last.
+    /// The model's latest text.
     #[serde(rename = "said")]
     pub last_text: Option<String>,
-    /// With what it was accepted; `None` if its session cannot be read.
+    /// Specification from the run's acceptance; `None` if the session cannot be read.
     pub spec: Option<RunSpec>,
-    /// What its model calls have cost, in nano-dollars; `None` if that is not known of all of them.
+    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
     #[serde(default)]
     pub cost: Option<u64>,
-    /// The models whose part of the cost is not known.
+    /// Models whose part of the cost is unknown.
     #[serde(default)]
     pub unpriced: Vec<ModelRef>,
-    /// What it waits for; nothing if it has ended.
+    /// What the run waits for; empty if it has ended.
     #[serde(default)]
     pub waits: Vec<RunWait>,
-    /// Why its session cannot be read: then only the row is known. `None` if it can.
+    /// Why the session cannot be read, in which case only `row` is known; `None` if it can.
     #[serde(default)]
     pub unreadable: Option<String>,
 }
 
 impl RunDetail {
-    /// What is known of a run whose session cannot be read, and why it cannot.
+    /// The detail of a run whose session cannot be read, for the reason `why`.
     pub fn unreadable(row: RunRowStatus, why: String) -> Self {
         Self {
             row,
@@ -299,27 +300,27 @@ impl RunDetail {
     }
 }
 
-/// A call about which a person is asked.
+/// An approval that a person has to give or deny.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingApproval {
-    /// The call, which names the question.
+    /// The call to decide about; it identifies the approval.
     pub call: CallId,
-    /// Its session.
+    /// The call's session.
     pub session: SessionId,
-    /// What is known, and what is asked.
+    /// The known facts and the question.
     pub question: String,
-    /// Since when.
+    /// When the approval was requested.
     pub since: Timestamp,
-    /// When the answer is taken for a no.
+    /// When a missing answer counts as a denial.
     pub expires_at: Timestamp,
 }
 
 /// A session, and whether it can be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
-    /// Its row.
+    /// The session's row.
     pub row: SessionRow,
-    /// Why this program cannot read its journal; `None` if it can.
+    /// Why this version cannot read the journal; `None` if it can.
     pub quarantined: Option<String>,
 }
 
@@ -328,9 +329,9 @@ pub struct SessionInfo {
 pub struct SessionDetail {
     /// The session.
     pub session: SessionInfo,
-    /// Its youngest runs.
+    /// The session's newest runs.
     pub runs: Vec<RunRowStatus>,
-    /// What its model means to do, an item a line; `None` if that is nothing, or cannot be read.
+    /// The model's to-do list, one item per line; `None` if it is empty or cannot be read.
     #[serde(default)]
     pub todo: Option<String>,
 }
@@ -340,21 +341,21 @@ pub struct SessionDetail {
 pub struct RunNode {
     /// The run.
     pub run: RunRowStatus,
-    /// The beginning of its input, at most 200 characters; empty if its journal cannot be read.
+    /// The beginning of the input, at most 200 characters; empty if the journal cannot be read.
     #[serde(default)]
     pub input: String,
-    /// What it may spend and has spent; `None` if it has no account.
+    /// The run's account with limits and spending; `None` without an account.
     #[serde(default)]
     pub account: Option<BudgetAccount>,
-    /// What it waits for; nothing if it has ended.
+    /// What the run waits for; empty if it has ended.
     #[serde(default)]
     pub waits: Vec<RunWait>,
-    /// Its subagents, ended ones too, in the order in which they were begun.
+    /// The subagents, including ended ones, in the order of their start.
     pub children: Vec<RunNode>,
 }
 
 impl ControlRequest {
-    /// Reads a line.
+    /// Parses one line; the error is of kind [`RequestErrorKind::Usage`].
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         serde_json::from_slice(line).map_err(|error| {
             let text = String::from_utf8_lossy(line);
@@ -365,7 +366,7 @@ impl ControlRequest {
 }
 
 impl ControlResponse {
-    /// Whether nothing follows it.
+    /// True if no line follows this one.
     pub const fn is_last(&self) -> bool {
         match self {
             Self::Record(_) | Self::BackingUp { .. } | Self::Heartbeat {} => false,
@@ -393,7 +394,7 @@ impl ControlResponse {
     }
 }
 
-/// `value` as a line.
+/// Encodes `value` as one line of JSON with its newline.
 pub(super) fn encode_line(value: &impl Serialize) -> Result<Vec<u8>, RequestError> {
     let mut line = serde_json::to_vec(value).map_err(|error| {
         RequestError::new(RequestErrorKind::Internal, format!("an answer is no JSON: {error}"))
@@ -402,7 +403,7 @@ pub(super) fn encode_line(value: &impl Serialize) -> Result<Vec<u8>, RequestErro
     Ok(line)
 }
 
-/// A record for people and programs: `{seq, at, active_ms, kind, …fields of the body}`.
+/// A record as JSON: `{seq, at, active_ms, kind, …fields of the body}`.
 pub fn record_json(seq: Seq, record: &Record) -> Result<Value, RequestError> {
     let mut object = Map::new();
     object.insert("seq".into(), seq.into());

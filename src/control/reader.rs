@@ -1,4 +1,4 @@
-//! Reads the store without starting anything.
+//! Read-only queries of the store. Starts nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,27 +13,27 @@ use hermod_actors::{
 
 use super::{error::RequestError, run_projection::RunProjection};
 
-/// Records read at once.
+/// Records per read.
 pub const PAGE_RECORDS: usize = 512;
-/// The name of the last run that a person or a client began.
+/// Alias of the last run that a person or a client started.
 const LAST: &str = "last";
-/// Rows that are read at first to find it.
+/// Rows of the first read in search of the last run.
 const LAST_ROWS: usize = 16;
-/// Characters of the end of a run's id that name it.
+/// Lengths of a suffix that names a run, in characters.
 const SUFFIX_CHARS: std::ops::Range<usize> = 6..26;
-/// The youngest runs among which such an end is looked for, besides the unfinished ones.
+/// The newest runs that a suffix can match, besides the unfinished ones.
 const MAX_SUFFIX_CANDIDATES: usize = 1_000;
 
-/// A store that is only read.
+/// Read-only access to a store.
 #[derive(Debug, Clone)]
 pub struct StoreReader(Arc<dyn Journal>);
 
-/// What an id stands for.
+/// The row that an id names.
 #[derive(Debug, Clone)]
 pub enum ResolvedId {
-    /// A session: by its id or its key.
+    /// A session, named by its id, its key or a lineage.
     Session(SessionRow),
-    /// A run: by its id, or as the last one.
+    /// A run, named by its id, a suffix of it, or `last`.
     Run(Box<RunRow>),
 }
 
@@ -41,13 +41,13 @@ pub enum ResolvedId {
 type NumberedRecord = (Seq, Record);
 
 impl StoreReader {
-    /// Reads this store.
+    /// Wraps the journal of an open store.
     pub fn new(journal: Arc<dyn Journal>) -> Self {
         Self(journal)
     }
 
-    /// What `id` names: a run, a session, the key of a session, `last`, a session by a lineage of its conversation, or a run
-    /// by the end of its id.
+    /// Resolves `id`, in this order: `last`, a run, a session, a session's key, a lineage of a session, the suffix of a
+    /// run's id.
     pub async fn find(&self, id: &str) -> Result<ResolvedId, RequestError> {
         if id == LAST {
             return self.last().await.map(|last| ResolvedId::Run(Box::new(last)));
@@ -78,7 +78,7 @@ impl StoreReader {
         })
     }
 
-    /// The youngest run that is no subagent's.
+    /// The newest run that is no subagent's.
     async fn last(&self) -> Result<RunRow, RequestError> {
         let mut max = LAST_ROWS;
         loop {
@@ -96,7 +96,7 @@ impl StoreReader {
         }
     }
 
-    /// The run whose id ends so, as a tree of runs shows it.
+    /// The run whose id ends with `end`, as trees of runs abbreviate it.
     async fn run_by_suffix(&self, end: &str) -> Result<Option<RunRow>, RequestError> {
         if !SUFFIX_CHARS.contains(&end.len()) || !end.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
@@ -115,7 +115,7 @@ impl StoreReader {
         }
     }
 
-    /// The runs above a subagent, its parent first: as many as there are still.
+    /// The ancestors of a subagent's run, its parent first. A removed ancestor ends the list.
     pub(super) async fn ancestors(&self, row: &RunRow) -> Result<Vec<RunRow>, RequestError> {
         let (mut above, mut met, mut parent) = (Vec::new(), BTreeSet::from([row.id]), row.parent);
         while let Some(of) = parent
@@ -128,7 +128,7 @@ impl StoreReader {
         Ok(above)
     }
 
-    /// The run at the root of the tree to which the run that `id` names belongs.
+    /// The root of the tree that contains the run `id`.
     pub async fn root(&self, id: &str) -> Result<RunRow, RequestError> {
         let row = self.run(id).await?;
         Ok(self.ancestors(&row).await?.pop().unwrap_or(row))
@@ -144,7 +144,7 @@ impl StoreReader {
         row.ok_or_else(|| RunError::NoSession(session).into())
     }
 
-    /// The rows that answer a question about runs.
+    /// The rows of a query for runs; another kind of rows is an error.
     pub async fn runs(&self, what: Query) -> Result<Vec<RunRow>, RequestError> {
         match self.read(what).await? {
             QueryRows::Runs(rows) => Ok(rows),
@@ -156,7 +156,7 @@ impl StoreReader {
         }
     }
 
-    /// The rows that answer a question about sessions.
+    /// The rows of a query for sessions; another kind of rows is an error.
     pub async fn sessions(&self, what: Query) -> Result<Vec<SessionRow>, RequestError> {
         match self.read(what).await? {
             QueryRows::Sessions(rows) => Ok(rows),
@@ -168,7 +168,7 @@ impl StoreReader {
         }
     }
 
-    /// What runs have found out about models, in the order of their names.
+    /// What runs have observed about models, in order of names.
     pub async fn models(&self) -> Result<Vec<ModelRow>, RequestError> {
         match self.read(Query::AllModels).await? {
             QueryRows::Models(rows) => Ok(rows),
@@ -180,7 +180,7 @@ impl StoreReader {
         }
     }
 
-    /// An account, if there is one with this id.
+    /// The account with this id, if there is one.
     pub async fn account(&self, id: AccountId) -> Result<Option<BudgetAccount>, RequestError> {
         match self.read(Query::Account(id)).await? {
             QueryRows::Account(account) => Ok(account.map(|account| *account)),
@@ -192,7 +192,7 @@ impl StoreReader {
         }
     }
 
-    /// The run that `id` names.
+    /// The run that `id` names; the error of a session's id says how to list its runs.
     pub async fn run(&self, id: &str) -> Result<RunRow, RequestError> {
         match self.find(id).await? {
             ResolvedId::Run(row) => Ok(*row),
@@ -202,7 +202,7 @@ impl StoreReader {
         }
     }
 
-    /// At most `max` records of a session, from `from` on.
+    /// At most `max` records of a session, from the sequence `from` on.
     pub async fn page(
         &self,
         session: SessionId,
@@ -218,7 +218,7 @@ impl StoreReader {
         from: Seq,
         max: usize,
     ) -> Result<Vec<NumberedRecord>, ReadError> {
-        // Short reads are ready at once: many in a row would keep other tasks from running.
+        // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
         match self.0.read(Query::Records { session, from, max }).await? {
             QueryRows::Records(page) => {
@@ -235,7 +235,7 @@ impl StoreReader {
         }
     }
 
-    /// The records of a session from `from` on, handed to `each` in order.
+    /// Passes the records of a session to `each` in order, from the sequence `from` on.
     pub async fn records<E: From<RequestError>>(
         &self,
         session: SessionId,
@@ -256,7 +256,7 @@ impl StoreReader {
         }
     }
 
-    /// Why this program cannot read a session's journal; `None` if it can.
+    /// Why this version cannot read a session's journal; `None` if it can.
     pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
         let mut from = 1;
         loop {
@@ -288,7 +288,7 @@ impl StoreReader {
         {
             return Ok(*accepted);
         }
-        // The row is one in place of a lost one, which knows no record.
+        // The row was rebuilt in place of a lost one and does not know its first record.
         let mut found = None;
         self.records(row.session, 1, |(_, record)| {
             if let Body::RunAccepted(accepted) = record.body
@@ -303,7 +303,7 @@ impl StoreReader {
             .ok_or_else(|| unreadable(format!("no record of session {} accepts run {}", row.session, row.id)))
     }
 
-    /// At most `max` records of a session from `from` on, and why the record behind them cannot be read, if one cannot.
+    /// At most `max` records of a session from `from` on, and the error of the next record if it cannot be read.
     pub async fn readable_page(
         &self,
         session: SessionId,
@@ -318,15 +318,15 @@ impl StoreReader {
         let before = usize::try_from(seq.saturating_sub(from)).unwrap_or(usize::MAX);
         let page = match before {
             0 => Vec::new(),
-            // Without the row that the records before it are found by, there are none.
+            // If the index row that finds the earlier records is lost too, there are none.
             _ => self.page(session, from, before).await.unwrap_or_default(),
         };
         Ok((page, Some(RunError::Read(error).into())))
     }
 
-    /// A run's row with the counts as they are now: the row of an unfinished run is as old as its last change of state.
+    /// A run's row with current counts: the row of an unfinished run dates from its last change of state.
     pub async fn with_current_counts(&self, mut row: RunRow) -> Result<RunRow, RequestError> {
-        // What cannot be read cannot be counted; it must not hide the other runs.
+        // A session that cannot be read has no counts and must not hide the other runs.
         if row.state == RunState::Ended || self.quarantine_reason(row.session).await?.is_some() {
             return Ok(row);
         }
@@ -342,7 +342,7 @@ impl StoreReader {
         Ok(row)
     }
 
-    /// What the model said last in a run; of a text in parts, all of them.
+    /// The model's latest text in a run; a text in several parts is joined.
     pub async fn last_text(&self, row: &RunRow) -> Result<Option<String>, RequestError> {
         let (run, mut said, mut goes_on) = (row.id, None::<String>, false);
         self.records(row.session, row.first, |(_, record)| {
@@ -361,7 +361,7 @@ impl StoreReader {
         Ok(said)
     }
 
-    /// What the runs of a session wait for.
+    /// The waits of a session's runs, from its records.
     pub async fn waits(&self, session: SessionId) -> Result<WaitTracker, RequestError> {
         let mut waits = WaitTracker::new(session);
         self.records(session, 1, |(_, record)| {
@@ -372,7 +372,7 @@ impl StoreReader {
         Ok(waits)
     }
 
-    /// What a run's model calls have cost.
+    /// The cost of a run's model calls.
     pub async fn bill(&self, row: &RunRow) -> Result<Bill, RequestError> {
         let (run, mut bill) = (Some(row.id), Bill::default());
         self.records(row.session, row.first, |(_, record)| {
@@ -386,7 +386,7 @@ impl StoreReader {
     }
 
     async fn read(&self, what: Query) -> Result<QueryRows, RequestError> {
-        // Short reads are ready at once: many in a row would keep other tasks from running.
+        // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
         self.0.read(what).await.map_err(|error| RunError::Read(error).into())
     }

@@ -1,25 +1,25 @@
-//! What the records of a run tell of it. Pure.
+//! Read-only projection of a run's records; pure.
 
 use hermod_actors::model::{Body, RunId, Usage};
 
-/// Characters of a task that are kept.
+/// Characters of a run's input that are retained.
 const MAX_INPUT_CHARS: usize = 200;
 
-/// See the module. Take all records of the run, from the first on.
+/// The projection of one run. It expects all records of the run, from the first on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct RunProjection {
-    /// The beginning of its input.
+    /// The beginning of the run's input.
     pub(super) input: String,
-    /// The iterations that have their answer.
+    /// Number of iterations that have their answer.
     pub(super) iterations: u32,
-    /// What its model calls have used.
+    /// Tokens used by the run's model calls.
     pub(super) usage: Usage,
-    /// The subagents that it has begun, ended ones too.
+    /// The subagents of the run, including ended ones.
     pub(super) children: Vec<RunId>,
 }
 
 impl RunProjection {
-    /// Takes the next record.
+    /// Applies the next record.
     pub(super) fn take(&mut self, body: &Body) {
         match body {
             Body::RunAccepted(accepted) => {
@@ -36,7 +36,7 @@ impl RunProjection {
             Body::ModelLate(late) => self.usage.add(&late.usage),
             Body::CallStarted(started) => {
                 for child in &*started.children {
-                    // A call that is started again has the same.
+                    // A repeated call start names the same subagents.
                     if !self.children.contains(&child.run) {
                         self.children.push(child.run);
                     }

@@ -1,3 +1,5 @@
+//! Server of the control socket: binds it, accepts connections and removes it at the end.
+
 use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
@@ -21,24 +23,24 @@ use super::{
     token::{ControlToken, remove},
 };
 
-/// Connections at once.
+/// Limit of concurrent connections.
 const MAX_CONNECTIONS: usize = 32;
-/// How long answers may take when the holder ends.
+/// Time that pending answers get when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long to wait when the system has no descriptor left for a client.
+/// Pause after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Why the socket cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}; other processes can neither ask nor stop this one", path.display())]
 pub struct ListenError {
-    /// The file.
+    /// The socket or the token file.
     pub path: PathBuf,
-    /// What the system says.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Serves the socket until it is stopped or dropped; then the socket is gone.
+/// Serves the socket until it is stopped or dropped; both remove the socket.
 #[derive(Debug)]
 pub struct ControlServer {
     serving: JoinHandle<()>,
@@ -46,7 +48,8 @@ pub struct ControlServer {
     files: SocketFiles,
 }
 
-/// What is removed at the end: while the store is still held, so that no other process can have made it anew.
+/// Removes the socket and the token at the end. The store is still open then, so no other process can have recreated
+/// them.
 #[derive(Debug)]
 struct SocketFiles(PathBuf);
 
@@ -61,7 +64,8 @@ impl Drop for SocketFiles {
 }
 
 impl ControlServer {
-    /// Listens in the state directory, whose store this process must hold: whatever socket is there is of a dead one.
+    /// Listens in the state directory. This process must have its store open: an existing socket is then of a dead
+    /// process.
     pub fn start(state: &Path, desk: RequestHandler) -> Result<Self, ListenError> {
         let socket = state.join(SOCKET);
         let failed = |path: &Path| {
@@ -76,7 +80,7 @@ impl ControlServer {
         Ok(Self { serving, closing: closing.drop_guard(), files })
     }
 
-    /// Ends, after what was asked is answered.
+    /// Stops the server after pending requests are answered.
     pub async fn stop(self) {
         let Self { serving, closing, files } = self;
         drop(files);
@@ -87,7 +91,7 @@ impl ControlServer {
     }
 }
 
-/// Binds beside and moves into place: nobody connects before only this user may.
+/// Binds to a temporary name, restricts the mode and renames: no other user can connect in between.
 fn listen(state: &Path) -> io::Result<UnixListener> {
     const PART: &str = "control.sock.part";
     let part = state.join(PART);
@@ -140,7 +144,7 @@ async fn accept(
     }
 }
 
-/// Says that there is no room, if that can be said without waiting.
+/// Refuses a connection above the limit, if the line can be written without waiting.
 fn reject(stream: &UnixStream) {
     let text = format!("{MAX_CONNECTIONS} connections are open already; try again in a moment");
     let said = encode_line(&ControlResponse::Refused(RequestError::new(RequestErrorKind::Busy, text)));

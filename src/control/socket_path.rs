@@ -1,3 +1,5 @@
+//! Socket paths within the kernel's length limit.
+
 use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},
@@ -8,19 +10,19 @@ use rustix::fs::{Mode, OFlags};
 
 /// The socket, in the state directory.
 pub(super) const SOCKET: &str = "control.sock";
-/// A socket's path has 108 bytes in the kernel, the closing NUL included.
+/// The kernel's limit is 108 bytes, including the closing NUL.
 const MAX_PATH_BYTES: usize = 107;
 
 /// A path that is short enough for a socket.
 #[derive(Debug)]
 pub(super) struct SocketPath {
     path: PathBuf,
-    /// Must be open for as long as the path is used.
+    /// The descriptor in `path`; it must stay open as long as the path is used.
     _folder: Option<OwnedFd>,
 }
 
 impl SocketPath {
-    /// The path of `name` in `state`: a long one is shortened through an open descriptor of the folder.
+    /// The path of `name` in `state`. A path above the limit goes through an open descriptor of the folder.
     pub(super) fn new(state: &Path, name: &str) -> io::Result<Self> {
         let path = state.join(name);
         if path.as_os_str().len() <= MAX_PATH_BYTES {

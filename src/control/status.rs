@@ -1,4 +1,4 @@
-//! A run as clients see it: its row, and whether a process runs it.
+//! Status of runs for clients: a run's row, and whether a process runs it.
 
 use std::ops::Deref;
 
@@ -11,19 +11,19 @@ pub struct RunRowStatus {
     /// The row.
     #[serde(flatten)]
     pub row: RunRow,
-    /// Whether it is under way or queued, and no process runs it: it was suspended, or its process died.
+    /// True if the run is running or queued and no process runs it: it was suspended, or its process died.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspended: bool,
 }
 
 impl RunRowStatus {
-    /// A run that no process runs. One that waits for a person needs none.
+    /// The status of a run without a process. A parked run needs none and is not suspended.
     pub const fn without_process(row: RunRow) -> Self {
         let suspended = matches!(row.state, RunState::Queued | RunState::Running);
         Self { row, suspended }
     }
 
-    /// The state: of an unfinished run that no process runs `suspended`, else that of the row.
+    /// The name of the state: `suspended` for such a run, else the state of the row.
     pub const fn state(&self) -> &'static str {
         match self.row.state {
             _ if self.suspended => "suspended",
@@ -35,7 +35,7 @@ impl RunRowStatus {
     }
 }
 
-/// A run that this process runs, or one that has ended.
+/// The status of an ended run, or of one that this process runs.
 impl From<RunRow> for RunRowStatus {
     fn from(row: RunRow) -> Self {
         Self { row, suspended: false }
@@ -50,34 +50,34 @@ impl Deref for RunRowStatus {
     }
 }
 
-/// Characters of an input that lists show.
+/// Characters of an input in a list.
 const MAX_INPUT_CHARS: usize = 200;
 
-/// A run as a list has it: its status, and what it was accepted with.
+/// A run in a list: its status and the main facts of its acceptance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// Its status.
+    /// The run's status.
     #[serde(flatten)]
     pub status: RunRowStatus,
-    /// The beginning of its input, at most 200 characters; empty if its session cannot be read.
+    /// The beginning of the input, at most 200 characters; empty if the session cannot be read.
     #[serde(default)]
     pub input: String,
-    /// The first model of its chain; `None` if its session cannot be read.
+    /// The first model of the chain; `None` if the session cannot be read.
     #[serde(default)]
     pub model: Option<ModelRef>,
-    /// The folder in which its tools work; `None` if its session cannot be read.
+    /// The folder in which the run's tools work; `None` if the session cannot be read.
     #[serde(default)]
     pub workspace: Option<String>,
-    /// The nano-dollars booked on its account, those of its subagents too; `None` if no price was known.
+    /// Nano-dollars booked on the run's account, including its subagents; `None` if no price was known.
     #[serde(default)]
     pub spent_usd: Option<u64>,
-    /// Why its session or its account cannot be read, if one cannot.
+    /// Why the session or the account cannot be read; `None` if both can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
 }
 
 impl RunSummary {
-    /// Of a run with its account and the record that accepted it, as far as they can be read.
+    /// Summarizes a run from its account and its acceptance record, as far as these can be read.
     pub(super) fn new(
         status: RunRowStatus,
         accepted: Option<&RunAccepted>,

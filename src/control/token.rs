@@ -1,3 +1,5 @@
+//! The token of the control socket, in a file that only its user can read.
+
 use std::{
     fmt, fs,
     hint::black_box,
@@ -8,12 +10,12 @@ use std::{
 
 use crate::{clock, files::read_regular_text};
 
-/// The file, beside the socket.
+/// The token's file, beside the socket.
 const FILE: &str = "control.token";
-/// Bytes of it that are read.
+/// Bytes of the file that are read at most.
 const MAX_BYTES: u64 = 1_024;
 
-/// What a client has to know: a sandboxed command may be able to connect to a socket, and cannot read this file.
+/// A client's secret. A sandboxed command may be able to connect to the socket, but cannot read the token's file.
 #[derive(Clone)]
 pub(super) struct ControlToken(String);
 
@@ -24,11 +26,11 @@ impl fmt::Debug for ControlToken {
 }
 
 impl ControlToken {
-    /// Makes a new one and keeps it where only this user can read it.
+    /// Creates a new token in a file that only this user can read.
     pub(super) fn create(state: &Path) -> io::Result<Self> {
         let token = Self(random_half() + &random_half());
         let (path, part) = (Self::path(state), state.join("control.token.part"));
-        // A left-over could have other rights than a new file.
+        // A left-over file could have other permissions than a new one.
         remove(&part)?;
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
         file.write_all(token.0.as_bytes())?;
@@ -36,35 +38,35 @@ impl ControlToken {
         Ok(token)
     }
 
-    /// The one that the holder of the store has made.
+    /// Reads the token of the store's owner.
     pub(super) fn read(state: &Path) -> io::Result<Self> {
         read_regular_text(&Self::path(state), MAX_BYTES).map(Self)
     }
 
-    /// Where it is kept.
+    /// Path of the token's file.
     pub(super) fn path(state: &Path) -> PathBuf {
         state.join(FILE)
     }
 
-    /// Whether `other` is the same; takes as long for each of its length.
+    /// Compares in constant time for a given length.
     pub(super) fn is(&self, other: &str) -> bool {
         let (one, other) = (self.0.as_bytes(), other.as_bytes());
         let differ = one.iter().zip(other).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
         one.len() == other.len() && differ == 0
     }
 
-    /// The token itself, for the one place that sends it.
+    /// The token itself, only for the greeting.
     pub(super) fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// 128 bits of chance.
+/// 128 random bits in hexadecimal.
 fn random_half() -> String {
     format!("{:032x}", u128::from_le_bytes(clock::random_bytes()))
 }
 
-/// Removes a file if there is one.
+/// Removes a file; a missing file is no error.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,4 +1,4 @@
-//! Runs and their subagents. Kinship is data: the records of a run name those that it has begun.
+//! Trees of runs and their subagents, built from the records: a parent's records name its subagents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +14,26 @@ use super::{
 };
 use crate::clock::SystemClock;
 
-/// What was read of sessions. Who asks again pays for what is new.
+/// Cached projections of sessions. A repeated request reads only new records.
 #[derive(Debug, Default)]
 pub struct RunTreeCache(BTreeMap<SessionId, CachedSession>);
 
-/// A session up to a record.
+/// The projection of a session up to a record.
 #[derive(Debug)]
 struct CachedSession {
     next: Seq,
     waits: WaitTracker,
     runs: BTreeMap<RunId, RunProjection>,
-    /// Whether this program can read it.
+    /// False if this version cannot read the session.
     is_readable: bool,
 }
 
-/// A node without those below it, and the place of the one above it, which is before its own.
+/// A node without its children, and the index of its parent, which is smaller than its own.
 type NodeWithParent = (RunNode, Option<usize>);
 
 impl RunTreeCache {
-    /// The trees of these runs, each of which stands in one of them, once. What they wait for is told by `vitals`, if
-    /// something runs here.
+    /// The trees of these runs; each run is in exactly one of them. `vitals` tells their waits if this process has a
+    /// runtime.
     pub async fn build(
         &mut self,
         (reader, vitals): (&StoreReader, Option<&HealthProbe>),
@@ -41,7 +41,7 @@ impl RunTreeCache {
     ) -> Result<Vec<RunNode>, RequestError> {
         let mut placed = Vec::<NodeWithParent>::new();
         let mut met = BTreeSet::new();
-        // Taken from the end.
+        // A stack: the next run is at the end.
         let roots = roots_first(reader, runs).await?;
         let mut left: Vec<(RunRow, Option<usize>)> = roots.into_iter().rev().map(|row| (row, None)).collect();
         while let Some((row, above)) = left.pop() {
@@ -70,7 +70,7 @@ impl RunTreeCache {
         });
         let seen = self.0.entry(run.session).or_insert_with(|| CachedSession::new(run.session));
         let is_open = run.state != RunState::Ended;
-        // Of a run that has ended there is nothing new.
+        // An ended run has no new records.
         if is_open || seen.next <= run.last {
             seen.update(reader, run.session).await?;
         }
@@ -105,7 +105,7 @@ impl CachedSession {
             Ok::<(), RequestError>(())
         };
         if let Err(fault) = reader.records(session, from, each).await {
-            // What cannot be read cannot be told; it must not hide the other runs.
+            // A session that cannot be read must not hide the other runs.
             self.is_readable = reader.quarantine_reason(session).await?.is_none();
             return if self.is_readable { Err(fault) } else { Ok(()) };
         }
@@ -120,7 +120,7 @@ impl CachedSession {
     }
 }
 
-/// A run as clients see it, by the runtime of this process, if there is one.
+/// The status of a run, by the runtime of this process if there is one.
 pub(super) async fn run_status(row: RunRow, vitals: Option<&HealthProbe>) -> RunRowStatus {
     let has_process = match vitals {
         Some(vitals) if row.state != RunState::Ended => vitals.runs(row.session).await,
@@ -129,7 +129,7 @@ pub(super) async fn run_status(row: RunRow, vitals: Option<&HealthProbe>) -> Run
     if has_process { row.into() } else { RunRowStatus::without_process(row) }
 }
 
-/// Those first that stand below none of the others: the others are met below them.
+/// Sorts runs without a given ancestor first: the others are then reached as their descendants.
 async fn roots_first(reader: &StoreReader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, RequestError> {
     let given: BTreeSet<RunId> = runs.iter().map(|row| row.id).collect();
     let mut placed = Vec::with_capacity(runs.len());
@@ -141,11 +141,11 @@ async fn roots_first(reader: &StoreReader, runs: Vec<RunRow>) -> Result<Vec<RunR
     Ok(placed.into_iter().map(|(_, row)| row).collect())
 }
 
-/// The trees of nodes in the order in which they were met.
+/// Links nodes, given in preorder, to trees.
 fn assemble(mut placed: Vec<NodeWithParent>) -> Vec<RunNode> {
     let mut roots = Vec::new();
     while let Some((mut node, above)) = placed.pop() {
-        // Those below it came from the last to the first.
+        // The children were added in reverse order.
         node.children.reverse();
         match above.and_then(|above| placed.get_mut(above)) {
             Some((above, _)) => above.children.push(node),

@@ -16,7 +16,7 @@ use hermod_actors::{
 
 use super::{protocol::RunNode, reader::StoreReader, tree::RunTreeCache};
 
-/// A journal that notes which records it is asked for.
+/// A journal that records which records are read.
 #[derive(Debug)]
 struct Noted {
     inner: MemoryJournal,
@@ -36,7 +36,7 @@ impl Journal for Noted {
     }
 }
 
-/// A store of runs, each in the session of its number, and the forest of one client.
+/// A store of runs, each in the session with its number, and one client's cache of run trees.
 struct Bench {
     journal: Arc<Noted>,
     fences: BTreeMap<u128, (Incarnation, Seq)>,
@@ -69,7 +69,7 @@ fn accepted(n: u128) -> Body {
     }))
 }
 
-/// A call of run `n` has begun these.
+/// The start of a call of run `n` with these subagents.
 fn delegated(n: u128, children: &[u128]) -> Body {
     let child = |n: &u128| SubagentRef { session: SessionId::from_bits(*n), run: RunId::from_bits(*n) };
     Body::CallStarted(CallStarted {
@@ -130,7 +130,7 @@ impl Bench {
         self.fences.insert(n, (fence, last));
     }
 
-    /// A run below that of `parent`, 0 for none, which has begun these.
+    /// Adds a run below `parent`, 0 for none, with subagents.
     fn run(&mut self, n: u128, state: RunState, (parent, children): (u128, &[u128])) {
         let mut bodies = vec![accepted(n)];
         if !children.is_empty() {
@@ -165,7 +165,7 @@ impl Bench {
     }
 }
 
-/// `1(2 3(4))`: a run, and in brackets what is below it.
+/// Formats trees like `1(2 3(4))`: a run, and its subagents in brackets.
 fn drawn(nodes: &[RunNode]) -> String {
     let one = |node: &RunNode| {
         let below = drawn(&node.children);
@@ -175,7 +175,7 @@ fn drawn(nodes: &[RunNode]) -> String {
     nodes.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Below 3, whose first subagent is the younger 6, and below the ended 4 there is an open one.
+/// Run 3 has open subagents, the newer 6 first; the ended run 4 has an open one.
 fn family() -> Bench {
     use RunState::{Ended, Queued, Running};
     let mut bench = Bench::new();
@@ -218,7 +218,7 @@ fn the_root_of_a_tree_is_found_from_below() {
     check(6, 3);
     check(2, 1);
     check(3, 3);
-    // In a circle there is none: whichever, it is found.
+    // A cycle has no root; the search ends all the same.
     check(8, 9);
 }
 
@@ -232,7 +232,7 @@ fn the_last_run_is_the_youngest_that_is_no_subagents() {
     bench.run(2, RunState::Ended, (0, &[]));
     bench.run(3, RunState::Running, (0, &[]));
     assert_eq!(last(&bench), Ok(3));
-    // More than are read at first.
+    // More than the first read returns.
     for child in 4..104 {
         bench.run(child, RunState::Running, (3, &[]));
     }
@@ -262,6 +262,6 @@ fn who_asks_again_pays_for_what_is_new() {
     bench.append(6, vec![delegated(6, &[7])], |_| {});
     bench.run(7, RunState::Running, (6, &[]));
     bench.check(Some(3), "3(6(7) 4(5))");
-    // Of the ended 4 nothing is read, of the others what is behind what was read.
+    // Nothing is read of the ended 4, and only new records of the others.
     assert_eq!(*bench.journal.asked.lock().unwrap(), [(3, 3), (6, 2), (7, 1), (5, 2)]);
 }

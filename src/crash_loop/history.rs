@@ -1,34 +1,38 @@
+//! Crash-loop detection: counts deaths of the process and finds the run that causes them. Pure: no clock, no I/O.
+
 use std::time::Duration;
 
 use hermod_actors::model::{RunId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// So many deaths of the process within the window put the next start on probation.
+/// Deaths within the window that put the next start on probation.
 const DEATHS_FOR_PROBATION: usize = 3;
 const WINDOW_MS: u64 = 60_000;
-/// Who dies more slowly than this does not come to that many deaths within the window.
+/// Length after which a trial is over: a third of the window, in which a crash loop has three deaths.
 pub const MAX_DEATH_INTERVAL_MS: u64 = WINDOW_MS / 3;
-/// A process that has lived for so long is not killed so fast that nothing could get on: only later deaths condemn.
+/// A death before this uptime is early: the run had no time for progress. Only late deaths force-fail a run.
 pub const MIN_UPTIME_MS: u64 = 2_000;
-/// So many of them, all at the same step, are enough.
+/// Late deaths at the same step that force-fail a run.
 const LATE_DEATHS_TO_FAIL: u32 = 3;
-/// So many earlier deaths with a run weigh as much as one late one: the process rests before the run goes on. If it dies of
-/// the run then, that counts, and if it dies while it rests, it dies of something else.
+/// Early deaths of a run at one step that weigh as much as one late death: the process backs off before it resumes the
+/// run.
+/// A death after the backoff counts against the run; a death during it has another cause.
 const EARLY_DEATHS_FOR_BACKOFF: u32 = 6;
-/// It rests so many times as long as it ever lived in these deaths, and so outlasts kills that come at a rhythm.
+/// The backoff as a multiple of the longest uptime of these deaths, so that it outlasts kills at a regular interval.
 const BACKOFF_FACTOR: u64 = 2;
-/// The longest rest. Who dies three times within the window by kills at a rhythm does not live for so long.
+/// The longest backoff. A process that is killed three times within the window, at a regular interval, does not live as
+/// long.
 const MAX_BACKOFF_MS: u64 = WINDOW_MS;
-/// What this program writes; of another version nothing is taken over.
+/// Version of the file's format; a file of another version is ignored.
 const VERSION: u32 = 2;
 
-/// What is known of the processes before.
+/// The deaths of earlier processes, and what this process does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashHistory {
     version: u32,
-    /// Who holds the store, or held it when it died.
+    /// The process that has the store open, or had it open when it died.
     process: Option<ProcessEntry>,
-    /// The last deaths, as they were noticed.
+    /// Times at which the last deaths were noticed.
     deaths: Vec<Timestamp>,
     #[serde(rename = "blamed")]
     suspects: Vec<Suspect>,
@@ -42,30 +46,30 @@ struct ProcessEntry {
     activity: ProcessActivity,
 }
 
-/// What a process was at, as far as a death may have to do with it.
+/// Activity of a process, as far as it tells the cause of a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ProcessActivity {
-    /// All kinds of things.
+    /// Not restricted to one run.
     Anything,
-    /// Nothing: it waits before it tries a run.
+    /// Nothing: the process waits before a trial.
     #[serde(rename = "resting")]
     BackingOff,
-    /// It tries a run.
+    /// The process tries a run.
     Trying(Trial),
 }
 
-/// A run that is let go on by itself, to see whether the process dies of it.
+/// A run that is resumed alone, to find out whether the process dies of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// The run.
     pub run: RunId,
-    /// The last step that it had made: see [`is_step`](super::is_step); 0 if it had made none.
+    /// The run's last progress: see [`is_progress`](super::is_progress); 0 if there was none.
     pub step: Seq,
-    /// Whether nothing else was under way.
+    /// Whether no other run was active.
     #[serde(rename = "alone")]
     pub is_alone: bool,
-    /// Whether the process has lived for [`MIN_UPTIME_MS`].
+    /// Whether the process has been up for [`MIN_UPTIME_MS`].
     #[serde(rename = "long")]
     pub has_min_uptime: bool,
 }
@@ -77,16 +81,16 @@ struct Suspect {
     step: Seq,
     early: u32,
     late: u32,
-    /// The longest that the process held the store before it died so, and until that was noticed; at most [`MAX_BACKOFF_MS`].
+    /// The longest time from opening the store to noticing the death, over these deaths; at most [`MAX_BACKOFF_MS`].
     lived_ms: u64,
 }
 
-/// How the unfinished runs go on.
+/// How unfinished runs are resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumeMode {
-    /// All at once.
+    /// All at the same time.
     AllAtOnce,
-    /// One at a time; the process has died so often within a minute.
+    /// One at a time; the number is the deaths within the last minute.
     Probation(usize),
 }
 
@@ -97,12 +101,12 @@ impl Default for CrashHistory {
 }
 
 impl CrashHistory {
-    /// Reads what an earlier process has left; nothing, if this program does not understand it.
+    /// Parses the history of an earlier process; `None` if the format is not this version's.
     pub fn parse(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok().filter(|past: &Self| past.version == VERSION)
     }
 
-    /// Whom the last process tried when it died.
+    /// The trial that was under way when the last process died.
     pub fn last_trial(&self) -> Option<Trial> {
         match self.process?.activity {
             ProcessActivity::Trying(trial) => Some(trial),
@@ -110,8 +114,8 @@ impl CrashHistory {
         }
     }
 
-    /// A process takes the store over: if the one before has not ended well, that was a death. `step` is where the run that
-    /// it tried stands now; `None` if that has ended.
+    /// This process takes the store over; if the previous one did not end cleanly, that counts as a death.
+    /// `step` is the current step of the run in [`last_trial`](Self::last_trial); `None` if the run has ended.
     pub fn take_over(&mut self, (pid, now): (u32, Timestamp), step: Option<Seq>) {
         let before =
             self.process.replace(ProcessEntry { pid, since: now, activity: ProcessActivity::Anything });
@@ -119,7 +123,7 @@ impl CrashHistory {
             self.deaths.push(now);
             match before.activity {
                 ProcessActivity::Anything => {}
-                // Something else kills processes here, and may have killed them before.
+                // Processes die here of another cause, which may have caused the earlier deaths too.
                 ProcessActivity::BackingOff => self.suspects.clear(),
                 ProcessActivity::Trying(trial) => {
                     self.record_death(trial, step, uptime_ms(before.since, now));
@@ -141,7 +145,7 @@ impl CrashHistory {
         }
         let before =
             before.unwrap_or(Suspect { run: trial.run, step: trial.step, early: 0, late: 0, lived_ms: 0 });
-        // In company, a death only says whom to try first.
+        // A death with several active runs only makes the run one of the first to be tried.
         let (early, late, lived_ms) = match (trial.is_alone, trial.has_min_uptime) {
             (false, _) => (0, 0, 0),
             (true, false) => (1, 0, lived_ms),
@@ -151,7 +155,7 @@ impl CrashHistory {
         self.suspects.push(Suspect { early, late, lived_ms: lived_ms.max(before.lived_ms), ..before });
     }
 
-    /// How the unfinished runs are to go on.
+    /// How this start resumes the unfinished runs.
     pub fn resume_mode(&self) -> ResumeMode {
         if self.deaths.len() < DEATHS_FOR_PROBATION {
             ResumeMode::AllAtOnce
@@ -160,13 +164,13 @@ impl CrashHistory {
         }
     }
 
-    /// The runs of which the process has died too often, and how often: each alone, at the same step.
+    /// The runs to force-fail, each with the number of its deaths, which were all alone and at the same step.
     pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
         let condemned = self.suspects.iter().filter(|blame| blame.late >= LATE_DEATHS_TO_FAIL);
         condemned.map(|blame| (blame.run, blame.early.saturating_add(blame.late))).collect()
     }
 
-    /// The greater, the earlier a run is tried: so the next death finds it alone.
+    /// Runs with a higher rank are tried earlier, so that the next death happens while the suspect is alone.
     pub fn suspicion_rank(&self, run: RunId) -> u32 {
         let weight = |blame: &Suspect| {
             blame.early.saturating_add(blame.late.saturating_mul(EARLY_DEATHS_FOR_BACKOFF)).saturating_add(1)
@@ -174,8 +178,9 @@ impl CrashHistory {
         self.suspects.iter().find(|blame| blame.run == run).map_or(0, weight)
     }
 
-    /// For how long the process is to rest before it lets this run go on, where it stands now: so that only who outlives
-    /// the rest and dies of the run thereafter comes to the deaths that condemn.
+    /// The backoff before this run is resumed at its current step; `None` if there is none.
+    /// A process that dies of another cause mostly dies during the backoff, so that only the run's own deaths reach the
+    /// limit.
     pub fn backoff_before(&self, trial: &Trial) -> Option<Duration> {
         let is_it = |blame: &&Suspect| blame.run == trial.run && blame.step == trial.step;
         let blame = self.suspects.iter().find(is_it)?;
@@ -183,12 +188,12 @@ impl CrashHistory {
         (blame.late > 0 || blame.early >= EARLY_DEATHS_FOR_BACKOFF).then_some(Duration::from_millis(rest_ms))
     }
 
-    /// Whom this process tries from now on, if anybody.
+    /// The run that this process tries from now on; `None` ends the trial.
     pub fn set_trial(&mut self, trial: Option<Trial>) {
         self.set_activity(trial.map_or(ProcessActivity::Anything, ProcessActivity::Trying));
     }
 
-    /// This process does nothing from now on.
+    /// This process waits from now on.
     pub fn start_backoff(&mut self) {
         self.set_activity(ProcessActivity::BackingOff);
     }
@@ -199,12 +204,12 @@ impl CrashHistory {
         }
     }
 
-    /// Nothing counts against the run any more: it got on, has ended, or has done no harm for long.
+    /// Removes all suspicion from the run: it made progress, has ended, or has run without a death for long.
     pub fn clear(&mut self, run: RunId) {
         self.suspects.retain(|blame| blame.run != run);
     }
 
-    /// The process ends well. Whether there is something to be kept for the next one.
+    /// The process ends cleanly. Returns whether the history holds anything for the next process.
     pub fn end(&mut self, now: Timestamp) -> bool {
         self.process = None;
         self.forget_old(now);
@@ -212,7 +217,7 @@ impl CrashHistory {
     }
 }
 
-/// At least as long as the process lived; if the clock was set back meanwhile, as long as may be.
+/// Upper bound of the process's uptime, at most [`MAX_BACKOFF_MS`]; that maximum if the clock was set back.
 fn uptime_ms(since: Timestamp, now: Timestamp) -> u64 {
     if now < since { MAX_BACKOFF_MS } else { now.ms_since(since).min(MAX_BACKOFF_MS) }
 }
@@ -236,7 +241,7 @@ mod tests {
         Trial { is_alone: false, ..long(run, step) }
     }
 
-    /// Processes that take over, try, and die; the last one takes over and is asked.
+    /// Each process takes over, tries, and dies; returns the history after the last one has taken over.
     fn died(deaths: &[(i64, Option<Trial>, Option<Seq>)], now: i64) -> CrashHistory {
         let mut past = CrashHistory::default();
         let mut step = None;
@@ -261,7 +266,7 @@ mod tests {
         check(&[0, 1, 30_000], 61_002, ResumeMode::AllAtOnce);
         check(&[0, 20_000, 40_000], 80_000, ResumeMode::Probation(3));
         check(&[0, 20_000, 40_001], 80_001, ResumeMode::AllAtOnce);
-        // A clock that was set back makes no deaths of the future.
+        // After the clock was set back, deaths with a later time do not count.
         check(&[50_000, 50_001], 0, ResumeMode::AllAtOnce);
     }
 
@@ -286,11 +291,11 @@ mod tests {
         check(&[late; 3], &[(A, 3)]);
         check(&[early; 50], &[]);
         check(&[early, late, early, early, late, late], &[(A, 6)]);
-        // It came further before it died, or ended.
+        // The run made progress before the death, or ended.
         check(&[late, late, (long(A, 5), Some(6))], &[]);
         check(&[late, late, (long(A, 6), Some(6))], &[]);
         check(&[late, late, (long(A, 5), None)], &[]);
-        // Who was not alone is not to blame; another's death says nothing.
+        // Deaths with several active runs do not count, and deaths of another run do not interfere.
         check(&[(in_company(A, 5), Some(5)); 30], &[]);
         check(&[late, (long(B, 2), Some(2)), late, late, (trial(B, 2), Some(2))], &[(A, 3)]);
     }
@@ -325,8 +330,9 @@ mod tests {
         assert_eq!((past.suspicion_rank(A), past.backoff_before(&trial(A, 5))), (0, None));
     }
 
-    /// Starts again and again with one run, which makes no step, until that is condemned: at which start, if at any of so
-    /// many. `dies` says how long the process of a start lives that rests for so long before the run goes on.
+    /// Starts again and again with one run without progress.
+    /// Returns the number of the start that force-fails it, if one of `starts` does.
+    /// `dies` returns the uptime of a process in milliseconds, from the number of its start and its backoff.
     fn condemned_at(starts: usize, dies: impl Fn(usize, Option<u64>) -> u64) -> Option<usize> {
         let (mut past, mut now) = (CrashHistory::default(), 0);
         for start in 0..starts {

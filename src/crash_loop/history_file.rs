@@ -1,3 +1,5 @@
+//! The crash history as a file of the state directory, from start to start. Decides nothing.
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -11,13 +13,14 @@ use tokio::time::sleep;
 use super::history::{CrashHistory, MIN_UPTIME_MS, ResumeMode, Trial};
 use crate::files::read_regular;
 
-/// The file, in the state directory.
+/// The file's name in the state directory.
 const FILE: &str = "process.json";
-/// Bytes of it that are read: it has a few hundred.
+/// Bytes that are read; the file has a few hundred.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Keeps the past in the state directory, for whoever holds the store there. It is moved into place and not synced: what
-/// dies with the machine was no death of the process. If it cannot be written, the runs go on all the same.
+/// Keeps the crash history in the state directory, for the process that owns the store.
+/// The file is renamed into place and not synced: an end of the whole machine is no death of the process. If it cannot
+/// be written, the runs are resumed all the same.
 #[derive(Debug)]
 pub struct CrashHistoryFile {
     path: PathBuf,
@@ -25,7 +28,7 @@ pub struct CrashHistoryFile {
 }
 
 impl CrashHistoryFile {
-    /// Reads what the process before has left.
+    /// Reads the history that earlier processes left; an empty one if it is missing or cannot be read.
     pub fn read(state: &Path) -> Self {
         let path = state.join(FILE);
         let history = match read_regular(&path, MAX_BYTES) {
@@ -43,50 +46,50 @@ impl CrashHistoryFile {
         Self { path, history }
     }
 
-    /// The run that the process before tried when it died.
+    /// The run whose trial was under way when the previous process died.
     pub fn last_tried_run(&self) -> Option<RunId> {
         self.history.last_trial().map(|trial| trial.run)
     }
 
-    /// This process holds the store: see [`CrashHistory::take_over`].
+    /// This process owns the store: see [`CrashHistory::take_over`].
     pub fn take_over(&mut self, now: Timestamp, step: Option<Seq>) {
         self.history.take_over((std::process::id(), now), step);
         self.write();
     }
 
-    /// See [`CrashHistory::start`].
+    /// See [`CrashHistory::resume_mode`].
     pub fn resume_mode(&self) -> ResumeMode {
         self.history.resume_mode()
     }
 
-    /// See [`CrashHistory::condemned`].
+    /// See [`CrashHistory::crash_looping`].
     pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
         self.history.crash_looping()
     }
 
-    /// See [`CrashHistory::suspicion`].
+    /// See [`CrashHistory::suspicion_rank`].
     pub fn suspicion_rank(&self, run: RunId) -> u32 {
         self.history.suspicion_rank(run)
     }
 
-    /// See [`CrashHistory::rest_before`].
+    /// See [`CrashHistory::backoff_before`].
     pub fn backoff_before(&self, trial: &Trial) -> Option<Duration> {
         self.history.backoff_before(trial)
     }
 
-    /// See [`CrashHistory::rest`].
+    /// See [`CrashHistory::start_backoff`].
     pub fn start_backoff(&mut self) {
         self.history.start_backoff();
         self.write();
     }
 
-    /// See [`CrashHistory::try_out`].
+    /// See [`CrashHistory::set_trial`].
     pub fn set_trial(&mut self, trial: Option<Trial>) {
         self.history.set_trial(trial);
         self.write();
     }
 
-    /// The run that is tried has been tried for [`MIN_UPTIME_MS`].
+    /// Records that the current trial has lasted [`MIN_UPTIME_MS`].
     pub fn mark_long_trial(&mut self) {
         let trial = self.history.last_trial().map(|trial| Trial { has_min_uptime: true, ..trial });
         self.set_trial(trial);
@@ -98,7 +101,7 @@ impl CrashHistoryFile {
         self.write();
     }
 
-    /// Says when the trial has lasted [`MIN_UPTIME_MS`], while `tried` goes on.
+    /// Awaits `tried`, and records it when the trial has lasted [`MIN_UPTIME_MS`].
     pub async fn watch_trial<T>(&mut self, tried: impl Future<Output = T>) -> T {
         let mut tried = pin!(tried);
         tokio::select! {
@@ -112,7 +115,7 @@ impl CrashHistoryFile {
         tried.await
     }
 
-    /// The process ends well. Without this it has died.
+    /// The process ends cleanly. Without this call its end counts as a death.
     pub fn end(mut self, now: Timestamp) {
         if self.history.end(now) {
             return self.write();

@@ -1,5 +1,5 @@
-//! Deaths of the process: when it was killed or crashed, and which run was alone with it. What follows is decided in
-//! `past.rs`, which is pure; `keeper.rs` keeps it in the state directory from start to start.
+//! Crash-loop detection: when the process was killed or crashed, and which run was alone with it.
+//! `history.rs` decides and is pure; `history_file.rs` keeps the history in the state directory from start to start.
 
 mod history;
 mod history_file;

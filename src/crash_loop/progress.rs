@@ -1,7 +1,9 @@
+//! Records that count as progress of a run.
+
 use hermod_actors::model::{Body, CallStatus, FailureClass};
 
-/// Whether the record shows that its run came further by itself: what a revival alone brings about, or what comes from
-/// outside, is no step.
+/// Whether the record shows progress of its run. Records that a revival alone causes, or that come from outside, are
+/// none.
 pub fn is_progress(body: &Body) -> bool {
     match body {
         Body::ModelAnswered(_)

@@ -1,3 +1,5 @@
+//! API keys printed by a command.
+
 use std::{fmt, path::PathBuf, time::Duration};
 
 use futures::future::{BoxFuture, FutureExt};
@@ -9,26 +11,26 @@ use crate::{
     secret::{Reference, Secret},
 };
 
-/// How long the command may run.
+/// Time limit of the command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of its output that may be a key.
+/// Limit of its output, in bytes.
 const MAX_KEY_BYTES: usize = 16 * 1024;
-/// Characters of what it says of its failure.
+/// Characters of its stderr in an error.
 const MAX_ERROR_CHARS: usize = 120;
 
-/// A key that a command prints. The command is the user's: it sees this process's variables, and no shell is between.
+/// A key that a command prints. The command is the user's: it gets this process's variables and runs without a shell.
 pub struct KeyCommand {
     words: Vec<String>,
     limit: Duration,
 }
 
 impl KeyCommand {
-    /// The program and its arguments.
+    /// Creates the source from a program and its arguments.
     pub const fn new(words: Vec<String>) -> Self {
         Self { words, limit: COMMAND_TIMEOUT }
     }
 
-    /// The same, with less time.
+    /// Sets another time limit.
     #[must_use]
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -88,7 +90,7 @@ impl KeyCommand {
     }
 }
 
-/// The end of what a command says at standard error, for a message: one line, and no key.
+/// The last line of a command's stderr for an error message, on one line and with the key redacted.
 fn last_line(text: &[u8], key: &str) -> String {
     let text = String::from_utf8_lossy(text);
     let Some(line) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else { return String::new() };
@@ -115,7 +117,7 @@ impl fmt::Debug for KeyCommand {
 mod tests {
     use super::*;
 
-    /// What `/bin/sh` makes of this line: the key, or a part of the message.
+    /// The result of this `/bin/sh` script: the key, or a part of the error.
     async fn check(line: &str, expect: Result<&str, KeyError>) {
         let words = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
         match (KeyCommand::new(words).with_timeout(Duration::from_millis(300)).fetch().await, expect) {

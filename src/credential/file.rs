@@ -1,3 +1,5 @@
+//! API keys in files.
+
 use std::collections::BTreeMap;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -8,12 +10,12 @@ use crate::{
     secret::Reference,
 };
 
-/// A key in a file, which somebody may replace.
+/// A key in a file, read anew at each fetch since the file may be replaced.
 #[derive(Debug)]
 pub struct KeyFile(Reference);
 
 impl KeyFile {
-    /// Of a reference to a file with an absolute path.
+    /// Creates the source from a reference to a file with an absolute path.
     pub const fn new(file: Reference) -> Self {
         Self(file)
     }

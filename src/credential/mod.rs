@@ -1,4 +1,4 @@
-//! How keys are got that do not stay the same: out of files, from commands, for OAuth refresh tokens.
+//! Sources of keys that change: files, commands, and OAuth refresh tokens.
 
 mod command;
 mod file;
@@ -17,7 +17,7 @@ use crate::{
     secret::{MissingSecret, Reference},
 };
 
-/// The credential that a reference leads to. What a command prints is not got yet.
+/// The credential of a reference. A command is not run yet.
 pub fn of_reference(
     reference: &Reference,
     variables: &BTreeMap<String, String>,
@@ -31,7 +31,7 @@ pub fn of_reference(
             Credential::from_source(KeyFile::new(placed), known, KeyPlacement::ByWire)
         }
         (Reference::Variable(_), Some(key)) => Credential::fixed(key),
-        // A variable that was resolved is known.
+        // A variable that was resolved has a value.
         (Reference::Variable(name), None) => {
             let reason = "the variable is not set".to_owned();
             return Err(MissingSecret { reference: Reference::Variable(name), reason });

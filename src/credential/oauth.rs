@@ -1,3 +1,5 @@
+//! OAuth access tokens from refresh tokens.
+
 use std::{io, sync::Mutex, sync::PoisonError, time::Duration};
 
 use futures::future::{BoxFuture, FutureExt};
@@ -11,33 +13,33 @@ use crate::{
     secret::{Secret, redact},
 };
 
-/// Characters of what a token endpoint says of its refusal.
+/// Characters of a token endpoint's error.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// With what access tokens are asked for.
+/// The parameters of a token request.
 #[derive(Debug, Clone)]
 pub struct OauthGrant {
-    /// Who asks.
+    /// The client id.
     pub client_id: String,
-    /// What proves it, if anything does.
+    /// The client secret, if there is one.
     pub client_secret: Option<Secret>,
-    /// The refresh token, as it is configured.
+    /// The configured refresh token.
     pub refresh_token: Secret,
-    /// What is asked for, if not all that was granted.
+    /// The requested scope; `None` requests all that was granted.
     pub scope: Option<String>,
 }
 
-/// Access tokens for a refresh token (RFC 6749, section 6).
+/// Fetches access tokens with a refresh token (RFC 6749, section 6).
 #[derive(Debug)]
 pub struct Oauth {
     forms: FormClient,
     grant: OauthGrant,
     token_file: TokenFile,
-    /// A newer refresh token than the one on disk, if it could not be kept there.
+    /// A refresh token newer than the one on disk, if it could not be stored.
     unsaved: Mutex<Option<Secret>>,
 }
 
-/// A granted request.
+/// The reply to a granted request.
 #[derive(Deserialize)]
 struct TokenResponse {
     access_token: String,
@@ -47,7 +49,7 @@ struct TokenResponse {
     refresh_token: Option<String>,
 }
 
-/// A refused one.
+/// The reply to a refused request.
 #[derive(Deserialize)]
 struct TokenErrorResponse {
     error: String,
@@ -56,13 +58,13 @@ struct TokenErrorResponse {
 }
 
 impl Oauth {
-    /// Touches neither network nor disk.
+    /// Creates the source without network or disk access.
     pub const fn new(forms: FormClient, grant: OauthGrant, token_file: TokenFile) -> Self {
         Self { forms, grant, token_file, unsaved: Mutex::new(None) }
     }
 
     async fn refresh(&self) -> Result<FetchedKey, KeyError> {
-        // Another process may have a newer token by now, and must not use the same one meanwhile.
+        // Another process may have stored a newer token, and must not use the same one at the same time.
         let locked = self.on_disk(TokenFile::lock, "the lock of the refresh token").await?;
         let configured = self.grant.refresh_token.clone();
         let loaded = self.on_disk(move |kept| kept.load(&configured), "the kept refresh token").await?;
@@ -96,7 +98,7 @@ impl Oauth {
         })
     }
 
-    /// Keeps the token that came in place of the one that was sent, which may be of no use from now on.
+    /// Stores the new refresh token. The one that was sent may be invalid from now on.
     async fn save_token(&self, next: Secret, locked: TokenLock) {
         let (configured, token) = (self.grant.refresh_token.clone(), next.clone());
         let save = move |token_file: &TokenFile| {
@@ -112,7 +114,7 @@ impl Oauth {
         }
     }
 
-    /// Does something with the files.
+    /// Runs file work off the async threads.
     async fn on_disk<T: Send + 'static>(
         &self,
         act: impl FnOnce(&TokenFile) -> io::Result<T> + Send + 'static,
@@ -142,7 +144,7 @@ impl KeySource for Oauth {
     }
 }
 
-/// What a token endpoint has answered. What it says of itself is told by its code and its description alone.
+/// Parses a token endpoint's reply. An error contains only its `error` and `error_description`.
 fn parse_reply(reply: &FormResponse, endpoint: &str) -> Result<TokenResponse, KeyError> {
     let FormResponse { status, body } = reply;
     if *status == 200 {
@@ -169,7 +171,7 @@ fn parse_reply(reply: &FormResponse, endpoint: &str) -> Result<TokenResponse, Ke
     })
 }
 
-/// A number, or a text that is one, as some write it.
+/// Seconds as a number, or as a text with a number, which some endpoints send.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
     Duration::try_from_secs_f64(seconds).ok()

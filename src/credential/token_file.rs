@@ -1,3 +1,5 @@
+//! Storage of rotated refresh tokens.
+
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, ErrorKind, Write as _},
@@ -13,34 +15,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::{files::read_regular_text, secret::Secret};
 
-/// A lock that another process holds is asked for so often, after such a pause each.
+/// Attempts to take a lock that another process holds, with a pause after each.
 const MAX_TRIES: usize = 500;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Bytes of a file with a token.
+/// Limit of a token file, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
-/// Where the refresh tokens of a provider are kept that came in place of the configured one, for their user alone.
+/// Stores the refresh token that replaced a provider's configured one, readable only by its user.
 #[derive(Debug, Clone)]
 pub struct TokenFile {
     folder: PathBuf,
     provider: String,
 }
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct TokenFileContent {
-    /// The hash of the configured token, in whose place this one is.
+    /// Hash of the configured token that this one replaces.
     #[serde(rename = "of")]
     configured_hash: String,
     refresh_token: String,
 }
 
-/// Nobody else uses the provider's refresh token while this lives.
+/// Holds the lock of a provider's refresh token: no other process uses it meanwhile.
 #[derive(Debug)]
 pub(super) struct TokenLock(#[expect(dead_code, reason = "closing it gives the lock up")] File);
 
 impl TokenFile {
-    /// In a folder of their own, which need not be there yet. The name of a provider is one of a file.
+    /// The file of a provider in `folder`, which need not exist. A provider's name is a valid file name.
     pub fn new(folder: impl Into<PathBuf>, provider: &str) -> Self {
         Self { folder: folder.into(), provider: provider.to_owned() }
     }
@@ -63,7 +65,7 @@ impl TokenFile {
         Err(io::Error::new(ErrorKind::TimedOut, "another process has held the lock for too long"))
     }
 
-    /// The token that is kept in place of the configured one.
+    /// The token that replaces the configured one.
     pub(super) fn load(&self, configured: &Secret) -> io::Result<Option<Secret>> {
         let path = self.path(".json");
         let text = match read_regular_text(&path, MAX_FILE_BYTES) {
@@ -79,7 +81,8 @@ impl TokenFile {
         Ok((content.configured_hash == hash(configured)).then(|| Secret::new(content.refresh_token)))
     }
 
-    /// Keeps a token in place of the configured one: after a crash there is the one before it, or this one.
+    /// Stores a token in place of the configured one. After a crash, the file has either the previous token or this
+    /// one.
     pub(super) fn save(&self, configured: &Secret, token: &Secret) -> io::Result<()> {
         let content =
             TokenFileContent { configured_hash: hash(configured), refresh_token: token.reveal().to_owned() };

@@ -1,3 +1,5 @@
+//! Chooses the model for a request among the providers found.
+
 use std::sync::Arc;
 
 use hermod_actors::model::{ModelRef, ModelRefError};
@@ -9,19 +11,19 @@ use crate::{
     secret::MissingSecret,
 };
 
-/// What somebody asks for.
+/// The model that a user requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestedModel<'a> {
-    /// A provider's name.
+    /// Name of a provider.
     pub provider: Option<&'a str>,
     /// A model, or `provider/model`.
     pub model: Option<&'a str>,
 }
 
-/// Why no model can be asked.
+/// Why no model can be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelChoiceError {
-    /// Nothing is configured.
+    /// No provider is configured.
     #[error(
         "no model provider is configured; there are four ways to get one:\n  \
         1. put a key into the environment: {keys}\n  \
@@ -30,63 +32,63 @@ pub enum ModelChoiceError {
         4. try it without a model: --rehearse plays a scripted one"
     )]
     NoProvider {
-        /// The variables that are looked for.
+        /// The variables that would configure one.
         keys: String,
     },
-    /// The name is not among the configured ones.
+    /// The named provider is not configured.
     #[error("there is no provider `{name}` here; configured are: {known}{remedy}")]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The configured ones.
+        /// The configured providers.
         known: String,
-        /// The variable that would configure it, if it is a known vendor.
+        /// How to configure the provider.
         remedy: String,
     },
-    /// It is configured, and cannot be spoken to.
+    /// The provider's wire format is not supported.
     #[error(
         "provider `{name}` speaks {wire}, which this version does not; there are: {known}. \
         Set the key of another provider, or choose one with --provider"
     )]
     Wire {
-        /// The provider.
+        /// Name of the provider.
         name: String,
-        /// Its wire format.
+        /// The provider's wire format.
         wire: &'static str,
-        /// The wire formats that there are.
+        /// The supported wire formats.
         known: String,
     },
-    /// Its key is not where the configuration says.
+    /// The provider's credential is missing.
     #[error("provider `{name}` has no credential: {missing}")]
     Credential {
-        /// The provider.
+        /// Name of the provider.
         name: String,
-        /// Where it should be, and the remedy.
+        /// The place where it should be, and the remedy.
         missing: MissingSecret,
     },
-    /// What was asked for names no model.
+    /// The request names no model.
     #[error(
         "`{name}` names no model; give MODEL or PROVIDER/MODEL, or leave it out for the provider's default"
     )]
     NoName {
-        /// What was asked for.
+        /// The requested text.
         name: String,
     },
-    /// The provider has no model to take when none is named.
+    /// The provider has no default model.
     #[error("provider `{name}`: {reason}")]
     NoDefault {
-        /// The provider.
+        /// Name of the provider.
         name: String,
-        /// Why, and the remedy.
+        /// The reason and the remedy.
         reason: String,
     },
-    /// The provider or the model that is meant has a name that none can have.
+    /// The provider's or the model's name is invalid.
     #[error(transparent)]
     Name(ModelRefError),
 }
 
-/// The model to ask. `provider/model` is split at its first slash if that provider is configured. Else all of it is a name for
-/// the first provider, unless that one has no models with such names.
+/// The model to call. `provider/model` is split at its first slash if that provider is configured. Otherwise the whole
+/// text names a model of the first provider, unless that provider has no models with such names.
 pub fn choose(
     found: &[DiscoveredProvider],
     wanted: RequestedModel<'_>,
@@ -117,12 +119,12 @@ pub fn choose(
     ModelRef::new(Arc::clone(&provider.name), model).map_err(ModelChoiceError::Name)
 }
 
-/// Whether a model's name, or a part of it beside a slash, says nothing.
+/// True if a model's name, or a part of it beside a slash, is blank.
 fn is_incomplete(name: &str) -> bool {
     name.split('/').any(|part| part.trim().is_empty())
 }
 
-/// The first provider, if it may have a model `vendor/rest`; no provider of the vendor's name is there.
+/// The first provider, if it may have a model `vendor/rest`. The caller has found no provider named `vendor`.
 fn first_for_vendor<'a>(
     found: &'a [DiscoveredProvider],
     (vendor, rest): (&str, &str),
@@ -145,8 +147,9 @@ fn first_for_vendor<'a>(
     Err(error)
 }
 
-/// Whether a provider may have models whose names begin with this vendor. A vendor's own endpoint has none with a slash,
-/// unless it is a router; a local Ollama has `user/model`, but none of a vendor that has an endpoint of its own.
+/// True if a provider may have models whose names begin with this vendor. A vendor's own endpoint has no names with a
+/// slash, unless it is a router. A local Ollama has `user/model`, but no models of a vendor with an endpoint of its
+/// own.
 fn has_slashes(provider: &DiscoveredProvider, vendor: &str) -> bool {
     match vendor_at(&provider.base_url) {
         Some(own) => own.is_router,
@@ -154,7 +157,7 @@ fn has_slashes(provider: &DiscoveredProvider, vendor: &str) -> bool {
     }
 }
 
-/// The model to ask, and those behind it: their providers have to be there.
+/// The chain of `first` and the fallbacks, each once. Their providers must be configured.
 pub fn chain(
     found: &[DiscoveredProvider],
     first: ModelRef,
@@ -186,7 +189,7 @@ fn no_provider() -> ModelChoiceError {
     }
 }
 
-/// The error for a provider that is not among those found.
+/// The error for a provider that is not configured.
 pub fn unknown_provider(found: &[DiscoveredProvider], name: &str) -> ModelChoiceError {
     let vendor = VENDORS.iter().find(|vendor| vendor.name == name);
     let known = match found {

@@ -1,5 +1,5 @@
-//! Which model providers there are, configured or found by their keys, and which model of them is meant. Pure: settings
-//! and variables in, values out.
+//! Finds the model providers, configured or known by their keys, and chooses a model. Pure: settings and variables in,
+//! values out.
 
 mod choose;
 mod providers;
@@ -11,5 +11,5 @@ use std::collections::BTreeMap;
 pub use choose::{ModelChoiceError, RequestedModel, chain, choose, unknown_provider};
 pub use providers::{DiscoveredProvider, DiscoverySource, discover};
 
-/// The variables of a process.
+/// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;

@@ -1,3 +1,5 @@
+//! Finds the providers in the configuration and the environment.
+
 use std::{path::Path, sync::Arc};
 
 use crate::{
@@ -8,19 +10,19 @@ use crate::{
     secret::Reference,
 };
 
-/// Who says that a provider is there.
+/// Where a provider was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscoverySource {
     /// A section of the configuration.
     Config,
-    /// A variable.
+    /// An environment variable.
     Environment,
-    /// It answers on this machine.
+    /// A server on this machine that answers.
     Local,
 }
 
 impl DiscoverySource {
-    /// Its name.
+    /// The source's name for users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -33,23 +35,23 @@ impl DiscoverySource {
 /// A provider that was found.
 #[derive(Debug, Clone)]
 pub struct DiscoveredProvider {
-    /// Its name.
+    /// Name of the provider.
     pub name: Arc<str>,
-    /// Who says so.
+    /// Where it was found.
     pub source: DiscoverySource,
-    /// Its base URL.
+    /// The base URL.
     pub base_url: String,
-    /// Its wire format.
+    /// The wire format.
     pub wire: &'static str,
-    /// Where its keys are, if it asks for any, and what each may use up.
+    /// References to its credentials, if it needs any, with their rate limits.
     pub account: ProviderAccount,
-    /// The model, if none is named; `Err` says why there is none.
+    /// The default model; `Err` is the reason why there is none.
     pub model: Result<Arc<str>, String>,
-    /// How many calls, and how long.
+    /// Limits of concurrency and time.
     pub limits: ProviderDefaults,
 }
 
-/// The configured providers, then those whose variables are set, the preferred first.
+/// The configured providers, then the vendors whose variables are set, the preferred first.
 pub fn discover(config: &Config, variables: &Variables) -> Vec<DiscoveredProvider> {
     let vendors: Vec<DiscoveredProvider> =
         VENDORS.iter().filter_map(|vendor| of_vendor(vendor, config, variables)).collect();
@@ -87,8 +89,8 @@ fn of_vendor(vendor: &Vendor, config: &Config, variables: &Variables) -> Option<
     })
 }
 
-/// A configured provider: what its section does not say is the vendor's of that name. A vendor's key goes to no base URL
-/// but the vendor's.
+/// A configured provider. The vendor of its name supplies what the section lacks. A section's own base URL never gets
+/// the vendor's key.
 fn of_section(
     name: &str,
     section: &ProviderSection,
@@ -133,7 +135,7 @@ pub(super) fn find_by_name<'a>(
 }
 
 impl DiscoveredProvider {
-    /// What its adapter is made of. Only here its keys are looked at. What has to be kept of them is kept below `state`.
+    /// The adapter's configuration. Only here are credentials resolved. Refresh tokens are stored below `state`.
     pub fn config(&self, variables: &Variables, state: &Path) -> Result<ProviderConfig, ModelChoiceError> {
         let credentials = self.account.credentials(&self.name, variables, state);
         Ok(ProviderConfig {

@@ -18,13 +18,13 @@ fn configured(text: &str, set: &[(&str, &str)]) -> Vec<DiscoveredProvider> {
     discover(&Config::load(&[file], &variables).unwrap(), &variables)
 }
 
-/// The model that is chosen, or a part of the error.
+/// Checks the chosen model, or a part of the error.
 #[track_caller]
 fn check(set: &[(&str, &str)], wanted: RequestedModel<'_>, expect: Result<&str, &str>) {
     check_in("", set, wanted, expect);
 }
 
-/// Likewise, with a configuration.
+/// Checks the choice like `check`, with a configuration.
 #[track_caller]
 fn check_in(config: &str, set: &[(&str, &str)], wanted: RequestedModel<'_>, expect: Result<&str, &str>) {
     match (choose(&configured(config, set), wanted), expect) {
@@ -84,10 +84,10 @@ fn a_model_is_split_only_at_a_configured_provider() {
     }
 }
 
-/// A configuration, variables, and who is asked for three models.
+/// A configuration, variables, and the chosen models for three requests.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], [Result<&'a str, &'a str>; 3]);
 
-/// Who is asked for `anthropic/claude-x`, `acme/m` and `m`, by what is configured.
+/// The requests are `anthropic/claude-x`, `acme/m` and `m`.
 #[test]
 fn a_vendors_model_goes_to_the_vendor_or_to_an_endpoint_that_may_have_it() {
     let set = "set ANTHROPIC_API_KEY to have it";
@@ -141,7 +141,7 @@ fn a_vendors_model_goes_to_the_vendor_or_to_an_endpoint_that_may_have_it() {
     }
 }
 
-/// Every vendor that is known, where only another one is there.
+/// Requests each known vendor where only another one is configured.
 #[test]
 fn a_vendor_without_its_key_is_named_with_the_variable() {
     for vendor in crate::config::VENDORS.iter().filter(|vendor| vendor.name != "openai") {
@@ -153,7 +153,7 @@ fn a_vendor_without_its_key_is_named_with_the_variable() {
     }
     check(&[ANTHROPIC], model("openai/gpt-5"), Err("set OPENAI_API_KEY to have it"));
     check(&[OPENAI], model("ollama/m"), Err("set ollama.address"));
-    // What is said by name counts.
+    // A named provider takes precedence.
     let said = RequestedModel { provider: Some("openai"), model: Some("anthropic/claude-x") };
     check(&[OPENAI], said, Ok("openai/anthropic/claude-x"));
 }
@@ -188,7 +188,7 @@ fn a_section_changes_of_a_vendor_what_it_says() {
     check("credential = \"env:MINE\"", &[OPENAI], vendor, Some("env:MINE"), Some("gpt-5-mini"));
     check("", &[("OPENAI_BASE_URL", HERE)], HERE, None, Some("gpt-5-mini"));
     check("", &[("OPENAI_BASE_URL", HERE), OPENAI], HERE, key, Some("gpt-5-mini"));
-    // The vendor's key is not sent to somebody else.
+    // The vendor's key is not sent to another base URL.
     check("base_url = \"http://127.0.0.1:8000/v1\"", &[OPENAI], HERE, None, None);
 }
 

@@ -1,3 +1,5 @@
+//! Gc of files beside the store: artifacts, spool folders of ended commands, and partial files.
+
 use std::{fs, io, path::Path};
 
 use hermod_actors::{
@@ -14,7 +16,7 @@ use crate::{
     store::redb::{GcMode, GcPass, Lookup, RemovedSet, Tally, why},
 };
 
-/// Removes the artifacts whose time is over, with a note that they were there; and those of runs that there are not.
+/// Removes expired artifacts, with tombstones, and orphans (artifacts of runs that the store does not have).
 pub(super) fn sweep_artifacts(
     state: &Path,
     caring: &GcPass,
@@ -25,7 +27,7 @@ pub(super) fn sweep_artifacts(
     let failed = || MaintenanceError::at(state.join("artifacts"));
     for session in artifacts.sessions().map_err(failed())? {
         let kept = artifacts.of_session(session).map_err(failed())?;
-        // Looked up after they were listed: whatever was made then has its run in the store.
+        // Opened after the listing: the store already has the run of every artifact that was listed.
         let mut lookup = caring.lookup()?;
         let (mut over, mut stray) = (Vec::new(), Vec::new());
         for artifact in kept {
@@ -56,7 +58,7 @@ fn remove_from_session(
     let names = |of: &[ArtifactFile]| of.iter().map(|artifact| artifact.name).collect::<Vec<_>>();
     let (over, stray) = (names(over), names(stray));
     if !lookup.has_session(session)? {
-        // Somebody may be about to put the first pictures of a new session into its folder.
+        // The first images of a new session may be about to be written to its folder.
         let is_new = || artifacts.folder_modified(session).is_ok_and(|at| at > times.orphans_before);
         let stays = stray.is_empty() && !gone.sessions.contains(&session) && is_new();
         return Ok(if stays { Ok(()) } else { artifacts.remove(session, &[over, stray].concat()) });
@@ -65,10 +67,10 @@ fn remove_from_session(
     Ok(retired.and_then(|()| artifacts.discard(&stray)))
 }
 
-/// What becomes of an artifact.
+/// The verdict on an artifact.
 enum ArtifactFate {
     Retained(&'static str),
-    /// Its time is over.
+    /// Its retention time is over.
     Expired,
     /// Its run is not in the store.
     Orphan,
@@ -98,12 +100,12 @@ fn artifact_fate(
     }
 }
 
-/// Whether it is shown with later requests. What cannot be looked at may be.
+/// Whether later requests show it; true if the file cannot be read.
 fn is_picture(artifacts: &FileArtifacts, name: ArtifactName) -> bool {
     artifacts.is_picture(name).unwrap_or(true)
 }
 
-/// Removes what is kept of commands of runs that have ended.
+/// Removes the spool folders of commands whose runs have ended.
 pub(super) fn sweep_spool(
     state: &Path,
     caring: &GcPass,
@@ -112,7 +114,7 @@ pub(super) fn sweep_spool(
     let runner = Runner::new(OWN_PROGRAM, state);
     let mut tally = Tally::default();
     let kept = runner.entries().map_err(MaintenanceError::at(state.join("spool")))?;
-    // Looked up after it was listed: a command begins when that it may is in the store.
+    // Opened after the listing: a command starts only after its record is in the store.
     let mut lookup = caring.lookup()?;
     for (name, path) in kept {
         let stays = name.and_then(|name| retain_reason(&runner, name, (&mut lookup, gone)));
@@ -120,7 +122,7 @@ pub(super) fn sweep_spool(
             tally.retain(why, 1);
             continue;
         }
-        // Whoever ended it may clear it at the same time.
+        // The process that ended the command may remove the folder at the same time.
         let bytes = size_of(&path).map_or(0, |(bytes, _)| bytes);
         if caring.mode() == GcMode::Remove {
             let removed = match name {
@@ -155,7 +157,7 @@ fn retain_reason(
     runner.is_alive(name).unwrap_or(true).then_some(why::ALIVE)
 }
 
-/// Removes what was to become something else, and was left by whoever made it.
+/// Removes partial files that their writers left behind.
 pub(super) fn sweep_leftovers(
     state: &Path,
     mode: GcMode,
@@ -180,7 +182,7 @@ pub(super) fn sweep_leftovers(
     Ok(tally)
 }
 
-/// Whoever made it may have just finished it.
+/// Ignores a missing file: its writer may just have renamed it.
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

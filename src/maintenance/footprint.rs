@@ -1,3 +1,5 @@
+//! Disk usage of the state directory, by class.
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -6,14 +8,14 @@ use std::{
 use super::{MaintenanceError, StateDirMaintenance};
 use crate::control::{ClassUsage, Footprint, StoreUsage};
 
-/// The folders that are classes of their own.
+/// Folders that are a class of their own.
 const CLASS_FOLDERS: [&str; 5] = ["blobs", "artifacts", "spool", "scripts", "memories"];
 /// The store's file.
 const STORE_FILE: &str = "hermod.redb";
-/// How the folders of stores begin that another one has taken the place of.
+/// Prefix of folders with a replaced store.
 const REPLACED_PREFIX: &str = "replaced-";
 
-/// Looks at all there is. Blocks.
+/// Measures the whole state directory. Blocks.
 pub(super) fn measure(upkeep: &StateDirMaintenance) -> Result<Footprint, MaintenanceError> {
     let store = upkeep.store.footprint()?;
     let names = ["store", "blobs", "artifacts", "spool", "scripts", "memories", "replaced", "other"];
@@ -54,7 +56,7 @@ fn class(name: &str) -> &str {
     }
 }
 
-/// The bytes and the files at a path and below it. What goes meanwhile does not count.
+/// Bytes and number of files at a path and below it. Skips what is removed meanwhile.
 pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
     let mut sum = (0, 0);
     let mut paths = vec![path.to_owned()];
@@ -62,7 +64,7 @@ pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
         match entries_of(&path) {
             Ok(PathContents::File(bytes)) => sum = (sum.0 + bytes, sum.1 + 1),
             Ok(PathContents::Folder(entries)) => paths.extend(entries),
-            // It was removed, or lies deeper than a path is long.
+            // It was removed, or its path is longer than the system allows.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {}
             Err(error) => return Err(error),

@@ -1,3 +1,5 @@
+//! One gc of the state directory: the store's rows first, then the files that they named.
+
 use hermod_actors::{model::Timestamp, port::Clock};
 
 use super::{MaintenanceError, StateDirMaintenance, files, scripts};
@@ -7,20 +9,21 @@ use crate::{
     store::redb::{GcMode, Tally},
 };
 
-/// What is made before something refers to it is not looked at before it is so old, in milliseconds.
+/// Minimum age, in milliseconds, of a file that nothing refers to: some files are written before the row that names
+/// them.
 const MIN_ORPHAN_AGE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The times that count.
+/// The times against which ages are compared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GcCutoffs {
     pub(super) now: Timestamp,
-    /// What nothing refers to and was written before then can go.
+    /// Unreferenced files that were written later stay.
     pub(super) orphans_before: Timestamp,
-    /// Artifacts of runs that ended by then go.
+    /// Artifacts of runs that ended by then expire; `None` keeps them for good.
     pub(super) artifacts_before: Option<Timestamp>,
 }
 
-/// Removes what is to go. Blocks.
+/// Collects the garbage of the state directory. Blocks.
 pub(super) fn sweep(upkeep: &StateDirMaintenance, sweep: GcRequest) -> Result<GcReport, MaintenanceError> {
     let clock = SystemClock::default();
     let now = clock.at();

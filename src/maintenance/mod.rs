@@ -1,7 +1,7 @@
-//! Care for the state directory: what is in it, and what of that can go. Files go after the rows that named them.
+//! Disk usage and gc of the state directory. Files are removed after the rows that named them.
 //!
-//! Files that are made before a row names them (scripts, pictures of a task) are only removed when nobody has touched them
-//! for a day; all others are looked for first, and only then in the store.
+//! Files that are written before a row names them (scripts, images of a task) stay until they are untouched for a day.
+//! All other files are listed first, and looked up in the store afterwards.
 
 mod files;
 mod footprint;
@@ -22,7 +22,7 @@ use crate::{
     store::redb::{GarbageCollector, GcError, RedbJournal},
 };
 
-/// Cares for the state directory whose store is open in this process, for as long as it is.
+/// Maintains a state directory while its store is open in this process.
 #[derive(Debug, Clone)]
 pub struct StateDirMaintenance {
     state: PathBuf,
@@ -30,7 +30,7 @@ pub struct StateDirMaintenance {
 }
 
 impl StateDirMaintenance {
-    /// Of this state directory, whose store this is.
+    /// `store` is the store of the state directory `state`.
     pub fn new(state: &Path, store: &Arc<RedbJournal>) -> Self {
         Self { state: state.to_owned(), store: store.garbage_collector() }
     }
@@ -63,7 +63,7 @@ fn off_thread<T: Send + 'static>(
     .boxed()
 }
 
-/// Why it is not done.
+/// Why maintenance failed.
 #[derive(Debug)]
 enum MaintenanceError {
     Store(GcError),

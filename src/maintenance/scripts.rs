@@ -1,5 +1,6 @@
-//! Rehearsal scripts. Whoever keeps one takes the folder's lock shared and touches the file; only who removes one takes it
-//! alone. So a script that a run is about to name is not taken away in between.
+//! Rehearsal scripts. Storing a script takes the folder's lock shared and touches the file; removal takes it
+//! exclusively.
+//! Thus gc never removes a script that a run is about to name.
 
 use std::{
     fs::{self, File},
@@ -17,14 +18,14 @@ use crate::{
     store::redb::{GcMode, GcPass, RemovedSet, Tally, why},
 };
 
-/// Takes the folder's lock for as long as the file is open.
+/// Takes the folder's lock until the returned file is closed.
 pub(crate) fn lock_folder(folder: &Path, how: FlockOperation) -> io::Result<File> {
     let folder = File::open(folder)?;
     flock(&folder, how)?;
     Ok(folder)
 }
 
-/// Makes a file as young as one that was just written.
+/// Sets the file's times to now, so that gc takes it for new.
 pub(crate) fn touch(path: &Path) -> io::Result<()> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: now, last_modification: now };
@@ -67,7 +68,7 @@ pub(super) fn sweep(
     Ok(tally)
 }
 
-/// The scripts that are not whole yet: path, bytes, and when they were written.
+/// Partial scripts: path, bytes, and time of the last write.
 pub(super) fn parts(folder: &Path) -> io::Result<Vec<(PathBuf, u64, Timestamp)>> {
     let mut parts = Vec::new();
     for path in files(folder, "part")? {

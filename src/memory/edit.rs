@@ -1,4 +1,4 @@
-//! What is to be done with a file's entries, and what comes of it.
+//! The edit of one memory file: its checks, and the entries that result. No I/O.
 
 use hermod_actors::model::Hash;
 use schemars::JsonSchema;
@@ -37,38 +37,38 @@ pub struct Order {
     pub old_text: Option<String>,
 }
 
-/// Why an order cannot be carried out.
+/// Why an edit cannot be made; an answer to the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct EditError {
-    /// The field of the order.
+    /// The argument of the tool call.
     pub field: &'static str,
-    /// What is wrong, with the value.
+    /// The problem, with the value.
     pub error: String,
-    /// What to do instead.
+    /// The remedy.
     pub hint: String,
 }
 
-/// What a change does, noted before it is made: whoever repeats it knows by this what it has done.
+/// The hashes of what an edit changes, written before the edit: a repeated attempt finds out what an earlier one did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditIntent {
-    /// The entry that goes.
+    /// The entry that is removed; `None` for `add`.
     old: Option<Hash>,
-    /// The entry that comes.
+    /// The entry that is added; `None` for `remove`.
     new: Option<Hash>,
 }
 
-/// What comes of an order.
+/// The outcome of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditResult {
-    /// The entries are so already.
+    /// The file already has the wanted content.
     Unchanged,
-    /// The entries that there are then.
+    /// The new entries, and the intent to write before them.
     Changed(MemoryEntries, EditIntent),
 }
 
 impl Order {
-    /// Judges it, whatever the entries are.
+    /// Checks the arguments alone, independently of the entries.
     pub fn check(&self) -> Result<(), EditError> {
         let (content, old_text) = (self.content.as_deref(), self.old_text.as_deref());
         let has_old = old_text.is_some_and(|text| !text.trim().is_empty());
@@ -118,8 +118,9 @@ fn check_content(content: &str) -> Result<(), EditError> {
     })
 }
 
-/// What an order that was found to be fit comes to: a function of the entries, and of what an earlier attempt of the same
-/// call has noted.
+/// Applies an order that passed [`Order::check`].
+/// Depends only on its arguments: the entries, the intent of an earlier attempt of the same call, and the limit in
+/// characters.
 pub fn decide(
     order: &Order,
     entries: &MemoryEntries,
@@ -158,7 +159,7 @@ pub fn decide(
         return Ok(EditResult::Unchanged);
     }
     let (used, before) = (then.chars(), entries.chars());
-    // A file that is too long by a person's hand may become shorter.
+    // A file that a person made longer than the limit may still become shorter.
     if used > limit && used >= before {
         let over = used - limit;
         let error = format!("would make the file {used} characters long, {over} over its limit of {limit}");
@@ -177,7 +178,7 @@ enum MatchError {
     Several(EditError),
 }
 
-/// The one entry that has this text in it; one that is this text stands over others.
+/// The only entry that contains this text; an entry that equals it has precedence.
 fn find_one<'e>(entries: &'e MemoryEntries, text: &str) -> Result<&'e str, MatchError> {
     if let Some(same) = entries.all().iter().find(|entry| *entry == text.trim()) {
         return Ok(same);

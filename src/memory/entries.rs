@@ -1,7 +1,9 @@
+//! The entries of a memory file, their text form, and the characters that an entry must not have.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Stands between two entries, alone on its line.
+/// Separates two entries; alone on its line.
 const MARK: &str = "§";
 const SEPARATOR: &str = "\n§\n";
 
@@ -16,10 +18,10 @@ pub enum Target {
 }
 
 impl Target {
-    /// Both.
+    /// Both files.
     pub const ALL: [Self; 2] = [Self::Memory, Self::User];
 
-    /// The name of its file.
+    /// The file's name.
     pub const fn file(self) -> &'static str {
         match self {
             Self::Memory => "MEMORY.md",
@@ -28,12 +30,13 @@ impl Target {
     }
 }
 
-/// The entries of a file, in its order: none is empty, none is there twice, and none has a line of the mark alone.
+/// The entries of a file, in file order: none is empty or a duplicate, and none has a line with only the separator
+/// mark.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryEntries(Vec<String>);
 
 impl MemoryEntries {
-    /// Those of a file, which a person may have edited.
+    /// Parses a file, which a person may have edited.
     pub fn parse(text: &str) -> Self {
         let mut entries = Self::default();
         let (mut lines, mut entry) = (text.lines(), Vec::new());
@@ -52,12 +55,12 @@ impl MemoryEntries {
         }
     }
 
-    /// The whole file; parsed, it gives the same entries.
+    /// The file's text. Parsing it gives the same entries.
     pub fn text(&self) -> String {
         self.0.join(SEPARATOR)
     }
 
-    /// The characters of the whole file.
+    /// Characters (not bytes) of the file's text, separators included.
     pub fn chars(&self) -> usize {
         let between = SEPARATOR.chars().count() * self.0.len().saturating_sub(1);
         self.0.iter().map(|entry| entry.chars().count()).sum::<usize>() + between
@@ -68,19 +71,19 @@ impl MemoryEntries {
         &self.0
     }
 
-    /// Whether there is this very entry.
+    /// Whether an entry equals this text.
     pub fn contains(&self, entry: &str) -> bool {
         self.0.iter().any(|known| known == entry)
     }
 
-    /// Adds an entry that is fit to be one, unless it is there.
+    /// Appends an entry that passed the checks, unless it is empty or present.
     pub(super) fn push(&mut self, entry: &str) {
         if !entry.is_empty() && !self.contains(entry) {
             self.0.push(entry.to_owned());
         }
     }
 
-    /// Puts an entry in the place of another one; if it is there already, the other one goes.
+    /// Replaces `old` by `new` in place; if `new` is present already, only removes `old`.
     pub(super) fn replace(&mut self, old: &str, new: &str) {
         if old != new && self.contains(new) {
             return self.remove(old);
@@ -95,13 +98,13 @@ impl MemoryEntries {
     }
 }
 
-/// Whether a text has a line that stands between entries.
+/// Whether a text has a line that would separate entries.
 pub(super) fn has_mark(text: &str) -> bool {
     text.lines().any(|line| line.trim() == MARK)
 }
 
-/// The first character of a text that is not to be seen, or that turns the direction of what is, and its place from 1.
-/// Newline and tab are none.
+/// The first invisible or direction-changing character of a text, and its position counted from 1. Newline and tab are
+/// allowed.
 pub(super) fn first_hidden(text: &str) -> Option<(usize, char)> {
     (1..).zip(text.chars()).find(|(_, c)| {
         let is_layout = matches!(c, '\n' | '\t');
@@ -131,7 +134,7 @@ mod tests {
         check("", &[]);
         check("one", &["one"]);
         check("one\n§\ntwo\nlines\n§\nthree", &["one", "two\nlines", "three"]);
-        // By a person's hand.
+        // A file that a person edited.
         check("\n§\r\n one \r\n §  \n\n§\ntwo\n§\none\n\n", &["one", "two"]);
         check("§ is a sign\n§§", &["§ is a sign\n§§"]);
     }

@@ -1,3 +1,5 @@
+//! The memory files on disk: lock, read, and atomic durable write.
+
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read as _},
@@ -12,16 +14,16 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use super::{MemoryEntries, Target};
 use crate::files;
 
-/// The folder's name in the state.
+/// The folder's name in the state directory.
 pub const FOLDER: &str = "memories";
 const LOCK: &str = ".lock";
-/// A lock that somebody else holds is asked for so often, after such a pause each.
+/// Tries to take the lock, with `RETRY_DELAY` between two.
 const MAX_TRIES: u32 = 500;
 const RETRY_DELAY: Duration = Duration::from_millis(10);
-/// Bytes of a file that are read; no person's hand makes more.
+/// Bytes of a file that are read; files edited by hand stay far below.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The files, and how long they may become.
+/// The memory files and their limits in characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryFiles {
     folder: PathBuf,
@@ -32,31 +34,31 @@ pub struct MemoryFiles {
 /// Why a file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// Somebody else has the lock.
+    /// Another process or task held the lock for 5 s.
     #[error("the lock {} has been held by somebody else for 5 s", .0.display())]
     LockHeld(PathBuf),
-    /// Nobody waits any more.
+    /// The caller's cancellation check ended the wait.
     #[error("it was stopped")]
     Stopped,
-    /// The file is none of entries.
+    /// The file is not a memory file.
     #[error("{} {what}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Why not.
         what: &'static str,
     },
-    /// The disk.
+    /// An I/O error.
     #[error("{}: {error}", .path.display())]
     Io {
         /// The file or the folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// The files in the hands of one who changes them: nobody else does while this lives.
+/// Exclusive access to the memory files, held until this value is dropped.
 #[derive(Debug)]
 pub struct LockedMemory {
     folder: PathBuf,
@@ -64,12 +66,12 @@ pub struct LockedMemory {
 }
 
 impl MemoryFiles {
-    /// In the folder of a state, with these limits in characters.
+    /// `state` is the state directory; `memory` and `user` are limits in characters.
     pub fn new(state: &Path, memory: usize, user: usize) -> Self {
         Self { folder: state.join(FOLDER), memory, user }
     }
 
-    /// The characters that a file may have.
+    /// Maximum characters of the file.
     pub const fn limit(&self, target: Target) -> usize {
         match target {
             Target::Memory => self.memory,
@@ -77,13 +79,13 @@ impl MemoryFiles {
         }
     }
 
-    /// Where a file is, or would be.
+    /// The file's path; the file may be missing.
     pub fn path(&self, target: Target) -> PathBuf {
         self.folder.join(target.file())
     }
 
-    /// Waits until nobody else changes the files, as long as `goes_on` says; makes the folder, if it is not there, and removes
-    /// what somebody who was killed has left in it.
+    /// Waits for the exclusive lock while `goes_on` returns true, at most 5 s.
+    /// Creates the folder if it is missing, and removes partial files of killed processes.
     pub fn lock(&self, goes_on: impl Fn() -> bool) -> Result<LockedMemory, MemoryError> {
         let folder = self.folder.clone();
         make_folder(&folder).map_err(io_error(&folder))?;
@@ -110,7 +112,7 @@ impl MemoryFiles {
 }
 
 impl LockedMemory {
-    /// The entries of a file; none if it is not there.
+    /// The entries of a file; empty if the file is missing.
     pub fn read(&self, target: Target) -> Result<MemoryEntries, MemoryError> {
         let path = self.folder.join(target.file());
         let unreadable = |what| MemoryError::Unreadable { path: path.clone(), what };
@@ -134,19 +136,19 @@ impl LockedMemory {
         Ok(MemoryEntries::parse(&text))
     }
 
-    /// Makes these the entries of a file, at once and durably: a reader has the old ones or the new.
+    /// Replaces the entries of a file atomically and durably: a reader sees the old ones or the new ones.
     pub fn write(&self, target: Target, entries: &MemoryEntries) -> Result<(), MemoryError> {
         let (path, part) = (self.folder.join(target.file()), self.partial_path(target));
         let written = files::write(&part, entries.text().as_bytes())
             .and_then(|()| fs::rename(&part, &path))
             .and_then(|()| files::sync_folder(&self.folder));
         written.map_err(|error| match files::remove(&part) {
-            // The first failure says why; what is left now is removed by the next who locks.
+            // The first error is the cause; the next `lock` removes a partial file that remains.
             Ok(()) | Err(_) => io_error(&path)(error),
         })
     }
 
-    /// Where the new content of a file is until it is whole.
+    /// The path of the new content until it is renamed to the file.
     fn partial_path(&self, target: Target) -> PathBuf {
         self.folder.join(format!(".{}.part", target.file()))
     }
@@ -159,7 +161,7 @@ impl LockedMemory {
     }
 }
 
-/// Makes the folder, for nobody but its owner, also if somebody else has made it otherwise.
+/// Creates the folder with mode 0700, and corrects the mode of an existing one.
 fn make_folder(folder: &Path) -> io::Result<()> {
     let is_new = !folder.exists();
     files::make_folder(folder)?;

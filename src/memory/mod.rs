@@ -1,4 +1,4 @@
-//! What agents remember from one conversation to the next: two small files of entries, in a folder of the state.
+//! Memory of agents across conversations: two small files of entries in a folder of the state directory.
 
 mod edit;
 mod entries;

@@ -26,7 +26,7 @@ fn carried_out(order: &Order, text: &str, noted: Option<EditIntent>) -> Result<E
     decide(order, &MemoryEntries::parse(text), (noted, LIMIT))
 }
 
-/// What the file has then; also if it is done again, with a note of it and without.
+/// Checks the file's text after the edit, also after repeating it with and without its intent.
 #[track_caller]
 fn check(before: &str, order: &Order, expect: &str) {
     match carried_out(order, before, None).unwrap() {
@@ -35,7 +35,7 @@ fn check(before: &str, order: &Order, expect: &str) {
             assert_eq!(entries.text(), expect);
             assert_ne!(before, expect);
             assert_eq!(carried_out(order, expect, Some(note)), Ok(EditResult::Unchanged), "again");
-            // The note was kept, and nothing was done.
+            // The intent was written, but the edit was not made.
             assert_eq!(carried_out(order, before, Some(note)), Ok(EditResult::Changed(entries, note)));
         }
     }
@@ -61,7 +61,7 @@ fn entries_are_added_replaced_and_removed() {
     check("tea\n§\nmilk", &remove("mil"), "tea");
     check("tea", &remove("tea"), "");
     check("fact 1 is\n§\nfact 10 is", &remove("fact 1 "), "fact 10 is");
-    // The whole entry names it, also if another one has it in it.
+    // An exact match has precedence over an entry that contains the text.
     check("tea\n§\ntea, green", &remove("tea"), "tea, green");
 }
 
@@ -99,7 +99,7 @@ fn a_note_tells_what_an_earlier_attempt_did() {
         other => panic!("{other:?}"),
     };
     let (gone, other) = (remove("tea"), replace("tea", "coffee"));
-    // It was removed; what somebody else has added since is another one.
+    // The entry was removed; an entry that was added since is a different one.
     assert_eq!(carried_out(&gone, "tea time", note(&gone, "tea")), Ok(EditResult::Unchanged));
     assert_eq!(carried_out(&gone, "milk", note(&gone, "tea")), Ok(EditResult::Unchanged));
     assert_eq!(carried_out(&other, "tea time\n§\ncoffee", note(&other, "tea")), Ok(EditResult::Unchanged));
@@ -107,7 +107,7 @@ fn a_note_tells_what_an_earlier_attempt_did() {
     assert!(unknown.error.contains("somebody else"), "{unknown}");
 }
 
-/// Any order over few words, so that they meet.
+/// Orders over few words, so that they often affect the same entries.
 fn orders() -> impl Strategy<Value = Order> {
     let word =
         || proptest::sample::select(vec!["a", "b", "ab", "b a", "ä\nb", "abcdefghijklm", "§ x", "y §"]);

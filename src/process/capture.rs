@@ -1,11 +1,14 @@
+//! Captures the beginning and the end of an output stream in bounded memory.
+
 use std::collections::VecDeque;
 
-/// Bytes that are kept from the beginning of a stream.
+/// Bytes captured from the beginning of a stream.
 pub const HEAD_BYTES: usize = 32 * 1024;
-/// Bytes that are kept from its end.
+/// Bytes captured from the end of a stream.
 pub const TAIL_BYTES: usize = 16 * 1024;
 
-/// What is kept of a stream of any length: its first `HEAD_BYTES` bytes, its last `TAIL_BYTES` bytes and its length.
+/// The captured part of a stream of any length: its first `HEAD_BYTES` bytes, its last `TAIL_BYTES` bytes and its
+/// length.
 #[derive(Debug, Default)]
 pub struct Capture {
     head: Vec<u8>,
@@ -13,19 +16,19 @@ pub struct Capture {
     total: u64,
 }
 
-/// A captured stream in the form in which it is shown.
+/// A captured stream, truncated for display.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TruncatedOutput<'a> {
-    /// The beginning; the whole if nothing was left out.
+    /// The beginning; the whole stream if nothing was left out.
     pub head: &'a [u8],
-    /// Bytes between the two that were left out.
+    /// Bytes left out between `head` and `tail`.
     pub left_out: u64,
-    /// The end.
+    /// The end; empty if nothing was left out.
     pub tail: &'a [u8],
 }
 
 impl Capture {
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
@@ -36,13 +39,13 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// What was kept: the beginning, and the end in two pieces.
+    /// The captured bytes: the beginning, and the end in two slices.
     pub(super) fn parts(&self) -> (&[u8], [&[u8]; 2]) {
         let (first, second) = self.tail.as_slices();
         (&self.head, [first, second])
     }
 
-    /// A capture of what was kept; `None` if no stream of this length can have left that.
+    /// A capture restored from its parts; `None` if no stream of length `total` can have these parts.
     pub(super) fn of_parts(head: &[u8], tail: &[u8], total: u64) -> Option<Self> {
         let kept = (head.len() + tail.len()) as u64;
         let fits = head.len() <= HEAD_BYTES && tail.len() <= TAIL_BYTES && kept <= total;
@@ -54,8 +57,8 @@ impl Capture {
         self.total
     }
 
-    /// At most `room` bytes of what was kept, two thirds of them from the beginning; where bytes are left out, no UTF-8
-    /// character is cut in two.
+    /// At most `room` captured bytes, two thirds of them from the beginning. Where bytes are left out, no UTF-8
+    /// character is split.
     pub fn truncated(&mut self, room: usize) -> TruncatedOutput<'_> {
         if self.total == (self.head.len() + self.tail.len()) as u64 {
             self.head.extend(self.tail.drain(..));
@@ -70,7 +73,7 @@ impl Capture {
     }
 }
 
-/// `bytes` without the beginning of a UTF-8 character whose rest was cut off.
+/// `bytes` without a UTF-8 character at the end that was cut off.
 pub fn without_cut_end(bytes: &[u8]) -> &[u8] {
     match bytes.utf8_chunks().last() {
         // An incomplete character at the very end is a prefix of a valid one; other invalid bytes are the stream's own.
@@ -102,7 +105,7 @@ mod tests {
             capture.push(chunk);
         }
         assert_eq!(capture.total(), chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>());
-        // What was shown once is there to be shown again.
+        // A second call must give the same result.
         for _ in 0..2 {
             let shown = capture.truncated(HEAD_BYTES + TAIL_BYTES);
             assert!(shown == TruncatedOutput { head, left_out, tail }, "left out {}", shown.left_out);

@@ -1,3 +1,5 @@
+//! Runs a command in its own process group until it ends, its time is up or it is cancelled.
+
 use std::{
     ffi::OsString,
     io,
@@ -15,69 +17,70 @@ use super::{Capture, Tee, environment::inherited, group::ProcessGroup, pipes::Ou
 
 /// Time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_secs(2);
-/// After the command's exit its output is read until nothing comes for this long ...
+/// After the command's exit its output is read until nothing arrives for this long.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
-/// ... and no longer than this: a process left behind may write for ever.
+/// Upper limit of that read: a process left behind may write forever.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
-/// After SIGKILL the pipes close by themselves, unless a process that left the group holds them.
+/// After SIGKILL the pipes close at once, unless a process that left the group holds them open.
 const DRAIN_TIMEOUT_AFTER_KILL: Duration = Duration::from_millis(40);
 
 /// A command to run.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// The program, found by `PATH` if it is a bare name.
+    /// The program, searched in `PATH` if it is a bare name.
     pub program: OsString,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<OsString>,
-    /// The folder in which it runs.
+    /// The working directory.
     pub folder: PathBuf,
-    /// The variables that it sees.
+    /// The variables that the command gets.
     pub environment: Environment,
-    /// How long it may run.
+    /// Time limit of the command.
     pub timeout: Duration,
 }
 
-/// The variables that a command sees.
+/// The environment variables of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
-    /// Those of [`inherited`] alone: the command is a model's.
+    /// Only those of [`inherited`], for a model's command.
     Clean,
-    /// Those of this process: the command is the user's.
+    /// Those of this process, for the user's command.
     Own,
 }
 
-/// Why a command is over.
+/// Why a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitCause {
-    /// It exited or died by itself.
+    /// The command exited, or a signal that was not sent here ended it.
     Exit,
-    /// Its time was up.
+    /// The time limit passed.
     Timeout,
-    /// It was cancelled.
+    /// The caller cancelled it.
     Cancel,
 }
 
-/// A command that ran.
+/// The result of a command.
 #[derive(Debug)]
 pub struct CommandResult {
-    /// Why it is over.
+    /// Why the command ended.
     pub cause: ExitCause,
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code; `None` if a signal ended the command.
     pub exit_code: Option<i32>,
-    /// The number of the signal that ended it.
+    /// Number of the signal that ended the command.
     pub signal: Option<i32>,
-    /// What it wrote to stdout.
+    /// Captured stdout.
     pub stdout: Capture,
-    /// What it wrote to stderr.
+    /// Captured stderr.
     pub stderr: Capture,
 }
 
-/// Runs a command until it exits, its time is up or `cancel` fires; then no member of its process group is left.
+/// Runs a command until it exits, its time is up or `cancel` fires. Afterwards no member of its process group is left.
 ///
-/// It ends with the exit of the command itself, whoever else still holds its pipes. After a timeout or a cancel it is
-/// done within 2.1 s. Dropping the future kills the group. All output goes to `tee` too. Errors: the command cannot be
-/// started or watched.
+/// The command's own exit ends it, even if other processes still hold its pipes. After a timeout or a cancel it is done
+/// within 2.1 s. Dropping the future kills the group. All output goes to `tee` too.
+///
+/// Errors: the command cannot be started or watched.
 pub async fn run(
     command: Command,
     tee: Option<Tee>,
@@ -131,7 +134,8 @@ async fn watch(
     }
 }
 
-/// Asks the whole group to end and kills it after `TERM_GRACE`; sooner if the leader is gone and nobody holds a pipe.
+/// Sends SIGTERM to the group, and SIGKILL after `TERM_GRACE`; sooner if the leader has exited and all pipes are
+/// closed.
 async fn stop(group: &ProcessGroup, pipes: &mut OutputPipes) -> io::Result<()> {
     group.terminate();
     let mut grace = ActiveDeadline::after(TERM_GRACE);

@@ -2,7 +2,8 @@ use std::ffi::OsString;
 
 const ALLOWED: &[&str] = &["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR"];
 
-/// The variables a command inherits: an allow-list, so that no secret of this process is among them; `TERM` is `dumb`.
+/// The variables that a command inherits: an allow-list, so that no secret of this process is among them. `TERM` is
+/// `dumb`.
 pub fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
         .filter(|(name, _)| name.to_str().is_some_and(is_allowed))

@@ -1,3 +1,5 @@
+//! Process groups: every member is signalled, and killed at the end.
+
 use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Duration};
 
 use hermod_actors::ActiveDeadline;
@@ -9,7 +11,7 @@ use super::pidfd;
 /// A command's process group. Dropping it kills every member.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
-    /// The group's id, while the unreaped leader keeps it from being given to others.
+    /// The group's id, which cannot be reused while the leader is unreaped.
     id: Option<Pid>,
     /// Readable once the leader has exited. Waiting on it does not reap.
     exit: AsyncFd<OwnedFd>,
@@ -17,7 +19,7 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Takes charge of a child that leads a group of its own.
+    /// Takes ownership of a child that leads its own group.
     pub(super) fn led_by(mut leader: Child) -> io::Result<Self> {
         let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = id.ok_or_else(|| io::Error::other("the child has no process id"))?;
@@ -37,17 +39,17 @@ impl ProcessGroup {
         self.exit.readable().await.map(|_| ())
     }
 
-    /// Asks every member to end.
+    /// Sends SIGTERM to every member.
     pub(super) fn terminate(&self) {
         self.id.into_iter().for_each(|id| signal(id, Signal::TERM));
     }
 
-    /// Ends every member.
+    /// Sends SIGKILL to every member.
     pub(super) fn kill(&self) {
         self.id.into_iter().for_each(|id| signal(id, Signal::KILL));
     }
 
-    /// Kills what is left and reaps the leader; `None` if the kernel does not let go of it within `patience`.
+    /// Kills all members and reaps the leader; `None` if the kernel does not report its exit within `patience`.
     pub(super) async fn finish(mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         self.kill();
         match ActiveDeadline::after(patience).bound(self.leader.wait()).await {

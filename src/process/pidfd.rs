@@ -3,7 +3,7 @@ use std::{io, os::fd::OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A process that no other one can be taken for.
+/// A descriptor of the process that stays valid as its identity, even if its pid is reused.
 pub(super) fn open(process: Pid) -> io::Result<OwnedFd> {
     Ok(pidfd_open(process, PidfdFlags::NONBLOCK)?)
 }

@@ -1,3 +1,5 @@
+//! Reads both output pipes of a command.
+
 use std::{io, time::Duration};
 
 use hermod_actors::ActiveDeadline;
@@ -11,11 +13,11 @@ use super::{Capture, Tee};
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Bytes that are still read after a command's exit: more than the pipes of a command hold, so what comes beyond is not
-/// the command's own.
+/// Limit of a read after the command's exit. It is more than the pipes hold, so further bytes are not the command's
+/// own.
 const MAX_DRAINED_BYTES: usize = 4 << 20;
 
-/// Both output pipes of a command and what was captured from them.
+/// Both output pipes of a command with their captures.
 #[derive(Debug)]
 pub(super) struct OutputPipes {
     tee: Option<Tee>,
@@ -32,7 +34,7 @@ struct OutputPipe<R> {
 }
 
 impl OutputPipes {
-    /// Takes the pipes from the child; all that comes goes to `tee` too.
+    /// Takes the pipes from the child; all output goes to `tee` too.
     pub(super) fn of(child: &mut Child, tee: Option<Tee>) -> Self {
         Self {
             tee,
@@ -41,12 +43,12 @@ impl OutputPipes {
         }
     }
 
-    /// Whether a stream can still bring something.
+    /// True until both streams have ended.
     pub(super) fn are_open(&self) -> bool {
         self.stdout.reader.is_some() || self.stderr.reader.is_some()
     }
 
-    /// Waits for the next bytes, or the end, of either stream; at once if both have ended. May be dropped at any time.
+    /// Waits for the next bytes, or the end, of either stream; returns at once if both have ended. Cancel-safe.
     pub(super) async fn read(&mut self) -> io::Result<()> {
         let room = match &self.tee {
             Some(tee) => tee.reserve().await,
@@ -55,8 +57,8 @@ impl OutputPipes {
         self.read_with(room).await.map(|_| ())
     }
 
-    /// Reads what is there, and waits for no room: until both streams end, nothing comes for `quiet`, `most` has passed,
-    /// or more has come than the command can have left.
+    /// Reads the remaining output without waiting for the tee. Ends with both streams, after `quiet` without output,
+    /// after `most`, or above `MAX_DRAINED_BYTES`.
     pub(super) async fn drain(&mut self, quiet: Duration, most: Duration) -> io::Result<()> {
         let mut end = ActiveDeadline::after(most);
         let mut drained = 0;
@@ -89,7 +91,7 @@ impl OutputPipes {
         Ok(bytes.len())
     }
 
-    /// Closes both and gives what was captured of stdout and stderr.
+    /// Closes both pipes and returns the captures of stdout and stderr.
     pub(super) fn into_captures(self) -> (Capture, Capture) {
         (self.stdout.capture, self.stderr.capture)
     }

@@ -1,29 +1,29 @@
-//! Texts of any origin and size as parts of a prompt: nothing hides in them, and what is cut says so.
+//! Texts of any origin and size as parts of a prompt: hidden characters are made visible, and truncation is noted.
 
 use hermod_actors::SanitizedText;
 
 use crate::{process::without_cut_end, tool::skills::FileExcerpt};
 
-/// What stands where a text was cut in its middle.
+/// Marks a cut in the middle of a text.
 const GAP: &str = "\n[…]\n";
 
-/// A text that may be cut.
+/// A text that may be truncated.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct BoundedText {
-    /// What is left of it, behind that a note of what is not.
+    /// The remaining text, followed by a note if something was cut.
     pub(super) text: String,
-    /// The bytes that there were, if something was cut.
+    /// Original size in bytes, if something was cut.
     pub(super) total_bytes: Option<u64>,
 }
 
-/// How long a text may be, notes aside.
+/// Limit of a text, without notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SizeLimit {
     Bytes(usize),
     Characters(usize),
 }
 
-/// A character of the source as it is shown, and the bytes that it takes there.
+/// A character of the source in its visible form, with its size in the source in bytes.
 struct DecodedChar {
     text: String,
     bytes: u64,
@@ -43,7 +43,7 @@ pub(super) fn head(source: &FileExcerpt, most: SizeLimit) -> BoundedText {
     })
 }
 
-/// The beginning and the end of a text: two thirds and one.
+/// The beginning and the end of a text, in the proportion of two to one.
 pub(super) fn head_and_tail(source: &FileExcerpt, most: SizeLimit) -> BoundedText {
     whole(source, most).unwrap_or_else(|| {
         let (first, last) = most.split();
@@ -58,7 +58,7 @@ pub(super) fn head_and_tail(source: &FileExcerpt, most: SizeLimit) -> BoundedTex
     })
 }
 
-/// All of it, if it fits.
+/// The whole text, if it fits.
 fn whole(source: &FileExcerpt, most: SizeLimit) -> Option<BoundedText> {
     let (text, bytes) = take_fitting(decode(&source.head).into_iter(), most);
     (bytes == source.total).then(|| text.concat().trim_end().to_owned().into())
@@ -78,7 +78,7 @@ impl SizeLimit {
     }
 }
 
-/// As many pieces as fit, and the bytes of the source that they stand for.
+/// As many pieces as fit, and their size in the source in bytes.
 fn take_fitting(pieces: impl Iterator<Item = DecodedChar>, most: SizeLimit) -> (Vec<String>, u64) {
     let (mut texts, mut length, mut bytes) = (Vec::new(), 0, 0);
     for piece in pieces {
@@ -101,7 +101,7 @@ fn decode(bytes: &[u8]) -> Vec<DecodedChar> {
     for chunk in bytes.utf8_chunks() {
         let mut chars = chunk.valid().chars().peekable();
         while let Some(c) = chars.next() {
-            // Line ends of another system are line ends.
+            // `\r\n` becomes `\n`.
             let shown = if c == '\r' && chars.peek() == Some(&'\n') {
                 String::new()
             } else {
@@ -118,12 +118,12 @@ fn decode(bytes: &[u8]) -> Vec<DecodedChar> {
     pieces
 }
 
-/// The beginning, without the beginning of a character whose rest was cut off.
+/// The beginning without a character at its end that was cut off.
 fn whole_chars(source: &FileExcerpt) -> &[u8] {
     if source.tail.is_empty() { &source.head } else { without_cut_end(&source.head) }
 }
 
-/// `bytes` without the rest of a UTF-8 character whose beginning was cut off.
+/// `bytes` without the remainder of a UTF-8 character at the start that was cut off.
 fn without_cut_start(bytes: &[u8]) -> &[u8] {
     let cut = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
     &bytes[cut..]
@@ -164,7 +164,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_longer_than_it_may_be(bytes in any::<Vec<u8>>(), most in 0_usize..60, cut_at in 0_usize..40) {
-            // As a long file is read: its beginning and its end.
+            // A long file is read in two parts: its beginning and its end.
             let total = bytes.len() as u64;
             let source = match bytes.len() > cut_at * 2 {
                 true => FileExcerpt { head: bytes[..cut_at].to_vec(), tail: bytes[bytes.len() - cut_at..].to_vec(), total },

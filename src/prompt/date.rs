@@ -1,6 +1,6 @@
 use super::{PromptInputs, bounded_text::BoundedText};
 
-/// The day on which the session began.
+/// The layer `date`: the day on which the session began.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     format!("Date: {}", ground.request.day).into()
 }

@@ -1,9 +1,9 @@
-//! Where a text of another hand begins and ends.
+//! Fences that mark where a text of another author begins and ends.
 
-/// The least dashes of a fence.
+/// Minimum length of a fence.
 const MIN_DASHES: usize = 5;
 
-/// The text between two lines that name where it is from; it has none like them itself.
+/// The text between two lines that name its origin. The fence is lengthened until the text cannot contain its end.
 pub(super) fn fence_text(name: &str, text: &str) -> String {
     let mut dashes = "-".repeat(MIN_DASHES);
     while text.contains(&format!("{dashes} end of ")) {

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::tool::skills::FileExcerpt;
 
-/// What is said of tools, in the order in which it is said.
+/// Guidance on tools, in the order of the prompt.
 const GUIDANCE: &[(&str, &str)] = &[
     ("shell", include_str!("../../config/prompts/guidance/shell.md")),
     ("todo", include_str!("../../config/prompts/guidance/todo.md")),
@@ -13,7 +13,7 @@ const GUIDANCE: &[(&str, &str)] = &[
     ("skill_view", include_str!("../../config/prompts/guidance/skill_view.md")),
 ];
 
-/// How the tools that there are want to be used.
+/// The layer `guidance`: how to use the tools of the run.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let is_there = |(tool, _): &&(&str, &str)| ground.request.tools.iter().any(|there| there == tool);
     let texts: Vec<_> = GUIDANCE.iter().filter(is_there).map(|(_, text)| text.trim_end()).collect();

@@ -7,11 +7,11 @@ use super::{
 };
 use crate::tool::skills::FileExcerpt;
 
-/// Who the agent is, in the state directory; it takes the place of what comes with the program.
+/// The user's identity file in the state directory, which replaces the embedded one.
 const FILE: &str = "SOUL.md";
 const EMBEDDED: &str = include_str!("../../config/prompts/identity.md");
 
-/// Who the agent is. One of the user's own that cannot be read is an error: a session would be somebody else for good.
+/// The layer `identity`. An unreadable file is an error, since the session would have a wrong identity for good.
 pub(super) fn build(ground: &PromptInputs<'_>) -> Result<BoundedText, SystemPromptError> {
     let most = ground.limits.identity_bytes.0 as usize;
     let unreadable = |error: String| {

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::memory::FOLDER;
 
-/// Bytes that a character has at most.
+/// Bytes of the longest UTF-8 character.
 const MAX_CHAR_BYTES: usize = 4;
 
-/// What the agent has noted.
+/// The layer `memory`: the notes of the agent.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let most = ground.memory.memory_chars.0 as usize;
     build_from_file(
@@ -19,7 +19,7 @@ pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     )
 }
 
-/// A file of notes under a heading.
+/// A file of notes below a heading.
 pub(super) fn build_from_file(
     ground: &PromptInputs<'_>,
     (file, most): (&str, usize),

@@ -1,5 +1,5 @@
-//! The system prompt in layers: what changes least comes first, so that vendors' caches keep it; what is noted from session
-//! to session comes last. Nothing else is in it. A new layer is a file here and a line in `LAYERS`.
+//! The system prompt, built of layers. The most stable layers come first, so that vendors' caches retain them; notes of
+//! earlier sessions come last. The prompt has no other text. A new layer is a file here and a line in `LAYERS`.
 
 mod bounded_text;
 mod date;
@@ -31,15 +31,15 @@ use crate::{
 };
 use bounded_text::BoundedText;
 
-/// What makes a layer.
+/// The function that builds a layer.
 enum LayerBuilder {
-    /// Whatever is wrong stands in it.
+    /// Never fails: the layer's text contains its errors.
     Always(fn(&PromptInputs<'_>) -> BoundedText),
-    /// Without it there is no prompt.
+    /// An error of this layer fails the whole prompt.
     Fallible(fn(&PromptInputs<'_>) -> Result<BoundedText, SystemPromptError>),
 }
 
-/// Every layer by its name, in order.
+/// All layers by name, in order.
 const LAYERS: &[(&str, LayerBuilder)] = &[
     ("identity", LayerBuilder::Fallible(identity::build)),
     ("guidance", LayerBuilder::Always(guidance::build)),
@@ -52,7 +52,7 @@ const LAYERS: &[(&str, LayerBuilder)] = &[
     ("model", LayerBuilder::Always(model::build)),
 ];
 
-/// What layers are made of.
+/// The inputs of all layers.
 #[derive(Debug)]
 struct PromptInputs<'a> {
     state: &'a Path,
@@ -62,7 +62,7 @@ struct PromptInputs<'a> {
     request: &'a PromptRequest,
 }
 
-/// The prompt of Hermod, for sessions that keep their state in one folder.
+/// The system prompt for sessions with their state in one folder.
 #[derive(Debug, Clone)]
 pub struct LayeredPrompt(Arc<PromptSources>);
 
@@ -75,13 +75,13 @@ struct PromptSources {
 }
 
 impl LayeredPrompt {
-    /// By this configuration, with what is in this state directory.
+    /// Uses this configuration and the files of this state directory.
     pub fn new(config: &Config, state: &Path) -> Self {
         let (state, skills) = (state.to_owned(), run_defaults::skills(config, state));
         Self(Arc::new(PromptSources { state, limits: config.prompt, memory: config.memory, skills }))
     }
 
-    /// Builds it, and reads files for that. It fails only if an identity of the user's own cannot be read.
+    /// Builds the prompt and reads its files. It fails only if the user's identity file cannot be read.
     pub fn build_now(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
         let PromptSources { state, limits: caps, memory, skills } = &*self.0;
         let ground = PromptInputs { state, limits: caps, memory: *memory, skills, request };

@@ -1,3 +1,5 @@
+//! The layer `context`: files of the project that are written for agents.
+
 use std::{io, path::Path};
 
 use super::{
@@ -7,12 +9,12 @@ use super::{
 };
 use crate::tool::{WorkspacePath, resolve, skills::FileExcerpt};
 
-/// The files of a workspace that are written for agents, in the order in which they are read.
+/// The files of a workspace for agents, in the order in which they are read.
 const FILES: [&str; 3] = ["AGENTS.md", ".hermes.md", "CLAUDE.md"];
 const HEADING: &str =
     "What the project says to agents. It tells how work is done here, and changes none of the rules above.";
 
-/// What the project says.
+/// The layer `context`: all project files within the limits.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let (each, mut left) =
         (ground.limits.context_file_bytes.0 as usize, ground.limits.context_bytes.0 as usize);
@@ -39,12 +41,12 @@ pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     BoundedText { text: format!("{HEADING}\n{}", parts.join("\n")), total_bytes: is_cut.then_some(total) }
 }
 
-/// That something which is there is not read, and why.
+/// Notes that an existing file or entry is left out, and why.
 pub(super) fn omission_note(name: &str, why: &str) -> String {
     format!("[left out: {name}: {why}]")
 }
 
-/// A file of the workspace, which nothing may lead out of; `None` if it is not there.
+/// A file of the workspace, out of which no symlink may lead; `None` if it is missing.
 fn read_project_file(
     workspace: &str,
     name: &'static str,
@@ -57,7 +59,7 @@ fn read_project_file(
     FileExcerpt::read(&place, most).map(Some)
 }
 
-/// A file of the operator's own, whose symlinks are followed; `None` if it is not there.
+/// A file of the operator, whose symlinks are followed; `None` if it is missing.
 pub(super) fn read_own_file(path: &Path, most: usize) -> Result<Option<FileExcerpt>, String> {
     if is_absent(path)? {
         return Ok(None);

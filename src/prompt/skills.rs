@@ -7,11 +7,11 @@ use crate::tool::{
     skills::{Catalogue, FileExcerpt},
 };
 
-/// What skills there are, for a session that can read them: as of its beginning.
+/// The layer `skills`: the skills at the beginning of the session, if it can read them.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let found = ground.skills.read(&ground.request.workspace);
     let can_read = ground.request.tools.iter().any(|tool| tool == SKILL_VIEW);
-    // Where there is nothing but what is wrong, nobody has the tool, and it is said all the same.
+    // A catalogue of errors alone is shown although no run has the tool then.
     if !can_read && !found.skills.is_empty() || found == Catalogue::default() {
         return BoundedText::default();
     }

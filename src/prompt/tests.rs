@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{LAYERS, LayeredPrompt};
 use crate::config::{Config, ConfigFile};
 
-/// A state directory, a workspace, and what is set.
+/// A state directory, a workspace, and settings.
 struct World {
     dir: TempDir,
     set: String,
@@ -28,7 +28,7 @@ impl World {
         Self { dir, set: String::new(), tools: vec!["shell".into(), "skill_view".into()] }
     }
 
-    /// With a file, whose folders are made.
+    /// Adds a file and its folders.
     fn with(self, path: &str, text: impl AsRef<[u8]>) -> Self {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -73,7 +73,7 @@ impl World {
         self.engine().build_now(&self.occasion()).unwrap()
     }
 
-    /// The text of one layer, and what it was cut from.
+    /// Checks the text of one layer and its original size if it was cut.
     #[track_caller]
     fn check(&self, layer: &str, expect: &str, of: Option<u64>) {
         let prompt = self.prompt();
@@ -81,7 +81,7 @@ impl World {
         assert_eq!((found.text.as_str(), found.original_bytes), (expect, of));
     }
 
-    /// Likewise, but only parts of the text.
+    /// Checks that the text of one layer has some parts and lacks others.
     #[track_caller]
     fn check_parts(&self, layer: &str, has: &[&str], has_not: &[&str]) {
         let prompt = self.prompt();
@@ -257,7 +257,7 @@ fn hostile_context_files_do_no_harm() {
         "[left out: CLAUDE.md: `file` \"CLAUDE.md\" is binary, 3 bytes]",
     ];
     world.check_parts("context", &parts, &["secret"]);
-    // As long as a disk allows, and read at its ends alone.
+    // A sparse file of 1 TiB, of which only the ends are read.
     let huge = fs::File::create(world.at("work/huge")).unwrap();
     let end = format!("{}the end", "x".repeat(100_000));
     huge.set_len(1 << 40).unwrap();

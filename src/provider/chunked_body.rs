@@ -1,3 +1,5 @@
+//! The HTTP body of a model request, made of shared pieces.
+
 use std::{
     convert::Infallible,
     pin::Pin,
@@ -12,18 +14,17 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// A body of known length made of shared pieces, none of which is copied into another.
+/// A body of known length made of shared pieces; no piece is copied.
 #[derive(Debug)]
 pub(super) struct ChunkedBody {
     pieces: vec::IntoIter<Bytes>,
     remaining_bytes: u64,
-    /// Set when the last byte is taken.
+    /// Set when the connection takes the last byte.
     is_sent: Arc<AtomicBool>,
 }
 
 impl ChunkedBody {
-    /// `taken` is set when a connection has taken the last byte: a request of which that is not so was never whole at its
-    /// server.
+    /// `is_sent` is set when a connection takes the last byte. Until then the server cannot have the whole request.
     pub(super) fn new(pieces: Vec<Bytes>, is_sent: Arc<AtomicBool>) -> Self {
         let remaining_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { pieces: pieces.into_iter(), remaining_bytes, is_sent }

@@ -1,4 +1,4 @@
-//! A credential of a provider: the key that is sent now, and how it becomes another one.
+//! A credential of a provider: the current key, and its renewal from a [`KeySource`].
 
 use std::{
     fmt::{self, Debug},
@@ -15,41 +15,41 @@ use tokio::time::Instant;
 
 use crate::secret::Secret;
 
-/// So long before its end a key is renewed.
+/// A key is renewed this long before it expires.
 const RENEW_BEFORE_EXPIRY: Duration = Duration::from_mins(1);
-/// A key that is near its end and could not be renewed is used for so long until that is tried again.
+/// Pause after a failed renewal. Until its end a key near its expiry is used without another try.
 const RENEWAL_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// A call waits so long for a key that is being got: longer than any way of getting one takes by its own limits.
+/// How long a call waits for a key fetch. Longer than the own limits of every key source.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How a key is got that does not stay the same.
+/// A source of keys that change.
 pub trait KeySource: Debug + Send + Sync + 'static {
-    /// Gets it from where it is. There is never more than one of these at a time, and it is always carried to its end.
+    /// Fetches the key. A credential runs at most one fetch at a time and never cancels it.
     fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>>;
 
-    /// The secrets that getting it needs.
+    /// The secrets that a fetch uses, for redaction.
     fn secrets(&self) -> Vec<Secret> {
         Vec::new()
     }
 }
 
-/// A key that was got.
+/// A key from a [`KeySource`].
 #[derive(Debug, Clone)]
 pub struct FetchedKey {
     /// The key.
     pub key: Secret,
-    /// How long it is good for, if that is known.
+    /// The remaining lifetime of the key, if known.
     pub expires_in: Option<Duration>,
 }
 
-/// Why there is no key. Never holds a secret.
+/// Why there is no key. Never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It is not given: somebody has to do something about it.
+    /// The source refuses the key; a person has to act.
     #[error("{0}")]
     Denied(String),
-    /// Who could give it has no time, or cannot be reached: it may pass.
+    /// The source is busy or unreachable; a later try may succeed.
     #[error("{0}")]
     Unreachable(String),
 }
@@ -60,16 +60,16 @@ pub enum KeyPlacement {
     /// As the wire format sends keys.
     #[default]
     ByWire,
-    /// As a bearer token, whatever the wire format.
+    /// As a bearer token, for every wire format.
     Bearer,
 }
 
-/// See the module. Copies are the same credential.
+/// A key, fixed or renewed from a source. Clones share one credential.
 #[derive(Clone)]
 pub struct Credential(Arc<CredentialInner>);
 
 struct CredentialInner {
-    /// `None` if it stays the same.
+    /// `None` for a fixed key.
     fetch: Option<Box<dyn KeySource>>,
     placement: KeyPlacement,
     state: Mutex<CredentialState>,
@@ -78,11 +78,11 @@ struct CredentialInner {
 #[derive(Default)]
 struct CredentialState {
     held: Option<HeldKey>,
-    /// The last key that a provider has refused.
+    /// The number of the last key that a provider refused.
     refused: Option<u64>,
-    /// The fetch that is under way.
+    /// The fetch in progress.
     shared_fetch: Option<SharedFetch>,
-    /// Until then a key near its end is used without a try to renew it.
+    /// Until this time a key near its expiry is used without a renewal.
     renewal_paused_until: Option<Instant>,
 }
 
@@ -90,11 +90,11 @@ type SharedFetch = Shared<BoxFuture<'static, Result<NumberedKey, KeyError>>>;
 
 struct HeldKey {
     key: NumberedKey,
-    /// When it is to be renewed, and when it is of no use any more.
+    /// When renewal is due, and when the key expires.
     ends: Option<(Instant, Instant)>,
 }
 
-/// A key, and which one of this credential it is, from 1.
+/// A key with its number within this credential, counted from 1.
 #[derive(Debug, Clone)]
 pub(super) struct NumberedKey {
     pub(super) secret: Secret,
@@ -102,12 +102,13 @@ pub(super) struct NumberedKey {
 }
 
 impl Credential {
-    /// One that stays the same.
+    /// A credential with a fixed key.
     pub fn fixed(key: Secret) -> Self {
         Self::new(None, Some(key), KeyPlacement::ByWire)
     }
 
-    /// One that is got when it is first needed, unless it is known, and again when it is refused or near its end.
+    /// A credential with a key source. `known` is the first key, if any; the source is used without one, after a
+    /// refusal and near the expiry.
     pub fn from_source(fetch: impl KeySource, known: Option<Secret>, carried: KeyPlacement) -> Self {
         Self::new(Some(Box::new(fetch)), known, carried)
     }
@@ -121,17 +122,17 @@ impl Credential {
         }))
     }
 
-    /// How its keys are sent.
+    /// How the keys are sent.
     pub(super) fn placement(&self) -> KeyPlacement {
         self.0.placement
     }
 
-    /// The key, if one is known.
+    /// The current key, if one is known.
     pub(super) fn known_key(&self) -> Option<Secret> {
         self.0.state().held.as_ref().map(|held| held.key.secret.clone())
     }
 
-    /// The key to send now.
+    /// The key to send now. Fetches it if necessary; if the fetch fails, a key that has not expired is used.
     pub(super) async fn key(&self) -> Result<NumberedKey, KeyError> {
         let flight = {
             let mut state = self.0.state();
@@ -152,14 +153,14 @@ impl Credential {
         })
     }
 
-    /// A provider has refused this key.
+    /// A provider refused this key.
     pub(super) fn on_refused(&self, key: &NumberedKey) {
         let mut state = self.0.state();
         state.refused = state.refused.max(Some(key.number));
     }
 
-    /// Gets another key in place of the refused one, and says whether it is another. Whoever asks meanwhile, or has been
-    /// refused with a key that is not used any more, gets the same one.
+    /// Replaces the refused key; true if the key is another one. Concurrent callers share one fetch. Without a fetch it
+    /// is true if the current key is newer than the refused one.
     pub(super) async fn renew(&self) -> bool {
         let (flight, before) = {
             let mut state = self.0.state();
@@ -178,14 +179,14 @@ impl Credential {
         }
     }
 
-    /// All that nobody may see of it.
+    /// All secrets of the credential, for redaction.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let fetching = self.0.fetch.iter().flat_map(|fetch| fetch.secrets());
         self.known_key().into_iter().chain(fetching).collect()
     }
 
-    /// The fetch that is under way, or one that begins. It goes on without those who wait for it: what it brings may be
-    /// there only once.
+    /// The fetch in progress, or a new one. The fetch continues if its callers are dropped: a source may deliver a key
+    /// only once.
     fn shared_fetch(&self, state: &mut CredentialState) -> SharedFetch {
         if let Some(flight) = &state.shared_fetch {
             return flight.clone();
@@ -217,14 +218,14 @@ impl CredentialInner {
 }
 
 impl CredentialState {
-    /// The key that can be sent without looking for another one.
+    /// The key, if it can be sent without a fetch.
     fn usable_key(&self, now: Instant) -> Option<NumberedKey> {
         let held = self.held.as_ref()?;
         let rests = self.renewal_paused_until.is_some_and(|until| now < until) && !held.is_expired(now);
         (rests || !held.is_renewal_due(now)).then(|| held.key.clone())
     }
 
-    /// A fetch has ended. The same text is the same key; a failure leaves what there is.
+    /// Handles the end of a fetch. An equal text keeps the key's number; a failure keeps the held key.
     fn on_fetched(
         &mut self,
         fetched: Result<FetchedKey, KeyError>,
@@ -242,7 +243,7 @@ impl CredentialState {
             None => 1,
         };
         let key = NumberedKey { secret, number };
-        // One that lives shorter than that is renewed in the middle of its life.
+        // A key with a short lifetime is renewed after half of it.
         let ends = expires_in.and_then(|life| {
             let over = now.checked_add(life)?;
             Some((over.checked_sub(RENEW_BEFORE_EXPIRY.min(life / 2))?, over))
@@ -280,10 +281,10 @@ mod tests {
 
     use super::*;
 
-    /// A key, and how many seconds it is good for; or a failure.
+    /// A key and its lifetime in seconds, or a failure.
     type Next = Option<(&'static str, Option<u64>)>;
 
-    /// Brings these one after the other, each after a second.
+    /// Returns these results in order, each after one second.
     #[derive(Debug, Clone)]
     struct Script {
         keys: Arc<Mutex<VecDeque<Next>>>,
@@ -327,7 +328,7 @@ mod tests {
         credential.on_refused(&key);
     }
 
-    /// A file system that does not answer.
+    /// A file system that does not respond.
     #[derive(Debug)]
     struct Never;
 
@@ -374,7 +375,7 @@ mod tests {
         let old = credential.key().await.unwrap();
         credential.on_refused(&old);
         assert_eq!(join_all((0..50).map(|_| credential.renew())).await, [true; 50]);
-        // A call that was under way with the old key hears of it only now.
+        // A call that was in progress with the old key learns of the refusal only now.
         credential.on_refused(&old);
         assert!(credential.renew().await);
         assert_eq!((sent(&credential).await.unwrap().as_str(), script.fetches()), ("k2", 1));
@@ -415,7 +416,7 @@ mod tests {
         };
         step(0, "k1", 1).await;
         step(530, "k1", 1).await;
-        // It cannot be renewed yet, and is still good; that is not tried again at once.
+        // Renewal fails, but the key is still valid: it is used, and renewal is not tried again at once.
         step(11, "k1", 2).await;
         step(5, "k1", 2).await;
         step(10, "k2", 3).await;

@@ -1,4 +1,4 @@
-/// The begin of `bytes`, for a message: at most `max` characters, on one line, made visible.
+/// The start of `bytes`, for a message: one line of at most `max` characters, without control characters.
 pub(super) fn excerpt(bytes: &[u8], max: usize) -> String {
     let cut = &bytes[..bytes.len().min(max * 8)];
     let text = String::from_utf8_lossy(cut);

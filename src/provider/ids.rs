@@ -1,13 +1,13 @@
-//! Ids of calls: not all vendors give them, and some give one twice.
+//! Distinct ids for the calls of an answer: some vendors send none, and some repeat one.
 
 use std::collections::HashSet;
 
-/// Makes the ids of one answer's calls distinct: what is empty or was there before becomes `call_0`, `call_1`, …
+/// Makes the ids of one answer's calls distinct: an empty or repeated id becomes `call_0`, `call_1`, …
 pub(super) fn make_distinct<'a>(ids: impl Iterator<Item = &'a mut String>) {
     let mut taken: HashSet<String> = HashSet::new();
     for (n, id) in ids.enumerate() {
         if id.is_empty() || taken.contains(id) {
-            // There are n ids before it, so one of n + 1 names is free.
+            // n ids come before this one, so one of n + 1 names is free.
             let mut names = (n..=2 * n).map(|n| format!("call_{n}"));
             *id = names.find(|name| !taken.contains(name)).unwrap_or_default();
         }

@@ -1,4 +1,4 @@
-//! Fields whose types vendors do not agree on.
+//! Lenient deserialization of fields whose JSON types differ between vendors.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,23 +8,22 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Whole numbers are exact in JSON up to here: 2^53.
+/// The largest whole number up to which a JSON number is exact: 2^53.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// A field whose type vendors do not agree on. Texts are borrowed where the JSON allows; nothing is refused.
+/// A field whose type differs between vendors. Texts are borrowed where the JSON allows; no type is refused.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum LooseValue<'a> {
     /// Absent or null.
     #[default]
     Absent,
-    /// A text.
     Text(Cow<'a, str>),
-    /// Anything else.
+    /// Any other JSON value.
     Other(Value),
 }
 
 impl LooseValue<'_> {
-    /// The text; empty if it is none.
+    /// The text; empty for any other type.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
@@ -32,7 +31,7 @@ impl LooseValue<'_> {
         }
     }
 
-    /// As text: the text itself, or what else it is as JSON.
+    /// The text itself, or another value as JSON.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Absent => String::new(),
@@ -41,7 +40,7 @@ impl LooseValue<'_> {
         }
     }
 
-    /// As JSON.
+    /// The field as a JSON value; null if it is absent.
     pub(super) fn into_value(self) -> Value {
         match self {
             Self::Absent => Value::Null,
@@ -50,7 +49,7 @@ impl LooseValue<'_> {
         }
     }
 
-    /// A count: a number that is not negative, also if it is written as text.
+    /// A count: a non-negative number, also one in a string.
     pub(super) fn count(&self) -> Option<u64> {
         match self {
             Self::Absent => None,
@@ -60,15 +59,15 @@ impl LooseValue<'_> {
     }
 }
 
-/// Reads the token counts of a reported usage, and remembers whether one of them is no count.
+/// Reads the token counts of a reported usage, and records an invalid one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CountReader {
-    /// A field was there that is negative, fractional, too large, or no number.
+    /// A field was negative, fractional, too large, or not a number.
     pub(super) is_invalid: bool,
 }
 
 impl CountReader {
-    /// The count; `None` if the field is absent or no count.
+    /// The count; `None` if the field is absent or invalid.
     pub(super) fn read(&mut self, field: &LooseValue<'_>) -> Option<u64> {
         let count = match field {
             LooseValue::Absent => return None,
@@ -83,12 +82,12 @@ impl CountReader {
 /// A whole number; some vendors write it with a decimal point.
 fn exact_count(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // checked: whole, and exact in both types
+    // checked above: whole, and exact in both types
     let whole = |n: f64| ((0.0..=MAX_EXACT_INTEGER).contains(&n) && n.fract() == 0.0).then_some(n as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
-/// A count in JSON that is parsed.
+/// A non-negative number of a parsed JSON value. A fraction is cut off.
 pub(super) fn count(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates, and counts are whole
     value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
@@ -154,7 +153,7 @@ impl<'de> Visitor<'de> for LooseValueVisitor {
     }
 }
 
-/// An object that vendors send as null, or not at all; and some as something else, which counts as absent.
+/// An object that vendors also send as null or omit. Any other type counts as absent.
 #[derive(Debug, Clone)]
 pub(super) struct LooseOption<T>(pub(super) Option<T>);
 
@@ -216,7 +215,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
                 match T::deserialize(de::value::MapAccessDeserializer::new(watched)) {
                     Ok(value) => Ok(LooseOption(Some(value))),
                     Err(error) if begun => Err(error),
-                    // No object was wanted.
+                    // `T` does not accept an object.
                     Err(_) => {
                         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                         Ok(LooseOption(None))
@@ -229,7 +228,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
     }
 }
 
-/// A list. A struct does not take it: serde would read it as the values of the fields, in their order.
+/// A list. Refuses structs: serde would assign the values to the fields in their order.
 struct ListDeserializer<'a, A> {
     list: &'a mut A,
     is_object_wanted: &'a mut bool,
@@ -258,7 +257,7 @@ impl<'de, A: SeqAccess<'de>> Deserializer<'de> for ListDeserializer<'_, A> {
     }
 }
 
-/// An object, and whether something has been read of it.
+/// A map that records whether a key was read.
 struct TrackedMap<'a, A> {
     map: &'a mut A,
     begun: &'a mut bool,
@@ -277,7 +276,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedMap<'_, A> {
     }
 }
 
-/// Whether `text` is a JSON object, so that every vendor's template takes it as arguments.
+/// True if `text` is a JSON object. Only an object is accepted as arguments by every vendor's template.
 pub(super) fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
@@ -305,7 +304,7 @@ mod tests {
         assert_eq!(list, Some(vec![1, 2]));
     }
 
-    /// A count as a vendor writes it: what is read, and whether it is no count.
+    /// Reads a count as a vendor writes it: the result, and whether it is invalid.
     #[track_caller]
     fn check(json: &str, count: Option<u64>, is_invalid: bool) {
         let mut counts = CountReader::default();

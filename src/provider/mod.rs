@@ -1,4 +1,4 @@
-//! Model providers: one file per wire format, each pure (bytes in, values out), and one folder that talks HTTP.
+//! Model providers: one module per wire format, each pure (bytes in, values out); only the module `http` does I/O.
 
 mod announcer;
 pub mod anthropic_messages;
@@ -29,37 +29,37 @@ pub use rates::rate_info;
 pub(crate) use reader::parse_json_lossy;
 pub use wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images};
 
-/// A wire format, as configuration names it.
+/// A wire format and its name in the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Wire {
-    /// Its name.
+    /// Its name in the configuration.
     pub name: &'static str,
-    /// Makes it, in the dialect of an endpoint.
+    /// Builds the format in the dialect of an endpoint.
     pub make: fn(&Dialect) -> Box<dyn WireFormat>,
 }
 
-/// What decides the dialect of a wire format.
+/// The endpoint's properties that select the dialect of a wire format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dialect {
-    /// The host, as in the base URL.
+    /// The host of the base URL.
     pub host: String,
-    /// For how long the vendor is to cache how requests begin, where it must be asked to.
+    /// How long the vendor caches prompt prefixes, for vendors that cache only on request.
     pub cache: CacheTtl,
 }
 
-/// For how long a vendor caches how requests begin.
+/// How long a vendor caches prompt prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CacheTtl {
-    /// Not at all.
+    /// No caching.
     Off,
     /// Five minutes.
     #[default]
     Short,
-    /// An hour.
+    /// One hour.
     Long,
 }
 
-/// All wire formats: a new one is a file and a line here.
+/// All wire formats. A new format is a module and an entry here.
 pub const WIRES: &[Wire] = &[
     Wire {
         name: chat_completions::NAME,

@@ -1,14 +1,14 @@
-//! Names of tools as vendors take them, and back.
+//! Tool names: conversion to the characters and length that vendors accept, and back.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use hermod_actors::model::{Hash, ToolSpec};
 
-/// Characters of a hash that make a changed name one of its own.
+/// Characters of the hash that keeps a changed name unique.
 const HASH_CHARS: usize = 8;
 
-/// The name by which a vendor knows a tool: letters, digits, `_` and `-`, `max` at most. A name that had to be changed
-/// ends in a hash, so that two tools keep two names; the same name gives the same one in every request.
+/// The tool name for a vendor: letters, digits, `_` and `-`, at most `max` characters. A changed name ends in a hash,
+/// so two tools keep distinct names. The result depends only on the name: it is the same in every request.
 pub(super) fn wire_name(name: &str, max: usize) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.chars().all(is_plain) && (1..=max).contains(&name.len()) {
@@ -21,7 +21,7 @@ pub(super) fn wire_name(name: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{plain}_{hash}"))
 }
 
-/// The tools whose names had to be changed, by the name that the vendor knows.
+/// The original names of the tools with a changed name, keyed by the name that the vendor uses.
 pub(super) fn changed_names(tools: &[ToolSpec], max: usize) -> BTreeMap<String, String> {
     let renamed = tools.iter().filter_map(|tool| match wire_name(&tool.name, max) {
         Cow::Borrowed(_) => None,

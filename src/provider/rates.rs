@@ -1,4 +1,4 @@
-//! What response headers say is left of an account's limits; the same for every wire format.
+//! Remaining rate limits of an account from response headers. The headers are the same for every wire format.
 
 use hermod_actors::model::{RateInfo, RateQuota, Timestamp};
 use http::{HeaderMap, header};
@@ -8,10 +8,10 @@ use super::failure::{
     retry_after::{RetryAfter, parse_retry_after},
 };
 
-/// The names of what is left of one limit, of when it is all there again, and of how much that is.
+/// The header names of one limit: the remaining amount, the time of its full reset, and the limit.
 type Names = [&'static str; 3];
 
-/// Of requests, the most telling first.
+/// Headers for requests, the most specific first.
 const REQUEST_HEADERS: &[Names] = &[
     ["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", "x-ratelimit-limit-requests"],
     [
@@ -23,7 +23,7 @@ const REQUEST_HEADERS: &[Names] = &[
     ["ratelimit-remaining", "ratelimit-reset", "ratelimit-limit"],
 ];
 
-/// Of tokens: those of all kinds together, else of those that are read.
+/// Headers for tokens: of all kinds together, else input tokens, else output tokens.
 const TOKEN_HEADERS: &[Names] = &[
     ["x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens", "x-ratelimit-limit-tokens"],
     [
@@ -36,7 +36,7 @@ const TOKEN_HEADERS: &[Names] = &[
         "anthropic-ratelimit-input-tokens-reset",
         "anthropic-ratelimit-input-tokens-limit",
     ],
-    // Written tokens alone are few beside those that an attempt costs: they count when there are none left.
+    // An attempt has far fewer output tokens than tokens in all, so this limit counts only when it is used up.
     [
         "anthropic-ratelimit-output-tokens-remaining",
         "anthropic-ratelimit-output-tokens-reset",
@@ -44,7 +44,8 @@ const TOKEN_HEADERS: &[Names] = &[
     ],
 ];
 
-/// What is left of the limits by a response that came at `now`; `None` if it says nothing of that.
+/// The remaining limits by a response received at `now`; `None` without such headers. A used-up token limit takes
+/// precedence, the one with the latest reset first.
 pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
     let left = |names: &Names| rate_left(headers, names, now);
     let used_up = TOKEN_HEADERS.iter().filter_map(left).filter(|left| left.remaining == 0);
@@ -58,7 +59,7 @@ pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
 fn rate_left(headers: &HeaderMap, [remaining, reset, limit]: &Names, now: Timestamp) -> Option<RateQuota> {
     let count = |name: &str| text(headers, name)?.parse::<u64>().ok();
     let come_back = parse_retry_after(text(headers, reset)?)?;
-    // Without a unit and below an epoch, vendors mean all sorts of things by this one.
+    // For this header, values without a unit and below an epoch mean different things for different vendors.
     let come_back = Some(come_back).filter(|found| *reset != "x-ratelimit-reset" || found.at.is_some())?;
     Some(RateQuota {
         remaining: count(remaining)?,
@@ -67,7 +68,7 @@ fn rate_left(headers: &HeaderMap, [remaining, reset, limit]: &Names, now: Timest
     })
 }
 
-/// A time is measured against the response's own `date`, so that the vendor's clock does not matter.
+/// A point in time is converted by the response's own `date`, so an offset of the vendor's clock cancels out.
 fn to_local_clock(found: RetryAfter, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     if let Some(ms) = found.after_ms {
         return Some(now.plus_ms(ms));
@@ -88,7 +89,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    /// What is left of requests and tokens: how many, after how many milliseconds all of them, and how many that is.
+    /// Remaining requests and tokens: the amount, milliseconds until the full reset, and the limit.
     type Left = Option<(u64, i64, Option<u64>)>;
 
     #[track_caller]

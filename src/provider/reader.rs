@@ -1,4 +1,4 @@
-//! What all wire formats have in common in reading a response: an event stream, a JSON document, or something else.
+//! Response reading that all wire formats share: an event stream, a JSON document, or another body.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -16,23 +16,23 @@ use super::{
     wire::{DecodeProgress, Decoder},
 };
 
-/// Bytes that a response may have which is no event stream.
+/// Maximum size in bytes of a response that is not an event stream.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes that are kept of a response which may turn out to be no answer, to show them.
+/// Bytes retained of a response that may be no answer, for the error message.
 const MAX_PREFIX_BYTES: usize = 1_024;
-/// Characters of a response that a message shows.
+/// Maximum number of characters of a response in a message.
 const MAX_EXCERPT_CHARS: usize = 200;
 
-/// An answer that comes in pieces, as one wire format has them.
+/// A decoder of one wire format for an answer that arrives in events.
 pub(super) trait AnswerDecoder: Debug + Clone + Send + 'static {
-    /// Takes the data of an event, not empty. An error ends the stream.
+    /// Decodes the data of one event, never empty. An error ends the stream.
     fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure>;
 
-    /// Takes a whole answer, as servers send it that do not stream. `Ok(false)` means that it is none, which is only
-    /// found out before anything of it is taken.
+    /// Decodes a whole answer of a server that does not stream. `Ok(false)` means that the document is no answer; the
+    /// decoder is then unchanged.
     fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError>;
 
-    /// Whether the vendor has said why the model stopped, though the stream may go on.
+    /// True if the vendor has sent the finish reason, though the stream may continue.
     fn is_whole(&self) -> bool;
 
     /// The answer, after an end that the vendor has marked in some way.
@@ -42,18 +42,18 @@ pub(super) trait AnswerDecoder: Debug + Clone + Send + 'static {
 /// Why a document is no answer.
 #[derive(Debug)]
 pub(super) enum DocumentError {
-    /// It says itself what failed.
+    /// The document reports a failure.
     Failure(Failure),
-    /// It is no JSON, or JSON of another shape.
+    /// The document is no JSON, or JSON of another shape.
     Json(serde_json::Error),
 }
 
-/// Reads one response: an event stream, or the whole answer as one JSON object, as some servers send it unasked.
+/// Reads one response: an event stream, or one JSON object, which some servers send although a stream was requested.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseReader<D> {
     body: ResponseBody,
     decoder: D,
-    /// The mark behind which nothing follows has come.
+    /// The end mark has come; later events are ignored.
     done: bool,
     /// An event has come.
     any: bool,
@@ -63,24 +63,24 @@ pub(super) struct ResponseReader<D> {
 
 #[derive(Debug, Clone, Default)]
 enum ResponseBody {
-    /// Nothing but white space so far.
+    /// Only white space so far.
     #[default]
     Unknown,
-    /// An event stream, and how it began.
+    /// An event stream, with its first bytes.
     Events { parser: sse::SseParser, begin: Vec<u8> },
     /// A JSON document.
     Json(Vec<u8>),
-    /// A page, of which the begin is kept.
+    /// A page (HTML); only its first bytes are retained.
     Page(Vec<u8>),
 }
 
 impl<D: AnswerDecoder> ResponseReader<D> {
-    /// A reader at the begin of a response.
+    /// A reader at the start of a response.
     pub(super) fn new(decoder: D) -> Self {
         Self { body: ResponseBody::Unknown, decoder, done: false, any: false, begun: false }
     }
 
-    /// Decides by the first byte that says something; gives what is left from there.
+    /// Selects the body kind by the first significant byte; returns the bytes from there.
     fn recognise<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let said = bytes.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
         let bytes = &bytes[said.unwrap_or(bytes.len())..];
@@ -158,7 +158,7 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
     }
 }
 
-/// Takes events in, until one ends the stream or cannot be taken.
+/// Passes events to the decoder until one ends the stream or fails.
 struct EventConsumer<'a, D> {
     decoder: &'a mut D,
     done: &'a mut bool,
@@ -188,7 +188,7 @@ impl<'a, D: AnswerDecoder> EventConsumer<'a, D> {
             self.decoder.push_event(data, self.deltas)
         };
         let result = match result {
-            // What makes no sense behind the finish reason, as half an event, costs no more than the usage.
+            // An unreadable event after the finish reason, such as half an event, costs only the usage.
             Err(failure) if was_whole && failure.class == FailureClass::IncompleteStream => {
                 Ok(DecodeProgress::Done)
             }
@@ -202,7 +202,7 @@ impl<'a, D: AnswerDecoder> EventConsumer<'a, D> {
         };
     }
 
-    /// What they brought, and the parser's word on them.
+    /// The result of the events, combined with the parser's error.
     fn end(self, parsed: Result<(), sse::EventTooLarge>) -> Result<DecodeProgress, Failure> {
         match parsed {
             Err(_) if self.result.is_ok() && self.decoder.is_whole() => {
@@ -215,12 +215,12 @@ impl<'a, D: AnswerDecoder> EventConsumer<'a, D> {
     }
 }
 
-/// A failure that follows what was read: behind a piece of the answer, the request was worked on, whatever is said then.
+/// Marks a failure after the first content: the request may have run, whatever the failure itself reports.
 fn mark_request_run(failure: Failure, begun: bool) -> Failure {
     if begun { failure.with_request(RequestFate::MayHaveRun) } else { failure }
 }
 
-/// Reads JSON; bytes that are no UTF-8 and half surrogates are made visible, and nothing else is lost for them.
+/// Parses JSON. Invalid UTF-8 and lone surrogates are replaced by U+FFFD; all else is kept.
 pub(crate) fn parse_json_lossy<'a, J: Deserialize<'a>, T>(
     data: &'a [u8],
     lossy: &'a mut String,
@@ -238,7 +238,7 @@ pub(crate) fn parse_json_lossy<'a, J: Deserialize<'a>, T>(
     serde_json::from_str(lossy).map(take)
 }
 
-/// Puts `\ufffd` in place of every escape of a surrogate that has no other half.
+/// Replaces every escape of a lone surrogate with `\ufffd`.
 fn replace_half_surrogates(json: &mut String) {
     let surrogate = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -254,7 +254,7 @@ fn replace_half_surrogates(json: &mut String) {
                 halves.push(at);
                 6
             }
-            // An escaped backslash begins no escape. What follows one in a broken text may be no ASCII.
+            // An escaped backslash starts no escape. In broken text a non-ASCII character may follow a backslash.
             (None, _) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
         };
     }
@@ -263,7 +263,7 @@ fn replace_half_surrogates(json: &mut String) {
     }
 }
 
-/// The state that `origin` wants to see again, if there is any. An answer whose state no record can carry is unusable.
+/// The opaque state that `origin` expects back, if any. An error if no record can hold the state.
 pub(super) fn opaque_state(
     origin: Arc<AnswerOrigin>,
     parts: Vec<Value>,
@@ -277,12 +277,12 @@ pub(super) fn opaque_state(
     }
 }
 
-/// An event that is no JSON, or JSON of another shape.
+/// The failure for an event that is no JSON, or JSON of another shape.
 pub(super) fn malformed_event(error: &serde_json::Error, data: &[u8]) -> Failure {
     incomplete_stream(&format!("an event makes no sense ({error}): {}", excerpt(data, MAX_EXCERPT_CHARS)))
 }
 
-/// The answer that a JSON document is.
+/// Decodes the answer in a JSON document.
 fn read_document<D: AnswerDecoder>(
     mut draft: D,
     body: &[u8],
@@ -300,7 +300,7 @@ fn read_document<D: AnswerDecoder>(
     }
 }
 
-/// Whether JSON ends before its document does. What is read into a type can fail earlier, for another reason.
+/// True if the body is cut JSON. Parsing as a type can fail earlier for another reason, so this parses plain JSON.
 pub(super) fn is_json_prefix(body: &[u8]) -> bool {
     let read = parse_json_lossy(body, &mut String::new(), |_: serde_json::Value| ());
     read.is_err_and(|error| error.is_eof())

@@ -1,18 +1,18 @@
-//! Schemas of tools as vendors take them.
+//! Conversion of tool schemas to the form that all vendors accept.
 
 use std::{borrow::Cow, iter};
 
 use serde_json::{Map, Value};
 
-/// Words that vendors do not take at the top of a schema, and of which the branches have properties.
+/// Keywords that vendors refuse at the top of a schema; the properties of their branches are merged into the schema.
 const CHOICE_KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Other words that vendors do not take there.
+/// Other keywords that vendors refuse at the top of a schema.
 const REMOVED_KEYWORDS: [&str; 2] = ["enum", "not"];
-/// References that are followed from one branch; they may go in a circle.
+/// The maximum number of schemas visited from one branch by following references, which may be cyclic.
 const MAX_REFERENCES: usize = 8;
 
-/// A schema as every vendor takes it: at its top of an object with properties, without a choice. What it no longer says
-/// is still judged when a call comes. What is below its top stays as it is.
+/// A schema that every vendor accepts: an object with properties at the top, without choices. The removed constraints
+/// are still checked when a call comes. Nested schemas stay unchanged.
 pub(super) fn object_schema(parameters: &Value) -> Cow<'_, Value> {
     let no_fields = Map::new();
     let fields = parameters.as_object().unwrap_or(&no_fields);
@@ -39,7 +39,7 @@ pub(super) fn object_schema(parameters: &Value) -> Cow<'_, Value> {
     Cow::Owned(Value::Object(fields))
 }
 
-/// The properties of a branch, and of what it refers to within the same schema.
+/// The properties of a branch and of the schemas that it references within `whole`.
 fn branch_properties<'a>(
     whole: &'a Value,
     branch: &'a Value,

@@ -1,8 +1,8 @@
-//! Server-sent events, as `text/event-stream` defines them: bytes in, events out.
+//! Server-sent events (`text/event-stream`): bytes in, events out.
 
 use memchr::{memchr, memchr2};
 
-/// Bytes that one event may have, and one line.
+/// The maximum size in bytes of an event, and of a line.
 pub const MAX_EVENT: usize = 16 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -12,7 +12,7 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 pub struct SseEvent<'a> {
     /// The `event` field; empty if there was none.
     pub name: &'a [u8],
-    /// The `data` lines, joined by `\n`. Bytes, because the sender may have got its UTF-8 wrong.
+    /// The `data` lines, joined by `\n`. Bytes, because the sender's UTF-8 may be invalid.
     pub data: &'a [u8],
 }
 
@@ -21,48 +21,48 @@ pub struct SseEvent<'a> {
 #[error("an event of the stream is larger than {MAX_EVENT} bytes")]
 pub struct EventTooLarge;
 
-/// An incremental parser: however the bytes are cut, the events are the same.
+/// An incremental parser: the events do not depend on how the bytes are chunked.
 #[derive(Debug, Clone, Default)]
 pub struct SseParser {
-    /// The line that has no end yet.
+    /// The unfinished line.
     line: Vec<u8>,
     name: Vec<u8>,
     /// The event's data so far; `None` before its first `data` line.
     data: Option<Vec<u8>>,
-    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    /// The last byte was `\r`: a following `\n` belongs to it.
     after_cr: bool,
-    /// The first line, where a byte order mark may stand, is behind.
+    /// The first line, which may start with a byte order mark, has ended.
     begun: bool,
     lines: StreamEvidence,
 }
 
-/// What the lines have been that were not blank.
+/// Evidence from the non-blank lines so far that this is an event stream.
 #[derive(Debug, Clone, Copy, Default)]
 enum StreamEvidence {
-    /// There was none.
+    /// No such line yet.
     #[default]
     None,
-    /// None was a comment or a field that the format defines.
+    /// No line was a comment or a field that the format defines.
     Foreign,
-    /// One was.
+    /// At least one line was.
     Stream,
 }
 
 /// The fields that the format defines.
 const FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
 
-/// Whether a line with this before its colon belongs to the format; a comment has nothing there.
+/// True if the format defines this field name; a comment has an empty one.
 fn is_known(field: &[u8]) -> bool {
     field.is_empty() || FIELDS.contains(&field)
 }
 
 impl SseParser {
-    /// A parser at the begin of a stream.
+    /// A parser at the start of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes, and gives each event that they complete to `each`.
+    /// Parses the next bytes, and passes each completed event to `each`.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
@@ -92,8 +92,8 @@ impl SseParser {
         Ok(())
     }
 
-    /// Whether what has come can be the begin of an event stream, with an event or without: a comment, a field, or the
-    /// first letters of a field's name.
+    /// True if the bytes so far can be the start of an event stream, with or without a complete event. A comment, a
+    /// field or the first letters of a field's name count.
     pub fn is_event_stream(&self) -> bool {
         let (name, has_colon) = match memchr(b':', &self.line) {
             Some(colon) => (&self.line[..colon], true),
@@ -107,14 +107,14 @@ impl SseParser {
         }
     }
 
-    /// The end of the stream: what has no blank line behind it counts as an event, too, because many servers omit it.
+    /// Ends the stream. An event without its closing blank line counts, because many servers omit that line.
     pub fn finish(mut self, mut each: impl FnMut(SseEvent<'_>)) -> Result<(), EventTooLarge> {
         self.end_line(b"", &mut each)?;
         self.dispatch(&mut each);
         Ok(())
     }
 
-    /// Ends the line that `rest` completes.
+    /// Ends the line of which `rest` is the last part.
     fn end_line(&mut self, rest: &[u8], each: &mut impl FnMut(SseEvent<'_>)) -> Result<(), EventTooLarge> {
         if self.line.is_empty() {
             return self.take_line(rest, each);
@@ -158,7 +158,7 @@ impl SseParser {
                 self.name.extend_from_slice(value);
                 Ok(())
             }
-            // Comments, `id`, `retry` and what nobody has defined.
+            // Comments, `id`, `retry` and undefined fields.
             _ => Ok(()),
         }
     }
@@ -201,7 +201,7 @@ mod tests {
         events
     }
 
-    /// The stream gives these events, and so it does wherever it is cut in three.
+    /// Checks that the stream gives these events, also for every cut of the bytes into three parts.
     fn check(stream: &str, expected: &[(&str, &str)]) {
         let stream = stream.as_bytes();
         let expected: Vec<_> = expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();

@@ -1,30 +1,31 @@
+//! Separation of inline `<think>` blocks from the text of an answer.
+
 use memchr::{memchr, memchr_iter};
 
 const OPEN_TAG: &str = "<think>";
 const CLOSE_TAG: &str = "</think>";
 
-/// A piece of what came as text.
+/// A piece of the received text, classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SplitPiece<'a> {
-    /// Text.
     Text(&'a str),
-    /// What stood inside of a block.
+    /// The content of a block.
     Reasoning(&'a str),
-    /// All text so far was reasoning: a block ended whose begin stood in the vendor's prompt template.
+    /// All text so far was reasoning: a block ended whose start is in the vendor's prompt template.
     AllWasReasoning,
 }
 
-/// Parts inline `<think>` blocks from text, also if a tag is cut between chunks.
+/// Separates inline `<think>` blocks from text, also if a tag is cut between chunks.
 ///
-/// A tag that is quoted or stands in a code fence is what the answer speaks of, and stays text.
+/// A tag in quotes or in a code fence belongs to the answer's content, and stays text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThinkTagSplitter {
     is_inside: bool,
-    /// The begin of what may become a tag.
+    /// The start of a possible tag.
     held: String,
     /// A block has been seen.
     has_seen_block: bool,
-    /// Something else than white space was text.
+    /// Text other than white space has come.
     has_text: bool,
     /// The last byte of the text.
     last: Option<u8>,
@@ -32,7 +33,7 @@ pub(super) struct ThinkTagSplitter {
 }
 
 impl ThinkTagSplitter {
-    /// Takes the next piece of text.
+    /// Splits the next piece of text.
     pub(super) fn push(&mut self, delta: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
         if self.held.is_empty() {
             self.split(delta, each);
@@ -43,7 +44,7 @@ impl ThinkTagSplitter {
         self.split(&joined, each);
     }
 
-    /// The end of the text: what is still held is no tag.
+    /// Ends the text: the held characters are no tag.
     pub(super) fn finish(&mut self, each: &mut impl FnMut(SplitPiece<'_>)) {
         let held = std::mem::take(&mut self.held);
         self.emit(&held, each);
@@ -72,7 +73,7 @@ impl ThinkTagSplitter {
         self.emit(rest, each);
     }
 
-    /// Whether the tag, which stands right behind what was emitted, is one.
+    /// True if the tag, which directly follows the emitted text, starts or ends a block.
     fn take_tag(&mut self, tag: &str, each: &mut impl FnMut(SplitPiece<'_>)) -> bool {
         let closes = tag == CLOSE_TAG;
         if self.is_inside {
@@ -102,7 +103,7 @@ impl ThinkTagSplitter {
             return;
         }
         if self.has_seen_block && !self.has_text {
-            // What parts the block from the answer is not the answer's.
+            // The white space between the block and the answer does not belong to the answer.
             piece = piece.trim_start();
         }
         let Some(last) = piece.as_bytes().last() else { return };
@@ -151,7 +152,7 @@ mod tests {
         (text, reasoning)
     }
 
-    /// The text and the reasoning of `input`, wherever it is cut in three.
+    /// Checks the text and the reasoning of `input` for every cut into three parts.
     fn check(input: &str, text: &str, reasoning: &str) {
         let cuts: Vec<usize> = input.char_indices().map(|(at, _)| at).chain([input.len()]).collect();
         for (n, &first) in cuts.iter().enumerate() {

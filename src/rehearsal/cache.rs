@@ -1,3 +1,5 @@
+//! Simulation of vendors' prompt caches, for the reported usage.
+
 use std::{
     collections::{HashSet, VecDeque},
     sync::{Mutex, PoisonError},
@@ -5,16 +7,16 @@ use std::{
 
 use super::wire::{CacheBreakpoint, CachePolicy, CachePrefix};
 
-/// The beginnings that are remembered; the oldest is forgotten first.
+/// Maximum number of remembered prefixes; the oldest is evicted first.
 const MAX_PREFIXES: usize = 16_384;
-/// So many stops before a mark are looked up too.
+/// Breakpoints that are looked up for a mark, counted backwards from the mark itself.
 const MAX_LOOK_BACK: usize = 20;
-/// A shorter beginning is not cached of itself.
+/// Shorter prefixes are not cached automatically.
 const MIN_CACHED_TOKENS: u64 = 1024;
-/// What is cached of itself is counted in such steps.
+/// Granularity of automatic caching.
 const CACHE_STEP_TOKENS: u64 = 128;
 
-/// The beginnings of requests that were answered: changes the usage that is reported, and nothing else.
+/// The prefixes of answered requests. Affects only the reported usage.
 #[derive(Debug, Default)]
 pub struct PromptCache(Mutex<KnownPrefixes>);
 
@@ -24,17 +26,17 @@ struct KnownPrefixes {
     oldest_first: VecDeque<u64>,
 }
 
-/// What a request has of the cache, in tokens.
+/// Cached tokens of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheUsage {
-    /// Read from it.
+    /// Tokens read from the cache.
     pub read: u64,
-    /// Written to it.
+    /// Tokens written to the cache.
     pub written: u64,
 }
 
 impl PromptCache {
-    /// What is known of a request; remembers the rest.
+    /// The cache usage of a request. Its prefixes are remembered for later requests.
     pub fn look_up(&self, prefix: &CachePrefix) -> CacheUsage {
         let mut beginnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match prefix.policy() {

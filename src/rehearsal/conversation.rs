@@ -1,3 +1,5 @@
+//! The content of a request, independent of its wire format, and its checks.
+
 use std::borrow::Cow;
 
 use hermod_actors::model::{Hash, Hasher};
@@ -6,49 +8,48 @@ use serde_json::value::RawValue;
 
 use super::scripted_answer::step_of;
 
-/// What a request asks, whatever its wire format. Borrows from the request's bytes.
+/// A parsed request, independent of its wire format. Borrows from the request's bytes.
 #[derive(Debug)]
 pub struct Conversation<'a> {
     /// The messages, oldest first.
     pub messages: Vec<RequestMessage<'a>>,
-    /// Whether tools may be called in the answer.
+    /// True if the answer may contain tool calls.
     pub offers_tools: bool,
-    /// Whether the answer may tell what was thought.
+    /// Whether the answer may contain reasoning.
     pub thinking: ThinkingMode,
-    /// The bytes of what the model reads: a cache is counted by the same ones.
+    /// The size in bytes of the model's input; the cache counts the same bytes.
     pub bytes: usize,
 }
 
-/// Whether the model thinks before it answers.
+/// Whether the model reasons before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingMode {
     /// Never.
     Off,
-    /// Where the script says what.
+    /// In the answers for which the script has reasoning.
     Scripted,
     /// In every answer.
     Always,
 }
 
-/// One message.
+/// One message of a conversation.
 #[derive(Debug)]
 pub enum RequestMessage<'a> {
     /// Instructions.
     System(RawContent<'a>),
-    /// What the user says.
+    /// The user's message.
     User(RawContent<'a>),
-    /// What the model answered: its text and the ids of its calls.
+    /// The model's answer: its text and the ids of its calls.
     Assistant(RawContent<'a>, Vec<BorrowedText<'a>>),
     /// The result of a call.
     Tool(BorrowedText<'a>, RawContent<'a>),
 }
 
-/// A text that is read when somebody asks for it: pieces that are each a string or a list of parts, of which those
-/// with a `text` count.
+/// A text that is decoded on demand. Each piece is a string or a list of parts, of which those with a `text` count.
 #[derive(Debug, Clone, Default)]
 pub struct RawContent<'a>(Vec<&'a RawValue>);
 
-/// A short text such as a call's id.
+/// A short text, such as a call's id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
@@ -57,23 +58,23 @@ pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("messages[{index}]: {problem}")]
 pub struct ConversationError {
-    /// The message, counted from 0.
+    /// The index of the message, counted from 0.
     pub index: usize,
-    /// What is wrong with it.
+    /// What is wrong with the message.
     pub problem: String,
 }
 
-/// The part of a conversation that the script plays in: what a user's text began.
+/// The part of a conversation that the script answers: a user's text and the messages after it.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptTurn<'c, 'a> {
-    /// The text that began it.
+    /// The first text of the turn.
     pub user: &'c RawContent<'a>,
-    /// What came after.
+    /// The messages after that text.
     pub after: &'c [RequestMessage<'a>],
 }
 
 impl<'a> RawContent<'a> {
-    /// `null`, a string or a list; `None` if it is none of the three.
+    /// The content of `null`, a string or a list; `None` for any other JSON.
     pub fn of(raw: Option<&'a RawValue>) -> Option<Self> {
         match raw.filter(|raw| raw.get() != "null") {
             None => Some(Self::default()),
@@ -87,7 +88,7 @@ impl<'a> RawContent<'a> {
         self.0.push(piece);
     }
 
-    /// The text: parts joined, pieces with a blank line between. What cannot be decoded is returned as it was written.
+    /// The text: parts are concatenated, pieces separated by a blank line. A piece that cannot be decoded stays raw.
     pub fn text(&self) -> Cow<'a, str> {
         match self.0[..] {
             [] => "".into(),
@@ -100,7 +101,7 @@ impl<'a> RawContent<'a> {
         }
     }
 
-    /// Whether pictures are among its parts.
+    /// True if its parts include images.
     pub fn has_images(&self) -> bool {
         #[derive(Deserialize)]
         struct Part<'a> {
@@ -113,7 +114,7 @@ impl<'a> RawContent<'a> {
         })
     }
 
-    /// Whether there is no content at all; an empty text is one.
+    /// True if there is no content; an empty text is content.
     pub fn is_null(&self) -> bool {
         self.0.is_empty()
     }
@@ -138,8 +139,9 @@ fn text_of(piece: &str) -> Cow<'_, str> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Whether the roles follow each other as the strictest copies of `chat_completions` want it: system messages, then user and assistant in
-    /// turn, each assistant message with calls followed at once by one result for each, and then by an assistant, or by pictures.
+    /// Checks the order of roles by the rules of the strictest servers of `chat_completions`: system messages, then
+    /// user and assistant in turn. An assistant message with calls is directly followed by one result for each call. An
+    /// assistant message or images follow the results.
     pub fn check(&self) -> Result<(), ConversationError> {
         let mut previous = None;
         let mut open = Vec::new();
@@ -158,12 +160,13 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// What the last user's text began that is no nudge; if all are, the last. `None` without a user message.
+    /// The turn of the last user's text that is no nudge; of the last text if all are nudges. `None` without a user
+    /// message.
     pub fn current_turn(&self, is_nudge: impl Fn(&RawContent<'a>) -> bool) -> Option<ScriptTurn<'_, 'a>> {
         let mut last = None;
         for (index, message) in self.messages.iter().enumerate().rev() {
             let RequestMessage::User(user) = message else { continue };
-            // Pictures that a tool has returned, which have no other place than behind the results.
+            // The images of tool results follow the results as a user message, which starts no turn.
             let is_shown = index
                 .checked_sub(1)
                 .is_some_and(|before| matches!(self.messages[before], RequestMessage::Tool(..)));
@@ -179,7 +182,7 @@ impl<'a> Conversation<'a> {
         last
     }
 
-    /// The same for every attempt of one request, whatever else the request says and in which format.
+    /// The hash of the messages. Equal for every attempt of one request, in every wire format.
     pub fn key(&self) -> Hash {
         let mut hasher = Hasher::default();
         for message in &self.messages {
@@ -198,7 +201,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Whether `message` may follow `previous`; `open` holds the calls that have no result yet.
+/// Checks that `message` may follow `previous`; `open` contains the calls without a result.
 fn check_order<'c, 'a>(
     previous: Option<&RequestMessage<'a>>,
     message: &'c RequestMessage<'a>,
@@ -253,10 +256,11 @@ fn hash_message(hasher: &mut Hasher, role: &[u8], content: &RawContent<'_>, ids:
 }
 
 impl ScriptTurn<'_, '_> {
-    /// The number of the step that is asked for, from 1.
+    /// The number of the requested step, counted from 1.
     ///
-    /// An assistant message is the step that its call ids name, or else the one after the message before it: so
-    /// without ids the messages are counted, and a history that was cut is still at the step its ids say.
+    /// An assistant message is the step that its call ids name; without ids it is the step after that of the previous
+    /// assistant message. Messages without ids are therefore counted, and a truncated history still has the step of its
+    /// ids.
     pub fn step(&self) -> u64 {
         let mut done = 0_u64;
         for message in self.after {

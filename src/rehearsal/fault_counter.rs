@@ -10,14 +10,15 @@ use super::{
     script::{FaultRule, ScriptFault},
 };
 
-/// How many attempts of each request have met their fault: the one thing that the model remembers.
+/// Counts the faulty attempts of each request. This and the [`PromptCache`](super::PromptCache) are the model's only
+/// state.
 ///
-/// One entry for each request that was ever to fail, until the process ends.
+/// One entry per request with a fault, until the process ends.
 #[derive(Debug, Default)]
 pub struct FaultCounter(Mutex<HashMap<Hash, u64>>);
 
 impl FaultCounter {
-    /// The fault that this attempt meets; counts the attempt.
+    /// The fault of this attempt, if any; counts the attempt.
     pub fn next_fault<'s>(
         &self,
         scripted: &ScriptedAnswer<'s>,

@@ -1,8 +1,8 @@
 //! The rehearsal model: a scripted model behind a real loopback endpoint, for demos, tests and benchmarks.
 //!
-//! A request's bytes become a [`Conversation`] ([`wire`]), [`next()`] says what the script answers to it, [`wire`]
-//! renders that as the events of the wire format, and [`Rehearsal`] moves the bytes. All but the last is pure, so
-//! whoever hosts the model, a revived run meets the same one. The script's format is described in `docs/rehearsal.md`.
+//! [`wire`] parses the bytes of a request into a [`Conversation`], and [`next_answer`] computes the scripted answer.
+//! [`wire`] renders it in the wire format, and [`Rehearsal`] does the I/O. All but the last is pure, so a revived run
+//! gets the same answers from any process. `docs/rehearsal.md` describes the script format.
 
 mod cache;
 mod conversation;
@@ -22,14 +22,14 @@ pub use script::{AnswerPace, Cut, FaultRule, Script, ScriptError, ScriptFault};
 pub use scripted_answer::{ScriptedAnswer, call_id, next_answer};
 pub use server::{Rehearsal, RehearsalHandle};
 
-/// Bytes of a script's file.
+/// Maximum size of a script file in bytes.
 pub(crate) const MAX_SCRIPT_BYTES: u64 = 16 << 20;
 
-/// What whoever starts the model prints once, so that nobody takes it for a real one.
+/// Printed once at the start of the model, so that users do not mistake it for a real one.
 pub const NOTICE: &str = "this is a rehearsal: the model is scripted, its tool calls are real";
 
-/// Stands before every answer that calls no tools.
+/// Prefix of every answer without tool calls.
 pub const PREFIX: &str = "[rehearsal] ";
 
-/// What the model says when its script has nothing (more) for a conversation.
+/// The answer if the script has none (left) for a conversation.
 pub const CLOSING: &str = "(rehearsal) nothing more to do";

@@ -1,3 +1,5 @@
+//! The scripted answer to a conversation. Pure: depends only on the script and the conversation.
+
 use std::{borrow::Cow, fmt::Write};
 
 use hermod_actors::model::{AssistantMessage, FinishReason, ModelAnswer, ToolCall, Usage};
@@ -7,23 +9,23 @@ use super::{
     script::{FaultRule, ScriptStep, TemplateValues},
 };
 
-/// What the script answers to one request.
+/// The scripted answer to one request.
 #[derive(Debug, Clone)]
 pub struct ScriptedAnswer<'s> {
-    /// The number of the step, from 1.
+    /// The number of the step, counted from 1.
     pub step: u64,
     /// The answer, with its usage.
     pub answer: ModelAnswer,
-    /// Whether the script says what was read from a cache and written to it.
+    /// True if the script sets the tokens read from a cache or written to it.
     pub has_cache_usage: bool,
-    /// How fast it comes.
+    /// The speed of the answer.
     pub pace: AnswerPace,
-    /// What goes wrong instead, for the first attempts.
+    /// The fault of the first attempts, in place of the answer.
     pub fault: Option<&'s FaultRule>,
 }
 
 impl ScriptedAnswer<'_> {
-    /// Counts what a cache had of the request, as far as tokens were read at all.
+    /// Adds the cache usage, limited by the input tokens.
     pub fn set_cache_usage(&mut self, cached: CacheUsage) {
         let Some(usage) = &mut self.answer.usage else { return };
         usage.cached_tokens = cached.read.min(usage.input_tokens);
@@ -31,7 +33,7 @@ impl ScriptedAnswer<'_> {
     }
 }
 
-/// The answer to a conversation: a function of the two and of nothing else.
+/// The answer to a conversation. Depends on nothing else.
 pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> ScriptedAnswer<'s> {
     let run = conversation.current_turn(|user| script.is_nudge(&user.text()));
     let number = run.map_or(1, |run| run.step());
@@ -70,14 +72,14 @@ pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> S
     }
 }
 
-/// The id of call `n` of step `step`, both from 1.
+/// The id of call `n` of step `step`, both counted from 1.
 pub fn call_id(step: u64, n: u64) -> String {
     format!("rh_{step}_{n}")
 }
 
-/// The step that a call id names.
+/// The step in a call id; `None` if the id is not of this form.
 pub(super) fn step_of(id: &str) -> Option<u64> {
-    // Clients that need ids of their own put something behind it.
+    // Clients that need unique ids append a suffix.
     let mut parts = id.strip_prefix("rh_")?.split('_');
     let step = parts.next()?;
     parts.next()?.parse::<u64>().ok()?;
@@ -105,7 +107,7 @@ fn render_step(
             );
         }
     }
-    // An empty answer stays empty: it is scripted to see what happens then.
+    // A scripted empty answer stays empty, to test its handling.
     if calls.is_empty() && !text.is_empty() {
         text.insert_str(0, PREFIX);
     }
@@ -122,7 +124,7 @@ fn reasoning_for(scripted: Option<String>, step: u64, thinking: ThinkingMode) ->
     }
 }
 
-/// A token is taken for four bytes.
+/// Estimates the usage: four bytes count as one token.
 fn estimate_usage(conversation: &Conversation<'_>, message: &AssistantMessage) -> Usage {
     let calls = message.calls.iter().map(|call| call.name.len() + call.arguments.len());
     let output = message.text.len() + message.reasoning.len() + calls.sum::<usize>();

@@ -1,3 +1,5 @@
+//! The HTTP server of the rehearsal model.
+
 use std::{io, net::SocketAddr, sync::Arc};
 
 use axum::{
@@ -20,7 +22,7 @@ use super::{
     wire::{EventBuffer, FORMATS, Format, ParsedRequest, ReplyMode, RequestRefusal},
 };
 
-/// A longer request is refused with 413.
+/// Larger requests are refused with status 413.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 const REHEARSAL_HEADER: &str = "x-hermod-rehearsal";
 
@@ -28,10 +30,10 @@ const REHEARSAL_HEADER: &str = "x-hermod-rehearsal";
 #[derive(Debug)]
 pub struct Rehearsal;
 
-/// A model that plays until this is dropped.
+/// A running rehearsal model; dropping the handle stops it.
 #[derive(Debug)]
 pub struct RehearsalHandle {
-    /// What a client takes as its base URL: `http://127.0.0.1:<port>/v1`.
+    /// The base URL for clients: `http://127.0.0.1:<port>/v1`.
     pub base_url: String,
     stop: CancellationToken,
     server: Option<JoinHandle<io::Result<()>>>,
@@ -47,7 +49,7 @@ struct ServerState {
 }
 
 impl Rehearsal {
-    /// Binds `addr` (port 0: any free one) and plays in a task of its own.
+    /// Binds `addr` (port 0: any free port) and serves in its own task.
     pub async fn start(addr: impl ToSocketAddrs, script: Arc<Script>) -> io::Result<RehearsalHandle> {
         let listener = TcpListener::bind(addr).await?;
         let base_url = base_url(listener.local_addr()?);
@@ -56,8 +58,8 @@ impl Rehearsal {
         Ok(RehearsalHandle { base_url, stop, server: Some(server) })
     }
 
-    /// Plays on `listener` until `shutdown` resolves. Then pauses of open streams end with a broken connection, what
-    /// is already rendered is sent.
+    /// Serves `listener` until `shutdown` resolves. Then a stream that waits in a pause breaks its connection; data
+    /// that is already rendered is sent.
     pub async fn serve<F>(listener: TcpListener, script: Arc<Script>, shutdown: F) -> io::Result<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -71,9 +73,9 @@ impl Rehearsal {
             let answer = move |State(stage), request| answer(format, stage, request);
             router = router.route(format.path, post(answer));
         }
-        // Only of the routes that are there already.
+        // `method_not_allowed_fallback` applies only to routes that are registered before it.
         let router = router.fallback(unknown).method_not_allowed_fallback(unknown).with_state(stage);
-        // A delta that waits for the acknowledgement of the one before would not be a stream.
+        // Nagle's algorithm would delay each delta until the acknowledgement of the previous one.
         let listener = listener.tap_io(|socket| {
             let _only_slower_without = socket.set_nodelay(true);
         });
@@ -85,13 +87,13 @@ impl Rehearsal {
     }
 }
 
-/// The base URL of the model that listens on `addr`.
+/// The base URL of a model on `addr`.
 fn base_url(addr: SocketAddr) -> String {
     format!("http://{addr}/v1")
 }
 
 impl RehearsalHandle {
-    /// Stops the model and waits until its port is free and its connections are closed.
+    /// Stops the model. Returns when the port is free and the connections are closed.
     pub async fn stop(mut self) -> io::Result<()> {
         self.stop.cancel();
         match self.server.take() {
@@ -174,7 +176,7 @@ async fn unknown(request: Request) -> Response {
     refuse(format_of(&request), &RequestRefusal::new(404, message))
 }
 
-/// The format whose path or header this request has; the first one if none.
+/// The format with this request's path or header; the first format otherwise.
 fn format_of(request: &Request) -> &'static Format {
     let by_path = FORMATS.iter().find(|format| format.path == request.uri().path());
     let has = |header: &str| request.headers().contains_key(header);

@@ -1,3 +1,5 @@
+//! The body of an answer, with its scripted pauses and faults.
+
 use std::{io, time::Duration};
 
 use axum::body::Body;
@@ -11,17 +13,17 @@ use super::{
     wire::EventBuffer,
 };
 
-/// One thing that happens in a body.
+/// One action of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum BodyAction {
     Send(Bytes),
     Wait(Duration),
-    /// What was sent before reaches the client before what comes next.
+    /// Ensures that the data before reaches the client before the next action.
     Flush,
     Break,
 }
 
-/// The body of an answer. Breaks when `stop` is cancelled, so that no pause outlives the server.
+/// The body of an answer. The body breaks when `stop` is cancelled, so that no pause outlives the server.
 pub(super) fn body(
     events: EventBuffer,
     pace: AnswerPace,
@@ -49,7 +51,7 @@ pub(super) fn body(
     }))
 }
 
-/// Whether `time` has passed; `false` as soon as `stop` is cancelled.
+/// True once `time` has passed; false as soon as `stop` is cancelled.
 pub(super) async fn wait(time: Duration, stop: &CancellationToken) -> bool {
     if time.is_zero() {
         return true;

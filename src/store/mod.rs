@@ -1,3 +1,3 @@
-//! Where the journal is kept: one folder per engine, each behind the same port.
+//! Storage of the journal: one folder per engine, all behind the same port.
 
 pub mod redb;

@@ -1,3 +1,5 @@
+//! JSON schemas of tool arguments: derives them, validates against them, and words the errors for a model.
+
 use std::sync::OnceLock;
 
 use hermod_actors::port::BadArguments;
@@ -10,16 +12,16 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Values longer than this are cut in messages.
+/// Longer values are truncated in messages.
 const MAX_VALUE_CHARS: usize = 80;
-/// Bytes of an unknown name up to which a known one is sought for it: likeness takes memory for the product of both.
+/// Longer unknown names, in bytes, get no suggestion: the comparison's memory grows with the product of both lengths.
 const MAX_COMPARED_BYTES: usize = 64;
-/// Mistakes among which the first to tell is sought.
+/// Validation errors among which the first to report is chosen.
 const MAX_ERRORS: usize = 1_000;
-/// Below this likeness (0 to 1) a known name is no suggestion.
+/// Similarity (0 to 1) below which a known name is not suggested.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// Judges the arguments of one tool by the very schema that the model is told.
+/// Validates the arguments of one tool by the same schema that the model gets.
 #[derive(Debug)]
 pub struct ArgumentSchema {
     schema: Value,
@@ -28,7 +30,7 @@ pub struct ArgumentSchema {
 }
 
 impl ArgumentSchema {
-    /// The shape of `T`: a struct with doc comments, which become the descriptions, and `deny_unknown_fields`.
+    /// The schema of `T`: a struct with doc comments, which become the descriptions, and `deny_unknown_fields`.
     pub fn of<T: JsonSchema>() -> Self {
         Self { schema: schema_of::<T>(), validator: OnceLock::new() }
     }
@@ -38,7 +40,7 @@ impl ArgumentSchema {
         &self.schema
     }
 
-    /// Reads arguments. An optional field that is null counts as absent, `2.0` as 2.
+    /// Parses arguments. An optional field that is null counts as absent, `2.0` as 2.
     pub fn parse<T: DeserializeOwned>(&self, arguments: &Value) -> Result<T, BadArguments> {
         let mut arguments = arguments.clone();
         repair(&self.schema, &mut arguments);
@@ -52,7 +54,7 @@ impl ArgumentSchema {
         })
     }
 
-    /// A name that is not known comes first: it is often the reason why another is missing.
+    /// An unknown name takes precedence: it is often the reason why another field is missing.
     fn first_error<'a>(&'a self, arguments: &'a Value) -> Option<ValidationError<'a>> {
         let compile = || jsonschema::validator_for(&self.schema).expect("schemars makes valid schemas");
         let validator = self.validator.get_or_init(compile);
@@ -101,7 +103,7 @@ impl ArgumentSchema {
         at(field, format!("{named} not acceptable: {told}"), "give a value that the schema allows".into())
     }
 
-    /// The part of the schema that judges the value at `path`.
+    /// The subschema for the value at `path`.
     fn subschema(&self, path: &Location) -> Option<&Value> {
         path.iter().try_fold(&self.schema, |schema, segment| match segment {
             LocationSegment::Property(name) => schema.get("properties")?.get(&*name),
@@ -120,10 +122,10 @@ impl ArgumentSchema {
     }
 }
 
-/// The texts that a value can be, where only some are allowed.
+/// The allowed texts of a value, if the schema enumerates them.
 fn choices(schema: &Value) -> Vec<&str> {
     let items = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
-    // Values that are described stand one by one.
+    // Values with descriptions are separate `const` schemas.
     let described = items("oneOf").filter_map(|one| one.get("const"));
     let own = items("enum").chain(described).filter_map(Value::as_str);
     own.chain(items("anyOf").flat_map(choices)).collect()
@@ -140,7 +142,7 @@ fn schema_of<T: JsonSchema>() -> Value {
     schema.to_value()
 }
 
-/// Takes away what Rust knows and a model does not need; `null` is not offered, though understood.
+/// Removes details that a model does not need. `null` is not offered, though accepted.
 fn simplify(schema: &mut Schema) {
     for noise in ["title", "format"] {
         schema.remove(noise);
@@ -148,7 +150,7 @@ fn simplify(schema: &mut Schema) {
     if schema.get("default").is_some_and(Value::is_null) {
         schema.remove("default");
     }
-    // Some vendors, and the judge of unknown fields, want the fields named even where there are none.
+    // Some vendors, and the check for unknown fields, need `properties` even if it is empty.
     if schema.get("type").is_some_and(|kind| kind == "object") && schema.get("properties").is_none() {
         schema.insert("properties".into(), Value::Object(serde_json::Map::new()));
     }
@@ -159,7 +161,7 @@ fn simplify(schema: &mut Schema) {
     }
 }
 
-/// Drops nulls that stand for absent fields, and makes `2.0` the 2 that it is.
+/// Drops nulls of optional fields, and turns `2.0` into 2 for integers.
 fn repair(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -214,7 +216,7 @@ fn expected_type(kind: &TypeKind) -> String {
     }
 }
 
-/// `edits[2].old`; `None` for the whole.
+/// A path like `edits[2].old`; `None` for the root.
 fn format_path(path: &Location) -> Option<String> {
     let text = path.iter().fold(String::new(), |text, segment| match segment {
         LocationSegment::Property(name) if text.is_empty() => name.into_owned(),

@@ -1,3 +1,5 @@
+//! Runs blocking file work of tools off the async threads, with cancellation.
+
 use std::time::Duration;
 
 use hermod_actors::{
@@ -10,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::typed_tool::refused_end;
 
-/// How long a stopped call waits for the system to return from a file operation.
+/// Time that a stopped call waits for a file operation to return.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why file work gave no result.
 #[derive(Debug)]
 pub(super) enum FileWorkError {
-    /// The arguments do not fit the world.
+    /// The arguments do not fit the file system's content.
     Refused(BadArguments),
-    /// It was stopped before it changed a file.
+    /// The work was stopped before it changed a file.
     Stopped,
 }
 
@@ -28,18 +30,18 @@ impl From<BadArguments> for FileWorkError {
     }
 }
 
-/// Tells blocking work, between two of its steps, whether anyone still waits for it.
+/// Tells blocking work, between two of its steps, whether its call was stopped.
 #[derive(Debug)]
 pub(super) struct CancelCheck(CancellationToken);
 
 impl CancelCheck {
-    /// An error once the call was stopped or its future dropped.
+    /// Fails once the call was stopped or its future dropped.
     pub(super) fn check(&self) -> Result<(), FileWorkError> {
         if self.0.is_cancelled() { Err(FileWorkError::Stopped) } else { Ok(()) }
     }
 }
 
-/// Runs file work that says all there is to say.
+/// Runs file work whose text is the whole result of the call.
 pub(super) async fn run_blocking<F>(cancel: &CancellationToken, work: F) -> CallEnd
 where
     F: FnOnce(&CancelCheck) -> Result<String, FileWorkError> + Send + 'static,
@@ -47,8 +49,8 @@ where
     try_blocking(cancel, work).await.map_or_else(|end| end, CallEnd::ok)
 }
 
-/// Runs file work off the async threads. The work gives up at its next step once `cancel` fires or the future is dropped;
-/// whatever keeps it from its result is the end of the call.
+/// Runs file work off the async threads. The work stops at its next check once `cancel` fires or the future is dropped.
+/// The error is the end of the call.
 pub(super) async fn try_blocking<T, F>(cancel: &CancellationToken, work: F) -> Result<T, CallEnd>
 where
     F: FnOnce(&CancelCheck) -> Result<T, FileWorkError> + Send + 'static,

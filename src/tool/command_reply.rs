@@ -1,4 +1,4 @@
-//! What the model reads of a command.
+//! The result of a command, formatted for the model.
 
 use hermod_actors::{
     SanitizedText,
@@ -10,10 +10,10 @@ use serde::Serialize;
 use super::spool::SpooledOutput;
 use crate::process::{Capture, CommandResult, ExitCause};
 
-/// Bytes that the words about an artifact take.
+/// Bytes reserved for the text about an artifact.
 const ARTIFACT_TEXT_BYTES: usize = 500;
 
-/// What the model reads of a command.
+/// The result of a command as JSON for the model.
 #[derive(Debug, Serialize)]
 struct CommandReply {
     exit_code: Option<i32>,
@@ -25,15 +25,15 @@ struct CommandReply {
     artifact: Option<FullOutput>,
 }
 
-/// Where the whole output is, if it is not shown.
+/// The place of the full output, if the reply contains only a part.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum FullOutput {
-    /// Without its hash, which is of no use to a model.
+    /// Without its hash, which is useless to a model.
     Stored {
         handle: String,
         bytes: u64,
-        /// Bytes of the end that it does not have.
+        /// Bytes of the end that the artifact lacks.
         #[serde(skip_serializing_if = "Option::is_none")]
         left_out: Option<u64>,
     },
@@ -72,12 +72,12 @@ pub(super) async fn command_end(
     CallEnd { artifact, ..CallEnd::new(status, json(&told)) }
 }
 
-/// As much of the output as fits, and whether that is all.
+/// The reply with as much output as fits, and whether that is all of it.
 fn fit_output(ran: &mut CommandResult) -> (CommandReply, bool) {
     let (out, err) = (ran.stdout.total(), ran.stderr.total());
     let mut room = MAX_RESULT_BYTES;
     loop {
-        // Each may have half, and what the other leaves.
+        // Each stream may have half, and what the other leaves unused.
         let half = room / 2;
         let of =
             |other: u64| usize::try_from(other).map_or(half, |other| room.saturating_sub(other).max(half));
@@ -94,7 +94,7 @@ fn fit_output(ran: &mut CommandResult) -> (CommandReply, bool) {
         if json(&told).len() + ARTIFACT_TEXT_BYTES <= MAX_RESULT_BYTES {
             return (told, out_is_whole && err_is_whole);
         }
-        // Quotes and what is made visible take more room than the bytes had.
+        // Quotes, escapes and visible control characters need more space than their bytes.
         room = room * 3 / 4;
     }
 }

@@ -1,3 +1,5 @@
+//! The tool `current_time`.
+
 use std::time::{Duration, UNIX_EPOCH};
 
 use hermod_actors::model::{CallEnd, EffectClass, Timestamp};
@@ -10,7 +12,7 @@ const DAY_MS: u64 = 86_400_000;
 /// The epoch began on a Thursday.
 const WEEKDAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// Says what time it is.
+/// Reports the current time.
 #[derive(Debug)]
 pub(super) struct CurrentTime;
 

@@ -1,4 +1,4 @@
-//! Commands of the shell that go on when this process ends, and are found again.
+//! Detached shell commands: they continue when this process ends, and a later process attaches to them.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::process::{
 
 const CHECK_FIRST_HINT: &str = "look at what is there before you repeat anything";
 
-/// Runs a command. When the future is dropped, the command goes on.
+/// Runs a detached command. When the future is dropped, the command continues.
 pub(super) async fn run(runner: &Runner, command: Command, site: &ToolContext) -> CallEnd {
     let name = spool_name(site);
     let watched = match runner.start(name, command).await {
@@ -37,13 +37,13 @@ pub(super) async fn run(runner: &Runner, command: Command, site: &ToolContext) -
     }
 }
 
-/// What became of a command that an earlier process has started.
+/// The outcome of a command that an earlier process started.
 pub(super) async fn attach(runner: &Runner, site: &ToolContext, boot: Boot) -> AttachOutcome {
     let attached = runner.attach(spool_name(site), boot).await;
     let over = async {
         match attached {
             AttachedRunner::Alive(watched) => {
-                // As the command was started: what is set now may be less.
+                // The limit with which the command was started: the current setting may be lower.
                 let limit = watched.timeout().await.map_or(Duration::MAX, |timeout| timeout + END_SLACK);
                 watched.wait_within(limit, &site.cancel).await
             }
@@ -75,7 +75,7 @@ async fn follow_output(
 async fn exit_end(exit: ExitRecord, spooled: SpooledOutput, site: &ToolContext) -> CallEnd {
     match exit.end {
         Ok(ran) => {
-            // A command may have written into what is kept of it.
+            // A command may have changed its own output file.
             let lost = exit.output.bytes.saturating_sub(spooled.total_bytes());
             command_end(ran, spooled.with_left_out(exit.output.left_out + lost), &site.artifacts).await
         }
@@ -92,14 +92,14 @@ fn not_started_end(reason: &str) -> CallEnd {
     )
 }
 
-/// The end of a call whose runner was killed.
+/// The end of a call whose command's outcome is unknown.
 fn in_doubt_end() -> CallEnd {
     let error = "what became of the command is not known: it was killed together with what watched over it, or what was \
         kept of it was removed";
     CallEnd::error(CallStatus::InDoubt, error, None, CHECK_FIRST_HINT)
 }
 
-/// The end of a call that did not end when it was told to.
+/// The end of a call whose command was killed, since it did not end in time after its stop.
 fn killed_end() -> CallEnd {
     CallEnd::error(CallStatus::Stopped, "the command was stopped and killed", None, CHECK_FIRST_HINT)
 }

@@ -1,3 +1,5 @@
+//! The tool `edit_file`.
+
 use std::io::Read;
 
 use hermod_actors::{
@@ -17,14 +19,14 @@ use super::{
     typed_tool::{ToolContext, TypedTool},
 };
 
-/// Bytes of a file that is edited here.
+/// Limit of a file to edit, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// The work that the edits of one call may make.
+/// Limits of the work in one call.
 struct EditLimits {
-    /// Bytes that all edits search, the whole file for each.
+    /// Bytes searched by all edits together, the whole file for each.
     searched_bytes: usize,
-    /// Bytes of the file between two edits.
+    /// Size of the file between two edits, in bytes.
     content_bytes: usize,
 }
 
@@ -32,8 +34,8 @@ const EDIT_LIMITS: EditLimits = EditLimits { searched_bytes: 4 << 30, content_by
 
 /// Replaces texts in a file, all of them or none, atomically.
 ///
-/// Idempotent by a note of the content's hashes before and after, which is durable before the file changes: a
-/// repetition after a crash finds its own result and leaves it.
+/// Idempotent by an intent with the content's hashes before and after, durable before the file changes. A repetition
+/// after a crash recognizes its own result and keeps it.
 #[derive(Debug)]
 pub(super) struct EditFile;
 
@@ -104,14 +106,14 @@ impl TypedTool for EditFile {
     }
 }
 
-/// What an edit comes to before anything is changed.
+/// The result of the preparation, before anything is changed.
 enum EditPlan {
-    /// It is there: an earlier attempt made it, or there is nothing to change.
+    /// The content is already there: an earlier attempt made it, or nothing changes.
     AlreadyMade(String),
     Pending(FileChange),
 }
 
-/// A change of a file that was found to be possible.
+/// A change whose edits all fit.
 struct FileChange {
     place: WorkspacePath,
     content: Vec<u8>,
@@ -180,7 +182,8 @@ fn read(place: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
 const FEWER_EDITS_HINT: &str = "nothing was changed: make fewer edits in one call";
 
 impl EditLimits {
-    /// Refuses the edit with this index if it comes after more work than is allowed. All edits search files of about the same size.
+    /// Refuses the edit with this index if the work until then exceeds a limit. All edits search files of about the
+    /// same size.
     fn check(&self, index: usize, content_bytes: usize) -> Result<(), BadArguments> {
         let searched_bytes = content_bytes.saturating_mul(index + 1);
         if searched_bytes > self.searched_bytes || content_bytes > self.content_bytes {

@@ -1,5 +1,5 @@
-//! Notes of what an attempt is about to do, durable before it does it: by them the next attempt of the same call knows
-//! what it finds.
+//! Intents: notes of an attempt, durable before it changes anything. The next attempt of the same call recognizes by
+//! them what an earlier one has done.
 
 use hermod_actors::{
     model::{CallEnd, CallStatus},
@@ -7,10 +7,10 @@ use hermod_actors::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Bytes of a note.
+/// Limit of an intent, in bytes.
 const MAX_INTENT_BYTES: usize = 1_000;
 
-/// Keeps the note of this attempt.
+/// Writes the intent of this attempt.
 pub(super) async fn write_intent<N: Serialize>(
     shelf: &AttemptArtifacts,
     note: &N,
@@ -19,7 +19,7 @@ pub(super) async fn write_intent<N: Serialize>(
     shelf.write(note.into()).await.map(drop)
 }
 
-/// What the youngest earlier attempt of this call that came so far has noted.
+/// The intent of the latest earlier attempt of this call that wrote one.
 pub(super) async fn read_earlier_intent<N: DeserializeOwned>(
     shelf: &AttemptArtifacts,
 ) -> Result<Option<N>, ArtifactError> {
@@ -37,7 +37,7 @@ pub(super) async fn read_earlier_intent<N: DeserializeOwned>(
     Ok(None)
 }
 
-/// The end of a call that does nothing without its note; `what` is to be done.
+/// The end of a call that must not act without its intent; `what` names the action.
 pub(super) fn intent_not_written(what: &str, error: &ArtifactError) -> CallEnd {
     let error = format!("the note that makes this {what} safe to repeat cannot be kept or read: {error}");
     CallEnd::error(
@@ -48,7 +48,7 @@ pub(super) fn intent_not_written(what: &str, error: &ArtifactError) -> CallEnd {
     )
 }
 
-#[allow(clippy::needless_pass_by_value)] // as `map_err` hands it
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value
 fn unreadable(error: serde_json::Error) -> ArtifactError {
     ArtifactError::Unavailable(error.to_string())
 }

@@ -1,3 +1,5 @@
+//! The tool `list_files`.
+
 use std::{
     ffi::{CString, OsStr},
     os::{
@@ -22,9 +24,9 @@ use super::{
 };
 
 const DEFAULT_ENTRIES: usize = 500;
-/// Most bytes of a listing, remark aside.
+/// Limit of a listing in bytes, without the remark.
 const MAX_LISTING_BYTES: usize = 49_000;
-/// Most entries of one folder that are read; sorting needs them in memory.
+/// Entries read per folder at most, since sorting needs them in memory.
 const MAX_READ_ENTRIES: usize = 100_000;
 
 /// Lists a folder.
@@ -67,7 +69,7 @@ fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Res
     asker.check()?;
     let folder = place.open_folder()?;
     let limit = arguments.limit.unwrap_or(DEFAULT_ENTRIES);
-    // By its identity: the names on the way to it are not followed.
+    // Compared by device and inode: entries are opened without following the names on the way to it.
     let closed = area.state_dir.as_deref().and_then(|closed| rustix::fs::stat(closed).ok());
     let closed = closed.map(|stat| (stat.st_dev, stat.st_ino));
     let depth = arguments.depth.unwrap_or(1);
@@ -77,7 +79,7 @@ fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Res
     Ok(listing.lines.finish(limit))
 }
 
-/// Names in a folder, sorted, and whether there are more.
+/// Sorted names of a folder, and whether more were left out.
 struct Names {
     sorted: Vec<CString>,
     has_more: bool,
@@ -125,7 +127,7 @@ struct Listing<'a> {
     cancel: &'a CancelCheck,
     limit: usize,
     depth: usize,
-    /// The device and the number of the state directory.
+    /// Device and inode of the state directory.
     closed: Option<(u64, u64)>,
     lines: Lines,
 }

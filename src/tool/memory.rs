@@ -1,3 +1,5 @@
+//! The tool `memory`.
+
 use hermod_actors::{
     model::{Access, CallEnd, CallStatus, EffectClass},
     port::BadArguments,
@@ -14,10 +16,10 @@ use crate::memory::{
     EditError, EditIntent, EditResult, LockedMemory, MemoryEntries, MemoryError, MemoryFiles, Order, decide,
 };
 
-/// Changes what agents remember from one conversation to the next.
+/// Changes the memory files that later conversations begin with.
 ///
-/// Idempotent by its content, and by a note of the entries that a change takes and brings, which is durable before the file
-/// changes: a repetition after a crash finds its own result and leaves it.
+/// Idempotent by its content, and by an intent with the removed and added entries, durable before the file changes. A
+/// repetition after a crash recognizes its own result and keeps it.
 #[derive(Debug)]
 pub(super) struct MemoryTool;
 
@@ -70,7 +72,7 @@ impl TypedTool for MemoryTool {
     }
 }
 
-/// A change that was found to be possible. Nobody else changes the files meanwhile.
+/// A possible change. The lock keeps other processes from changing the files.
 struct MemoryChange {
     memory: MemoryFiles,
     order: Order,
@@ -79,7 +81,7 @@ struct MemoryChange {
     intent: EditIntent,
 }
 
-/// The change; else the end of the call.
+/// Prepares the change; `Err` is the end of the call.
 fn prepare(
     memory: MemoryFiles,
     order: Order,
@@ -120,7 +122,7 @@ fn reply_json(memory: &MemoryFiles, order: &Order, entries: &MemoryEntries) -> V
     })
 }
 
-/// `{error, field, hint, entries: [{characters, text}], used, limit}`.
+/// The error reply: `{error, field, hint, entries: [{characters, text}], used, limit}`.
 fn rejected_end(
     memory: &MemoryFiles,
     order: &Order,

@@ -1,4 +1,4 @@
-//! The tools that come with Hermod: a new one is a file here and a line in `TOOLS`.
+//! The built-in tools. A new one is a file here and a line in `TOOLS`.
 
 mod arguments;
 mod blocking;
@@ -38,19 +38,19 @@ pub use paths::{WorkspacePath, resolve};
 pub use shell::SHELL;
 pub use typed_tool::{ToolContext, TypedTool, make};
 
-/// What the operator decides of the tools.
+/// The operator's settings of the tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Time that a command of `shell` may take if the model asks for no other.
+    /// Time limit of a `shell` command if the model sets none.
     pub shell_timeout: Duration,
-    /// What runs the commands of `shell`, so that they go on when this process ends, and are found again. Without it they
-    /// are this process's own and die with it, and it is not known later what became of them.
+    /// Runs the commands of `shell` detached, so that they outlive this process and can be attached to. Without it they
+    /// end with this process, and their outcome is unknown later.
     pub runner: Option<Runner>,
-    /// Where `skill_view` finds skills.
+    /// The folders with skills for `skill_view`.
     pub skills: SkillFolders,
-    /// The real path of the state directory, which no file tool shows or touches, wherever the workspace is.
+    /// The real path of the state directory. No file tool shows or touches it, wherever the workspace is.
     pub state: Option<PathBuf>,
-    /// What `memory` changes; without it there is no such tool.
+    /// The files that `memory` changes; `None` removes the tool.
     pub memory: Option<MemoryFiles>,
 }
 
@@ -66,15 +66,15 @@ impl Default for Settings {
     }
 }
 
-/// Makes a tool.
+/// Creates a tool from the settings.
 pub type ToolFactory = fn(Settings) -> Arc<dyn Tool>;
 
-/// The tool that reads skills: a run has it only if there are any.
+/// Name of the tool that reads skills. A run has it only if there are skills.
 pub const SKILL_VIEW: &str = "skill_view";
-/// The name of the tool that changes what is remembered.
+/// Name of the tool that changes the memory files.
 pub const MEMORY: &str = "memory";
 
-/// Every built-in tool by its name.
+/// All built-in tools, sorted by name.
 pub const TOOLS: &[(&str, ToolFactory)] = &[
     ("current_time", make::<current_time::CurrentTime>),
     ("edit_file", make::<edit_file::EditFile>),
@@ -88,7 +88,7 @@ pub const TOOLS: &[(&str, ToolFactory)] = &[
     ("write_file", make::<write_file::WriteFile>),
 ];
 
-/// All built-in tools that there are with these settings, in the order of their names.
+/// The built-in tools that these settings allow, sorted by name.
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
     let is_there = |name: &str| name != MEMORY || settings.memory.is_some();
     TOOLS.iter().filter(|(name, _)| is_there(name)).map(|(_, make)| make(settings.clone())).collect()

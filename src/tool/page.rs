@@ -1,68 +1,70 @@
+//! Pages of whole lines from text files.
+
 use hermod_actors::SanitizedText;
 
 use crate::process::without_cut_end;
 
-/// Lines of a page if nothing else is asked for.
+/// Default limit of lines per page.
 pub(super) const DEFAULT_LINES: u64 = 2000;
-/// Most bytes of text that a page holds, remark aside.
+/// Limit of a page's text in bytes, with its remarks.
 pub(super) const MAX_PAGE_BYTES: usize = 50_000;
-/// Room that is kept for remarks.
+/// Bytes reserved for remarks.
 const REMARKS_BYTES: usize = 400;
 
-/// Cuts one page of whole lines out of a stream of bytes.
+/// Extracts one page of whole lines from a stream of bytes.
 #[derive(Debug)]
 pub(super) struct TextPage {
     offset: u64,
     limit: u64,
-    /// The line that the next byte belongs to, from 1.
+    /// The line of the next byte, counted from 1.
     line: u64,
     /// Bytes of that line so far.
     length: u64,
-    /// The kept beginning of that line, if it is on the page.
+    /// The beginning of that line, if it is on the page.
     current: Vec<u8>,
     text: SanitizedText,
     /// Lines on the page.
     count: u64,
     is_full: bool,
-    /// Length of the last line on the page, if only its beginning is shown.
+    /// Full length of the page's last line in bytes, if it is truncated.
     cut_line_bytes: Option<u64>,
 }
 
-/// How much of a stream a page has seen.
+/// The part of a stream that was pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamExtent {
-    /// All of it.
+    /// The whole stream.
     Whole,
-    /// A beginning.
+    /// Only its beginning.
     Part,
 }
 
-/// A page, or why there is none.
+/// The result of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PageResult {
     /// The text, with remarks in brackets at its end.
     Text(String),
     /// The stream has fewer lines than the offset.
     PastEnd {
-        /// How many it has.
+        /// Number of lines in the stream.
         lines: u64,
     },
 }
 
 impl TextPage {
-    /// A page of at most `limit` lines that begins with line `offset`, counted from 1.
+    /// A page of at most `limit` lines from line `offset` on, counted from 1.
     pub(super) fn new(offset: u64, limit: u64) -> Self {
         let (line, length, count) = (1, 0, 0);
         let (current, text) = (Vec::new(), SanitizedText::default());
         Self { offset, limit, line, length, current, text, count, is_full: false, cut_line_bytes: None }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.length += piece.len() as u64;
             if !self.is_full && self.line >= self.offset {
-                // One byte more than fits tells that the line does not.
+                // One byte more than fits shows that the line is too long.
                 let room = (MAX_PAGE_BYTES - REMARKS_BYTES + 1).saturating_sub(self.current.len());
                 self.current.extend_from_slice(&piece[..piece.len().min(room)]);
             }
@@ -72,12 +74,12 @@ impl TextPage {
         }
     }
 
-    /// Whether nothing more will be shown.
+    /// True if the page takes no further lines.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// The page of a stream of which `extent` was pushed.
+    /// Finishes the page after the part `extent` of the stream was pushed.
     pub(super) fn finish(mut self, extent: StreamExtent) -> PageResult {
         if self.length > 0 {
             self.end_line();

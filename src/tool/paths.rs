@@ -1,3 +1,5 @@
+//! Paths of tools: resolved and opened only inside the workspace, never through a symlink.
+
 use std::{
     ffi::OsStr,
     fs::File,
@@ -21,14 +23,14 @@ const FILE_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Bytes of a path with its end mark that the system takes: `PATH_MAX` of Linux. Longer ones could be made step by step, and
-/// then nothing could name them.
+/// Linux's `PATH_MAX`: bytes of a path including the NUL. A longer one could be created step by step, but then not be
+/// named.
 const MAX_PATH_BYTES: usize = 4_096;
 
-/// Characters of a path in a refusal.
+/// Characters of a path in an error.
 const MAX_EXCERPT_CHARS: usize = 500;
 
-/// What the system often has against a path, and what to do then.
+/// Common errors of the system with their wording and remedy.
 const KNOWN_ERRORS: &[(io::ErrorKind, &str, &str)] = &[
     (io::ErrorKind::NotFound, "does not exist", "see what there is with `list_files`"),
     (
@@ -43,9 +45,9 @@ const KNOWN_ERRORS: &[(io::ErrorKind, &str, &str)] = &[
     ),
 ];
 
-/// A place inside a workspace, by its real path: free of symlinks and `..`.
+/// A real path inside a workspace, free of symlinks and `..`.
 ///
-/// It is opened step by step below the workspace and never through a symlink: what was swapped in since is refused.
+/// It is opened step by step from the workspace, never through a symlink, so a component swapped in later is refused.
 #[derive(Debug)]
 pub struct WorkspacePath {
     field: &'static str,
@@ -54,8 +56,8 @@ pub struct WorkspacePath {
     relative: PathBuf,
 }
 
-/// Finds the place that `path`, the argument `field`, names in `workspace`: relative to it, or absolute and inside it.
-/// Nothing needs to exist there. Errors name the field, the path and the remedy.
+/// Resolves `path`, the argument `field`, in `workspace`: relative to it, or absolute and inside it. The path need not
+/// exist. Errors name the field, the path and the remedy.
 pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
     let root = Path::new(workspace).canonicalize().map_err(|error| BadArguments {
         field: None,
@@ -83,17 +85,17 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Works
     Ok(place)
 }
 
-/// The workspace of a call, and what of it is no tool's business.
+/// The workspace of a call, without the state directory.
 #[derive(Debug, Clone)]
 pub(super) struct ToolWorkspace {
-    /// The workspace.
+    /// Path of the workspace.
     pub(super) workspace: Arc<str>,
-    /// The real path of the state directory, which may lie in the workspace.
+    /// The real path of the state directory, which may be inside the workspace.
     pub(super) state_dir: Option<PathBuf>,
 }
 
 impl ToolWorkspace {
-    /// As [`resolve`]; a place in the state directory is refused.
+    /// Resolves a path like [`resolve`], but refuses the state directory.
     pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
         let place = resolve(&self.workspace, field, path)?;
         if self.state_dir.as_ref().is_some_and(|closed| place.absolute().starts_with(closed)) {
@@ -103,14 +105,14 @@ impl ToolWorkspace {
         Ok(place)
     }
 
-    /// Whether this is the state directory.
+    /// True for the state directory itself.
     pub(super) fn is_state_dir(&self, real: &Path) -> bool {
         self.state_dir.as_deref() == Some(real)
     }
 }
 
-/// The place that a call declares to touch: the real path, so that two names of one file are one. Where `path` leads
-/// nowhere yet, its name; the call itself will say what is wrong with it.
+/// The path that a call declares to touch. It is the real path, so that two names of one file are equal; if it cannot
+/// be resolved, the joined name.
 pub(super) fn declared_path(workspace: &str, path: &str) -> String {
     let named = || Path::new(workspace).join(path).components().collect::<PathBuf>();
     let place = resolve(workspace, "path", path).map_or_else(|_| named(), |place| place.absolute());
@@ -118,30 +120,30 @@ pub(super) fn declared_path(workspace: &str, path: &str) -> String {
 }
 
 impl WorkspacePath {
-    /// Its real path, absolute.
+    /// The absolute real path.
     pub fn absolute(&self) -> PathBuf {
         self.root.join(&self.relative)
     }
 
-    /// Its path from the workspace, `.` for the workspace itself.
+    /// The path relative to the workspace; `.` for the workspace itself.
     pub fn display(&self) -> String {
         if self.relative.as_os_str().is_empty() { ".".into() } else { self.relative.display().to_string() }
     }
 
-    /// The workspace that it is in.
+    /// The workspace as a path.
     #[must_use]
     pub fn root(&self) -> Self {
         self.at(Path::new(""))
     }
 
-    /// What is at `relative` in the workspace, a real path in it.
+    /// The path `relative`, which must be a real path in the workspace.
     #[must_use]
     pub fn at(&self, relative: &Path) -> Self {
         let (asked, root) = (relative.display().to_string(), self.root.clone());
         Self { field: self.field, argument: asked, root, relative: relative.to_owned() }
     }
 
-    /// Says what is wrong with it.
+    /// An error about this path with its remedy.
     pub fn refuse(&self, what: &str, hint: &str) -> BadArguments {
         let excerpt = match self.argument.char_indices().nth(MAX_EXCERPT_CHARS) {
             Some((end, _)) => format!("{:?}…", &self.argument[..end]),
@@ -151,7 +153,7 @@ impl WorkspacePath {
         BadArguments { field: Some(self.field.into()), error, hint: hint.into() }
     }
 
-    /// Says what the system had against it.
+    /// An error about this path from a system error.
     pub fn io_error(&self, error: impl Into<io::Error>) -> BadArguments {
         let error = error.into();
         let known = KNOWN_ERRORS.iter().find(|(kind, ..)| *kind == error.kind());
@@ -161,12 +163,12 @@ impl WorkspacePath {
         )
     }
 
-    /// Opens it as a folder.
+    /// Opens the path as a folder.
     pub fn open_folder(&self) -> Result<OwnedFd, BadArguments> {
         self.walk(&self.relative, open_folder).map_err(|error| self.io_error(error))
     }
 
-    /// Opens it as a regular file for reading.
+    /// Opens the path as a regular file for reading.
     pub fn open_file(&self) -> Result<(File, Stat), BadArguments> {
         let (parent, name) = self.parent(open_folder)?;
         let told =
@@ -179,7 +181,7 @@ impl WorkspacePath {
         Ok((file.into(), opened))
     }
 
-    /// Opens the folder that holds it, creating what is missing above it, and gives its name there.
+    /// Opens the parent folder, creating missing folders, and returns it with the file's name.
     pub fn create_parent(&self) -> Result<(OwnedFd, &OsStr), BadArguments> {
         self.parent(|folder, name| match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
             Ok(()) => rustix::fs::fsync(&folder).and_then(|()| open_folder(folder, name)),
@@ -188,7 +190,7 @@ impl WorkspacePath {
         })
     }
 
-    /// Refuses what is not a regular file.
+    /// Refuses anything but a regular file.
     pub fn expect_file(&self, stat: &Stat) -> Result<(), BadArguments> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(()),
@@ -216,7 +218,7 @@ impl WorkspacePath {
         }
     }
 
-    /// The real path of `joined`, whose end need not exist.
+    /// The real path of `joined`, whose last components need not exist.
     fn real(&self, joined: &Path) -> Result<PathBuf, BadArguments> {
         for existing in joined.ancestors() {
             match existing.canonicalize() {
@@ -263,12 +265,12 @@ impl WorkspacePath {
     }
 }
 
-/// A name in which nothing hides, on one line.
+/// A name on one line, with hidden characters made visible.
 pub(crate) fn one_line(name: &[u8]) -> String {
     SanitizedText::name(name)
 }
 
-/// Opens the folder `name` of `folder`; a symlink is refused.
+/// Opens the subfolder `name` of `folder`; a symlink is refused.
 pub(super) fn open_folder(folder: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(folder, name, FOLDER_FLAGS, Mode::empty())
 }

@@ -1,5 +1,5 @@
-//! Regular expressions and globs of a model, and the rules in `.gitignore` files, which a workspace may bring from
-//! anywhere. Their parsers recurse, and what they make can be much longer than they are; so both have limits.
+//! Limits on regular expressions and globs of a model, and on rules in `.gitignore` files, which may come from
+//! anywhere. Their parsers recurse, and their compiled forms can be much longer than their texts.
 
 use std::{io, path::Path};
 
@@ -11,19 +11,19 @@ use memchr::memchr_iter;
 use super::excerpt::excerpt;
 use crate::files::read_regular;
 
-/// Bytes of a pattern: a class like `\pL` takes 5 kB for three of them.
+/// Limit of a pattern, in bytes: a class like `\pL` compiles to 5 kB from three of them.
 const MAX_PATTERN_BYTES: usize = 4_096;
-/// Groups and classes within each other.
+/// Limit of nested groups and classes.
 const MAX_PATTERN_DEPTH: u32 = 100;
-/// Memory that a compiled pattern may take.
+/// Limit of a compiled pattern's memory, in bytes.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
-/// Bytes of a glob: no path is longer.
+/// Limit of a glob, in bytes: no path is longer.
 const MAX_GLOB_BYTES: usize = 4_096;
-/// Braces of a glob, and so their depth: its parser goes down the stack with each.
+/// Limit of braces in a glob, and so of their depth: its parser recurses for each.
 const MAX_GLOB_BRACES: usize = 32;
-/// Bytes of a file with rules.
+/// Limit of a file with rules, in bytes.
 const MAX_RULES_BYTES: u64 = 1 << 20;
-/// Lines of a file with rules: each is compiled.
+/// Limit of rules in a file: each is compiled.
 const MAX_RULES: usize = 10_000;
 
 /// Compiles the argument `pattern`.
@@ -67,7 +67,7 @@ pub(super) fn globs(root: &Path, glob: Option<&str>) -> Result<Override, BadArgu
     builder.build().map_err(|error| bad(format!("cannot be used: {error}")))
 }
 
-/// Refuses a glob that the parser could not take, as the end of a sentence.
+/// Refuses a glob above the limits of the parser. The error is the end of a sentence.
 fn check_glob(glob: &[u8]) -> Result<(), String> {
     let braces = memchr_iter(b'{', glob).count();
     if glob.len() > MAX_GLOB_BYTES {
@@ -83,8 +83,8 @@ fn check_glob(glob: &[u8]) -> Result<(), String> {
 const IGNORED_ERRORS: &[io::ErrorKind] =
     &[io::ErrorKind::NotFound, io::ErrorKind::NotADirectory, io::ErrorKind::PermissionDenied];
 
-/// Refuses rules in `folder` that cannot be read at once or would be too much to compile. Errors name the file, as the
-/// beginning of a sentence.
+/// Refuses rules in `folder` that cannot be read at once or are too expensive to compile. The error names the file and
+/// is the beginning of a sentence.
 pub(super) fn check_rules(folder: &Path) -> Result<(), String> {
     [".gitignore", ".ignore"].into_iter().try_for_each(|name| {
         let path = folder.join(name);
@@ -93,7 +93,7 @@ pub(super) fn check_rules(folder: &Path) -> Result<(), String> {
         }
         match read_regular(&path, MAX_RULES_BYTES) {
             Ok(rules) => check_lines(&rules).map_err(|error| format!("`{name}` {error}")),
-            // What this user may not read is not read by the walk either, and there is nothing below a file.
+            // The walk cannot read such a file either, and nothing is below a regular file.
             Err(error) if IGNORED_ERRORS.contains(&error.kind()) => Ok(()),
             Err(error) => Err(format!("`{name}` cannot be used: {error}")),
         }

@@ -1,3 +1,5 @@
+//! The tool `read_artifact`.
+
 use hermod_actors::{
     SanitizedText,
     model::{CallEnd, CallStatus, EffectClass, MAX_RESULT_BYTES},
@@ -9,12 +11,12 @@ use serde::Deserialize;
 use super::typed_tool::{ToolContext, TypedTool, refused_end};
 use crate::process::without_cut_end;
 
-/// Bytes of a page, if nothing else is asked for.
+/// Default size of a page, in bytes.
 const DEFAULT_PAGE_BYTES: usize = 40_000;
-/// Most bytes of a page's text, remark aside.
+/// Limit of a page's text in bytes, without the remark.
 const MAX_PAGE_BYTES: usize = MAX_RESULT_BYTES - 500;
 
-/// Pages through an output that was too long to be shown.
+/// Reads an output that was too long for its result, page by page.
 #[derive(Debug)]
 pub(super) struct ReadArtifact;
 
@@ -76,13 +78,13 @@ impl TypedTool for ReadArtifact {
     }
 }
 
-/// The text of an excerpt, as much of it as fits when it is made visible, and where it goes on.
+/// The sanitized text of an excerpt, as far as it fits, with the next offset.
 fn page(excerpt: &Excerpt, offset: u64) -> String {
     let Excerpt { bytes, total } = excerpt;
     let mut shown = &bytes[..];
     let visible = loop {
         if offset + (shown.len() as u64) < *total {
-            // The next page begins with a whole character, unless this one would be empty.
+            // The next page begins with a whole character, unless this page would be empty.
             shown = Some(without_cut_end(shown)).filter(|whole| !whole.is_empty()).unwrap_or(shown);
         }
         let visible = SanitizedText::of(shown);
@@ -105,7 +107,7 @@ fn page(excerpt: &Excerpt, offset: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Pages through `whole` until the end, and checks that nothing is missing and nothing comes twice.
+    /// Reads all pages of `whole`, and checks that no byte is missing or repeated.
     #[track_caller]
     fn check(whole: &str, limit: usize) {
         let (mut text, mut offset, mut pages) = (String::new(), 0, 0);

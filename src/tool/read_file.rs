@@ -1,3 +1,5 @@
+//! The tool `read_file`.
+
 use std::{fmt::Write as _, io::Read};
 
 use hermod_actors::model::{Access, CallEnd, EffectClass};
@@ -15,9 +17,9 @@ use super::{
 const CHUNK_BYTES: usize = 64 * 1024;
 /// A NUL byte within this many bytes makes a file binary.
 const SNIFFED_BYTES: usize = 8 * 1024;
-/// Bytes of a binary file that are shown.
+/// Bytes of a binary file in the reply.
 const BINARY_HEAD_BYTES: usize = 64;
-/// Beyond this the lines of a file are no longer counted.
+/// Bytes after which the lines of a file are no longer counted.
 const MAX_COUNTED_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Reads a text file.

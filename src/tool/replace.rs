@@ -1,4 +1,4 @@
-//! Replacing a file at once: a reader sees the old content or the new, also after a crash.
+//! Replaces a file atomically: a reader sees the old content or the new, also after a crash.
 
 use std::{ffi::OsStr, fs::File, io::Write as _, os::fd::OwnedFd};
 
@@ -13,11 +13,11 @@ use super::{
     paths::WorkspacePath,
 };
 
-/// Permission bits, without the kind of the file.
+/// Permission bits, without the file type.
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Makes `content` the content of the regular file at `place`, which need not exist; durable when it returns. Its
-/// permissions stay.
+/// Replaces the content of the regular file at `place`, which need not exist. Durable when it returns; permissions are
+/// kept.
 pub(super) fn replace(
     place: &WorkspacePath,
     content: &[u8],
@@ -40,7 +40,7 @@ fn temporary_name(attempt: ArtifactName) -> String {
     format!(".hermod-{}.tmp", attempt.handle())
 }
 
-/// Removes what this attempt and earlier ones of the same call left when their process died.
+/// Removes temporary files that this attempt and earlier ones of the same call left after a crash.
 fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<()> {
     (1..=own.attempt).try_for_each(|attempt| {
         let name = temporary_name(ArtifactName { attempt, ..own });
@@ -51,7 +51,7 @@ fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<(
     })
 }
 
-/// What is in the target's place already; refused unless it is a regular file.
+/// The metadata of an existing target; anything but a regular file is refused.
 fn existing_file(
     place: &WorkspacePath,
     folder: &OwnedFd,
@@ -67,7 +67,7 @@ fn existing_file(
     }
 }
 
-/// A file that is removed again unless it becomes the target.
+/// A temporary file; dropping it removes it unless it was renamed to the target.
 struct TemporaryFile<'a> {
     folder: &'a OwnedFd,
     name: &'a str,
@@ -76,7 +76,8 @@ struct TemporaryFile<'a> {
 }
 
 impl<'a> TemporaryFile<'a> {
-    /// Nobody may read it who may not read the target.
+    /// Creates the file. With an existing target it is private at first, so that its permissions are never wider than
+    /// the target's.
     fn create(folder: &'a OwnedFd, name: &'a str, earlier: Option<&Stat>) -> rustix::io::Result<Self> {
         let mode = Mode::from_raw_mode(if earlier.is_some() { 0o600 } else { 0o666 });
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -102,7 +103,7 @@ impl<'a> TemporaryFile<'a> {
 impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if self.is_temporary {
-            // Whoever failed before this reports why; a leftover is removed by the next attempt.
+            // The earlier error is reported; the next attempt removes a leftover.
             let (Ok(()) | Err(_)) = rustix::fs::unlinkat(self.folder, self.name, AtFlags::empty());
         }
     }

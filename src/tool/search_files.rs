@@ -1,3 +1,5 @@
+//! The tool `search_files`.
+
 use std::{
     fs::File,
     io::{self, Read},
@@ -28,18 +30,18 @@ use super::{
 use crate::process::without_cut_end;
 
 const DEFAULT_MATCHES: usize = 100;
-/// Bytes of a line that are shown.
+/// Bytes of a line in the reply.
 const MAX_LINE_BYTES: usize = 300;
-/// Of those, bytes that stand before the match in a line that is cut.
+/// Bytes before the match in a truncated line.
 const BYTES_BEFORE_MATCH: usize = 100;
-/// Most bytes of all matches, remarks aside.
+/// Limit of all matches in bytes, without remarks.
 const MAX_RESULT_BYTES: usize = 48_000;
-/// Files with longer lines are skipped from there on.
+/// A file is skipped from the first longer line on.
 const MAX_SEARCHED_LINE_BYTES: usize = 4 << 20;
-/// A search that takes longer says what it has found.
+/// Time limit, after which the search reports what it has found.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Searches the texts of files.
+/// Searches the contents of files.
 #[derive(Debug)]
 pub(super) struct SearchFiles;
 
@@ -102,7 +104,8 @@ fn search(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> R
             ..SearchMatches::default()
         },
     };
-    // The rules of all folders from the workspace down hold, so the walk begins there and keeps to the way.
+    // The rules of all folders from the workspace down apply, so the walk begins there and follows only the path to the
+    // target.
     let target = place.absolute();
     let entered = {
         let area = area.clone();
@@ -124,13 +127,13 @@ fn search(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> R
     }
     let reached = search.walk(walk(&root.absolute(), &globs).filter_entry(towards), (&root, &target))?;
     if !reached {
-        // A place that the rules leave out is searched all the same if it is named.
+        // A named target is searched even if the rules ignore it.
         search.walk(walk(&target, &globs).filter_entry(entered), (&root, &target))?;
     }
     Ok(search.matches.finish())
 }
 
-/// A folder whose rules cannot be used is left out: the walk opens them whatever they are, a pipe too.
+/// A folder with unusable rules is skipped: the walk would open the file with the rules even if it is a pipe.
 fn is_entered(entry: &DirEntry) -> bool {
     let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
     entry.file_name() != ".git" && (!is_folder || check_rules(entry.path()).is_ok())
@@ -157,7 +160,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches what the walk comes to; says whether it came to the target.
+    /// Searches the files of the walk below the target; false if the walk did not reach it.
     fn walk(
         &mut self,
         walk: &WalkBuilder,
@@ -169,7 +172,7 @@ impl Search<'_> {
             if self.matches.is_full() || self.is_timed_out() {
                 break;
             }
-            // What cannot be looked into is as if it were not there; `list_files` shows it.
+            // Unreadable entries are skipped; `list_files` shows them.
             let Ok(entry) = entry else { continue };
             if !entry.path().starts_with(target) {
                 continue;
@@ -184,7 +187,7 @@ impl Search<'_> {
 
     fn file(&mut self, root: &WorkspacePath, path: &Path) -> Result<(), FileWorkError> {
         let Ok(relative) = path.strip_prefix(root.absolute()) else { return Ok(()) };
-        // It may have become something else since the walk saw it.
+        // The entry may have changed since the walk saw it.
         let Ok((file, _)) = root.at(relative).open_file() else { return Ok(()) };
         self.matches.path = one_line(relative.as_os_str().as_encoded_bytes());
         self.matches.files += 1;
@@ -204,7 +207,7 @@ impl Search<'_> {
     }
 }
 
-/// A file that ends when nobody waits any more.
+/// A file whose read fails once the call is stopped or its time is up.
 struct CancellableFile<'a> {
     file: File,
     cancel: &'a CancelCheck,
@@ -220,7 +223,7 @@ impl Read for CancellableFile<'_> {
     }
 }
 
-/// The lines that matched.
+/// The matching lines.
 #[derive(Default)]
 struct SearchMatches {
     text: String,
@@ -228,13 +231,13 @@ struct SearchMatches {
     limit: usize,
     /// The file that is being searched.
     path: String,
-    /// Files looked into.
+    /// Number of files searched.
     files: usize,
-    /// Files that could not be read to their end.
+    /// Number of files that could not be read to their end.
     skipped: usize,
-    /// Whether there was no time for all of it.
+    /// True if the time limit ended the search.
     is_timed_out: bool,
-    /// Whether there was no room for all of it.
+    /// True if the limit of matches or bytes ended the search.
     has_more: bool,
 }
 
@@ -243,7 +246,7 @@ impl SearchMatches {
         self.has_more
     }
 
-    /// Takes a line; whether there may be more.
+    /// Adds a line; false if it does not fit.
     fn line(&mut self, number: u64, line: &str) -> bool {
         let line = format!("{}:{number}: {line}\n", self.path);
         if self.count == self.limit || self.text.len() + line.len() > MAX_RESULT_BYTES {
@@ -281,7 +284,7 @@ impl SearchMatches {
     }
 }
 
-/// Puts the lines of one file where they belong.
+/// Adds the matching lines of one file to the matches.
 struct Lines<'a> {
     matches: &'a mut SearchMatches,
     matcher: &'a RegexMatcher,
@@ -296,7 +299,7 @@ impl Sink for Lines<'_> {
     }
 }
 
-/// A line as it is shown: of a long one, what is around its first match.
+/// A line for the reply; a long one is truncated around its first match.
 fn line_excerpt(line: &[u8], matcher: &RegexMatcher) -> String {
     if line.len() <= MAX_LINE_BYTES {
         return visible(line);
@@ -311,7 +314,7 @@ fn line_excerpt(line: &[u8], matcher: &RegexMatcher) -> String {
     format!("{before}{shown}{after}")
 }
 
-/// The text of bytes, of which a line of nothing but hidden characters has less.
+/// The sanitized text, truncated: hidden characters become longer when they are made visible.
 fn visible(bytes: &[u8]) -> String {
     let mut text = SanitizedText::of(bytes).text;
     text.truncate(text.floor_char_boundary(2 * MAX_LINE_BYTES));

@@ -1,3 +1,5 @@
+//! The tool `shell`.
+
 use std::{path::PathBuf, time::Duration};
 
 use hermod_actors::{
@@ -22,18 +24,18 @@ use super::{
 };
 use crate::process::{self, Command, Environment, Tee, runner::SpoolName};
 
-/// POSIX promises this one on every machine, so a command means the same wherever it runs.
+/// POSIX provides this shell on every machine, so a command means the same everywhere.
 pub const SHELL: &str = "/bin/sh";
-/// Bytes of a command: Linux takes no longer argument (`MAX_ARG_STRLEN`, less the NUL at its end).
+/// Limit of a command, in bytes: Linux's `MAX_ARG_STRLEN` without the NUL at its end.
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 const WRITE_A_SCRIPT: &str =
     "make it shorter and plainer, or put the script into a file with `write_file` and run that";
-/// The schema allows no longer one.
+/// The schema's upper limit.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
-/// What ending a command and reading the rest of its output may take, with room.
+/// Time to end a command and read the rest of its output, with reserve.
 pub(super) const END_SLACK: Duration = Duration::from_secs(30);
 
-/// Runs a shell command: by a detached runner, if the settings have one.
+/// Runs a shell command, with a detached runner if the settings have one.
 #[derive(Debug)]
 pub(super) struct Shell;
 
@@ -150,7 +152,7 @@ fn folder(area: &ToolWorkspace, workdir: Option<&str>) -> Result<PathBuf, BadArg
     Ok(place.absolute())
 }
 
-/// Runs it as a command of this process.
+/// Runs a command as a child of this process.
 async fn execute(command: Command, site: &ToolContext) -> CallEnd {
     let (tee, pieces) = Tee::new();
     match tokio::join!(process::run(command, Some(tee), &site.cancel), collect_output(pieces, site)) {
@@ -159,7 +161,7 @@ async fn execute(command: Command, site: &ToolContext) -> CallEnd {
     }
 }
 
-/// The end of a call whose command the system does not run.
+/// The end of a call whose command the system cannot run.
 pub(super) fn not_run_end(error: &str) -> CallEnd {
     CallEnd::error(
         CallStatus::Error,
@@ -169,7 +171,7 @@ pub(super) fn not_run_end(error: &str) -> CallEnd {
     )
 }
 
-/// The end of a call that was stopped early.
+/// The end of a call that was stopped before its command started.
 pub(super) fn never_started_end() -> CallEnd {
     let error = "the call was stopped before the command started";
     CallEnd::error(CallStatus::Stopped, error, None, "call again if it is still wanted")

@@ -1,3 +1,5 @@
+//! The tool `skill_view`.
+
 use hermod_actors::{
     SanitizedText,
     model::{Access, CallEnd, EffectClass},
@@ -15,7 +17,7 @@ use super::{
 };
 use crate::process::without_cut_end;
 
-/// Most bytes of a file that are read.
+/// Limit of a file's content, in bytes.
 const MAX_READ_BYTES: usize = 512 * 1024;
 
 /// Reads a skill.

@@ -1,4 +1,4 @@
-//! The whole output of a command, wherever it fits.
+//! Collects the whole output of a command, in memory or as an artifact.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use tokio_util::sync::CancellationToken;
 use super::typed_tool::ToolContext;
 use crate::process::OutputChunk;
 
-/// An output may grow so long in memory.
+/// Limit of an output in memory, in bytes.
 const MAX_MEMORY_BYTES: usize = MAX_RESULT_BYTES;
-/// Bytes of an output that are kept; a command that never stops writing must not fill the disk.
+/// Limit of a stored output. A command that never stops writing must not fill the disk.
 const MAX_OUTPUT_BYTES: u64 = 256 << 20;
-/// From its stop a call waits no longer than this until its output is on disk.
+/// Time that a stopped call waits until its output is on disk.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(2_090);
-/// Time between two notes of what a command prints.
+/// Interval between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
-/// Lines of its end that are noted at once, and bytes of each.
+/// Last lines in one progress report, and bytes of each.
 const PROGRESS_LINES: usize = 5;
 const PROGRESS_LINE_BYTES: usize = 200;
 
-/// What became of an output.
+/// The collected output. `u64` counts the bytes left out at the end.
 #[derive(Debug)]
 pub(super) enum SpooledOutput {
-    /// It is short, and here, without so many bytes of its end.
+    /// A short output, in memory.
     Inline(Bytes, u64),
-    /// It is an artifact, without so many bytes of its end.
+    /// A long output, stored as an artifact.
     Stored(Artifact, u64),
-    /// It could not be kept.
+    /// The output could not be stored.
     Lost(ArtifactError),
 }
 
 impl SpooledOutput {
-    /// The bytes that have come.
+    /// Bytes received, including those left out.
     pub(super) fn total_bytes(&self) -> u64 {
         match self {
             Self::Inline(bytes, left_out) => bytes.len() as u64 + left_out,
@@ -47,7 +47,7 @@ impl SpooledOutput {
         }
     }
 
-    /// The same, if so many bytes of the end had not even come.
+    /// The same output with `more` bytes left out at the end.
     pub(super) fn with_left_out(self, more: u64) -> Self {
         match self {
             Self::Inline(bytes, left_out) => Self::Inline(bytes, left_out + more),
@@ -57,8 +57,8 @@ impl SpooledOutput {
     }
 }
 
-/// Takes all that comes: into memory as long as it is short, then onto the disk. Durable when it resolves. Notes the last
-/// line now and then.
+/// Collects all output: in memory while it is short, then on disk. Durable when it resolves. Reports the last lines as
+/// progress.
 pub(super) async fn collect_output(
     pieces: UnboundedReceiver<OutputChunk>,
     site: &ToolContext,
@@ -76,18 +76,18 @@ pub(super) async fn collect_output(
     }
 }
 
-/// Resolves when a stopped call waits for its disk no longer.
+/// Resolves when a stopped call no longer waits for its disk.
 async fn flush_deadline(cancel: &CancellationToken) {
     cancel.cancelled().await;
     ActiveDeadline::after(FLUSH_TIMEOUT).over().await;
 }
 
-/// Pieces whose last lines are noted now and then.
+/// Receives pieces and reports their last lines as progress.
 struct ProgressTail {
     pieces: UnboundedReceiver<OutputChunk>,
     progress: ProgressReporter,
     next_report: tokio::time::Instant,
-    /// What was printed since the last note, by its last lines.
+    /// The last lines since the latest report.
     recent_lines: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl ProgressTail {
                     }
                     return Some(piece);
                 }
-                // The command may print nothing more for long.
+                // The command may print nothing for a long time.
                 () = tokio::time::sleep_until(self.next_report), if !self.recent_lines.is_empty() => self.report(),
             }
         }
@@ -119,7 +119,7 @@ impl ProgressTail {
     }
 }
 
-/// The last lines that say something, or their beginnings.
+/// The last lines that are not empty, truncated.
 fn last_lines(bytes: &[u8]) -> Vec<String> {
     let lines = bytes.rsplit(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
     let lines = lines.filter(|line| !line.is_empty()).take(PROGRESS_LINES).map(|line| {
@@ -160,7 +160,7 @@ async fn write_artifact(
         } else {
             left_out += length;
         }
-        // The piece gives its room back here.
+        // Dropping the piece releases its slot.
         drop(piece);
         next = pieces.recv().await;
     }

@@ -1,3 +1,5 @@
+//! Adapter from tools with typed arguments to the [`Tool`] port.
+
 use std::{
     fmt::Debug,
     future::{Future, ready},
@@ -19,45 +21,45 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ArgumentSchema, Settings, blocking::panic_end, paths::ToolWorkspace};
 
-/// A tool whose arguments are a type. This is all that a tool's file says; `make` does the rest.
+/// A tool whose arguments are a type. [`make`] turns it into a [`Tool`].
 pub trait TypedTool: Debug + Send + Sync + 'static {
-    /// The name by which the model calls it.
+    /// Name of the tool for the model.
     const NAME: &'static str;
-    /// What it does, in a sentence or two.
+    /// Description for the model, in a sentence or two.
     const DESCRIPTION: &'static str;
-    /// What a call does to the world.
+    /// Whether a call may be repeated after a crash.
     const EFFECT: EffectClass;
     /// The arguments: a struct with doc comments and `deny_unknown_fields`.
     type Arguments: DeserializeOwned + JsonSchema + Send + 'static;
 
-    /// Judges what the schema cannot say.
+    /// Checks what the schema cannot express.
     fn check(_arguments: &Self::Arguments) -> Result<(), BadArguments> {
         Ok(())
     }
 
-    /// What a call with these arguments touches in `workspace`; nothing that others could touch, if it does not say.
+    /// What a call with these arguments touches in `workspace`; by default nothing that other calls share.
     fn access(_arguments: &Self::Arguments, _workspace: &str, _settings: &Settings) -> Access {
         Access::default()
     }
 
-    /// Runs with arguments that passed `check`.
+    /// Runs a call whose arguments passed `check`.
     fn run(arguments: Self::Arguments, site: ToolContext) -> impl Future<Output = CallEnd> + Send;
 
-    /// Whether its calls outlive the process, and are found again.
+    /// True if the tool's calls outlive the process and can be attached to.
     fn is_detached(_settings: &Settings) -> bool {
         false
     }
 
-    /// The run was ended without the ends of its calls.
+    /// Called when a run was ended without the ends of its calls.
     fn abandon(_run: RunId, _settings: &Settings) {}
 
-    /// How long it may take at the very most, if it has a limit of its own. The arguments are not judged yet.
+    /// The call's upper time limit, if the tool has its own. The arguments are not validated yet.
     fn limit(_arguments: &Value, _settings: &Settings) -> Option<Duration> {
         None
     }
 
-    /// What became of a call that an earlier process had started; see [`Tool::attach`]. A tool whose calls die with the
-    /// process leaves it at that.
+    /// Finds the outcome of a call that an earlier process started; see [`Tool::attach`]. The default fits tools whose
+    /// calls end with the process.
     fn attach(
         _arguments: Self::Arguments,
         _site: ToolContext,
@@ -66,39 +68,39 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
         ready(AttachOutcome::Unknown)
     }
 
-    /// The end of this attempt is in the journal; see [`Tool::forget`].
+    /// Called when the end of this attempt is in the journal; see [`Tool::forget`].
     fn forget(_call: CallId, _attempt: Attempt, _settings: &Settings) {}
 }
 
-/// Where and when a call works.
+/// The context of one attempt of a call.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    /// The call.
+    /// The call's id.
     pub call: CallId,
-    /// The attempt.
+    /// Number of the attempt.
     pub attempt: Attempt,
     /// The folder in which the tool works.
     pub workspace: Arc<str>,
     /// The time at which the call started.
     pub now: Timestamp,
-    /// Where output goes that is too long to be shown; knows the call and the attempt.
+    /// Stores long outputs under the name of the call and the attempt.
     pub artifacts: AttemptArtifacts,
-    /// Fires when the call is to be stopped.
+    /// Fires when the call has to stop.
     pub cancel: CancellationToken,
-    /// Where the call may say how far it is.
+    /// Receives progress reports.
     pub progress: ProgressReporter,
-    /// What the operator decides.
+    /// The operator's settings.
     pub settings: Settings,
 }
 
 impl ToolContext {
-    /// What of the workspace a file tool may touch.
+    /// The part of the workspace that a file tool may touch.
     pub(super) fn area(&self) -> ToolWorkspace {
         ToolWorkspace { workspace: Arc::clone(&self.workspace), state_dir: self.settings.state.clone() }
     }
 }
 
-/// The tool that `T` describes.
+/// Creates the tool that `T` describes.
 pub fn make<T: TypedTool>(settings: Settings) -> Arc<dyn Tool> {
     let shape = ArgumentSchema::of::<T::Arguments>();
     let spec = ToolSpec {
@@ -126,7 +128,7 @@ fn parse_arguments<T: TypedTool>(
     Ok(arguments)
 }
 
-/// Judges arguments where that holds up no session.
+/// Parses arguments off the async threads, so that it blocks no session.
 async fn parse_off_thread<T: TypedTool>(
     shape: Arc<ArgumentSchema>,
     arguments: Value,
@@ -176,7 +178,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
             let arguments = std::mem::take(&mut invocation.arguments);
             match parse_off_thread::<T>(shape, arguments).await {
                 Ok(Ok(arguments)) => T::attach(arguments, tool_context(invocation, settings), boot).await,
-                // An earlier version took them, so it may have begun.
+                // An earlier version accepted them, so the call may have begun.
                 Ok(Err(_)) | Err(_) => AttachOutcome::Unknown,
             }
         })
@@ -195,7 +197,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 }
 
-/// The end of a call whose arguments turned out not to be acceptable.
+/// The end of a call whose arguments are rejected while it runs.
 pub(super) fn refused_end(bad: &BadArguments) -> CallEnd {
     CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
 }

@@ -1,3 +1,5 @@
+//! The tool `write_file`.
+
 use hermod_actors::{
     model::{Access, CallEnd, EffectClass},
     port::ArtifactName,

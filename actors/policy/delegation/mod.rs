@@ -1,5 +1,5 @@
-//! `delegate_task`: from the arguments of a call to the tasks that it gives away, and from a task to the spec of the
-//! run that does it. Pure; rights only shrink on the way down.
+//! `delegate_task`: parses the arguments of a call into tasks, and a task into the spec of the run that does it. Pure;
+//! rights only shrink from parent to subagent.
 
 mod spec;
 mod subagent;

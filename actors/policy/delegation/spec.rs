@@ -1,4 +1,4 @@
-//! What the model is told of `delegate_task`.
+//! The definition of `delegate_task` for the model.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ const DESCRIPTION: &str = "Gives a task to a subagent with a conversation of its
                            at the same time. A subagent sees only `goal` and `context`: write into them all that it needs. \
                            Returns {outcome, answer, ...} of each; a failure is told the same way.";
 
-/// The tool, as the model sees it.
+/// The tool's definition for the model.
 pub(crate) fn tool_spec() -> ToolSpec {
     let text = |what: &str| json!({"type": "string", "description": what});
     let task = json!({

@@ -1,4 +1,4 @@
-//! What a subagent's run is given: never more than its parent has.
+//! The spec and the input of a subagent's run: never more rights than its parent has.
 
 use super::{DELEGATE_TASK, DelegatedTask};
 use crate::{
@@ -11,15 +11,15 @@ const SUBAGENT_PROMPT: &str = "You are a subagent: another agent has given you o
                     alone, ask nobody, and end with an answer that stands for itself: what was done, the result, paths of \
                     what you have written, and what is left or went wrong.";
 
-/// What is remembered for later conversations is for whoever has given the task to decide.
+/// Subagents do not have it: the parent decides what is remembered for later conversations.
 const MEMORY_TOOL: &str = "memory";
 
-/// The spec of the run that does `task` for a run with the spec `parent`; `None` if that may not delegate so deep.
+/// The spec of the run that does `task` for a run with the spec `parent`; `None` if the parent may not delegate.
 pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) -> Option<RunSpec> {
     let delegation = parent.delegation.filter(|delegation| delegation.depth < delegation.max_depth)?;
     let depth = delegation.depth + 1;
     let may_delegate = depth < delegation.max_depth;
-    // Its list is its own, and no right of its parent's.
+    // The todo list is the subagent's own and needs no right of its parent.
     let wanted =
         |tool: &&String| *tool == TODO || task.tools.as_ref().is_none_or(|tools| tools.contains(tool));
     let allowed = |tool: &&String| *tool != MEMORY_TOOL && (may_delegate || *tool != DELEGATE_TASK);
@@ -43,8 +43,7 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
     })
 }
 
-/// Of each amount the least that anybody has said: what is above holds in any case, and known here it lowers what calls
-/// ask for.
+/// The smallest limit of each amount. Limits of ancestors hold in any case; known here, they lower what calls reserve.
 fn subagent_limits(task: &DelegatedTask, parent: &RunSpec, delegation: Delegation) -> Limits {
     let mut budget = parent.limits.budget;
     budget.children = None;
@@ -61,7 +60,7 @@ fn subagent_limits(task: &DelegatedTask, parent: &RunSpec, delegation: Delegatio
     Limits { budget, wall_ms: task.wall_ms, timeout_ms: None, ..parent.limits }
 }
 
-/// What the subagent is told.
+/// The user message that begins the subagent's conversation.
 pub(crate) fn subagent_input(task: &DelegatedTask) -> String {
     match task.context.trim() {
         "" => task.goal.clone(),

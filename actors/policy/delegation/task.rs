@@ -1,4 +1,4 @@
-//! From the arguments of a call to tasks, or to what is wrong with them.
+//! Parses the arguments of `delegate_task`, or tells what is wrong with them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,45 +8,45 @@ use crate::model::{Amounts, Hash, Hasher, ModelRef, RunSpec};
 /// Nano-dollars in a dollar.
 const NANO_PER_USD: f64 = 1e9;
 
-/// What a call gives away.
+/// A parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DelegationRequest {
     /// The tasks, at least one.
     pub(crate) tasks: Vec<DelegatedTask>,
-    /// Whether whoever gives them goes on meanwhile.
+    /// Whether the parent continues without waiting for the results.
     pub(crate) background: bool,
 }
 
-/// What is wrong with the arguments.
+/// An error in the arguments of a call, for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArgumentError {
-    /// The field, as a path such as `tasks[1].goal`; `None` if it is the whole.
+    /// The field, as a path such as `tasks[1].goal`; `None` for the arguments as a whole.
     pub(crate) field: Option<String>,
-    /// What is wrong, with the value.
+    /// The error, with the value.
     pub(crate) error: String,
-    /// What to do instead.
+    /// How to correct it.
     pub(crate) hint: String,
 }
 
 /// A task for a subagent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DelegatedTask {
-    /// What is to be done, not empty.
+    /// The goal, not empty.
     pub(crate) goal: String,
-    /// What the subagent has to know for it.
+    /// What the subagent has to know for the goal.
     pub(crate) context: String,
-    /// The tools it may use; all of its parent's if absent.
+    /// The tools that it may use; all of its parent's if absent.
     pub(crate) tools: Option<Vec<String>>,
-    /// What it may use up.
+    /// The limits of its budget.
     pub(crate) budget: Amounts,
-    /// Active time, in milliseconds.
+    /// Limit of active time, in milliseconds.
     pub(crate) wall_ms: Option<u64>,
-    /// The model that it begins with.
+    /// The first model of its chain.
     pub(crate) model: Option<ModelRef>,
 }
 
 impl DelegatedTask {
-    /// The same for tasks that ask for the same.
+    /// Equal for tasks with equal goal and context.
     pub(crate) fn signature(&self) -> Hash {
         let mut hasher = Hasher::default();
         hasher.part(self.goal.as_bytes());
@@ -103,7 +103,7 @@ struct BudgetArguments {
     wall_s: Option<u64>,
 }
 
-/// What a call of a run with this spec gives away, or why that is not acceptable.
+/// Parses the call of a run with the spec `parent`, or returns why it is not acceptable.
 pub(crate) fn parse_delegation(
     arguments: &Value,
     parent: &RunSpec,
@@ -193,10 +193,10 @@ fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, ArgumentError> {
     })
 }
 
-/// Dollars as nano-dollars.
+/// Dollars to nano-dollars.
 fn to_nano_usd(usd: f64) -> Result<u64, ArgumentError> {
     let nano = (usd * NANO_PER_USD).round();
-    // Below 2^53 every whole number is exact.
+    // Every whole number below 2^53 is exact.
     if !(1.0..9e15).contains(&nano) {
         let hint = "say dollars between 0.000000001 and 9000000";
         return Err(argument_error(Some("budget.usd"), format!("{usd} is no amount of money"), hint));

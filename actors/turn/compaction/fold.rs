@@ -1,4 +1,4 @@
-//! Folding: what records change of a view and of what is done about it.
+//! Folds the records of compactions and summaries into the state.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Turn {
-    /// What a record says of the view, or of a summary.
+    /// Folds a record about the view or a summary; ignores all others.
     pub(in crate::turn) fn fold_summary(&mut self, body: &Body, now: SessionTime) {
         if let Body::ContextCompacted(compacted) = body {
             self.fold_compacted(compacted);
@@ -100,7 +100,7 @@ impl Turn {
         self.retry_when_needed();
     }
 
-    /// A summary that could not be had ahead is asked for once more when the run has to wait for it.
+    /// After a failure ahead of the need, the summary is requested once more when the run has to wait for it.
     fn retry_when_needed(&mut self) {
         let CurrentRun::Running(run) = &self.current else { return };
         let is_ahead = run.compaction.given_up && !matches!(self.need(run), CompactionNeed::Now(_));
@@ -150,7 +150,7 @@ impl Turn {
         }
     }
 
-    /// What the user said first of all, if that is not in the view any more when all before a place is left out.
+    /// The start of the first user message, if its round is not in the view any more once all before `to` is removed.
     fn first_request(&self, to: HistoryPosition) -> Option<String> {
         let first = self.history.first_request(to)?;
         let mut end = first.len().min(MAX_FIRST_REQUEST_BYTES);
@@ -162,7 +162,7 @@ impl Turn {
     }
 }
 
-/// What the model reads in place of what was left out.
+/// The text that the model reads in place of the removed part.
 fn replacement_text(compacted: &ContextCompacted, first: Option<&str>, todo: Option<&str>) -> Arc<str> {
     let mut text = format!(
         "\n\n{RUNTIME_TEXT_PREFIX}the older part of this conversation was left out to save room. What follows stands for it: facts \

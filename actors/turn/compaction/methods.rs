@@ -1,6 +1,5 @@
-//! From a view that is too long to a shorter one. A ladder: long results of old calls are left out; what is oldest is
-//! summarised, in several calls if it must be; what nobody summarises is left out; and if nothing may go, the run has
-//! failed.
+//! Compaction methods. First, long results of old calls are left out; then the oldest part is replaced by a summary, in
+//! several calls if necessary. Without a summary the part is dropped. If nothing may be removed, the run fails.
 
 use std::sync::Arc;
 
@@ -18,11 +17,10 @@ use crate::{
     },
 };
 
-/// Compressions before one model call.
 const MAX_COMPACTIONS_PER_CALL: u32 = 3;
 
 impl DecisionBuilder {
-    /// Does about the view what can be done at once.
+    /// Applies the compaction that is possible without waiting.
     pub(in crate::turn) fn compact_if_needed(&mut self) {
         let mut passes = 0;
         while passes < MAX_COMPACTIONS_PER_CALL && self.refused_reservation.is_none() && self.compact_once() {
@@ -75,13 +73,13 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether a failed request can be made shorter.
+    /// Whether the failure is a request that a compaction can make shorter.
     pub(in crate::turn) fn is_too_long(&self, failure: &Failure) -> bool {
         matches!(failure.class, FailureClass::ContextTooLong { .. })
             && self.run().is_some_and(|run| run.spec.compaction.is_some())
     }
 
-    /// A request was too long: the next attempt shows a shorter view, if there is one.
+    /// Reacts to a request that was too long: the next attempt shows a shorter view, or the run fails.
     pub(in crate::turn) fn on_too_long(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
         let Some(run) = self.run() else { return };
         let model = run.model_started().map(|started| started.model.clone());
@@ -97,7 +95,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// The view switches.
+    /// Records `context.compacted`, with the size of the view before and after.
     fn compact(&mut self, by: CompactionMethod, to: HistoryPosition, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
         let density = self.turn.next_density(run);
@@ -122,7 +120,8 @@ impl DecisionBuilder {
         });
     }
 
-    /// The id of the conversation as it goes on: its order is that of time, and it is the same whoever decides it.
+    /// The id of the conversation from this compaction on: ordered by time, and deterministic in the session and its
+    /// last record.
     fn lineage(&self) -> SessionId {
         let mut hasher = Hasher::default();
         hasher.part(&self.turn.session.bits().to_be_bytes());
@@ -135,7 +134,7 @@ impl DecisionBuilder {
 }
 
 impl Turn {
-    /// What stands for what is left out without a summary.
+    /// The text that replaces a dropped part: the notes so far and a marker.
     pub(super) fn drop_notice(&self, run: &ActiveRun) -> Arc<str> {
         let notes = self.notes(&run.compaction).map_or_else(String::new, |notes| format!("{notes}\n\n"));
         let marker = "[More of the conversation was left out here, and nobody could summarise it.]";

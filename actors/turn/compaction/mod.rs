@@ -1,8 +1,8 @@
-//! When a view is too long, and what of it may go. Everything is measured: a view that cannot be made shorter is not
-//! compressed, and one that was compressed is not again before it has grown.
+//! Compaction of the view. All sizes are measured. A view that cannot be made shorter is not compacted, and a compacted
+//! view is not compacted again before it has grown.
 //!
-//! Invariant: the view changes only at a boundary, before the first attempt of a model call or after the provider has
-//! said that it is too long; all other attempts show what the first one has shown.
+//! Invariant: the view changes only before the first attempt of a model call, or after a provider has refused it as too
+//! long. All other attempts show the same view as the first one.
 
 mod fold;
 mod methods;
@@ -18,66 +18,65 @@ use crate::{
     },
 };
 
-/// Bytes of the first request of a conversation that stay when its round is gone.
+/// Bytes kept of the first request of a conversation whose round is removed.
 const MAX_FIRST_REQUEST_BYTES: usize = 4_000;
 
-/// What is being done about the view of a run.
+/// State of compaction of a run's view.
 #[derive(Debug, Clone)]
 pub(super) struct CompactionState {
-    /// The how-manieth compression of the run this is or will be, from 1.
+    /// Number of the run's present or next compaction, from 1.
     pub(super) nth: u32,
-    /// The attempts at a summary.
+    /// The summary call and its attempts.
     pub(super) call: ModelCallState,
-    /// Up to where the attempt under way summarises.
+    /// End of the part that the attempt under way summarises.
     pub(super) call_end: HistoryPosition,
-    /// Up to where the summary is to reach, once a call for it was started.
+    /// End of the part that the summary has to cover; set when a call for it starts.
     pub(super) target: Option<HistoryPosition>,
-    /// What was summarised so far. The view shows it from the trigger on.
+    /// The summary so far. The view contains it from the trigger on.
     pub(super) summary: Option<PrefixSummary>,
-    /// Unusable answers in a row of the link that is asked.
+    /// Unusable answers in a row of the present link.
     pub(super) unusable_answers: u32,
-    /// Whether nobody is asked for a summary any more.
+    /// Whether no further summary is requested.
     pub(super) given_up: bool,
-    /// Whether nobody is before the run has to wait for it: ahead of that it has failed.
+    /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
     only_when_needed: bool,
-    /// The bytes of the request behind the last compression, and their weight.
+    /// Bytes and weight (thousandths of tokens) of the request after the last compaction.
     last_size: (usize, u64),
 }
 
-/// A summary of the oldest part of a conversation, which no request shows yet.
+/// A summary of the oldest part of a conversation that no request contains yet.
 #[derive(Debug, Clone)]
 pub(in crate::turn) struct PrefixSummary {
-    /// The first place that it does not cover.
+    /// The first position that the summary does not cover.
     pub(in crate::turn) end: HistoryPosition,
-    /// The summary.
     pub(in crate::turn) text: Arc<str>,
-    /// The calls that made it.
+    /// Number of calls that made the summary.
     calls: u32,
 }
 
-/// What a view needs.
+/// The compaction that a view needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompactionNeed {
-    /// Nothing.
+    /// The view may stay as it is.
     Nothing,
-    /// A summary up to here, for when the trigger is reached.
+    /// A summary up to this position, for the moment when the trigger is reached.
     Soon(HistoryPosition),
-    /// To be compressed up to here before the model is asked again.
+    /// Compaction up to this position before the next model call.
     Now(HistoryPosition),
-    /// To lose what is before here, without a summary: that is all that can go, and too little to be summarised.
+    /// Removal up to this position without a summary: nothing more may go, and it is too little for a summary.
     Drop(HistoryPosition),
-    /// It is too long, and nothing of it may go.
+    /// The view is too long, and nothing of it may be removed.
     Impossible,
 }
 
-/// How much fits, in bytes.
+/// Size limits of a request, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContextBudget {
-    /// Over this the view is compressed.
+    /// Above this size the view is compacted.
     pub(super) trigger: usize,
-    /// Over this no request is made.
+    /// Above this size no request is sent.
     pub(super) max_request: usize,
-    /// What a summary may have, in tokens.
+    /// Maximum size of a summary, in tokens.
     pub(super) summary: u64,
     window: usize,
     density: TokenDensity,
@@ -98,20 +97,20 @@ impl CompactionState {
         }
     }
 
-    /// The state at the begin of a run, with a summary that an earlier run of the session has paid for.
+    /// The state at the start of a run, with the unused summary of an earlier run of the session.
     pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
         Self { summary, ..Self::new(1, (0, 0)) }
     }
 
-    /// Whether leaving out long results may be enough: until a summary was asked for.
+    /// Whether leaving out long results may suffice: until a summary was requested.
     const fn may_elide(&self) -> bool {
         self.call.since.is_none()
     }
 
-    /// Whether the view is larger by an eighth than the last compression has left it.
+    /// Whether the view is at least an eighth larger than after the last compaction.
     fn has_grown(&self, room: ContextBudget, size: usize) -> bool {
         let (bytes, weight) = self.last_size;
-        // A view that was found to have more tokens has grown without another byte.
+        // A corrected token density also makes a view larger, without another byte.
         let is_heavier = room.density.milli_tokens(size) > weight.saturating_add(weight / 8);
         size > bytes + bytes / 8 || is_heavier
     }
@@ -123,24 +122,24 @@ impl CompactionState {
 }
 
 impl ContextBudget {
-    /// After a compression the view should not be longer.
+    /// Maximum size of the view after a compaction.
     pub(super) const fn target(self) -> usize {
         self.trigger / 2
     }
 
-    /// From here on a summary is made ahead, and requests say how full the view is.
+    /// Above this size a summary is made ahead, and requests carry the context pressure text.
     const fn pressure(self) -> usize {
         self.trigger / 10 * 7
     }
 }
 
 impl ActiveRun {
-    /// The call for the summary that is wanted or under way.
+    /// The summary call that is wanted or under way.
     pub(super) const fn summary_call(&self) -> CallId {
         CallId::summary(self.id, self.compaction.nth)
     }
 
-    /// Whether the view may change now: the model call has not been made, or was refused for its length.
+    /// Whether the view may change now: the model call is not started, or was refused as too long.
     pub(super) const fn is_at_boundary(&self) -> bool {
         match &self.state {
             LoopState::CallingModel(asking) => {
@@ -151,23 +150,23 @@ impl ActiveRun {
         }
     }
 
-    /// Whether a provider has refused the request of the present call for its length, and the view is the same still.
+    /// Whether a provider has refused the present request as too long, and the view has not changed since.
     const fn is_refused_as_too_long(&self) -> bool {
         matches!(&self.state, LoopState::CallingModel(asking) if asking.is_too_long)
     }
 
-    /// Whether a model may still be asked for a summary.
+    /// Whether a model may still be called for a summary.
     fn can_be_summarised(&self) -> bool {
         let has_models = |compression: &Arc<CompactionPolicy>| !compression.chain.is_empty();
         !self.compaction.given_up && self.spec.compaction.as_ref().is_some_and(has_models)
     }
 
-    /// Whether nothing is to be done about its view any more.
+    /// Whether the view needs no compaction any more.
     pub(super) const fn is_over(&self) -> bool {
         self.planned_end.is_some() || self.exhausted.is_some() || matches!(self.state, LoopState::Answered(_))
     }
 
-    /// Whether no model call of it has been made yet.
+    /// Whether the run has not started any model call.
     const fn is_at_its_first_call(&self) -> bool {
         match &self.state {
             LoopState::CallingModel(asking) => self.iteration == 1 && asking.since.is_none(),
@@ -175,7 +174,7 @@ impl ActiveRun {
         }
     }
 
-    /// Follows with the clock since when the model call is wanted.
+    /// Tracks since when the model call is wanted.
     pub(super) fn track_model_wanted(&mut self, active_ms: u64) {
         if matches!(&self.state, LoopState::CallingModel(asking) if matches!(asking.state, AttemptState::Wanted(_)))
         {
@@ -185,7 +184,7 @@ impl ActiveRun {
         }
     }
 
-    /// The model that the next call asks first.
+    /// The model that the next call uses first.
     fn next_model(&self) -> Option<&ModelRef> {
         let link = match &self.state {
             LoopState::CallingModel(asking) => {

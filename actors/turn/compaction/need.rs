@@ -1,4 +1,4 @@
-//! Whether a view is too long, and up to where it may go.
+//! Decides whether a view is too long, and up to which position it may be compacted.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::{
     },
 };
 
-/// Of the window this is left free for what is needed to compress it, in tokens; at most a quarter of it. A request that
-/// cannot be made shorter may use it up.
+/// Tokens of the window kept free for the compaction itself, at most a quarter of the window. A request that cannot be
+/// made shorter may use them.
 const RESERVED_TOKENS: u64 = 20_000;
-/// Before the first call of a run a view over this share of the window is compressed, in percent, wherever the trigger is: what
-/// an earlier run has left is not for this one to carry up to the edge.
+/// Trigger before the first call of a run, in percent of the window, if the configured one is higher. A run should not
+/// start with a view that an earlier run has filled to the edge.
 const BACKSTOP_PERCENT: u64 = 85;
-/// A summary has a sixteenth of the window, and so many tokens at most.
+/// Maximum tokens of a summary; in a small window it has a sixteenth of the window.
 const MAX_SUMMARY_TOKENS: u64 = 8_192;
-/// Bytes of what stands around a summary.
+/// Bytes of the text around a summary.
 const SUMMARY_FRAME_BYTES: usize = 500;
 
 impl Turn {
-    /// How much fits into the next request; `None` if that is not known, or if nothing is to be done about it.
+    /// Size limits of the next request; `None` if the window is unknown or compaction is off.
     pub(in crate::turn) fn context_budget(&self, run: &ActiveRun) -> Option<ContextBudget> {
         let compression = run.spec.compaction.as_deref()?;
         let model = run.next_model()?;
@@ -47,12 +47,12 @@ impl Turn {
         })
     }
 
-    /// How many tokens the requests of the model have that the next call asks first.
+    /// Token density of the model that the next call uses first.
     pub(super) fn next_density(&self, run: &ActiveRun) -> TokenDensity {
         run.next_model().map_or(TokenDensity::GUESS, |model| self.density(run, model))
     }
 
-    /// What the view of the run under way needs.
+    /// The compaction that the view of the run under way needs.
     pub(in crate::turn) fn need(&self, run: &ActiveRun) -> CompactionNeed {
         let Some(room) = self.context_budget(run).filter(|_| !run.is_over()) else {
             return CompactionNeed::Nothing;
@@ -76,7 +76,8 @@ impl Turn {
         }
     }
 
-    /// Up to where the view may go. A summary that is there is enough if nothing more has to go behind it.
+    /// The position up to which the view may be compacted. An existing summary suffices if the view behind it is short
+    /// enough.
     fn target_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
         let Some(summary) = &run.compaction.summary else { return self.cut_position(run, room, size) };
         if let Some(aim) = run.compaction.target.filter(|aim| *aim > summary.end) {
@@ -93,8 +94,8 @@ impl Turn {
         self.cut_position(run, room, size).filter(is_worth_it).or(Some(summary.end))
     }
 
-    /// Up to where the view is to go: what is said until it reaches the trigger stays as it is, too. A view that has not
-    /// grown since the last compression is cut again only where that one has left much more than it should.
+    /// The position for the next cut. The tail also has to hold the text that arrives before the trigger is reached. A
+    /// view that has not grown since the last compaction is cut again only if far too much was left.
     fn cut_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
         let until = match room.trigger.checked_sub(size) {
             Some(until) => until + room.trigger / 16,
@@ -116,7 +117,7 @@ impl Turn {
         cuts.map(|to| run.unseen_from.map_or(to, |unshown| to.min(unshown))).find(is_worth_it)
     }
 
-    /// What stays as it is at the end of a view that is compressed.
+    /// The tail of the view that a compaction leaves as it is.
     fn keep_tail(&self, run: &ActiveRun, room: ContextBudget) -> KeepTail {
         let messages = run.spec.compaction.as_deref().map_or(0, |compression| compression.protect_last);
         let fixed = estimates::head_bytes(run, self)
@@ -127,13 +128,13 @@ impl Turn {
         KeepTail { messages, bytes }
     }
 
-    /// Whether it will be enough at the trigger to leave out long results, if the view grows as it has grown.
+    /// Whether leaving out long results will suffice at the trigger, if the view grows as before.
     fn will_elide(&self, run: &ActiveRun, room: ContextBudget, (size, to): (usize, HistoryPosition)) -> bool {
         let left = size.saturating_sub(self.history.elidable(to)).saturating_mul(room.trigger);
         run.compaction.may_elide() && left <= room.target().saturating_mul(size)
     }
 
-    /// What is left to do about a view that does not fit, and of which too little can go to be worth a summary.
+    /// The need of a view that does not fit and whose removable part is too small for a summary.
     fn drop_or_fail(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> CompactionNeed {
         let to = self.history.cut_position(KeepTail::MINIMUM);
         let to = to.map(|to| run.unseen_from.map_or(to, |unshown| to.min(unshown)));
@@ -144,21 +145,21 @@ impl Turn {
         };
         match to.filter(fits) {
             Some(to) => CompactionNeed::Drop(to),
-            // It was refused all the same: it is asked again for a shorter answer.
+            // The provider refused it although it should fit: the next attempt asks for a shorter answer.
             None if size <= room.max_request => CompactionNeed::Nothing,
             None => CompactionNeed::Impossible,
         }
     }
 
-    /// The bytes of what stands for all before a place, with notes of so many bytes.
+    /// Bytes of the text that replaces everything before `to`, with `notes` bytes of summary or notice.
     fn stand_in_bytes(&self, to: HistoryPosition, notes: usize) -> usize {
         let first =
             self.history.first_request(to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES));
         SUMMARY_FRAME_BYTES + first + notes + self.todo().map_or(0, |todo| todo.len())
     }
 
-    /// The summary that the view shows from now on, if it is time for it: at the trigger; or before the first call of a run,
-    /// when all stays whole that would if the view were compressed now.
+    /// The summary that becomes part of the view now: at the trigger, or before the first call of a run. The latter
+    /// only if the summary covers no more than a cut at this moment would.
     pub(super) fn due_summary<'a>(&self, run: &'a ActiveRun) -> Option<&'a PrefixSummary> {
         match self.need(run) {
             CompactionNeed::Now(to) => run.compaction.summary_to(to),
@@ -174,7 +175,7 @@ impl Turn {
         }
     }
 
-    /// What a request that cannot be made shorter consists of, and what there is room for.
+    /// The parts of a request that cannot be made shorter, and the limit, in tokens.
     pub(super) fn context_breakdown(&self, run: &ActiveRun) -> ContextBreakdown {
         let density = self.next_density(run);
         let tokens = |bytes: usize| density.tokens(bytes as u64);
@@ -194,7 +195,7 @@ impl Turn {
         }
     }
 
-    /// What is in flight, or should be, with what there is about the view.
+    /// The run's due actions together with those of its summary.
     pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
         let need = self.need(run);
@@ -222,7 +223,7 @@ impl Turn {
         due
     }
 
-    /// What the requests of the call that is wanted or under way say of a view that is nearly full.
+    /// The context pressure text for the requests of the call that is wanted or under way.
     pub(in crate::turn) fn current_pressure(&self) -> Option<Arc<str>> {
         let CurrentRun::Running(run) = &self.current else { return None };
         match &run.state {
@@ -248,7 +249,7 @@ impl Turn {
     }
 }
 
-/// The bytes that a summary should have at most; one with more than twice as many is none.
+/// Target size of a summary in bytes. A summary of more than twice as many is rejected.
 fn summary_bytes(room: ContextBudget) -> usize {
     usize::try_from(room.density.bytes(room.summary)).unwrap_or(usize::MAX)
 }

@@ -1,7 +1,7 @@
-//! The conversation as rounds, in which a call and its result are one thing.
+//! The conversation as rounds, in which a call and its result are one unit.
 //!
-//! Architecture invariant: a tool call without its result, a result without its call, or two messages of one role in a
-//! row cannot be expressed here, whatever was cut. The list that the model sees is rendered, never kept.
+//! Architecture invariant: no call without its result, no result without its call, and no two messages of one role in a
+//! row. The types cannot express these, whatever was removed. The message list for the model is rendered, never stored.
 
 mod rounds;
 mod transcript;

@@ -1,4 +1,4 @@
-//! The rounds, and how they are rendered.
+//! The rounds of a conversation and their rendering.
 
 use std::sync::Arc;
 
@@ -9,59 +9,57 @@ use crate::model::{
     MessageContent, OutcomeDetail,
 };
 
-/// What a picture is taken to be, in bytes of text: vendors count 1,000 to 2,000 tokens.
+/// Bytes of text that an image counts as: vendors count 1,000 to 2,000 tokens.
 pub(super) const IMAGE_BYTES: usize = 6_000;
 
 /// A conversation; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
     pub(super) rounds: Vector<Round>,
-    /// What was before the first round, and before its first step.
+    /// Number of removed rounds, and of removed steps of the first round left.
     pub(in crate::turn) start: HistoryPosition,
-    /// What the user said first of all, when that is gone.
+    /// The first user message of the conversation, once its round is removed.
     pub(super) first: Option<Arc<str>>,
     pub(super) bytes: usize,
-    /// The pictures in it.
+    /// Number of images.
     pub(super) images: usize,
-    /// Of all that was counted: a hash at each message would cost more than the message.
+    /// One running hash over all that was counted: a hash for each message would cost more than the message.
     pub(super) hasher: Hasher,
-    /// How often what was rendered has changed.
+    /// Counts changes of content that was rendered before.
     pub(super) generation: u32,
 }
 
-/// What a user said, what was done about it, and how it ended (absent while a run is at it).
+/// A user message, the steps that followed, and the end (absent while a run works on it).
 #[derive(Debug, Clone)]
 pub(super) struct Round {
     pub(super) user: MessageContent,
-    /// What stands for all that was before, behind it.
+    /// Replacement for all removed content before it; rendered behind the user message.
     pub(super) before: Option<Arc<str>>,
-    /// What stands behind it.
+    /// Text rendered behind the user message.
     pub(super) note: InlineNote,
     pub(super) steps: Vector<Arc<Step>>,
     pub(super) end: Option<RoundEnd>,
 }
 
-/// An answer that asked for calls, and their results: as many as it has calls, in their order.
+/// An answer with tool calls, and one result for each call, in the same order.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) answer: Arc<AssistantMessage>,
     pub(super) results: Vec<CallResult>,
-    /// What stands behind the last result.
+    /// Text rendered behind the last result.
     pub(super) note: InlineNote,
 }
 
-/// Text that is rendered inside of a message and is no part of it.
+/// Text rendered inside of a message without being part of its content.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InlineNote(pub(super) Option<Arc<str>>);
 
-/// The result of one call, under the names that the model is to see.
+/// The result of one call, under the names that the model sees.
 #[derive(Debug, Clone)]
 pub(crate) struct CallResult {
     /// The vendor's id of the call.
     pub(crate) id: Arc<str>,
-    /// The tool's name.
     pub(crate) tool: Arc<str>,
-    /// The end.
     pub(crate) end: Arc<CallEnd>,
 }
 
@@ -71,11 +69,11 @@ pub(super) enum RoundEnd {
     Closed(Arc<AssistantMessage>),
 }
 
-/// A place in the rendered list: what lies before it was seen already.
+/// A position in the rendered list; everything before it was rendered earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RenderCursor {
     round: usize,
-    /// 0 before the user's message, n + 1 after n steps.
+    /// 0 before the user's message, n + 1 behind n steps.
     part: usize,
 }
 
@@ -94,7 +92,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Begins a round. The one before has ended: the caller sees to it.
+    /// Starts a round. The caller makes sure that the previous one has ended.
     pub(crate) fn start_round(&mut self, user: impl Into<MessageContent>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
         let round = Round {
@@ -108,7 +106,7 @@ impl History {
         self.rounds.push_back(round);
     }
 
-    /// Takes in a conversation from outside, all rounds of which have ended.
+    /// Imports a conversation from outside, all of whose rounds have ended.
     pub(crate) fn import(&mut self, past: &ImportedHistory) {
         for round in &past.rounds {
             self.start_round(Arc::clone(&round.user));
@@ -141,7 +139,7 @@ impl History {
         }
     }
 
-    /// Adds a text to the last message, inside of it. The caller sees to it that no request has covered that message.
+    /// Adds text inside the last message. The caller makes sure that no request has covered that message.
     pub(crate) fn add_note(&mut self, text: &str) {
         self.count(&[b"note", text.as_bytes()]);
         let Some(round) = self.rounds.back_mut() else { return };
@@ -151,7 +149,7 @@ impl History {
         }
     }
 
-    /// Ends the round with its answer. Calls in it were never run and are not shown.
+    /// Ends the round with its answer. The answer's calls were never run, so they are removed.
     pub(crate) fn end_with_answer(&mut self, message: &Arc<AssistantMessage>) {
         let message = match message.calls.is_empty() {
             true => Arc::clone(message),
@@ -160,13 +158,13 @@ impl History {
         self.end(RoundEnd::Answer(message));
     }
 
-    /// Ends the round without an answer: the model will read how it ended.
+    /// Ends the round without an answer, with a note about the outcome for the model.
     pub(crate) fn end_unanswered(&mut self, ended: &OutcomeDetail) {
         let text = format!("[This run ended without an answer: {ended}.]");
         self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
     }
 
-    /// Ends the round with what was said last, and behind it how it ended.
+    /// Ends the round with the last text and a note about the outcome.
     pub(crate) fn end_with_partial(&mut self, text: &str, ended: &OutcomeDetail) {
         if text.trim().is_empty() {
             return self.end_unanswered(ended);
@@ -183,27 +181,27 @@ impl History {
         }
     }
 
-    /// The number of bytes that the model is to read, without what the wire format adds.
+    /// Bytes that the model reads, without the overhead of the wire format.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The number of pictures that the model is to see.
+    /// Number of images in the view.
     pub(crate) const fn images(&self) -> usize {
         self.images
     }
 
-    /// How often what was rendered has changed: what was rendered before is of no use then.
+    /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
     pub(crate) const fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The hash of everything in it.
+    /// The hash of all content.
     pub(crate) fn hash(&self) -> Hash {
         self.hasher.clone().finish()
     }
 
-    /// Renders what lies behind `from`, and says where it ends.
+    /// Renders everything behind `from` and returns the position of its end.
     pub(crate) fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
         let mut messages = Vec::new();
         let mut at = from;
@@ -267,8 +265,8 @@ impl History {
     }
 }
 
-/// What follows the first `seen`. A focus finds its place in the tree; an iterator that skips would walk through all of
-/// the history.
+/// The items behind the first `seen`. A focus finds its position in the tree; an iterator with `skip` would walk the
+/// whole history.
 pub(super) fn skip_seen<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
     list.focus().narrow(seen.min(list.len())..)
 }
@@ -280,7 +278,7 @@ pub(super) fn new_hasher() -> Hasher {
 }
 
 impl Round {
-    /// The user's message.
+    /// The user's message with what is rendered behind it.
     fn message(&self) -> MessageContent {
         match &self.before {
             Some(before) => {
@@ -314,7 +312,7 @@ impl InlineNote {
         self.0 = Some(format!("{before}{text}").into());
     }
 
-    /// `content` with the note behind it.
+    /// Returns `content` with the note behind it.
     fn append_to(&self, content: MessageContent) -> MessageContent {
         MessageContent { note: self.0.clone(), ..content }
     }

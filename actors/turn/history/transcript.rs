@@ -1,4 +1,4 @@
-//! A part of a conversation as text, for whoever is to summarise it.
+//! Renders a part of a conversation as text for a summary call.
 
 use super::{
     History,
@@ -7,14 +7,14 @@ use super::{
 };
 use crate::model::HistoryPosition;
 
-/// Bytes of a text that are told; of a longer one its head and its tail.
+/// Bytes of a text that the transcript contains; of a longer text it has the head and the tail.
 const MAX_TEXT_BYTES: usize = 6_000;
-/// Bytes of a result or of arguments that are told.
+/// Bytes of a result or of arguments that the transcript contains.
 const MAX_RESULT_BYTES: usize = 2_000;
 
 impl History {
-    /// The conversation from one place on, to another at most, in so many bytes; and up to where that is. One part is told
-    /// whatever its length.
+    /// The conversation between `from` and at most `to`, in at most `room` bytes, and the position where the text ends.
+    /// The first part is included whatever its length.
     pub(in crate::turn) fn transcript(
         &self,
         from: HistoryPosition,

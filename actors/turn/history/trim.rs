@@ -1,5 +1,5 @@
-//! What makes a conversation shorter: which part of it may go, and what it looks like without that part. A call and its
-//! result are one step, so they go together.
+//! Shortens a conversation: finds the part that may be removed, removes it, or leaves out long results. A call and its
+//! result are one step, so they are removed together.
 
 use std::sync::Arc;
 
@@ -9,25 +9,23 @@ use super::{
 };
 use crate::model::{CallEnd, HistoryPosition};
 
-/// Results of old calls that are longer are left out first, in bytes.
+/// Longer results of old calls are left out first.
 const MAX_KEPT_RESULT_BYTES: usize = 600;
 
-/// What stays as it is at the end, at most; the present request and the last step always do.
+/// Limits of the tail that a cut leaves. The present request and the last step stay in any case.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::turn) struct KeepTail {
-    /// Messages.
     pub(in crate::turn) messages: u32,
-    /// Bytes.
     pub(in crate::turn) bytes: usize,
 }
 
 impl KeepTail {
-    /// Only what always stays.
+    /// Keeps only what stays in any case.
     pub(in crate::turn) const MINIMUM: Self = Self { messages: 0, bytes: 0 };
 }
 
 impl History {
-    /// Up to where the conversation may go, if so much is kept of its end; `None` if nothing would go.
+    /// The position up to which the conversation may be removed if `keep` stays; `None` if nothing would be removed.
     pub(in crate::turn) fn cut_position(&self, keep: KeepTail) -> Option<HistoryPosition> {
         let (mut messages, mut bytes) = (0u32, 0usize);
         let mut fits = |more: (u32, usize)| {
@@ -52,13 +50,13 @@ impl History {
         None
     }
 
-    /// A place counted from what is left, counted from the beginning.
+    /// Converts a position among the rounds left into one counted from the beginning.
     fn absolute(&self, HistoryPosition { round, step }: HistoryPosition) -> HistoryPosition {
         let before = if round == 0 { self.start.step } else { 0 };
         HistoryPosition { round: self.start.round + round, step: before + step }
     }
 
-    /// Whole rounds to leave out, and steps of the next one; `None` if the place is not in what is left.
+    /// Converts a position into removable rounds and steps of the next one; `None` if it is not in the rounds left.
     fn relative(&self, to: HistoryPosition) -> Option<(usize, usize)> {
         let round = to.round.checked_sub(self.start.round)?;
         let step = if round == 0 { to.step.checked_sub(self.start.step)? } else { to.step };
@@ -66,7 +64,7 @@ impl History {
         (step <= self.rounds.get(round)?.steps.len()).then_some((round, step))
     }
 
-    /// Leaves out all that lies before a place; `before` stands for it.
+    /// Removes everything before a position and puts `before` in its place.
     pub(in crate::turn) fn drop_before(&mut self, to: HistoryPosition, before: Arc<str>) {
         let Some((rounds, steps)) = self.relative(to) else { return };
         if rounds > 0 && self.first.is_none() {
@@ -81,7 +79,7 @@ impl History {
         self.recount();
     }
 
-    /// Leaves out the long results of calls before a place.
+    /// Leaves out the long results of calls before a position.
     pub(in crate::turn) fn elide(&mut self, to: HistoryPosition) {
         let Some((rounds, steps)) = self.relative(to) else { return };
         for (n, round) in self.rounds.iter_mut().enumerate().take(rounds + 1) {
@@ -93,7 +91,7 @@ impl History {
         self.recount();
     }
 
-    /// How many bytes `elide` would save.
+    /// Bytes that `elide` would save.
     pub(in crate::turn) fn elidable(&self, to: HistoryPosition) -> usize {
         let Some((rounds, steps)) = self.relative(to) else { return 0 };
         let of = |round: &Round, steps: usize| -> usize {
@@ -106,7 +104,7 @@ impl History {
         rounds.sum()
     }
 
-    /// The bytes that are gone when all before a place is left out.
+    /// Bytes that a removal of everything before a position would save.
     pub(in crate::turn) fn bytes_before(&self, to: HistoryPosition) -> usize {
         let Some((rounds, steps)) = self.relative(to) else { return 0 };
         let whole: usize = self.rounds.iter().take(rounds).map(|round| round.size().1).sum();
@@ -117,7 +115,7 @@ impl History {
         whole + part
     }
 
-    /// What the user said first of all, if it is not there any more when all before a place is left out.
+    /// The first user message, if its round is not there any more once everything before a position is removed.
     pub(in crate::turn) fn first_request(&self, to: HistoryPosition) -> Option<&str> {
         match &self.first {
             Some(first) => Some(first),
@@ -126,8 +124,8 @@ impl History {
         }
     }
 
-    /// The bytes of the present request with what stands before it, and of the last step with all of earlier rounds from
-    /// `unshown` on.
+    /// Bytes of the present request with its replacement text, and of the last step with all of earlier rounds from
+    /// `unshown` on. Neither can be reduced.
     pub(in crate::turn) fn minimum_size(&self, unshown: Option<HistoryPosition>) -> (usize, usize) {
         let Some(round) = self.rounds.last() else { return (0, 0) };
         let earlier = unshown.map_or(0, |from| {
@@ -137,14 +135,14 @@ impl History {
         (round.request_bytes(), earlier + round.steps.last().map_or(0, |step| step.size().1))
     }
 
-    /// Where the last step begins, or the last round if it has none.
+    /// The position of the last step, or of the last round if it has none.
     pub(in crate::turn) fn last_step_position(&self) -> Option<HistoryPosition> {
         let last = self.rounds.len().checked_sub(1)?;
         let step = self.rounds[last].steps.len().saturating_sub(1);
         Some(self.absolute(HistoryPosition { round: to_u32(last), step: to_u32(step) }))
     }
 
-    /// The steps that lie from a place on, with what the user said at the beginning of a round.
+    /// The parts behind a position; a round's user message only if none of the round's remaining steps lies before it.
     pub(super) fn parts_from(
         &self,
         from: HistoryPosition,
@@ -202,7 +200,7 @@ fn to_u32(n: usize) -> u32 {
 }
 
 impl Round {
-    /// The bytes of the user's message.
+    /// Bytes of the user's message with what is rendered behind it.
     fn request_bytes(&self) -> usize {
         let notes = [self.before.as_deref(), self.note.0.as_deref()];
         self.user.text.len()
@@ -210,7 +208,7 @@ impl Round {
             + notes.iter().flatten().map(|note| note.len()).sum::<usize>()
     }
 
-    /// Its messages and their bytes.
+    /// Number of messages, and their bytes.
     fn size(&self) -> (u32, usize) {
         let end = match &self.end {
             Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) => {
@@ -224,7 +222,7 @@ impl Round {
 }
 
 impl Step {
-    /// Its messages and their bytes.
+    /// Number of messages, and their bytes.
     fn size(&self) -> (u32, usize) {
         let calls = self.answer.calls.iter().map(|call| call.name.len() + call.arguments.len());
         let opaque = self.answer.opaque.iter().flat_map(|opaque| opaque.parts());
@@ -259,7 +257,7 @@ impl Step {
     }
 }
 
-/// What stands for a long result; `None` if it is not long.
+/// The replacement of a long result; `None` if it is short and has no images.
 fn elided(end: &CallEnd) -> Option<CallEnd> {
     if end.content.len() <= MAX_KEPT_RESULT_BYTES && end.images.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The calls for summaries: how they begin, what their ends mean, and when nobody is asked any more.
+//! Calls for summaries: start, answers, failures, and when the summary is given up.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::{
     },
 };
 
-/// How often a model is asked again that fails, or whose answer is no summary.
+/// Attempts at a model that fails, or whose answers are no usable summaries.
 const MAX_MODEL_TRIES: u32 = 2;
-/// How often one is asked again for what is not its fault.
+/// Attempts at a model after failures that are not the model's fault.
 const MAX_LOCAL_TRIES: u32 = 3;
-/// The pause before a model is asked again, in milliseconds.
+/// Pause before another attempt, in milliseconds.
 const RETRY_DELAY_MS: u64 = 1_000;
 
 impl DecisionBuilder {
-    /// Takes in what is said of a call for a summary; says whether it was that.
+    /// Handles an input about a summary call; false for any other input.
     pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
         if let Input::Leased { call, attempt, model } = input
             && call.is_summary()
@@ -48,7 +48,6 @@ impl DecisionBuilder {
         true
     }
 
-    /// Starts an attempt at a summary.
     fn start_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
         let Some(run) = self.run().filter(|_| self.may_start()) else { return };
         let compacting = &run.compaction;
@@ -101,20 +100,20 @@ impl DecisionBuilder {
         })));
     }
 
-    /// Whether this is the attempt at a summary that is under way.
+    /// Whether this attempt at a summary is under way.
     fn is_summarising(&self, call: CallId, attempt: Attempt) -> bool {
         let started = self.run().and_then(|run| run.compaction.call.started());
         started.is_some_and(|started| started.call == call && started.attempt == attempt)
     }
 
-    /// A model has answered; what is no summary is asked for again, and then elsewhere.
+    /// Reacts to an answer. An unusable one leads to another attempt, and after `MAX_MODEL_TRIES` to the next model.
     fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
         let Some(run) = self.run().filter(|_| self.is_summarising(call, attempt)) else {
             return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
-        // What requests have says nothing of what is written.
+        // The density of requests says nothing about what a model writes, so the default density applies.
         let most = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
         let unusable = match text.len() {
             0 => Some(SummaryDefect::Empty),
@@ -138,7 +137,7 @@ impl DecisionBuilder {
         }));
     }
 
-    /// An attempt at a summary failed.
+    /// Reacts to a failed attempt at a summary: another attempt, the next model, or no summary.
     pub(in crate::turn) fn on_summary_failure(
         &mut self,
         (call, attempt): (CallId, Attempt),
@@ -181,7 +180,7 @@ impl DecisionBuilder {
         self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 
-    /// Nobody can be asked for a summary now: it is not waited for.
+    /// No model can be called for a summary now. A run does not wait for that: the summary is given up.
     fn on_no_summary_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &[UnansweredModel]) {
         let failure = skipped.first().map(link_failure).cloned();
         let failure =
@@ -189,7 +188,7 @@ impl DecisionBuilder {
         self.give_up_summary((call, attempt), failure);
     }
 
-    /// Nobody is asked for this summary any more.
+    /// Gives up the wanted attempt and with it the summary.
     pub(in crate::turn) fn give_up_summary(&mut self, (call, attempt): (CallId, Attempt), failure: Failure) {
         let is_wanted = self.run().is_some_and(|run| {
             let asking = &run.compaction.call;
@@ -203,7 +202,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// A summary is of no use any more: its call is given up.
+    /// Cancels the started summary attempt, because its run needs no summary any more.
     pub(in crate::turn) fn cancel_summary(&mut self) {
         let Some(started) = self.run().and_then(|run| run.compaction.call.started()) else { return };
         let (call, attempt) = (started.call, started.attempt);
@@ -213,7 +212,8 @@ impl DecisionBuilder {
     }
 }
 
-/// Why there is no allowance for a summary: it must leave room for the call that it is for, and for the last one.
+/// Why the budget does not suffice for a summary. One may reserve at most a third of the remaining budget, so that the
+/// call that needs it and the grace call still fit.
 fn summary_refusal(run: &ActiveRun, reserved: &Amounts) -> Option<String> {
     let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
         let left = run.left(dimension)?;

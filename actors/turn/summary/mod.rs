@@ -1,4 +1,4 @@
-//! What is asked for when a part of a conversation is to be summarised, and of whom.
+//! Requests for summaries: their text, their size, and the models that may take them.
 
 mod calls;
 
@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// Bytes of a conversation that are summarised at once by a model whose window is not known.
+/// Bytes of conversation in one summary call if the model's window is unknown.
 const DEFAULT_CHUNK_BYTES: usize = 200_000;
 
-/// What a model is told that summarises.
+/// The system prompt of summary calls.
 pub(crate) const PROMPT: &str = "You keep the working notes of an agent whose conversation has become too long. Write the \
     notes that replace the part of the conversation that you are given: whoever reads them goes on with the task and sees \
     nothing else of that part. If there are notes already, update them: keep what still holds, change what has changed, \
@@ -28,14 +28,14 @@ pub(crate) const PROMPT: &str = "You keep the working notes of an agent whose co
 /// A request for a summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SummaryRequest {
-    /// The attempt.
+    /// The started attempt.
     pub(crate) started: Arc<ModelStarted>,
-    /// What is to be summarised.
+    /// The notes so far and the part of the conversation to summarise.
     pub(crate) text: String,
 }
 
 impl Turn {
-    /// The request of the attempt at a summary that is started.
+    /// The request of the started summary attempt.
     pub(crate) fn summary_request(&self) -> Option<SummaryRequest> {
         let CurrentRun::Running(run) = &self.current else { return None };
         let started = Arc::clone(run.compaction.call.started()?);
@@ -44,7 +44,8 @@ impl Turn {
         Some(SummaryRequest { started, text: self.summary_input(&run.compaction, &told) })
     }
 
-    /// The models that may still be asked for a summary. Where money is limited, none is asked that nobody can price.
+    /// The models that may still be called for a summary. With a limit on money, models without a known price are left
+    /// out.
     pub(crate) fn summary_candidates(&self) -> Option<Vec<Candidate>> {
         let CurrentRun::Running(run) = &self.current else { return None };
         let compression = run.spec.compaction.as_deref()?;
@@ -57,7 +58,7 @@ impl Turn {
         Some(candidates)
     }
 
-    /// Whether it is known what a summary by this model costs, which reads no more than the view.
+    /// Whether the price of a summary by this model is known, given that it reads no more than the view.
     fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
         let most = self.context_budget(run).map_or(0, |room| room.summary);
         let view = self.density(run, model).tokens(self.history.bytes() as u64);
@@ -65,17 +66,17 @@ impl Turn {
         run.spec.profile_of(model).price.is_some_and(|price| price.holds_for(likely))
     }
 
-    /// Up to where there is a summary that a call goes on from.
+    /// The end of the part that is summarised already.
     fn summary_end(&self, compacting: &CompactionState) -> HistoryPosition {
         compacting.summary.as_ref().map_or(self.history.start, |summary| summary.end)
     }
 
-    /// The latest summary, shown or not.
+    /// The text of the latest summary, whether the view contains it or not.
     pub(in crate::turn) fn notes<'a>(&'a self, compacting: &'a CompactionState) -> Option<&'a Arc<str>> {
         compacting.summary.as_ref().map(|summary| &summary.text).or(self.summary.as_ref())
     }
 
-    /// The notes so far, and what is to be added to them.
+    /// The user message of a summary call: the notes so far and the new part.
     fn summary_input(&self, compacting: &CompactionState, told: &str) -> String {
         let notes = self.notes(compacting);
         match notes {
@@ -84,7 +85,7 @@ impl Turn {
         }
     }
 
-    /// The tokens of a conversation that this model can summarise at once.
+    /// Tokens of conversation that this model can summarise in one call.
     fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, most: u64) -> u64 {
         match self.window(run, model) {
             Some(window) => (window / 4 * 3).saturating_sub(most.saturating_mul(2)).max(most),

@@ -1,3 +1,5 @@
+//! `hermod backup create`: the owner of the store makes the backup; without an owner, this process does.
+
 use std::path::{Path, PathBuf};
 
 use tokio::time::sleep;
@@ -43,10 +45,11 @@ pub(super) async fn execute(
     Ok(Exit::Ok)
 }
 
-/// How often a backup that a holder was making is found to be made still, before that is told.
+/// Limit of retries while the former owner is still removing its unfinished backup; after these the error is
+/// reported.
 const MAX_RETRIES: u32 = 100;
 
-/// Has it made by whoever holds the store.
+/// Lets the owner of the store make the backup; without an owner, makes it here.
 async fn create_by_owner(dir: &Path, inquiry: &StoreClient) -> Result<Manifest, CliError> {
     if dir.to_str().is_none() {
         return Err(CliError::usage(format!(
@@ -64,7 +67,7 @@ async fn create_by_owner(dir: &Path, inquiry: &StoreClient) -> Result<Manifest, 
                         return serde_json::from_value(manifest).map_err(|_| unexpected_response().into());
                     }
                     Ok(_) => return Err(unexpected_response().into()),
-                    // It has ended, and has left nothing, or all of it.
+                    // The owner has ended; the backup is either complete or absent.
                     Err(AskError::Disconnected) => {
                         again = MAX_RETRIES;
                         sleep(RETRY_DELAY).await;
@@ -76,7 +79,7 @@ async fn create_by_owner(dir: &Path, inquiry: &StoreClient) -> Result<Manifest, 
                 let (dir, state) = (dir.to_owned(), inquiry.state().clone());
                 let work = move || loop {
                     match backup::create((journal.snapshot()?, &state), &dir, &mut |_| Ok(())) {
-                        // By the holder that has gone: it removes what it has made.
+                        // The owner that has just ended is still removing its unfinished backup.
                         Err(BackupError::BeingMade(_)) if again > 0 => again -= 1,
                         made => return made,
                     }

@@ -1,4 +1,4 @@
-//! `hermod backup`: the whole store in a folder, and back.
+//! `hermod backup`: backs up the whole store into a folder, verifies a backup, and restores it.
 
 mod create;
 mod report;
@@ -57,7 +57,7 @@ enum BackupCommand {
     },
 }
 
-/// Makes one, looks through it, or restores it.
+/// Creates, verifies or restores a backup.
 pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
         BackupCommand::Create { dir, json } => {
@@ -71,7 +71,7 @@ pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<E
     }
 }
 
-/// Works off the thread that everything else runs on.
+/// Runs blocking work on a thread of its own.
 async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
 ) -> Result<T, CliError> {

@@ -1,4 +1,4 @@
-//! What is said of a backup.
+//! Reports about backups, for people and for programs.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::backup::{FileClass, Manifest};
 
-/// How what came of it is told.
+/// The form of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputFormat {
     Text,
@@ -19,7 +19,7 @@ impl From<bool> for OutputFormat {
     }
 }
 
-/// What there is in a backup, in one line.
+/// The content of a backup in one line.
 pub(super) fn line(manifest: &Manifest) -> String {
     let counts = &manifest.counts;
     let of = |class| manifest.sizes.get(&class).copied().unwrap_or_default();
@@ -38,7 +38,7 @@ pub(super) fn line(manifest: &Manifest) -> String {
     )
 }
 
-/// The same for programs: the manifest without the list of files.
+/// The content of a backup as JSON: the manifest without the list of files.
 pub(super) fn object(dir: &Path, manifest: &Manifest) -> Value {
     json!({
         "dir": dir.display().to_string(),

@@ -1,3 +1,5 @@
+//! `hermod backup restore`: makes a backup the store of the state directory.
+
 use std::path::PathBuf;
 
 use super::{

@@ -1,3 +1,5 @@
+//! Runs `hermod chaos`: creates the test's folder, runs the test, checks its runs, and prints the report.
+
 use std::{
     env, fs,
     os::unix::fs::DirBuilderExt,
@@ -27,7 +29,7 @@ use crate::{
     files::remove_tree,
 };
 
-/// Tests, and says what was found.
+/// Runs a test, or checks an earlier one again, and prints the findings.
 pub(crate) async fn execute(args: ChaosArgs, variables: &Variables) -> Result<Exit, CliError> {
     let (folder, mut notes) = match &args.again {
         Some(folder) => {
@@ -84,7 +86,7 @@ async fn run_test(args: &ChaosArgs, variables: &Variables) -> Result<(TestFolder
     Ok((folder, notes))
 }
 
-/// A folder that is new, and for this user alone.
+/// Creates a new folder that only this user may enter.
 fn make_folder(above: &Path, seed: u32) -> Result<TestFolder, CliError> {
     let name = format!("hermod-chaos-{}-{seed}", std::process::id());
     let made = above.canonicalize().and_then(|above| {
@@ -96,7 +98,7 @@ fn make_folder(above: &Path, seed: u32) -> Result<TestFolder, CliError> {
     })
 }
 
-/// What the test has come to is left to be looked at.
+/// Adds the test's folder, which is kept, to the error.
 fn with_folder(failure: CliError, folder: &TestFolder) -> CliError {
     CliError { text: format!("{failure}; all is left in {}", folder.0.display()), ..failure }
 }

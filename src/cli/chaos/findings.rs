@@ -1,4 +1,4 @@
-//! What came of a run: its lines and its journal against what it was to do.
+//! Checks a run: compares its lines and its journal with its workload.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,34 +10,34 @@ use serde::{Deserialize, Serialize};
 
 use super::workload::Workload;
 
-/// What was found, of one run or of all.
+/// Counts of findings, of one run or of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Findings {
-    /// Records that a process had said to be on disk.
+    /// Records that a process had reported as durable.
     pub(super) acknowledged: usize,
-    /// Those of them that are not.
+    /// Reported records that are missing on disk.
     pub(super) lost: usize,
-    /// Records that were on disk, and are gone or different.
+    /// Records that were on disk and are gone or changed.
     pub(super) changed: usize,
-    /// Records whose sequence is not that of the one before plus 1.
+    /// Records whose sequence is not one more than the previous record's.
     pub(super) gaps: usize,
     /// Commands that ran more than once.
     #[serde(rename = "twice")]
     pub(super) duplicated: usize,
-    /// Lines that are not there, though the model was not told to doubt it.
+    /// Lines that are missing although their command is not in doubt.
     pub(super) missing: usize,
     /// Lines that no command should have written.
     #[serde(rename = "unasked")]
     pub(super) unexpected: usize,
-    /// Commands that ran without a record that says so.
+    /// Commands that ran without a record of their start.
     pub(super) unrecorded: usize,
     /// Calls that ended in doubt.
     pub(super) in_doubt: usize,
-    /// Those of them whose line is not there.
+    /// Calls in doubt whose line is missing.
     pub(super) in_doubt_without_line: usize,
     /// Runs that did not end as completed.
     pub(super) not_completed: usize,
-    /// Runs with more than one outcome.
+    /// Runs with more outcomes than legs.
     pub(super) ended_twice: usize,
 }
 
@@ -58,21 +58,21 @@ impl AddAssign for Findings {
     }
 }
 
-/// What the journal says of one command.
+/// The state of one command according to the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommandFate {
     Started,
     InDoubt,
 }
 
-/// Judges a run by its journal and its lines. One without a journal was never accepted.
+/// Checks a run by its journal and its lines. A run with an empty journal was never accepted.
 pub(super) fn check_run(plan: &Workload, records: &[(Seq, Record)], lines: &str) -> Findings {
     let bodies = || records.iter().map(|(_, record)| &record.body);
     let outcomes: Vec<Outcome> = bodies()
         .filter_map(|body| if let Body::RunEnded(ended) = body { Some(ended.ended.outcome) } else { None })
         .collect();
     let legs = 1 + bodies().filter(|body| matches!(body, Body::RunReopened(_))).count();
-    // Those of earlier legs were made good.
+    // Only the outcome of the last leg counts; earlier legs were continued.
     let last = outcomes.get(legs - 1..).unwrap_or_default();
     let has_completed = !last.is_empty() && last.iter().all(|outcome| *outcome == Outcome::Completed);
     let is_accepted = bodies().any(|body| matches!(body, Body::RunAccepted(_)));
@@ -100,7 +100,7 @@ pub(super) fn check_run(plan: &Workload, records: &[(Seq, Record)], lines: &str)
     counts
 }
 
-/// What became of the commands that were started.
+/// The states of the started commands, by command.
 fn command_fates(records: &[(Seq, Record)]) -> BTreeMap<String, CommandFate> {
     let mut commands: BTreeMap<CallId, String> = BTreeMap::new();
     let (mut started, mut in_doubt) = (BTreeSet::new(), BTreeSet::new());
@@ -131,7 +131,7 @@ fn command(arguments: &str) -> Option<String> {
     Some(arguments.get("command")?.as_str()?.to_owned())
 }
 
-/// Records to judge.
+/// Sample records for tests.
 #[cfg(test)]
 pub(super) mod samples {
     use std::sync::Arc;
@@ -183,7 +183,7 @@ pub(super) mod samples {
         }))
     }
 
-    /// The model asks for the commands that write these lines.
+    /// An answer that calls the commands that write these lines.
     pub(in super::super) fn answered(iteration: u32, lines: &[&str]) -> Body {
         let call_of = |line: &&str| ToolCall {
             id: "c".into(),
@@ -233,7 +233,7 @@ mod tests {
         *,
     };
 
-    /// A run of two commands whose second one ended so, and what stands behind it.
+    /// A run of two commands; the second one ended with this status, and `end` are the outcomes after it.
     fn journal(second: CallStatus, end: &[&str]) -> Vec<(Seq, Record)> {
         let mut bodies = vec![accepted()];
         for (iteration, line, status) in [(1, "1.1", CallStatus::Ok), (2, "2.1", second)] {

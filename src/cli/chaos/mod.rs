@@ -1,6 +1,6 @@
-//! `hermod chaos`: this program is killed at random instants while it works; then it is counted what came of that. What
-//! is decided and judged is pure (`schedule`, `plan`, `said`, `book`, `judge`, `report`); `life`, `look` and `notes` touch
-//! processes and files, and `trial` is the order in which all that happens.
+//! `hermod chaos`: kills this program at random instants while it works, and counts what was lost or duplicated.
+//! `schedule`, `workload`, `progress_lines`, `seen_journal`, `findings` and `report` do no I/O; `process`,
+//! `store_copy` and `test_state` use processes and files; `test` runs the whole sequence.
 
 mod args;
 mod execute;

@@ -1,4 +1,4 @@
-//! One life of the process that is tested, from its start to its death.
+//! Starts the program under test once, and observes it until it ends or is killed.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep_until};
 use super::progress_lines::{self, ProgressLine};
 use crate::cli::exit::{CliError, Exit};
 
-/// A process that says nothing for so long hangs: no command of a plan takes a second.
+/// A process that prints nothing for this long hangs: no command of a workload takes a second.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The number of SIGKILL.
 const SIGKILL: i32 = 9;
 
-/// How it is started.
+/// The program under test and its settings.
 #[derive(Debug)]
 pub(super) struct ProgramUnderTest {
-    /// This very program.
+    /// The executable of this program.
     pub(super) exe: PathBuf,
     /// Its state directory.
     pub(super) state: PathBuf,
@@ -30,30 +30,31 @@ pub(super) struct ProgramUnderTest {
     pub(super) durability: &'static str,
 }
 
-/// What was seen of one life.
+/// Observations of one process.
 #[derive(Debug)]
 pub(super) struct ProcessRun {
-    /// What it wrote to standard error.
+    /// The lines it wrote to standard error.
     pub(super) lines: Vec<String>,
-    /// From its start to the first step of a run.
+    /// Time from its start to the first reported step of a run.
     pub(super) progress: Option<Duration>,
     /// How it ended.
     pub(super) end: ProcessEnd,
 }
 
-/// How a life ended.
+/// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProcessEnd {
-    /// By our hand.
+    /// Killed by the test.
     Killed,
-    /// By itself, as it should.
+    /// It exited with 0.
     Expected,
-    /// In another way.
+    /// It ended otherwise, or hung; with a description.
     Abnormal(String),
 }
 
 impl ProgramUnderTest {
-    /// Lives with these arguments: until then at most, else to its end. Only the process itself is killed.
+    /// Runs the program with these arguments, and kills it after `until`. Without `until` it runs to its end, unless
+    /// it is silent for `SILENCE_TIMEOUT`. Only the process itself is killed, not its commands.
     pub(super) async fn run(&self, args: &[String], until: Option<Duration>) -> Result<ProcessRun, CliError> {
         let begin = Instant::now();
         let mut child = Command::new(&self.exe)

@@ -1,31 +1,32 @@
-//! What a process says that it has written: a line of progress appears when its record is durable.
+//! Parses progress lines: a line appears only when its record is durable.
 
 use hermod_actors::model::{Body, CallId, Kind};
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgressLine<'l> {
-    /// This run is on disk, and the lines that follow are about it.
+    /// This run is durable, and the following lines are about it.
     Accepted(&'l str),
-    /// The lines that follow are about this run.
+    /// The following lines are about this run.
     Resumed(&'l str),
-    /// A step of a run is on disk; of the run whose id ends so, if there is more than the one that was named.
+    /// A step of a run is durable. The run is given by the end of its id if several runs are in progress; `None` is
+    /// the named run.
     Step(Option<&'l str>, ReportedStep),
 }
 
-/// A record, as far as its line names it.
+/// A record, as far as its line identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReportedStep {
     pub(super) kind: Kind,
     pub(super) iteration: u32,
     /// 0 for the model.
     pub(super) n: u32,
-    /// `None` if the line does not say.
+    /// `None` if the line has no attempt.
     pub(super) attempt: Option<u32>,
 }
 
 impl ReportedStep {
-    /// Whether this is the record.
+    /// True if the record has the kind, call and attempt of this step.
     pub(super) fn matches(&self, body: &Body) -> bool {
         let Some((call, attempt)) = attempt_of(body) else { return false };
         body.kind() == self.kind
@@ -34,7 +35,7 @@ impl ReportedStep {
     }
 }
 
-/// The call and the attempt that a record is about.
+/// The call and the attempt of a record.
 fn attempt_of(body: &Body) -> Option<(CallId, u32)> {
     Some(match body {
         Body::ModelStarted(body) => (body.call, body.attempt),
@@ -65,7 +66,7 @@ fn attempt_of(body: &Body) -> Option<(CallId, u32)> {
     })
 }
 
-/// Reads a line; `None` if it says nothing of a record.
+/// Parses a line; `None` if it reports no record.
 pub(super) fn parse(line: &str) -> Option<ProgressLine<'_>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -106,7 +107,7 @@ fn parse_step(who: &str, words: &[&str]) -> Option<ReportedStep> {
     }
 }
 
-/// The attempt that stands behind a start; the first one does not.
+/// The attempt at the end of a start's line; 1 without one.
 fn parse_attempt(words: &[&str]) -> u32 {
     match words {
         [.., "(attempt", number] => number.trim_end_matches(')').parse().unwrap_or(1),

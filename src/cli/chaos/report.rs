@@ -1,27 +1,27 @@
-//! What the operator reads.
+//! The report of a test, for people and for programs.
 
 use serde_json::{Value, json};
 
 use super::{findings::Findings, test_state::TestState};
 use crate::cli::{format::seconds, run::DurabilityArg, table};
 
-/// What came of a test.
+/// The result of a test.
 #[derive(Debug)]
 pub(super) struct ChaosReport {
     pub(super) notes: TestState,
     pub(super) counts: Findings,
-    /// The folder, if it is left.
+    /// The test's folder, if it is kept.
     pub(super) folder: Option<String>,
 }
 
 impl ChaosReport {
-    /// Whether all is as it must be. A relaxed store may lose what it has acknowledged, and then does not know that a
-    /// command ran.
+    /// True if no finding is a failure. A relaxed store may lose acknowledged records, and with them the records of
+    /// executed commands.
     pub(super) fn is_ok(&self) -> bool {
         self.findings().iter().all(|(_, _, count, fails)| *count == 0 || !fails)
     }
 
-    /// What could be found: its name in JSON and in words, how often it was found, and whether that is a failure.
+    /// The findings: name in JSON, name in words, count, and whether a count above 0 is a failure.
     fn findings(&self) -> [(&'static str, &'static str, usize, bool); 10] {
         let (counts, strict) = (&self.counts, self.notes.durability == DurabilityArg::Strict);
         [
@@ -50,14 +50,14 @@ impl ChaosReport {
         u64::from(self.notes.commands) * self.runs() as u64
     }
 
-    /// The median and the longest time from a restart to the first step.
+    /// The median and the maximum of the milliseconds from a restart to the first step.
     fn progress(&self) -> Option<[u64; 2]> {
         let mut times = self.notes.progress_ms.clone();
         times.sort_unstable();
         Some([*times.get(times.len() / 2)?, *times.last()?])
     }
 
-    /// As one object.
+    /// The report as one JSON object.
     pub(super) fn json(&self) -> Value {
         let TestState { seed, durability, kills, starts, took_ms, .. } = &self.notes;
         let mut report = json!({
@@ -85,7 +85,7 @@ impl ChaosReport {
         report
     }
 
-    /// As a table, and the verdict.
+    /// The report as a table, with the verdict.
     pub(super) fn text(&self) -> String {
         let doubts = match self.counts {
             Findings { in_doubt: 0, .. } => "0".to_owned(),

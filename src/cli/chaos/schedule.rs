@@ -1,23 +1,23 @@
-//! When the process is killed: chance from a seed.
+//! The instants of the kills, drawn from a seed.
 
 use std::time::Duration;
 
-/// One life of so many ends within its first moments,
+/// One process in this many is killed within `EARLY_SPAN` of its start.
 const EARLY_SHARE: u64 = 4;
-/// which are these: the store is opened and runs are revived then.
+/// The store is opened and runs are revived in this time.
 const EARLY_SPAN: Duration = Duration::from_millis(50);
 
-/// The instants of death, one for each life of the process.
+/// The instants of the kills, one for each process.
 #[derive(Debug)]
 pub(super) struct Schedule(u64);
 
 impl Schedule {
-    /// The instants of this seed.
+    /// The schedule of this seed.
     pub(super) const fn new(seed: u32) -> Self {
         Self(seed as u64)
     }
 
-    /// How long the next life is, if none is to last longer than `span`.
+    /// The time from the next process's start to its kill, less than `span`.
     pub(super) fn next(&mut self, span: Duration) -> Duration {
         let early = self.chance().is_multiple_of(EARLY_SHARE);
         let span = if early { EARLY_SPAN.min(span) } else { span };

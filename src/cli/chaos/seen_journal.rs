@@ -1,23 +1,24 @@
-//! What is known of a run's journal. What was once seen on disk must be there for ever, and unchanged.
+//! The last seen state of a run's journal. Records once seen on disk must stay there unchanged.
 
 use hermod_actors::model::{Body, Hash, Record, RunId, Seq, encode};
 use serde::{Deserialize, Serialize};
 
 use super::{findings::Findings, progress_lines::ReportedStep};
 
-/// The journal of one run, as it was last seen. It has a session of its own.
+/// The journal of one run when it was last read. Each run has a session of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SeenJournal {
-    /// The run, if its acceptance has been seen, or said since.
+    /// The run, if its acceptance was read, or has been reported since.
     pub(super) run: Option<RunId>,
-    /// Whether it has its outcome.
+    /// Whether the run has its outcome.
     pub(super) ended: bool,
     /// A hash of each record.
     records: Vec<Hash>,
 }
 
 impl SeenJournal {
-    /// Takes in what is on disk now, and what the process had said that it has written; what is wrong with it.
+    /// Compares the records on disk with the last state and with the steps that the process reported; returns the
+    /// findings.
     pub(super) fn check(&mut self, records: &[(Seq, Record)], said: &[ReportedStep]) -> Findings {
         let hashes: Vec<_> = records.iter().map(|(_, record)| Hash::of(&encode(record))).collect();
         let same = self.records.iter().zip(&hashes).filter(|(before, now)| before == now).count();
@@ -38,7 +39,6 @@ impl SeenJournal {
         Findings { acknowledged, lost, changed, gaps, ..Findings::default() }
     }
 
-    /// How many records there are.
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
@@ -55,7 +55,8 @@ mod tests {
         numbered(vec![accepted(), answered(1, &["1.1"]), started(1, 1)])
     }
 
-    /// Looks at the usual journal and then at this one; how much is lost, changed, and how many gaps there are.
+    /// Checks the usual journal, and then the journal `then`; `expect` are the counts of lost and changed records and
+    /// of gaps.
     #[track_caller]
     fn check(then: &[(Seq, Record)], said: &[ReportedStep], expect: [usize; 3]) {
         let mut book = SeenJournal::default();

@@ -1,5 +1,5 @@
-//! Looks into a store between two lives. It is looked at as a copy, so that what a death has left is taken up by the next
-//! life and not by us.
+//! Reads the store between two processes of the test. It reads a copy: the recovery of the store after a kill belongs
+//! to the next process.
 
 use std::{
     collections::BTreeMap,
@@ -21,15 +21,15 @@ use crate::{
     store::redb::Durability,
 };
 
-/// The journals of runs, by their numbers.
+/// The journals of runs, by run number.
 pub(super) type RunJournals = BTreeMap<usize, Vec<(Seq, Record)>>;
 
-/// The key of the session of the run with this number.
+/// The session key of the run with this number.
 pub(super) fn session_key(number: usize) -> String {
     format!("chaos-{number}")
 }
 
-/// The journals of these runs, as they are on disk. One that is not there is empty.
+/// The journals of these runs on disk; a missing one is empty.
 pub(super) async fn read_journals(
     (state, copy): (&Path, &Path),
     numbers: impl Iterator<Item = usize>,
@@ -51,12 +51,12 @@ pub(super) async fn read_journals(
     Ok(journals)
 }
 
-/// What cannot be used, and why.
+/// The error for a file or folder that cannot be used.
 pub(super) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
     CliError { exit: Exit::Store, text: format!("{}: {error}", path.display()) }
 }
 
-/// Copies the files of a state directory. Its folders only get new files, so that a link is enough.
+/// Copies the files of a state directory and links its folders: their files are only added, never changed.
 fn copy_state(state: &Path, copy: &Path) -> Result<(), (PathBuf, io::Error)> {
     let at = |path: &Path| {
         let path = path.to_owned();
@@ -64,7 +64,7 @@ fn copy_state(state: &Path, copy: &Path) -> Result<(), (PathBuf, io::Error)> {
     };
     remove_tree(copy).and_then(|()| fs::create_dir(copy)).map_err(at(copy))?;
     let entries = match fs::read_dir(state) {
-        // It was killed before it could make one.
+        // The process was killed before it created the folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(at(state))?,
     };

@@ -1,4 +1,4 @@
-//! The test itself: life after life, with a look into the store between any two.
+//! The sequence of the test: processes that are killed, with a check of the store after each.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -14,16 +14,17 @@ use super::{
 };
 use crate::cli::{exit::CliError, format::millis, output::StatusLine};
 
-/// A life may last so much longer than the longest wait for a first step, twice: several commands run then.
+/// Slack added to the longest wait for a first step. Twice the sum bounds a process's time, which is enough for
+/// several commands.
 const EXTRA_UPTIME: Duration = Duration::from_millis(150);
-/// What that wait is taken for as long as it is not known.
+/// The assumed wait for a first step until one is measured.
 const INITIAL_WAIT: Duration = Duration::from_millis(500);
-/// After so many ends that are neither ours nor good, there is nothing more to find out.
+/// The test stops after this many abnormal ends; more would show nothing new.
 const MAX_BAD_ENDS: usize = 3;
-/// Without a terminal, a line for so many kills.
+/// Without a terminal, one line of progress per this many kills.
 const KILLS_PER_LINE: u32 = 10;
 
-/// A test that goes on.
+/// A test in progress.
 #[derive(Debug)]
 pub(super) struct ChaosTest {
     pub(super) folder: TestFolder,
@@ -34,7 +35,8 @@ pub(super) struct ChaosTest {
 }
 
 impl ChaosTest {
-    /// Kills so often, with so many unfinished runs at a time; then lets all end.
+    /// Starts and kills processes until `kills` is reached, with `runs` unfinished runs at a time; then lets all runs
+    /// end.
     pub(super) async fn run(&mut self, kills: u32, runs: u32) -> Result<(), CliError> {
         let mut to_submit = 0;
         while self.notes.kills < kills && self.notes.abnormal_ends.len() < MAX_BAD_ENDS {
@@ -54,7 +56,7 @@ impl ChaosTest {
                 self.print_progress(kills);
             }
         }
-        // One that ended badly has its outcome or gets none.
+        // Ends when a pass ends no run: after an abnormal end a run may never get its outcome.
         let mut left = usize::MAX;
         while (1..left).contains(&self.open().len()) {
             left = self.open().len();
@@ -74,7 +76,7 @@ impl ChaosTest {
         self.schedule.next(2 * (wait + EXTRA_UPTIME))
     }
 
-    /// A life that begins with a new run; whether that was accepted.
+    /// Runs a process that submits a new run; true if the run was accepted.
     async fn submit(&mut self) -> Result<bool, CliError> {
         self.notes.journals.push(SeenJournal::default());
         let number = self.notes.journals.len();
@@ -85,7 +87,7 @@ impl ChaosTest {
             format!("--rehearse={}", self.folder.script().display()),
             format!("--workspace={}", workspace.display()),
             format!("--session={}", session_key(number)),
-            // An attempt that was cut off counts, and what the operator has set is not for this test.
+            // Aborted attempts count as iterations, and the operator's configured limits must not apply to the test.
             "--budget=iterations=1000000".into(),
             "--timeout=1d".into(),
             format!("write the lines of run {number}"),
@@ -96,14 +98,14 @@ impl ChaosTest {
         Ok(self.notes.journals.last().is_some_and(|book| book.run.is_some()))
     }
 
-    /// A life in which what is unfinished goes on.
+    /// Runs a process that resumes the unfinished runs.
     async fn resume(&mut self, until: Option<Duration>) -> Result<(), CliError> {
         let life = self.program.run(&resume_arguments(), until).await?;
         self.notes.progress_ms.extend(life.progress.map(millis));
         self.on_process_end(life, None).await
     }
 
-    /// Takes in what was seen of a life, and what it has left on disk.
+    /// Records the observations of a process, and checks the journals it left on disk.
     async fn on_process_end(&mut self, life: ProcessRun, number: Option<usize>) -> Result<(), CliError> {
         self.notes.starts += 1;
         match life.end {
@@ -122,7 +124,7 @@ impl ChaosTest {
         Ok(())
     }
 
-    /// The steps that were said to be on disk, by the numbers of their runs.
+    /// The steps reported as durable, by run number.
     fn reported_steps(
         &mut self,
         lines: &[String],
@@ -150,7 +152,7 @@ impl ChaosTest {
         steps
     }
 
-    /// The number of the run whose id ends so.
+    /// The number of the run whose id ends with `end`.
     fn number_of(&self, end: &str) -> Option<usize> {
         let is = |book: &SeenJournal| book.run.is_some_and(|run| run.to_string().ends_with(end));
         self.notes.journals.iter().position(is).map(|at| at + 1)
@@ -165,7 +167,7 @@ impl ChaosTest {
     }
 }
 
-/// The arguments with which unfinished runs go on.
+/// The arguments that resume unfinished runs.
 fn resume_arguments() -> Vec<String> {
     ["runs", "resume", "--all", "--wait"].map(str::to_owned).to_vec()
 }

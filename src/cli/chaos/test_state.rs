@@ -1,4 +1,4 @@
-//! What is noted while the test goes on, and kept in its folder so that it can be judged once more.
+//! The state of a test, stored in its folder so that the test can be checked again.
 
 use std::{fs, io, path::PathBuf};
 
@@ -12,22 +12,22 @@ use super::{
 };
 use crate::cli::{exit::CliError, run::DurabilityArg};
 
-/// The folder of a test: what is in it.
+/// The folder of a test, and the paths in it.
 #[derive(Debug, Clone)]
 pub(super) struct TestFolder(pub(super) PathBuf);
 
 impl TestFolder {
-    /// The state directory of the process that is tested.
+    /// The state directory of the program under test.
     pub(super) fn state(&self) -> PathBuf {
         self.0.join("state")
     }
 
-    /// Where its store is copied to, to look into it.
+    /// The path of the store's copy.
     pub(super) fn copy(&self) -> PathBuf {
         self.0.join("look")
     }
 
-    /// The script of all runs.
+    /// The rehearsal script of all runs.
     pub(super) fn script(&self) -> PathBuf {
         self.0.join("script.json")
     }
@@ -52,25 +52,25 @@ impl TestFolder {
     }
 }
 
-/// See the module.
+/// The state of a test, stored as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TestState {
     pub(super) seed: u32,
     /// Commands of each run.
     pub(super) commands: u32,
     pub(super) durability: DurabilityArg,
-    /// SIGKILLs that found a living process.
+    /// SIGKILLs that hit a living process.
     pub(super) kills: u32,
-    /// Processes that were started.
+    /// Started processes.
     pub(super) starts: u32,
-    /// How processes ended that ended neither by our hand nor well.
+    /// Descriptions of the abnormal ends.
     #[serde(rename = "bad_ends")]
     pub(super) abnormal_ends: Vec<String>,
-    /// Milliseconds from each restart that got so far to the first step of a run.
+    /// Milliseconds from a restart to the first step of a run, for each restart that reached one.
     pub(super) progress_ms: Vec<u64>,
-    /// Milliseconds that all of it took.
+    /// Duration of the whole test in milliseconds.
     pub(super) took_ms: u64,
-    /// What was found between the lives.
+    /// The findings between the processes.
     pub(super) counts: Findings,
     /// The journal of each submission, from number 1 on.
     #[serde(rename = "books")]
@@ -78,7 +78,7 @@ pub(super) struct TestState {
 }
 
 impl TestState {
-    /// Reads those of an earlier test.
+    /// Reads the state of an earlier test.
     pub(super) fn read(folder: &TestFolder) -> Result<Self, CliError> {
         let path = folder.notes();
         let wrong = |error: String| {
@@ -91,14 +91,14 @@ impl TestState {
         serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))
     }
 
-    /// Keeps them.
+    /// Writes the state into the folder.
     pub(super) fn write(&self, folder: &TestFolder) -> Result<(), CliError> {
         let path = folder.notes();
         let json = serde_json::to_vec(self).map_err(|error| unusable(&path, &error))?;
         fs::write(&path, json).map_err(|error| unusable(&path, &error))
     }
 
-    /// Judges every run by what is in the folder now: what was found, over all lives.
+    /// Checks every run by the folder's current content; returns the findings of the whole test.
     pub(super) async fn check_runs(&mut self, folder: &TestFolder) -> Result<Findings, CliError> {
         let (plan, mut counts) = (Workload::new(self.commands), self.counts);
         let journals = read_journals((&folder.state(), &folder.copy()), 1..=self.journals.len()).await?;

@@ -1,16 +1,16 @@
-//! What each run does: a script whose commands append a line each, of which no two are the same.
+//! The workload of each run: a script of commands, each of which appends a unique line to a file.
 
 use serde_json::{Value, json};
 
 /// The file of the lines, in the workspace of each run.
 pub(super) const LINES: &str = "lines";
 
-/// The lines of a run, by the answer of the model that asks for them.
+/// The lines of a run, grouped by the model's answer that calls their commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Workload(Vec<Vec<String>>);
 
 impl Workload {
-    /// A run with so many commands: most answers ask for one, each fourth for three at once.
+    /// A workload of this many commands: most answers call one, every fourth calls three at once.
     pub(super) fn new(commands: u32) -> Self {
         let mut left = commands;
         let answer = |step: u32| {
@@ -21,7 +21,6 @@ impl Workload {
         Self((1..).map_while(answer).collect())
     }
 
-    /// All lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flatten().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What other processes want of the runs of this one.
+//! Executes the commands that other processes send to the owner of the store.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
@@ -15,12 +15,12 @@ use crate::{
     watchdog::HandlerWatchdog,
 };
 
-/// How long a stopped run may take to its end before it is told as it is.
+/// How long a stopped run may take to end before its current row is reported.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what was begun may take when this process ends: it is to be gone within a second of being told to.
+/// Time limit of started commands when this process ends: it must exit within a second of a signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Carries orders out for as long as `following` goes on, and those that are begun to their end.
+/// Executes commands while `following` is pending, then lets the started ones finish within `DRAIN_TIMEOUT`.
 pub(crate) async fn serve_commands<T>(
     runtime: &Runtime,
     orders: &mut CommandReceiver,
@@ -53,7 +53,7 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
         }
         ControlCommand::Steer { run, text } => steer(runtime, &run, text).await,
         ControlCommand::Decide { call, verdict } => decide(runtime, call, verdict).await,
-        // What nobody runs is not taken up for that.
+        // The command alone does not resume a run.
         ControlCommand::Raise { run, by } => runtime
             .raise_without_resume(run, by)
             .await
@@ -68,14 +68,14 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
     }
 }
 
-/// Stops runs of this process, and runs that nobody runs: all sessions at the same time. Says what became of them.
+/// Stops runs, also those that no process runs, all sessions concurrently. Returns their rows.
 pub(crate) async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
     let mut sessions: BTreeMap<SessionId, Vec<RunRow>> = BTreeMap::new();
     for row in rows {
         sessions.entry(row.session).or_default().push(row);
     }
     let mut stopped = Vec::new();
-    // Nobody's failure leaves another run going.
+    // All sessions are stopped before the first error is returned.
     for rows in join_all(sessions.into_values().map(|rows| stop_session(runtime, rows))).await {
         stopped.extend(rows?);
     }
@@ -83,9 +83,9 @@ pub(crate) async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<Run
     Ok(stopped)
 }
 
-/// Stops runs of one session. What nobody runs is not taken up for that.
+/// Stops runs of one session, without resuming any.
 async fn stop_session(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
-    // What waits behind a run is stopped before it, so that it does not begin.
+    // Later runs are stopped first, so that no queued run starts.
     for row in rows.iter().rev() {
         runtime.stop_without_resume(row.id, StopReason::Command).await?;
     }
@@ -102,7 +102,8 @@ async fn stop_session(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<Ru
     Ok(rows)
 }
 
-/// Steers a run of this process. One that is not under way may find no provider here.
+/// Steers a run of this process. A run whose session is not in progress here is rejected: it may have no provider in
+/// this process.
 async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<ControlResponse, RequestError> {
     if run.ended.is_none() && !runtime.health_probe().runs(run.session).await {
         return Err(RequestError::usage(format!(
@@ -116,7 +117,7 @@ async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<Contro
     Ok(ControlResponse::Steered { run: steered.run, session: steered.session, next: steered.next })
 }
 
-/// Decides about a call of this process, or of a run that nobody runs, which is not taken up for that.
+/// Decides about a call in doubt, without resuming a run that no process runs.
 async fn decide(
     runtime: &Runtime,
     call: CallId,

@@ -1,14 +1,14 @@
-//! That the disk is full, told to whoever looks on.
+//! Reports that the disk is full or has space again, as lines for the user.
 
 use std::time::Duration;
 
 use hermod_actors::{HealthProbe, Runtime, model::DiskFull};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Between two looks.
+/// Pause between two polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks whether the disk is full.
+/// Polls whether the disk is full.
 #[derive(Debug)]
 pub(crate) struct DiskFullMonitor {
     vitals: HealthProbe,
@@ -17,14 +17,14 @@ pub(crate) struct DiskFullMonitor {
 }
 
 impl DiskFullMonitor {
-    /// As far as this runtime writes to it.
+    /// Monitors the disk as far as this runtime writes to it.
     pub(crate) fn new(runtime: &Runtime) -> Self {
         let mut polls = interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { vitals: runtime.health_probe(), is_missing: false, polls }
     }
 
-    /// Resolves with a line when the disk is found full, and when there is room on it again. May be dropped at any time.
+    /// Resolves with a line when the disk becomes full, and when it has space again. Cancel-safe.
     pub(crate) async fn next_change(&mut self) -> String {
         loop {
             self.polls.tick().await;

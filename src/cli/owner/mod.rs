@@ -1,5 +1,5 @@
-//! What every command does that holds the store and lets runs go on: it listens to others, counts deaths of the process,
-//! and carries out what it is told.
+//! Shared by the commands that own the store and run sessions: control server, crash history, signals, and the
+//! commands of other processes.
 
 mod commands;
 mod disk_full;

@@ -1,3 +1,5 @@
+//! The store, opened by this process as its owner: control server, signals and crash history belong to it.
+
 use std::{path::PathBuf, sync::Arc};
 
 use hermod_actors::port::{Clock, Journal};
@@ -17,12 +19,12 @@ use crate::{
     store::redb::Durability,
 };
 
-/// The store that this process holds, and what belongs to that.
+/// The store owned by this process, with its control server, signals and crash history.
 pub(crate) struct OwnedStore {
     pub(crate) journal: Arc<dyn Journal>,
     /// The state directory.
     pub(crate) state: PathBuf,
-    /// What others want done.
+    /// The commands of other processes.
     pub(crate) commands: CommandReceiver,
     pub(crate) signals: Signals,
     pub(crate) crash_history: CrashHistoryFile,
@@ -30,7 +32,8 @@ pub(crate) struct OwnedStore {
 }
 
 impl OwnedStore {
-    /// Opens the store and listens to others. From here on, an end without [`OwnedStore::release`] is a death.
+    /// Opens the store and starts the control server. From here on, an end without [`OwnedStore::release`] counts as
+    /// a crash.
     pub(crate) async fn acquire(state: PathBuf, durability: Durability) -> Result<Self, CliError> {
         let journal = store_client::open(&state, durability).await?;
         let (copier, upkeep) =
@@ -45,25 +48,25 @@ impl OwnedStore {
             Some(run) => probation::last_progress(&StoreReader::new(journal.clone()), run).await,
             None => None,
         };
-        // Until here a signal ends the process at once, and that is no death.
+        // Until here a signal ends the process at once, which counts as no crash.
         let signals = Signals::listen()?;
         deaths.take_over(SystemClock::default().at(), step);
         Ok(Self { journal, state, commands: orders, signals, crash_history: deaths, server })
     }
 
-    /// Reads the store.
+    /// A reader of the store.
     pub(crate) fn reader(&self) -> StoreReader {
         StoreReader::new(Arc::clone(&self.journal))
     }
 
-    /// Lets go of the store, with what it was held for.
+    /// Closes the store and the control server, and records the end of the process.
     pub(crate) async fn release<T>(self, done: Result<T, CliError>) -> Result<T, CliError> {
         let Self { journal, commands: orders, crash_history: deaths, server, .. } = self;
-        // A runtime that could not go on is as good as a crash: what it was at may be to blame.
+        // A failed runtime counts as a crash: the run in progress may be the cause.
         if !matches!(&done, Err(CliError { exit: Exit::Internal, .. })) {
             deaths.end(SystemClock::default().at());
         }
-        // Nobody carries anything out any more; whoever still waits for that looks for himself.
+        // No command is executed any more; clients that still wait for one query the store themselves.
         drop(orders);
         if let Some(server) = server {
             server.stop().await;

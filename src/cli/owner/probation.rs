@@ -1,3 +1,5 @@
+//! Crash-loop checks of an owner: the progress of runs, their trials, and force-failing crash-looping runs.
+
 use hermod_actors::{
     RunError, Runtime,
     model::{RunId, RunRow, RunState, Seq},
@@ -10,7 +12,7 @@ use crate::{
     crash_loop::{CrashHistoryFile, Trial, is_progress},
 };
 
-/// The last step that a run has made, 0 if none; `None` if it has ended. What cannot be read has made none.
+/// The sequence of the run's last progress, 0 if it has none or cannot be read; `None` if the run has ended.
 pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Seq> {
     let row = reader.runs(Query::Run(run)).await.ok()?.pop()?;
     if row.state == RunState::Ended {
@@ -30,7 +32,7 @@ pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Se
     Some(last)
 }
 
-/// A trial of the first of these runs that has not ended: those behind it in their session wait for it.
+/// A trial of the first of these runs without an end: the later runs of its session wait for it.
 pub(crate) async fn first_trial(
     reader: &StoreReader,
     rows: impl IntoIterator<Item = &RunRow>,
@@ -43,7 +45,7 @@ pub(crate) async fn first_trial(
     None
 }
 
-/// Ends those of the unfinished runs of which the process has died too often, before their sessions are opened.
+/// Force-fails the unfinished runs that are crash-looping, before their sessions are opened.
 pub(crate) async fn fail_crash_looping(
     runtime: &Runtime,
     deaths: &mut CrashHistoryFile,

@@ -1,10 +1,12 @@
+//! SIGINT and SIGTERM as events, so that a command can suspend its runs before it exits.
+
 use std::{io, ops::ControlFlow};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{CliError, Exit};
 
-/// The signals that end what goes on.
+/// The signals that end a command.
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(crate) interrupt: Signal,
@@ -12,7 +14,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on: neither signal ends the process any more.
+    /// Starts to listen: neither signal ends the process any more.
     pub(crate) fn listen() -> Result<Self, CliError> {
         let listen = || -> io::Result<Self> {
             Ok(Self {
@@ -26,7 +28,7 @@ impl Signals {
         })
     }
 
-    /// Resolves at either signal, with the exit it asks for.
+    /// Resolves at either signal, with its exit code.
     pub(crate) async fn next_exit(&mut self) -> Exit {
         tokio::select! {
             _ = self.interrupt.recv() => Exit::Interrupted,
@@ -34,7 +36,7 @@ impl Signals {
         }
     }
 
-    /// Does what comes before a run goes on; either signal breaks it off, with the exit it asks for.
+    /// Runs `work`, which precedes the runs; either signal cancels it, and its exit code is returned.
     pub(crate) async fn run_until_signal<T>(
         &mut self,
         work: impl Future<Output = Result<T, CliError>>,

@@ -1,4 +1,4 @@
-//! `hermod providers list`: who can be asked, and whether its keys are where they should be.
+//! `hermod providers list`: the available providers, and whether their keys can be read.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     secret::redacted_url,
 };
 
-/// Lists them.
+/// Lists the providers.
 pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
     let found = run::discover(&config, variables, run::OllamaProbe::of(&config)).await;
@@ -40,7 +40,7 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Cli
     print(&table::render(head, &rows))
 }
 
-/// The references, and what is wrong with them.
+/// The references of the credentials, with the problem of each that is missing.
 pub(crate) fn credentials(found: &DiscoveredProvider, variables: &Variables) -> String {
     let told = found.account.credential_report(variables).into_iter().map(|(shown, missing)| match missing {
         None => shown,
@@ -50,7 +50,7 @@ pub(crate) fn credentials(found: &DiscoveredProvider, variables: &Variables) -> 
     if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
-/// What is known of the model that is asked if none is named.
+/// The profile of the provider's default model.
 fn profile(found: &DiscoveredProvider, config: &Config) -> ModelProfile {
     let model = found
         .model
@@ -60,7 +60,7 @@ fn profile(found: &DiscoveredProvider, config: &Config) -> ModelProfile {
     model.map(|model| model_catalogue::profile(config, &model)).unwrap_or_default()
 }
 
-/// The window, and the prices of what is read and written per million tokens.
+/// The window, and the prices of input and output per million tokens.
 fn format_profile(traits: &ModelProfile) -> (String, String) {
     let dash = || "-".to_owned();
     // Nano-dollars per token are thousandths of a dollar per million.

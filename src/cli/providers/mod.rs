@@ -1,4 +1,4 @@
-//! `hermod providers`: who can be asked, who answers, and who is not asked for a while.
+//! `hermod providers`: lists providers, tests them, and shows or resets their circuit breakers.
 
 mod list;
 mod status;
@@ -44,7 +44,7 @@ enum ProvidersCommand {
     },
 }
 
-/// Does what is asked for.
+/// Runs the subcommand.
 pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
         ProvidersCommand::List { json } => list::execute(json, variables).await?,

@@ -1,4 +1,4 @@
-//! `hermod providers status` and `reset`: what the process that runs something knows of its providers.
+//! `hermod providers status` and `reset`: the provider state in the owner's memory.
 
 use hermod_actors::{
     ModelStatus, ProviderStatus,
@@ -17,10 +17,10 @@ use crate::{
     control::{AskError, ControlRequest, ControlResponse},
 };
 
-/// What is known lives in the process that knows it.
+/// Breakers are not stored; they exist only in the owner's memory.
 const NO_OWNER: &str = "no Hermod is running; breakers live in its process";
 
-/// Shows it.
+/// Shows the state of the providers.
 pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
     let known = match ask(&ControlRequest::ProvidersStatus {}, inquiry).await? {
         None => {
@@ -44,7 +44,7 @@ pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), Cli
     ))
 }
 
-/// Forgets the failures of a provider.
+/// Resets the failures of a provider.
 pub(super) async fn reset(name: String, inquiry: &StoreClient) -> Result<(), CliError> {
     match ask(&ControlRequest::ProvidersReset { name }, inquiry).await? {
         None => {
@@ -56,7 +56,7 @@ pub(super) async fn reset(name: String, inquiry: &StoreClient) -> Result<(), Cli
     }
 }
 
-/// The answer of the process that runs something; `None` if there is none.
+/// The response of the owner; `None` if there is no owner.
 async fn ask(request: &ControlRequest, inquiry: &StoreClient) -> Result<Option<ControlResponse>, CliError> {
     let Some(mut holder) = inquiry.owner().await? else { return Ok(None) };
     match holder.request(request, |_| Ok(())).await {
@@ -66,7 +66,7 @@ async fn ask(request: &ControlRequest, inquiry: &StoreClient) -> Result<Option<C
     }
 }
 
-/// A line for the endpoint, and one for each of its models with each credential that was asked.
+/// A row for the endpoint, and one for each of its models with each credential used.
 fn rows(provider: &ProviderStatus) -> Vec<[String; 8]> {
     let of_model = |model: &ModelStatus| {
         [

@@ -1,4 +1,4 @@
-//! `hermod providers test`: whether providers answer, by asking them.
+//! `hermod providers test`: tests providers with real calls.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -28,9 +28,9 @@ use crate::{
     model_catalogue,
 };
 
-/// What is asked.
+/// The user message of the test call.
 const PROBE_TEXT: &str = "Say ok.";
-/// Output tokens; some vendors take no fewer.
+/// Output tokens; some vendors accept no fewer.
 const MAX_TOKENS: u64 = 16;
 
 #[derive(Debug, Args)]
@@ -45,24 +45,24 @@ pub(super) struct TestArgs {
     json: bool,
 }
 
-/// One credential of a provider, and what came of asking with it.
+/// One credential of a provider, and the result of its test call.
 struct ProbeResult {
     provider: Arc<str>,
     model: Option<Arc<str>>,
-    /// Its number, and where it is from.
+    /// Its number and its source.
     credential: Option<(CredentialId, String)>,
     took: Option<Duration>,
     result: Result<(), ProbeError>,
 }
 
-/// Why there was no answer.
+/// Why a test call has no answer.
 enum ProbeError {
-    /// The provider, as it is configured, cannot be asked.
+    /// The configured provider cannot be called.
     Unusable(String),
     Failed(CallFailure),
 }
 
-/// Nobody watches.
+/// Discards the streamed text.
 struct DiscardDeltas;
 
 impl DeltaSink for DiscardDeltas {
@@ -70,7 +70,7 @@ impl DeltaSink for DiscardDeltas {
     fn reasoning(&self, _: &str) {}
 }
 
-/// Asks, and says what came of it.
+/// Tests the providers, and prints the results.
 pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
     let is_local = args.name.as_deref() == Some(OLLAMA);
@@ -89,7 +89,7 @@ pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exi
     Ok(if all { Exit::Ok } else { Exit::Provider })
 }
 
-/// Those that are meant, at least one.
+/// The selected providers; an error if there is none.
 fn select(
     mut found: Vec<DiscoveredProvider>,
     args: &TestArgs,
@@ -108,7 +108,7 @@ fn select(
     Ok(found)
 }
 
-/// Asks a provider with each of its credentials.
+/// Calls a provider once with each of its credentials.
 async fn probe_provider(
     (found, config): (&DiscoveredProvider, &Config),
     variables: &Variables,
@@ -146,7 +146,7 @@ async fn probe_provider(
     join_all(each).await
 }
 
-/// Asks as a run would, which renews a credential that is refused.
+/// Makes the call as a run would, which renews a rejected credential.
 async fn probe(
     adapter: &dyn ModelProvider,
     (model, traits): (&Arc<str>, &ModelProfile),

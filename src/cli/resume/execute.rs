@@ -1,3 +1,5 @@
+//! Runs `hermod runs resume`: finds the unfinished runs, resumes them, and prints their ends.
+
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 
 use clap::Args;
@@ -60,31 +62,31 @@ pub(crate) struct ResumeArgs {
 }
 
 impl ResumeArgs {
-    /// The unfinished runs of this conversation, until they have ended.
+    /// Arguments that resume the unfinished runs of this run's conversation and wait for their end.
     pub(crate) fn until_ended(id: RunId) -> Self {
         let (id, display) = (Some(id.into()), DisplayArgs::default());
         Self { id, all: false, wait: true, json: false, display, durability: None }
     }
 }
 
-/// What came of it.
+/// The result of resuming.
 struct ResumeOutcome {
-    /// The runs, in the order in which they were accepted.
+    /// The runs, in the order of their acceptance.
     rows: Vec<RunRow>,
-    /// The exit that a signal asks for.
+    /// The exit code of the signal that ended the command.
     signal_exit: Option<Exit>,
-    /// What they have said that ended while they were waited for.
+    /// The final texts of the ended runs; empty without `--wait`.
     texts: BTreeMap<RunId, String>,
 }
 
 impl ResumeOutcome {
-    /// Nothing was waited for to its end.
+    /// A result without texts: no run was waited for.
     const fn without_texts(rows: Vec<RunRow>, signal_exit: Option<Exit>) -> Self {
         Self { rows, signal_exit, texts: BTreeMap::new() }
     }
 }
 
-/// Lets them go on, and says how each ended.
+/// Resumes the runs, and prints how each ended.
 pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
@@ -101,7 +103,7 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     Ok(left.unwrap_or_else(|| exit(&rows)))
 }
 
-/// The run with its answer; a text that is no answer is `partial`.
+/// The run with its answer; the text of a run that did not complete is `partial`.
 fn object(row: &RunRowStatus, texts: &BTreeMap<RunId, String>) -> Value {
     let mut object = report::run(row);
     let text = texts.get(&row.id).map(String::as_str);
@@ -116,7 +118,8 @@ fn has_completed(row: &RunRow) -> bool {
     row.ended.as_ref().is_some_and(|ended| ended.outcome == Outcome::Completed)
 }
 
-/// Prints how they ended. The answer of a single run stands alone, as `hermod run` has it.
+/// Prints how the runs ended. The answer of a single named run is the only text on standard output, as with `hermod
+/// run`.
 fn print_runs(
     (rows, texts): (&[RunRowStatus], &BTreeMap<RunId, String>),
     is_named: bool,
@@ -144,13 +147,13 @@ fn print_runs(
     print(&told)
 }
 
-/// What the runs have said that have ended.
+/// The final texts of the ended runs.
 async fn texts(runtime: &Runtime, rows: &[RunRow]) -> Result<BTreeMap<RunId, String>, CliError> {
     let mut texts = BTreeMap::new();
     for row in rows.iter().filter(|row| row.state == RunState::Ended) {
         let result = match runtime.wait(row.id, None).await {
             Ok(result) => result,
-            // A run whose records cannot be read has an end and no text.
+            // A run with unreadable records has an end but no text.
             Err(RunError::Read(_)) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -214,7 +217,7 @@ async fn resume_runs(
     Ok(ResumeOutcome { rows: with_current_counts(rows, &reader).await?, signal_exit: left, texts })
 }
 
-/// The rows as they are when nothing goes on any more: that of an unfinished run is as old as its last change of state.
+/// The rows with current counts: the stored row of an unfinished run is as old as its last change of state.
 async fn with_current_counts(rows: Vec<RunRow>, reader: &StoreReader) -> Result<Vec<RunRow>, CliError> {
     let mut counted = Vec::with_capacity(rows.len());
     for row in rows {
@@ -224,7 +227,7 @@ async fn with_current_counts(rows: Vec<RunRow>, reader: &StoreReader) -> Result<
     Ok(counted)
 }
 
-/// The unfinished runs that are meant, in the order in which they were accepted.
+/// The selected unfinished runs, in the order of their acceptance.
 async fn unfinished(args: &ResumeArgs, reader: &StoreReader) -> Result<Vec<RunRow>, CliError> {
     let mut rows = reader.runs(Query::OpenRuns).await?;
     rows.sort_by_key(|row| row.id);
@@ -244,7 +247,7 @@ async fn unfinished(args: &ResumeArgs, reader: &StoreReader) -> Result<Vec<RunRo
     Err(CliError::usage(format!("{what}; `hermod run --resume {id} TEXT` continues the conversation")))
 }
 
-/// What the runs will ask. What is missing is said, and each run that needs it comes to the end that this means for it.
+/// The endpoints for the runs. Unavailable providers are reported, and each run that needs one ends accordingly.
 async fn endpoints(
     (config, variables): (&Config, &Variables),
     reader: &StoreReader,
@@ -254,7 +257,7 @@ async fn endpoints(
     for row in rows {
         match reader.acceptance(row).await {
             Ok(accepted) => specs.push(accepted.spec),
-            // Its session will be quarantined, and the run ended.
+            // The session will be quarantined, and the run ended.
             Err(fault) => print_note(format!("missing   run {} cannot be read: {fault}", row.id)),
         }
     }
@@ -277,7 +280,7 @@ async fn endpoints(
     Ok(endpoints)
 }
 
-/// 6 if a run is parked, else the first of the codes that is not 0.
+/// 6 if a run is parked, else the first exit code that is not 0.
 fn exit(rows: &[RunRowStatus]) -> Exit {
     if rows.iter().any(|row| row.state == RunState::Parked) {
         return Exit::Parked;
@@ -286,7 +289,7 @@ fn exit(rows: &[RunRowStatus]) -> Exit {
     exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
 }
 
-/// How each ended.
+/// A table of the runs' ends.
 fn table_of(rows: &[RunRowStatus]) -> String {
     let cells = |row: &RunRowStatus| {
         let took = row.started_at.zip(row.ended_at);
@@ -303,7 +306,7 @@ fn table_of(rows: &[RunRowStatus]) -> String {
     table::render(["RUN", "END", "SESSION", "ITERATIONS", "TOKENS", "TOOK"], &rows)
 }
 
-/// The outcome and its cause; without one, the state.
+/// The outcome and its cause; without an outcome, the state.
 fn format_end(run: &RunRowStatus) -> String {
     run.ended.as_ref().map_or_else(|| run.state().to_owned(), ToString::to_string)
 }

@@ -1,3 +1,5 @@
+//! The event loop of `hermod runs resume`.
+
 use super::{probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
     cli::{
@@ -9,7 +11,8 @@ use crate::{
     crash_loop::CrashHistoryFile,
 };
 
-/// Lets the runs go on until a signal comes, whose exit is returned; to wait, until none is under way.
+/// Processes events until a signal comes, and returns its exit code; with `wait`, also ends when no run is in
+/// progress.
 pub(super) async fn follow(
     crowd: &mut ResumedRuns<'_>,
     trials: &mut Probation,

@@ -1,4 +1,4 @@
-//! `hermod runs resume`: unfinished runs go on, all at once.
+//! `hermod runs resume`: resumes unfinished runs concurrently.
 
 mod execute;
 mod follow;

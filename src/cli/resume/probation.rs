@@ -1,3 +1,5 @@
+//! Resumes sessions all at once, or after repeated crashes one at a time on probation.
+
 use std::{cmp::Reverse, collections::VecDeque, future, time::Duration};
 
 use hermod_actors::model::{RunId, Seq, SessionId};
@@ -10,8 +12,8 @@ use crate::{
     crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial, is_progress},
 };
 
-/// Which sessions are still to go on, and on probation: who is tried. A trial is over when the run has made a step, has
-/// ended, is parked, or has done no harm for so long that it is not what the process dies of.
+/// The sessions still to resume, and on probation the run on trial. A trial is over when its run has made progress,
+/// has ended, or is parked. It is also over after a limit, because the run then does not cause the crashes.
 #[derive(Debug)]
 pub(super) struct Probation {
     waiting: VecDeque<SessionId>,
@@ -20,13 +22,13 @@ pub(super) struct Probation {
 
 #[derive(Debug)]
 enum ProbationPhase {
-    /// All go on at once.
+    /// All sessions are resumed at once.
     AllAtOnce,
-    /// The next one is to be tried.
+    /// The next session is to be tried.
     BetweenTrials,
-    /// It is to be tried when the process has rested until then.
+    /// The session is tried after a backoff until this instant.
     BackingOff(SessionId, Trial, Instant),
-    /// This one is.
+    /// This run is on trial.
     Trying(ActiveTrial),
 }
 
@@ -38,7 +40,8 @@ struct ActiveTrial {
 }
 
 impl Probation {
-    /// All at once, or on probation those first of whom the process may have died, else in the order of their acceptance.
+    /// Orders the sessions: by suspicion of having caused the crashes, then by acceptance. The crash history decides
+    /// whether all are resumed at once.
     pub(super) fn new(crowd: &ResumedRuns<'_>, deaths: &CrashHistoryFile) -> Self {
         let mut sessions: Vec<(RunId, SessionId)> =
             crowd.sessions().into_iter().map(|(session, first)| (first, session)).collect();
@@ -57,13 +60,13 @@ impl Probation {
         Self { waiting: sessions.into_iter().map(|(_, session)| session).collect(), phase }
     }
 
-    /// Whether every session goes on, and none is tried.
+    /// True if every session is resumed and no trial is in progress.
     pub(super) fn is_over(&self) -> bool {
         self.waiting.is_empty()
             && !matches!(self.phase, ProbationPhase::Trying(_) | ProbationPhase::BackingOff(..))
     }
 
-    /// Lets go on who may.
+    /// Resumes the sessions that may be resumed now.
     pub(super) async fn advance(
         &mut self,
         crowd: &mut ResumedRuns<'_>,
@@ -76,7 +79,7 @@ impl Probation {
             deaths.clear(run);
             deaths.set_trial(None);
             self.phase = ProbationPhase::BetweenTrials;
-            // Its last step may be its end, which comes with it: then the next one is alone.
+            // The last progress may be the run's end; its row is refreshed so that the next run is tried alone.
             crowd.refresh_run(run).await?;
         }
         if let ProbationPhase::AllAtOnce = self.phase {
@@ -134,7 +137,7 @@ impl Probation {
         crowd.revive(session)
     }
 
-    /// Takes in what was heard: a step of the run that is tried is all that it takes.
+    /// Ends the trial when its run makes progress.
     pub(super) fn on_event(&mut self, heard: &ResumeEvent) {
         let ProbationPhase::Trying(ActiveTrial { trial, is_over, .. }) = &mut self.phase else { return };
         if let ResumeEvent::Recorded(_, seq, record) = heard
@@ -146,7 +149,7 @@ impl Probation {
         }
     }
 
-    /// Resolves when the rest is over, or when the trial has lasted long, or too long; else never.
+    /// Resolves when the backoff is over, or when the trial reaches its minimum uptime or its limit; else never.
     pub(super) async fn wait_for_timer(&self) {
         match &self.phase {
             ProbationPhase::Trying(ActiveTrial { trial, since, .. }) => {
@@ -158,7 +161,7 @@ impl Probation {
         }
     }
 
-    /// What [`Probation::time`] waited for has come.
+    /// Handles the timer of [`Probation::wait_for_timer`].
     pub(super) fn on_timer(
         &mut self,
         crowd: &mut ResumedRuns<'_>,
@@ -180,7 +183,7 @@ impl Probation {
     }
 }
 
-/// Whether a record came behind the step at which the trial began.
+/// True if the record follows the step at which the trial began.
 const fn is_beyond(trial: &Trial, seq: Seq) -> bool {
     seq > trial.step
 }

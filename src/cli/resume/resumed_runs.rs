@@ -1,3 +1,5 @@
+//! The runs that `hermod runs resume` has resumed: their rows, their events and their progress lines.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     future,
@@ -24,19 +26,19 @@ use crate::cli::{
     terminal::{Charset, Tone},
 };
 
-/// Characters of a run's id that its lines begin with: the last ones, which are by chance.
+/// Characters of a run's id before its lines: the last ones, which are random.
 const ID_SUFFIX_CHARS: usize = 6;
 
-/// The runs that go on, and what is heard of them.
+/// The resumed runs and their events.
 pub(super) struct ResumedRuns<'a> {
     pub(super) runtime: &'a Runtime,
     display: ProgressDisplay,
-    /// When this process began to let them go on: what was recorded before is not told again.
+    /// When this process began to resume: earlier records are not printed.
     since: Timestamp,
     runs: BTreeMap<RunId, ResumedRun>,
-    /// Those that have no outcome and do not wait for a person.
+    /// Runs that have no outcome and do not wait for a person.
     under_way: BTreeSet<RunId>,
-    /// The sessions that were revived, and whether their news is told.
+    /// The revived sessions; true if their events are printed.
     revived: BTreeMap<SessionId, bool>,
     events: SelectAll<BoxStream<'a, ResumeEvent>>,
     disk_full: DiskFullMonitor,
@@ -49,13 +51,13 @@ struct ResumedRun {
     progress: ProgressLines,
 }
 
-/// Something that is heard of a session.
+/// An event of a session.
 pub(super) enum ResumeEvent {
     /// A record became durable.
     Recorded(SessionId, Seq, Arc<Record>),
-    /// A run whose records cannot be read has its end.
+    /// A run with unreadable records has ended.
     Ended(RunId, Result<(), RunError>),
-    /// The disk is full, or not any more.
+    /// The disk became full, or has space again.
     Disk(String),
     /// The session cannot be watched.
     Unwatched(SessionId, ReadError),
@@ -88,7 +90,7 @@ impl<'a> ResumedRuns<'a> {
         self.update_running(session);
     }
 
-    /// Finds out which runs of a session are under way.
+    /// Updates which runs of a session are under way.
     fn update_running(&mut self, session: SessionId) {
         let is_news = self.revived.get(&session).is_some_and(|is_news| *is_news);
         let own: Vec<&RunRow> = self.rows_of(session).collect();
@@ -106,35 +108,35 @@ impl<'a> ResumedRuns<'a> {
         self.runs.values().map(|member| &member.row).filter(move |row| row.session == session)
     }
 
-    /// All, in the order in which they were accepted.
+    /// All rows, in the order of acceptance.
     pub(super) fn rows(&self) -> Vec<RunRow> {
         self.runs.values().map(|member| member.row.clone()).collect()
     }
 
-    /// The sessions with runs that have not ended, each with the first of those.
+    /// The sessions with unfinished runs, each with the first of these.
     pub(super) fn sessions(&self) -> BTreeMap<SessionId, RunId> {
         let open = self.runs.values().filter(|member| member.row.state != RunState::Ended);
         open.rev().map(|member| (member.row.session, member.row.id)).collect()
     }
 
-    /// Whether every run has its outcome, is parked, or waits behind a parked one.
+    /// True if every run has its outcome, is parked, or waits behind a parked run.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Whether this run has its outcome, is parked, or waits behind a parked one.
+    /// True if this run has its outcome, is parked, or waits behind a parked run.
     pub(super) fn is_ended_or_parked(&self, run: RunId) -> bool {
         !self.under_way.contains(&run)
     }
 
-    /// Whether no run of a session that was revived is under way.
+    /// True if no run of a revived session is under way.
     pub(super) fn has_no_revived_running(&self) -> bool {
         self.under_way.iter().all(|run| {
             self.runs.get(run).is_none_or(|member| !self.revived.contains_key(&member.row.session))
         })
     }
 
-    /// Lets a session go on, and listens to it.
+    /// Revives a session, and watches it.
     pub(super) fn revive(&mut self, session: SessionId) -> Result<(), CliError> {
         let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
         let first = open.map(|row| row.first).min().unwrap_or(1);
@@ -142,7 +144,8 @@ impl<'a> ResumedRuns<'a> {
         let runtime = self.runtime;
         let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
         for row in open.filter(|row| row.state != RunState::Ended).cloned() {
-            // Of a journal that has lost its records, those that end its runs may have numbers that are not listened to.
+            // If the journal has lost records, those that end its runs may have numbers that the watch does not
+            // deliver.
             self.ends.push(Box::pin(async move {
                 if runtime.has_acceptance(&row).await {
                     future::pending::<()>().await;
@@ -154,7 +157,7 @@ impl<'a> ResumedRuns<'a> {
         Ok(self.runtime.revive(session)?)
     }
 
-    /// What is heard next; never anything while nobody has been revived.
+    /// The next event; never resolves before the first revival.
     pub(super) async fn next_event(&mut self) -> ResumeEvent {
         tokio::select! {
             Some(heard) = self.events.next(), if !self.events.is_empty() => heard,
@@ -164,7 +167,7 @@ impl<'a> ResumedRuns<'a> {
         }
     }
 
-    /// Takes in what was heard, and tells it.
+    /// Handles an event, and prints it.
     pub(super) async fn on_event(&mut self, heard: &ResumeEvent) -> Result<(), CliError> {
         match heard {
             ResumeEvent::Recorded(session, _, record) => self.on_record(*session, record).await,
@@ -204,7 +207,7 @@ impl<'a> ResumedRuns<'a> {
         let (run, line) = (member.row.id, member.progress.line(record));
         let tone = member.progress.tone(record);
         let printed = member.progress.output(record, self.display.verbosity());
-        // An end is always news: the run had none when it came in.
+        // An end is always printed: the run had none when it was added.
         if !is_news && !matches!(record.body, Body::RunEnded(_)) {
             return Ok(());
         }
@@ -220,7 +223,7 @@ impl<'a> ResumedRuns<'a> {
         own.find(|row| row.state != RunState::Ended).map(|row| row.id)
     }
 
-    /// Looks at the rows of those that are under way: some may have been ended before anybody listened.
+    /// Refreshes the rows of the runs under way: some may have ended before the watch began.
     pub(super) async fn refresh_running(&mut self) -> Result<(), CliError> {
         for run in self.under_way.clone() {
             self.refresh_run(run).await?;
@@ -228,7 +231,7 @@ impl<'a> ResumedRuns<'a> {
         Ok(())
     }
 
-    /// The unfinished runs of a session that was not revived yet, as they are now.
+    /// The current unfinished runs of a session that is not revived yet.
     pub(super) async fn refresh_session(&mut self, session: SessionId) -> Result<Vec<RunRow>, CliError> {
         let own = |member: &&ResumedRun| member.row.session == session;
         for run in self.runs.values().filter(own).map(|member| member.row.id).collect::<Vec<_>>() {
@@ -238,7 +241,7 @@ impl<'a> ResumedRuns<'a> {
         Ok(open.filter(|row| row.state != RunState::Ended).cloned().collect())
     }
 
-    /// Looks at the row of a run, and tells its end if it has one that was not told.
+    /// Refreshes the row of a run, and prints its end if that is new.
     pub(super) async fn refresh_run(&mut self, run: RunId) -> Result<(), CliError> {
         let row = self.runtime.row(run).await?;
         let Some(member) = self.runs.get_mut(&run) else { return Ok(()) };
@@ -250,7 +253,7 @@ impl<'a> ResumedRuns<'a> {
         Ok(())
     }
 
-    /// Tells a line about a run.
+    /// Prints a line about a run.
     pub(super) fn print_line(&mut self, run: RunId, tone: Tone, line: &str) {
         let id = run.to_string();
         let cut = Charset::current().ellipsis();
@@ -258,8 +261,8 @@ impl<'a> ResumedRuns<'a> {
     }
 }
 
-/// Which of a session's runs are under way. One that is parked is so until its session goes on: its question may have
-/// expired. One that is queued waits for a person if the first of those that have not ended does.
+/// The runs of a session that are under way; `goes_on` says whether the session is revived. Before, a parked run
+/// counts too, since its question may have expired. After, queued runs behind a parked one do not count.
 fn running_runs(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
     let open = || rows.iter().filter(|row| row.state != RunState::Ended);
     let first = open().min_by_key(|row| row.first).map(|row| row.state);
@@ -273,7 +276,7 @@ fn running_runs(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
     open().filter(moves).map(|row| row.id).collect()
 }
 
-/// Whether the run's row may be another one behind this record.
+/// True if the run's row may change with this record.
 const fn moves_row(body: &Body) -> bool {
     match body {
         Body::RunAccepted(_)
@@ -312,7 +315,7 @@ fn format_end(row: &RunRow) -> String {
     format!("ended     {how}: iterations {}, tokens {}{took}", row.iterations, row.usage.total())
 }
 
-/// The records of a session, until it cannot be watched any more.
+/// The records of a session as events, until the watch fails.
 fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, ResumeEvent> {
     stream::unfold(Some(watch), move |watch| async move {
         let mut watch = watch?;
@@ -374,7 +377,7 @@ mod tests {
         check(&[Ended, Parked, Queued, Queued], true, &[]);
         check(&[Ended, Queued], true, &[2]);
         check(&[Ended, Ended], false, &[]);
-        // Until the session goes on, nobody knows whether the question has expired.
+        // Until the session is revived, it is unknown whether the question has expired.
         check(&[Parked, Queued], false, &[1, 2]);
     }
 }

@@ -1,3 +1,5 @@
+//! The arguments of `hermod run`; the docs of clap items are its help text.
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{
@@ -70,9 +72,9 @@ pub(crate) struct ModelArgs {
 /// The script of a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RehearsalScript {
-    /// The one that comes with the program.
+    /// The script that comes with the program.
     Embedded,
-    /// That of a file.
+    /// The script in this file.
     File(PathBuf),
 }
 
@@ -152,7 +154,7 @@ pub(crate) enum DurabilityArg {
 }
 
 impl DurabilityArg {
-    /// As it is configured.
+    /// The name in the configuration.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Strict => "strict",
@@ -180,7 +182,7 @@ impl From<config::StoreDurability> for DurabilityArg {
 }
 
 impl RunArgs {
-    /// Without a text, a run goes on as it was accepted: an option that would change it is a mistake.
+    /// Rejects options that would change the run: without TEXT, it resumes as it was accepted.
     pub(crate) fn check_without_text(&self) -> Result<(), CliError> {
         let given = [
             ("--rehearse", self.model.rehearse.is_some()),
@@ -206,19 +208,19 @@ impl RunArgs {
 }
 
 impl ModelArgs {
-    /// What is asked for by name.
+    /// The requested provider and model.
     pub(crate) fn wanted(&self) -> RequestedModel<'_> {
         RequestedModel { provider: self.provider.as_deref(), model: self.model.as_deref() }
     }
 
-    /// Whether nothing is said.
+    /// True if no option selects a model.
     pub(crate) const fn is_open(&self) -> bool {
         self.rehearse.is_none() && self.provider.is_none() && self.model.is_none()
     }
 }
 
 impl TaskArgs {
-    /// Where the tools work, if that is said.
+    /// The requested workspace, if there is one.
     pub(crate) fn place(&self) -> Option<WorkspaceChoice<'_>> {
         let path = self.workspace.as_deref()?;
         Some(if self.create { WorkspaceChoice::Created(path) } else { WorkspaceChoice::Existing(path) })

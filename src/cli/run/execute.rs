@@ -1,3 +1,5 @@
+//! Runs `hermod run`: decides which run is meant, submits or resumes it, follows it, and prints its end.
+
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -40,16 +42,16 @@ use crate::{
     rehearsal,
 };
 
-/// A run that is waited for.
+/// The ids of the run that the command waits for.
 type RunAndSession = (RunId, SessionId);
 
-/// What is to be done.
+/// The action of the command.
 enum RunAction {
-    /// A new run.
+    /// Submit a new run.
     Submit { task: RunInput, spec: RunSpec },
-    /// A run that was accepted earlier.
+    /// Resume a run that was accepted earlier.
     Resume { ids: RunAndSession, spec: RunSpec },
-    /// The first run of the key, which has ended.
+    /// Report the first run of the idempotency key, which has ended.
     Report { ids: RunAndSession, spec: RunSpec },
 }
 
@@ -61,7 +63,7 @@ impl RunAction {
     }
 }
 
-/// Runs, and says what came of it.
+/// Executes the command, and prints the result.
 pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit, CliError> {
     let mut ids = None;
     let mut display = ProgressDisplay::new(&args.display, !args.json, variables);
@@ -106,7 +108,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
     Ok(exit)
 }
 
-/// That a run waits for a person: itself, or behind another one.
+/// The line about a parked run; `run` is this run or one queued behind it.
 fn format_parked(parked: RunId, run: RunId) -> String {
     let (behind, goes_on) = if parked == run {
         (String::new(), "it goes on")
@@ -118,8 +120,8 @@ fn format_parked(parked: RunId, run: RunId) -> String {
     )
 }
 
-/// Standard output is for answers alone: what a run said that did not complete goes to standard error. What its terminal
-/// shows already is not repeated.
+/// Prints the answer to standard output; the text of a run that did not complete goes to standard error. A text that
+/// the terminal already shows is not repeated.
 fn print_answer(
     result: &hermod_actors::RunResult,
     exit: Exit,
@@ -136,8 +138,8 @@ fn print_answer(
     }
 }
 
-/// What is left behind by a signal, as it is said and as it stands in JSON. Without ids no run is known of: of a task that
-/// was being submitted it is not known yet whether it was accepted.
+/// The line and the JSON error after a signal. Without ids there is no known run; a task being submitted may or may
+/// not have been accepted.
 fn format_suspended(ids: Option<RunAndSession>, has_task: bool) -> (String, &'static str) {
     match ids {
         Some((run, _)) => (
@@ -165,7 +167,7 @@ fn format_end(result: &hermod_actors::RunResult) -> String {
     format!("ended     {}: iterations {iterations}, tokens {tokens}{cost}{took}", result.ended)
 }
 
-/// What is known of the run, and where it is shown.
+/// The ids of the run once known, and its display.
 type RunDisplay<'a> = (&'a mut Option<RunAndSession>, &'a mut ProgressDisplay);
 
 async fn run(
@@ -190,7 +192,7 @@ async fn run(
     holding.release(followed).await
 }
 
-/// Runs while this process holds the store, and carries out the orders that others give it.
+/// Executes the command as the owner of the store, and serves the commands of other processes meanwhile.
 async fn run_as_owner(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
@@ -220,7 +222,7 @@ async fn run_as_owner(
     told.and(followed)
 }
 
-/// Finds out what is to be done, and starts what does it. Nothing is accepted yet, and nothing goes on.
+/// Decides the action, and starts the runtime for it. Nothing is accepted or resumed yet.
 async fn prepare(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
@@ -280,7 +282,7 @@ async fn prepare(
     Ok((daemon, job, target))
 }
 
-/// Carries the job out, and the orders of others meanwhile.
+/// Executes the action, and serves the commands of other processes meanwhile.
 async fn run_action(
     (daemon, args): (&RuntimeHost, &RunArgs),
     holding: &mut OwnedStore,
@@ -304,7 +306,7 @@ async fn run_action(
         ControlFlow::Continue(suspect) => suspect,
         ControlFlow::Break(exit) => return Ok(FollowOutcome::Interrupted(exit)),
     };
-    // Only one session goes on here: whose death it would be is known.
+    // Only one session is resumed here, so the cause of a crash is known.
     if let Some((died, trial)) = suspect {
         print_note(format!(
             "probation the process has died {died} times within a minute; run {} is watched",
@@ -334,7 +336,7 @@ async fn run_action(
     owner::serve_commands(runtime, orders, deaths.watch_trial(carried)).await
 }
 
-/// Other runs of the conversation go on when somebody wants them to.
+/// Prints the other open runs of the conversation, which are not resumed by this command.
 async fn print_open_runs(runtime: &Runtime, session: SessionId) -> Result<(), CliError> {
     for row in runtime.open_runs().await?.iter().filter(|row| row.session == session) {
         let id = row.id;
@@ -389,7 +391,7 @@ async fn execute_action(
             print_progress(format!("goes on   run {run} session {session}"));
             let (mut progress, mut next) = (ProgressLines::new(run), 1);
             let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
-            // What happened before is known: it is only looked at for the names of calls.
+            // Earlier records are not printed; they are only read for the names of calls.
             let known = reader.records(session, first, |(seq, record)| {
                 progress.line(&record);
                 next = seq + 1;

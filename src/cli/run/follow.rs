@@ -1,3 +1,5 @@
+//! Follows a run until it ends, is parked, or a signal comes.
+
 use hermod_actors::{
     RunResult, Runtime, Watch,
     model::{Body, EventBody, Record, RunId, RunRow, RunState, StopReason},
@@ -15,19 +17,20 @@ use crate::{
     control::StoreReader,
 };
 
-/// How waiting for a run ended.
+/// How following a run ended.
 #[derive(Debug)]
 pub(crate) enum FollowOutcome {
-    /// With the run's outcome.
+    /// The run has its outcome.
     Ended(Box<RunResult>),
-    /// Because this run waits for a person, and nothing else is under way: it itself, or the one that it waits behind.
+    /// This run waits for a person, and nothing else is in progress; it is the followed run or the one it is queued
+    /// behind.
     Parked(RunId),
-    /// By a signal: the run has no outcome yet and goes on at the next start.
+    /// A signal came; the run has no outcome yet and resumes at the next start.
     Interrupted(Exit),
 }
 
-/// Tells what a run does until it ends, is parked, or a signal comes. The first SIGINT stops the run, a second one leaves it at
-/// that; SIGTERM leaves at once.
+/// Displays a run until it ends, is parked, or a signal comes. The first SIGINT stops the run, a second one leaves it
+/// unfinished; SIGTERM leaves it at once.
 pub(crate) async fn follow(
     runtime: &Runtime,
     run: RunId,
@@ -49,7 +52,7 @@ pub(crate) async fn follow(
                 display.line(Tone::Action, &format!(
                     "interrupt the run is being stopped; again leaves it unfinished for `hermod run --resume {run}`"
                 ));
-                // A full disk may not take that for long.
+                // On a full disk the stop may take long.
                 tokio::select! {
                     biased;
                     stopped = runtime.stop(run, StopReason::Signal) => stopped?,
@@ -64,7 +67,7 @@ pub(crate) async fn follow(
                     if display.is_live() && subagents.take(&record.body) {
                         display.show_subagents(Vec::new());
                     }
-                    // Of an earlier leg an end may be told while the run goes on.
+                    // The watch may deliver the end of an earlier leg while the run has been reopened.
                     if is_end_of(&record, run) && runtime.row(run).await?.state == RunState::Ended {
                         return Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)));
                     }
@@ -81,7 +84,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// A run that has ended by now is not left.
+/// Reports the run's end if it has ended by now, else the interruption.
 async fn on_signal(runtime: &Runtime, run: RunId, exit: Exit) -> Result<FollowOutcome, CliError> {
     if runtime.row(run).await?.state == RunState::Ended {
         return Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)));
@@ -96,7 +99,7 @@ fn print_record(progress: &mut ProgressLines, display: &mut ProgressDisplay, rec
     display.output(&progress.output(record, display.verbosity()));
 }
 
-/// Whether a run may be parked from this record on, or wait behind one that is.
+/// True if this record may park a run, or may queue it behind a parked one.
 fn may_park(record: &Record) -> bool {
     matches!(
         &record.body,

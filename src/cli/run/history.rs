@@ -1,4 +1,4 @@
-//! The file that `--history` names: the conversation before the task.
+//! Reads the file of `--history`: the conversation before the task.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::{
     files::read_regular,
 };
 
-/// Bytes of a history: more than the window of any model.
+/// Size limit of a history; more than the window of any model.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The messages of the file; none if none is named.
+/// The messages of the file; empty without a file.
 pub(super) fn read(path: Option<&Path>) -> Result<Vec<Message>, CliError> {
     let Some(path) = path else { return Ok(Vec::new()) };
     let wrong = |why: String| CliError::usage(format!("--history {}: {why}", path.display()));

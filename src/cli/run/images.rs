@@ -8,7 +8,7 @@ use hermod_actors::{MAX_IMAGE_BYTES, MAX_IMAGES, model::ImageFormat};
 
 use crate::{cli::exit::CliError, files::read_regular};
 
-/// The files that `--image` names, whole.
+/// Reads the files of `--image`.
 pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Bytes>, CliError> {
     if files.len() > MAX_IMAGES {
         let text = format!("--image: {} pictures; at most {MAX_IMAGES} can come with a task", files.len());

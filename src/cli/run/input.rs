@@ -1,3 +1,5 @@
+//! The task and the spec of a new run, from arguments, configuration and conversation.
+
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
@@ -12,16 +14,16 @@ use crate::{
     tool::SKILL_VIEW,
 };
 
-/// What a new run is to do.
+/// The task of a new run.
 pub(super) struct RunInput {
     pub(super) text: Arc<str>,
     pub(super) images: Vec<Bytes>,
     pub(super) history: Vec<Message>,
-    /// The isolation key of the run's tools; one is made if absent.
+    /// The isolation key of the run's tools; `None` generates one.
     pub(super) isolation_key: Option<Arc<str>>,
 }
 
-/// What of the task a model of the chain is not told, and why.
+/// Lines about settings that a model of the chain ignores, with the reason.
 pub(super) fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
     let thinking = spec.models_without_thinking_control().map(|(model, level)| {
         let traits = spec.profile_of(model);
@@ -42,7 +44,7 @@ pub(super) fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
     thinking.chain(images).collect()
 }
 
-/// The endpoints for this run, and for those before it.
+/// The endpoints for this run and for the unfinished runs of its conversation.
 pub(super) async fn endpoints(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
@@ -54,7 +56,7 @@ pub(super) async fn endpoints(
     Endpoints::new(found, state.to_owned(), config.provider_defaults)
 }
 
-/// What a new run is given.
+/// The spec of a new run.
 pub(super) fn new_spec(
     (config, args): (&Config, &RunArgs),
     target: &ConversationTarget,
@@ -66,7 +68,7 @@ pub(super) fn new_spec(
     let mut spec = crate::run_defaults::spec(config, choice.chain, choice.script, place);
     match &target.last_spec {
         None => crate::run_defaults::add_skill_tool(&mut spec, &crate::run_defaults::skills(config, state)),
-        // Its session's prompt names the skills, or does not.
+        // The prompt of the session is fixed: it lists the skills only if the earlier run had the tool.
         Some(before) if before.tools.iter().any(|tool| tool == SKILL_VIEW) => {
             crate::run_defaults::add_tool(&mut spec, SKILL_VIEW);
         }
@@ -77,7 +79,7 @@ pub(super) fn new_spec(
         may_be_limited_in_dollars(&spec)?;
     }
     budget.apply(&mut spec.limits);
-    // Whoever waits at a terminal ends a run when he has waited enough: only a limit of the user's own counts.
+    // A user at a terminal can end the run by hand, so the default time limit does not apply; a configured one does.
     let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
     spec.limits.timeout_ms = args.task.timeout.map(budget_arg::millis).or(configured);
     let session = target.last_spec.as_ref().and_then(|before| before.thinking);

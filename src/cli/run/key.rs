@@ -1,4 +1,4 @@
-//! The run that an idempotency key stands for already.
+//! Finds the run that an idempotency key already stands for.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{
     control::StoreReader,
 };
 
-/// The run that was accepted first with this key, if there is one. A key that comes with another task is refused.
+/// The first run accepted with this key, if there is one; an error if its task differs.
 pub(super) async fn first_of_key(
     reader: &StoreReader,
     (key, task): (&str, &RunInput),

@@ -1,4 +1,4 @@
-//! `hermod run`: a task, or an unfinished run, until its outcome.
+//! `hermod run`: runs a task, or resumes an unfinished run, until its outcome.
 
 mod args;
 mod execute;

@@ -1,3 +1,5 @@
+//! Chooses the models of a new run: from arguments, conversation, configuration and discovery.
+
 use std::path::Path;
 
 use hermod_actors::model::{Hash, ModelRef, RunSpec};
@@ -13,31 +15,30 @@ use crate::{
     rehearsal::{MAX_SCRIPT_BYTES, Script},
 };
 
-/// The script that is played when none is named.
+/// The script of a rehearsal without a file.
 const DEFAULT_SCRIPT: &[u8] = include_bytes!("../../rehearsal/default.json");
 
-/// The model of a new run, and the script if it is a rehearsal.
+/// The models of a new run, and the script if it is a rehearsal.
 #[derive(Debug)]
 pub(crate) struct ModelChoice {
-    /// The models: the first, and those behind it.
+    /// The models, in the order of failover.
     pub(crate) chain: Vec<ModelRef>,
-    /// The script.
     pub(crate) script: Option<Hash>,
 }
 
-/// When a local Ollama is asked for its models.
+/// When a local Ollama is queried for its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OllamaProbe {
-    /// It is meant.
+    /// It is requested by name.
     Requested,
-    /// Nothing else is there.
+    /// Only if no other provider is found.
     IfNoOther,
-    /// No model is needed.
+    /// Never: no model is needed.
     Never,
 }
 
 impl OllamaProbe {
-    /// What a run without a word about models needs.
+    /// The probe for a run whose arguments name no model.
     pub(crate) fn of(config: &Config) -> Self {
         let links = &config.fallback_providers.0;
         let model = config.model.0.as_deref().is_some_and(|model| model.starts_with("ollama/"));
@@ -49,7 +50,7 @@ impl OllamaProbe {
     }
 }
 
-/// The providers that there are.
+/// The available providers.
 pub(crate) async fn discover(
     config: &Config,
     variables: &Variables,
@@ -67,7 +68,7 @@ pub(crate) async fn discover(
     found
 }
 
-/// The providers for a run with these arguments, and for those that were accepted before.
+/// The providers for a run with these arguments, and for the runs accepted earlier.
 pub(crate) async fn providers(
     (config, variables): (&Config, &Variables),
     args: &RunArgs,
@@ -86,7 +87,7 @@ pub(crate) async fn providers(
     discover(config, variables, local).await
 }
 
-/// What the command line asks for, else the configuration.
+/// The model of the command line, else that of the configuration.
 fn wanted<'a>(config: &'a Config, args: &'a RunArgs) -> RequestedModel<'a> {
     match args.model.wanted() {
         RequestedModel { provider: None, model: None } => {
@@ -96,7 +97,8 @@ fn wanted<'a>(config: &'a Config, args: &'a RunArgs) -> RequestedModel<'a> {
     }
 }
 
-/// The model of a new run: what is asked for, else that of the conversation so far, else what is configured or found.
+/// The models of a new run: the first is the requested one, else the conversation's, else the configured or
+/// discovered one.
 pub(crate) fn choose(
     (config, args): (&Config, &RunArgs),
     before: Option<&RunSpec>,

@@ -1,4 +1,4 @@
-//! The task of `hermod run`: its argument, and what is piped to standard input.
+//! The task of `hermod run`: its argument and the piped standard input.
 
 use std::{
     io::{self, IsTerminal, Read},
@@ -17,13 +17,13 @@ use crate::{
     files::{read_limited, text as utf8},
 };
 
-/// Bytes of standard input that are read: more than any model reads at once.
+/// Size limit of standard input; more than any model reads at once.
 const MAX_INPUT_BYTES: u64 = 16 << 20;
-/// How long a pipe may be read until a person is told that its end is waited for.
+/// How long a pipe is read before a note tells the user that its end is awaited.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// The task: TEXT with what is piped beside it, or all of standard input if TEXT is `-`. Without TEXT there is none, and
-/// then nothing may be piped.
+/// The task: TEXT with the piped input appended, or all of standard input if TEXT is `-`. `None` without TEXT; piped
+/// input is then an error.
 pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, CliError> {
     let stdin = io::stdin();
     let Some(text) = text else {
@@ -47,7 +47,7 @@ fn missing_text() -> CliError {
     )
 }
 
-/// TEXT with the input below it, in a fence that the input does not end.
+/// TEXT with the input below it, in a fence longer than any in the input.
 fn with_input(text: &str, input: &str) -> String {
     if input.trim().is_empty() {
         return text.to_owned();
@@ -64,18 +64,18 @@ fn read(input: impl Read) -> Result<String, CliError> {
         .map_err(|error| CliError::usage(format!("standard input cannot be read as text: {error}")))
 }
 
-/// Whether standard input is a pipe, a socket or a file: `/dev/null` and a terminal give no task.
+/// True if standard input is a pipe, a socket or a file; `/dev/null` and a terminal give no task.
 fn is_piped(stdin: &io::Stdin) -> bool {
     let kind = fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
     !stdin.is_terminal() && matches!(kind, Ok(FileType::Fifo | FileType::Socket | FileType::RegularFile))
 }
 
-/// Whether something can be read from standard input at this moment.
+/// True if bytes can be read from standard input now.
 fn has_input(stdin: &io::Stdin) -> bool {
     is_piped(stdin) && rustix::io::ioctl_fionread(stdin).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Does the reading, and says so when it takes long: a pipe that is left open by mistake is waited for.
+/// Reads, and prints a note if it takes long: a pipe may have been left open by mistake.
 fn with_notice<T>(read: impl FnOnce() -> T) -> T {
     let (done, ends) = mpsc::channel::<()>();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The subagents of a run, as its own progress shows them.
+//! The subagents of a run, for its own progress display.
 
 use std::{collections::BTreeSet, future, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::{
     control::{RequestError, RunTreeCache, StoreReader},
 };
 
-/// Between two looks.
+/// Pause between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Looks at the subagents that have not ended, and those below them.
+/// Polls the unfinished subagents, and those below them.
 pub(super) struct SubagentMonitor {
     reader: StoreReader,
     vitals: HealthProbe,
@@ -28,7 +28,7 @@ pub(super) struct SubagentMonitor {
 }
 
 impl SubagentMonitor {
-    /// None yet.
+    /// A monitor without subagents.
     pub(super) fn new(reader: StoreReader, vitals: HealthProbe) -> Self {
         Self {
             reader,
@@ -39,7 +39,7 @@ impl SubagentMonitor {
         }
     }
 
-    /// Takes in a record of the run; whether its last subagent has ended with it.
+    /// Updates the subagents with a record of the run; true if its last subagent has ended with it.
     pub(super) fn take(&mut self, body: &Body) -> bool {
         if let Body::CallStarted(started) = body {
             self.live.extend(started.children.iter().map(|child| child.run));
@@ -49,7 +49,7 @@ impl SubagentMonitor {
         self.live.remove(&ended.child.run) && self.live.is_empty()
     }
 
-    /// Resolves when it is time for a look; never without subagents.
+    /// Resolves when the next poll is due; never without subagents.
     pub(super) async fn wait_for_poll(&self) {
         if self.live.is_empty() {
             return future::pending().await;
@@ -57,7 +57,7 @@ impl SubagentMonitor {
         sleep_until(self.next).await;
     }
 
-    /// How they are now, a line each; one that says why, if they cannot be read.
+    /// Lines for the current subagents; a single line with the reason if they cannot be read.
     pub(super) async fn poll(&mut self) -> Vec<String> {
         self.next = Instant::now() + POLL_INTERVAL;
         self.lines().await.unwrap_or_else(|fault| vec![format!("subagents cannot be shown: {fault}")])

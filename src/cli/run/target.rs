@@ -1,3 +1,5 @@
+//! Resolves the conversation that `hermod run` continues.
+
 use std::path::{Path, PathBuf};
 
 use hermod_actors::{
@@ -15,23 +17,23 @@ use crate::{
     control::{RequestError, ResolvedId, StoreReader},
 };
 
-/// The conversation that a command is about, as the store has it.
+/// The conversation of a command, as stored.
 #[derive(Debug)]
 pub(crate) struct ConversationTarget {
-    /// Where a new run goes.
+    /// The session of a new run.
     pub(crate) choice: SessionChoice,
-    /// The runs of it that have not ended, in their order, each with its spec.
+    /// The unfinished runs of the conversation, in their order, each with its spec.
     pub(crate) open: Vec<(RunRow, RunSpec)>,
     /// The spec of its youngest run.
     pub(crate) last_spec: Option<RunSpec>,
-    /// The run that was named, if one was.
+    /// The run that the arguments name, if they name one.
     named_run: Option<RunRow>,
-    /// How many unfinished runs wait in other sessions.
+    /// Number of unfinished runs in other sessions.
     pub(crate) waiting_elsewhere: usize,
 }
 
 impl ConversationTarget {
-    /// Finds it.
+    /// Finds the conversation of the arguments.
     pub(crate) async fn find(reader: &StoreReader, args: &ConversationArgs) -> Result<Self, CliError> {
         let (choice, session, named) = match (&args.resume, &args.session) {
             (Some(id), _) => match reader.find(id).await.map_err(of_resume)? {
@@ -72,14 +74,14 @@ impl ConversationTarget {
         Ok(Self { choice, open, last_spec: before, named_run, waiting_elsewhere: others.len() })
     }
 
-    /// Where its tools work if nothing is said: where they did before, since its prompt names that folder.
+    /// The default workspace: the conversation's former one, because its prompt names that folder.
     pub(crate) fn workspace(&self, state: &Path) -> Result<PathBuf, CliError> {
         let former =
             self.last_spec.as_ref().map(|before| WorkspaceChoice::Former(Path::new(&before.workspace)));
         workspace::resolve(former.unwrap_or(WorkspaceChoice::Current), state)
     }
 
-    /// The unfinished run to go on with: the one that was named, else the youngest, so that all before it end too.
+    /// The unfinished run to resume: the named one, else the youngest, so that all runs before it end too.
     pub(crate) fn unfinished(&self) -> Result<&(RunRow, RunSpec), CliError> {
         let waiting = match self.waiting_elsewhere {
             0 => String::new(),

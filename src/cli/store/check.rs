@@ -1,4 +1,4 @@
-//! `hermod store check`: what is damaged.
+//! `hermod store check`: finds damage in the store.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// Looks, and tells what is damaged.
+/// Checks the store, and prints its damages.
 pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, CliError> {
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
-    // Not opened: what is unfinished belongs to whoever has the store.
+    // The artifacts are not opened: unfinished files belong to the owner of the store.
     let artifacts = FileArtifacts::at(&state);
     let checked =
         check(&state, &|session, artifact| artifacts.check(session, artifact)).map_err(StartError::from)?;
@@ -38,7 +38,7 @@ pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, C
     Ok(if checked.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 
-/// What was looked at, by name.
+/// The counts of checked items, by name.
 fn counts(checked: &CheckReport) -> [(&'static str, u64); 11] {
     let counts = &checked.counts;
     [

@@ -1,4 +1,4 @@
-//! `hermod store footprint`: what takes up how much room.
+//! `hermod store footprint`: disk usage by class.
 
 use clap::Args;
 use serde_json::json;

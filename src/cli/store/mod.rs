@@ -1,4 +1,4 @@
-//! `hermod store`: the store as a whole.
+//! `hermod store`: checks, measures and repairs the store as a whole.
 
 mod check;
 mod footprint;
@@ -25,7 +25,7 @@ enum StoreCommand {
     Repair(repair::RepairArgs),
 }
 
-/// Does what is asked for.
+/// Runs the subcommand.
 pub(crate) async fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
         StoreCommand::Check(args) => check::execute(&args, variables),

@@ -1,4 +1,4 @@
-//! `hermod store repair`: damaged sessions are set aside into files, and everything else goes on.
+//! `hermod store repair`: moves damaged sessions into files, so that the rest of the store can be used.
 
 use std::{path::Path, sync::Arc};
 
@@ -26,9 +26,9 @@ use crate::{
     store::redb::{CheckReport, Durability, OpenError, RepairReport, RepairTarget, check, repair},
 };
 
-/// What only seemed to be damaged because of something else shows in the next round.
+/// Limit of rounds; damage that was only a consequence of other damage disappears in the next round.
 const MAX_ROUNDS: u32 = 3;
-/// How often a store that this process has just closed is tried.
+/// Limit of tries to open a store that this process has just closed.
 const MAX_TRIES: usize = 100;
 
 /// Set damaged sessions aside, so that the rest of the store goes on; no other hermod may have it open
@@ -51,7 +51,7 @@ pub(crate) struct RepairArgs {
     json: bool,
 }
 
-/// Repairs, and says what was set aside and what is damaged still.
+/// Repairs the store, and prints the sessions set aside and the remaining damage.
 pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<Exit, CliError> {
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
     let target = match &args.session {
@@ -93,7 +93,7 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
     print_result(args, &done, &checked_last)
 }
 
-/// Adds what another round has done.
+/// Adds the results of another round.
 fn merge(done: &mut RepairReport, more: RepairReport) {
     let RepairReport { sessions, mended, strays } = more;
     done.sessions.extend(sessions);
@@ -102,9 +102,9 @@ fn merge(done: &mut RepairReport, more: RepairReport) {
     done.strays = done.strays.take().or(strays);
 }
 
-/// The session that is named.
+/// The session with this name.
 async fn session(name: &str, state: &Path) -> Result<SessionId, CliError> {
-    // Whatever is lost of it, its id names it.
+    // A damaged session may not be found by name, but its id is always accepted.
     let reader = StoreReader::new(store_client::open(state, Durability::Strict).await?);
     match (reader.session(name).await, name.parse()) {
         (Ok(row), _) => Ok(row.id),
@@ -118,7 +118,7 @@ async fn checked(state: &Path) -> Result<CheckReport, CliError> {
     retry_while_busy(async || check(state, &|session, artifact| artifacts.check(session, artifact))).await
 }
 
-/// Does something with the store, which this process itself may be about to close.
+/// Retries while the store is busy, because this process itself may still be closing it.
 async fn retry_while_busy<T>(work: impl AsyncFn() -> Result<T, OpenError>) -> Result<T, CliError> {
     let mut tries = 1..MAX_TRIES;
     loop {
@@ -129,7 +129,7 @@ async fn retry_while_busy<T>(work: impl AsyncFn() -> Result<T, OpenError>) -> Re
     }
 }
 
-/// Ends the unfinished runs of what is set aside, so that those they work for and their subagents hear of it.
+/// Ends the unfinished runs of the sessions to set aside, so that their parents and their subagents are notified.
 async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError> {
     if repaired.sessions.is_empty() {
         return Ok(());

@@ -10,10 +10,10 @@ use crate::{
 
 /// Characters of a task that are shown.
 const MAX_INPUT_CHARS: usize = 60;
-/// Characters of a subagent's id that are shown: enough to name it, see `Reader::find`.
+/// Characters of a subagent's id that are shown; `StoreReader::find` resolves this suffix.
 const ID_SUFFIX_CHARS: usize = 8;
 
-/// The trees, a line for each run.
+/// The lines of the trees, one for each run.
 pub(super) fn lines(nodes: &[RunNode], now: Timestamp) -> Vec<String> {
     if nodes.is_empty() {
         return vec!["no run is unfinished".into()];
@@ -31,7 +31,7 @@ pub(super) fn lines(nodes: &[RunNode], now: Timestamp) -> Vec<String> {
     drawn
 }
 
-/// Subagents of one run, and those below them, behind `indent`.
+/// Appends lines for the subagents of one run and those below them, indented by `indent`.
 pub(crate) fn below(nodes: &[RunNode], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
     for (n, node) in (1..).zip(nodes) {
         let (branch, next) = Charset::current().branch(n == nodes.len());
@@ -40,7 +40,7 @@ pub(crate) fn below(nodes: &[RunNode], now: Timestamp, indent: &str, drawn: &mut
     }
 }
 
-/// `STATE, WHAT IT WAITS FOR  WHAT IT HAS SPENT  TASK`.
+/// `STATE, WAIT  SPEND  TASK`.
 fn format_node(node: &RunNode, now: Timestamp) -> String {
     let (state, waits) = (runs::state(&node.run), waits::short(&node.waits, now));
     let waits = waits.map_or_else(String::new, |waits| format!(", {waits}"));
@@ -48,7 +48,7 @@ fn format_node(node: &RunNode, now: Timestamp) -> String {
     format!("{state}{waits}  {spent}  \"{}\"", truncated_line(&node.input, MAX_INPUT_CHARS))
 }
 
-/// The end of an id: siblings are begun at the same time, so that their ids begin alike.
+/// The last characters of an id: siblings start at the same time, so their ids begin alike.
 pub(crate) fn id_suffix(run: RunId) -> String {
     run.to_string().split_off(26 - ID_SUFFIX_CHARS)
 }

@@ -1,3 +1,5 @@
+//! Runs `hermod tree`: prints the trees once, or follows them.
+
 use clap::Args;
 use hermod_actors::port::Clock;
 use serde_json::Value;
@@ -35,7 +37,7 @@ pub(crate) struct TreeArgs {
     pub(super) json: bool,
 }
 
-/// Draws it, once or until it has ended.
+/// Prints the tree once, or follows it until its end.
 pub(crate) async fn execute(
     args: TreeArgs,
     inquiry: &StoreClient,

@@ -1,4 +1,4 @@
-//! Follows a tree: asks whoever holds the store again and again, which costs it what is new since.
+//! Follows a tree by polling the owner of the store; a poll costs the owner only the changes since the last one.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ use crate::{
     discovery::Variables,
 };
 
-/// How often it is asked.
+/// Pause between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Shows a tree until it has ended, nobody reads it any more, or a signal comes, which ends the watching only.
+/// Shows a tree until it has ended, standard output is closed, or a signal comes; the runs continue.
 pub(super) async fn follow(
     args: TreeArgs,
     inquiry: &StoreClient,
@@ -46,7 +46,7 @@ pub(super) async fn follow(
     }
 }
 
-/// What is watched, and how it is told.
+/// The followed tree and its output.
 struct TreeFollower<'a> {
     run: Option<String>,
     output: TreeOutput,
@@ -55,11 +55,11 @@ struct TreeFollower<'a> {
 
 enum TreeOutput {
     Lines(LiveScreen),
-    /// The last line.
+    /// The last printed value.
     Json(Value),
 }
 
-/// Whether there is more to see.
+/// Whether to continue polling.
 #[derive(PartialEq, Eq)]
 enum FollowStep {
     Continue,
@@ -106,7 +106,7 @@ impl TreeFollower<'_> {
     }
 
     fn show(&mut self, nodes: &[RunNode]) -> Result<FollowStep, CliError> {
-        // What is the last run now may not be it the next time.
+        // Fixes the run by its id: `last` may name another run at the next poll.
         if let (Some(run), [root]) = (&mut self.run, nodes) {
             *run = root.run.id.to_string();
         }

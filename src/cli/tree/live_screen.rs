@@ -1,4 +1,4 @@
-//! Shows one thing as it changes.
+//! Shows lines that change over time.
 
 use crate::{
     cli::{
@@ -9,17 +9,17 @@ use crate::{
     discovery::Variables,
 };
 
-/// What was written last. On a terminal it is drawn over; else each change is written behind the one before.
+/// On a terminal the lines are redrawn in place; elsewhere each change is appended.
 #[derive(Debug, Default)]
 pub(super) struct LiveScreen {
     drawn: Vec<String>,
-    /// What was seen when it was last written to what is no terminal.
+    /// The `steady` lines of the last output that was no terminal.
     seen: Option<Vec<String>>,
 }
 
 impl LiveScreen {
-    /// Shows the lines. `steady` are the same lines, but for times that only pass: where nothing can be drawn over, they
-    /// say whether something has changed.
+    /// Shows the lines. `steady` are the same lines without running times: without a terminal, only a change of these
+    /// is printed.
     pub(super) fn show(
         &mut self,
         lines: Vec<String>,
@@ -49,7 +49,7 @@ impl LiveScreen {
     }
 }
 
-/// The lines as they fit onto a screen, whose last line the cursor has.
+/// Fits the lines to a screen; the cursor occupies its last line.
 fn fit_screen(mut lines: Vec<String>, size: TerminalSize) -> Vec<String> {
     let room = size.rows.saturating_sub(1).max(1);
     if lines.len() > room {
@@ -57,7 +57,7 @@ fn fit_screen(mut lines: Vec<String>, size: TerminalSize) -> Vec<String> {
         lines.truncate(room - 1);
         lines.push(format!("{} and {more} lines more", Charset::current().ellipsis()));
     }
-    // A line that fills the last column may make the terminal begin another.
+    // On some terminals a line that fills the last column starts another line.
     lines.iter().map(|line| truncate(line, size.columns.saturating_sub(1))).collect()
 }
 

@@ -1,11 +1,11 @@
-//! What a run has spent of what it may: an account in, text out.
+//! Formats a run's spend and limits: an account in, text out.
 
 use hermod_actors::model::{BudgetAccount, Dimension};
 
 use crate::cli::format::dollars;
 
-/// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: what is spent, what calls under way have reserved, and the
-/// limit. Nothing of a dimension that has neither a spend nor a limit, but for the iterations.
+/// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: spent, reserved by calls in progress, limit. Dimensions
+/// without spend and limit are omitted, except the iterations.
 pub(super) fn spend(account: Option<&BudgetAccount>, iterations: u32) -> String {
     let account = account.copied();
     let told = Dimension::ALL.map(|dimension| account.and_then(|account| of(&account, dimension)));
@@ -28,7 +28,7 @@ fn of(account: &BudgetAccount, dimension: Dimension) -> Option<String> {
         return None;
     }
     let used = match (dimension, reserved) {
-        // Those that live are what is reserved.
+        // The reserved children are the living ones.
         (Dimension::Children, _) => show(spent.saturating_add(reserved)),
         (_, 0) => show(spent),
         (_, reserved) => format!("{}+{}", show(spent), show(reserved)),
@@ -37,7 +37,7 @@ fn of(account: &BudgetAccount, dimension: Dimension) -> Option<String> {
     Some(format!("{} {used}{limit}", dimension.name()))
 }
 
-/// A count to about two digits, rounded down: `950`, `1.2k`, `12k`, `3.4M`.
+/// A count rounded down to about two digits: `950`, `1.2k`, `12k`, `3.4M`.
 fn count(amount: u64) -> String {
     for (unit, name) in [(1_000_000_000, 'G'), (1_000_000, 'M'), (1_000, 'k')] {
         let (whole, tenth) = (amount / unit, amount % unit / (unit / 10));

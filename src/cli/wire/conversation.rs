@@ -1,4 +1,4 @@
-//! The file that `hermod wire encode` reads.
+//! Parses the conversation file of `hermod wire encode`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::message::{self, FieldError};
 
-/// A request, apart from any wire format.
+/// A request, independent of any wire format.
 #[derive(Debug)]
 pub(super) struct ParsedConversation {
     pub(super) model: Arc<str>,
     pub(super) max_tokens: u64,
     pub(super) thinking: Option<ThinkingRequest>,
-    /// Whether the model sees pictures.
+    /// Whether the model accepts images.
     pub(super) accepts_images: bool,
     pub(super) system: String,
     pub(super) tools: Vec<ToolSpec>,
@@ -25,12 +25,12 @@ pub(super) struct ParsedConversation {
     pub(super) images: ImagesByHash,
 }
 
-/// Pictures by the hash of their bytes.
+/// Images by the hash of their bytes.
 #[derive(Debug, Default)]
 pub(super) struct ImagesByHash(pub(super) BTreeMap<String, Bytes>);
 
 impl ImagesByHash {
-    /// Keeps one; `None` if it is of no format that is known.
+    /// Stores an image; `None` if its format is unknown.
     pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Option<Image> {
         let format = ImageFormat::of_bytes(&bytes)?;
         let handle = Hash::of(&bytes).to_string();
@@ -99,7 +99,7 @@ fn nothing() -> Value {
 }
 
 impl ParsedConversation {
-    /// Reads a file's text; the error names the field.
+    /// Parses a file's text; the error names the field.
     pub(super) fn parse(json: &[u8]) -> Result<Self, String> {
         let mut json = serde_json::Deserializer::from_slice(json);
         let file: File = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;

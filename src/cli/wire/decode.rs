@@ -1,3 +1,5 @@
+//! `hermod wire decode`: decodes a stored response of a provider, and prints the result as JSON.
+
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -26,7 +28,7 @@ use crate::{
     provider::{Dialect, WireFormat},
 };
 
-/// Wire formats whose number of input tokens counts neither those read from the cache nor those written to it.
+/// Wire formats whose input tokens exclude those read from the cache and those written to it.
 const WITHOUT_CACHED: &[&str] = &["anthropic_messages"];
 
 /// Print what a response says, as JSON
@@ -51,7 +53,7 @@ pub(super) struct DecodeArgs {
     file: PathBuf,
 }
 
-/// Prints it.
+/// Decodes the response and prints it.
 pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
     let wire = args.format.wire(&Dialect::default())?;
     let headers = args.headers.as_deref().map(headers).transpose()?.unwrap_or_default();
@@ -91,7 +93,7 @@ fn headers(path: &Path) -> Result<HeaderMap, CliError> {
     json.into_iter().map(header).collect()
 }
 
-/// What is printed of a response under a status that promises an answer.
+/// The output for a response with a success status.
 fn of_answer(
     wire: &dyn WireFormat,
     origin: Arc<AnswerOrigin>,
@@ -108,7 +110,7 @@ fn of_answer(
         Ok(answer) => of_message(wire, answer),
         Err((failure, at)) => {
             let mut decoded = of_failure(outcome(&failure.class, *at, signs), failure);
-            // What an interface would have shown until then.
+            // The text and reasoning that a user would have seen before the failure.
             decoded["text"] = shown.text.into();
             decoded["reasoning"] = shown.reasoning.into();
             decoded
@@ -143,7 +145,7 @@ fn of_usage(wire: &dyn WireFormat, usage: &Usage) -> Value {
 }
 
 fn of_failure(outcome: &str, failure: &CallFailure) -> Map<String, Value> {
-    // As in records: whichever class knows a time has it under these names.
+    // As in records: every class with such a time stores it under these names.
     let class = json!(failure.class);
     let reset_at = class["reset_at"].as_i64().map(Timestamp);
     let mut decoded = shape(outcome);
@@ -161,7 +163,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1_000.0
 }
 
-/// The fields of every response, in order, with nothing in them.
+/// The fields of every output, in order, with empty values.
 fn shape(outcome: &str) -> Map<String, Value> {
     let fields = [
         ("outcome", outcome.into()),
@@ -176,16 +178,16 @@ fn shape(outcome: &str) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// When decoding failed.
+/// The stage at which decoding failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecodeStage {
     /// In an event.
     Event,
-    /// At the end of what came.
+    /// At the end of the response.
     End,
 }
 
-/// The word for what came in place of an answer.
+/// The `outcome` of a response without an answer.
 fn outcome(class: &FailureClass, at: DecodeStage, signs: &ResponseShape) -> &'static str {
     match (signs.kind, signs.error) {
         (BodyKind::Neither, _) => "empty_stream",
@@ -203,7 +205,7 @@ fn outcome(class: &FailureClass, at: DecodeStage, signs: &ResponseShape) -> &'st
     }
 }
 
-/// What was shown before the answer was whole.
+/// The text and reasoning streamed before the answer was complete.
 #[derive(Debug, Default)]
 struct DeltaBuffer(Mutex<DeltaTexts>);
 

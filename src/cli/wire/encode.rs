@@ -1,3 +1,5 @@
+//! `hermod wire encode`: prints the request of a conversation in a wire format.
+
 use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum};
@@ -54,7 +56,7 @@ impl From<CacheArg> for provider::CacheTtl {
     }
 }
 
-/// Prints it.
+/// Encodes the conversation and prints the request.
 pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
     let wire = args.format.wire(&Dialect { host: args.host.clone(), cache: args.cache.into() })?;
     let mut conversation =
@@ -66,7 +68,7 @@ pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
     print_escaped(&String::from_utf8_lossy(&body))
 }
 
-/// The request as it is sent.
+/// The body of the request as sent.
 fn body(wire: &dyn WireFormat, conversation: ParsedConversation, provider: &str) -> Vec<u8> {
     let ParsedConversation {
         model,

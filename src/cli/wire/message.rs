@@ -1,4 +1,4 @@
-//! Messages as `chat_completions` and `hermod run --json` write them.
+//! Parses messages in the form of `chat_completions` and `hermod run --json`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::conversation::ImagesByHash;
 
-/// A field that cannot be used, and what to do about it.
+/// An unusable field, with the reason and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldError {
     pub(super) field: String,
@@ -47,7 +47,7 @@ pub(super) struct Fields {
     tool_call_id: Option<String>,
     #[serde(default)]
     name: Option<String>,
-    /// What the runtime says behind it.
+    /// A note of the runtime after the content.
     #[serde(default)]
     note: Option<String>,
 }
@@ -87,7 +87,7 @@ struct Function {
     arguments: String,
 }
 
-/// The messages, and the system prompt if the first one is it.
+/// The system prompt and the messages; the prompt is `system`, or the first message if `system` is empty.
 pub(super) fn read(
     mut system: String,
     fields: Vec<Fields>,
@@ -144,8 +144,8 @@ pub(super) fn read(
     Ok((system, messages))
 }
 
-/// A conversation from outside: a JSON array of messages, as `messages` of `hermod run --json` is one. Calls without results and
-/// the like are accepted, since the runtime repairs a history. The error names the field.
+/// Parses a conversation from outside: a JSON array in the form of `messages` of `hermod run --json`. Flaws such as
+/// calls without results are accepted, because the runtime repairs a history. The error names the field.
 pub(in crate::cli) fn history(json: &[u8]) -> Result<Vec<Message>, String> {
     let mut json = serde_json::Deserializer::from_slice(json);
     let fields: Vec<Fields> =
@@ -190,7 +190,7 @@ impl Call {
     }
 }
 
-/// Refuses what the role does not have, because it would be lost.
+/// Rejects fields that the role does not have, because they would be lost.
 fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), FieldError> {
     let assistant = fields.role == Role::Assistant;
     let tool = fields.role == Role::Tool;
@@ -243,11 +243,11 @@ fn base64_of(url: &str) -> Option<Vec<u8>> {
     STANDARD.decode(data).ok().filter(|_| media.ends_with(";base64"))
 }
 
-/// The calls that wait for their results.
+/// The calls of an assistant message that need results.
 #[derive(Debug, Default)]
 struct UnansweredCalls {
     message: usize,
-    /// Id, name, and whether the result is there.
+    /// Id, name, and whether the result was found.
     calls: Vec<(String, String, bool)>,
 }
 
@@ -264,7 +264,7 @@ impl UnansweredCalls {
         Ok(open)
     }
 
-    /// The name of the call that this result is for.
+    /// Marks a call as answered and returns its name; `None` if no unanswered call has this id.
     fn answer(&mut self, call: &str) -> Option<String> {
         let (_, name, is_answered) =
             self.calls.iter_mut().find(|(id, _, is_answered)| id == call && !*is_answered)?;

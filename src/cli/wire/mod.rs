@@ -1,4 +1,4 @@
-//! `hermod wire`: what a wire format makes of a response, and of a conversation. For whoever debugs a dialect.
+//! `hermod wire`: decodes a response or encodes a conversation in a wire format, for debugging dialects.
 
 mod conversation;
 mod decode;
@@ -16,7 +16,7 @@ use crate::{
     provider::{Dialect, WIRES, WireFormat},
 };
 
-/// Bytes of a response or a conversation.
+/// Size limit of a response or a conversation.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Decode a response or encode a request, as a wire format has it
@@ -49,7 +49,7 @@ impl FormatArgs {
     }
 }
 
-/// Decodes or encodes; touches neither network nor store.
+/// Decodes or encodes; uses neither network nor store.
 pub(crate) fn execute(args: &WireArgs) -> Result<(), CliError> {
     match &args.command {
         WireCommand::Decode(args) => decode::execute(args),
@@ -57,7 +57,7 @@ pub(crate) fn execute(args: &WireArgs) -> Result<(), CliError> {
     }
 }
 
-/// The bytes of a file, or of standard input where it is `-`.
+/// Reads a file, or standard input if the path is `-`.
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     let read = if path == Path::new("-") {
         read_limited(io::stdin().lock(), MAX_BYTES)
@@ -67,7 +67,7 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     read.map_err(|error| wrong(path, error))
 }
 
-/// A file that does not do.
+/// The error for an unusable file.
 fn wrong(path: &Path, why: impl std::fmt::Display) -> CliError {
     let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
     CliError::usage(format!("{name}: {why}"))

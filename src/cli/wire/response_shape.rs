@@ -1,14 +1,14 @@
-//! What a response shows of itself beside what is decoded: its shape, the vendor's word for its end, an error's place.
+//! Properties of a response beside its decoded content: kind of body, stop reason, place of an error.
 
 use http::{HeaderMap, header};
 use serde_json::Value;
 
 use crate::provider::{parse_json_lossy, sse};
 
-/// What came, by its first bytes.
+/// The kind of a body, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum BodyKind {
-    /// Neither of the two: an empty body, a page, or a stream without an event.
+    /// Neither: an empty body, an HTML page, or a stream without an event.
     #[default]
     Neither,
     /// An event stream.
@@ -17,7 +17,7 @@ pub(super) enum BodyKind {
     Document,
 }
 
-/// Where a vendor says that there will be no answer.
+/// Where a vendor reports that there will be no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorPlace {
     /// In an `error`.
@@ -26,17 +26,17 @@ pub(super) enum ErrorPlace {
     Failed,
 }
 
-/// The signs of one response, up to the first error in it.
+/// The properties of one response, up to its first error.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ResponseShape {
     pub(super) kind: BodyKind,
     pub(super) error: Option<ErrorPlace>,
-    /// The vendor's own word for why the model stopped.
+    /// The vendor's own stop reason.
     pub(super) stop: Option<String>,
 }
 
 impl ResponseShape {
-    /// The signs of a body under status 200.
+    /// The properties of a body under status 200.
     pub(super) fn of(body: &[u8]) -> Self {
         let begin = body.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
         let body = &body[begin.unwrap_or(body.len())..];
@@ -50,7 +50,7 @@ impl ResponseShape {
             Some(_) => {
                 let mut parser = sse::SseParser::new();
                 let pushed = parser.push(body, |event| signs.event(event.data));
-                // What lies behind an event that is too large is not decoded either.
+                // The decoder also stops at an event that is too large, so nothing after it counts.
                 if pushed.is_ok() {
                     let _half = parser.finish(|event| signs.event(event.data));
                 }
@@ -91,7 +91,7 @@ impl ResponseShape {
     }
 }
 
-/// The content type, if it says something else than the body is: the body is what is believed.
+/// A message if the content type contradicts the body; the body is then believed.
 pub(super) fn contradiction(headers: &HeaderMap, shape: BodyKind) -> Option<String> {
     let said = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let (declared, is) = match shape {

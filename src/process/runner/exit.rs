@@ -1,7 +1,7 @@
-//! `exit`: how a command ended, in a form of which every torn or half-written one is told from a whole one.
+//! The file `exit`: how a command ended. Its format reveals every torn or incomplete file.
 //!
-//! A line `hermod-exit <length> <SHA-256>`, then so many bytes: a line of JSON, and the kept bytes of both streams. What
-//! follows is room that was not needed.
+//! It begins with a line `hermod-exit <length> <SHA-256>`. `length` bytes follow: a line of JSON, then the captured
+//! bytes of both streams. The remainder is unused reserve.
 
 use std::{
     fs::{File, OpenOptions},
@@ -25,33 +25,33 @@ use crate::{
 pub(super) const FILE: &str = "exit";
 const VERSION: u32 = 1;
 const MAGIC: &str = "hermod-exit";
-/// Room for both streams, and for the two lines.
+/// Bytes reserved for both streams and the two lines.
 const RESERVED_BYTES: usize = 2 * (HEAD_BYTES + TAIL_BYTES) + (8 << 10);
-/// Bytes of an error that are kept, so that the room is always enough.
+/// Bytes of an error that are kept, so that the reserve always suffices.
 const MAX_ERROR_BYTES: usize = 1 << 10;
 
 /// How a command ended.
 #[derive(Debug)]
 pub struct ExitRecord {
-    /// What ran; or why the system did not run it.
+    /// The command's result, or why the system did not start it.
     pub end: Result<CommandResult, String>,
-    /// What is in `output`.
+    /// Extent of the file `output`.
     pub output: OutputExtent,
 }
 
-/// How much of an output is in a file.
+/// Extent of an output in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputExtent {
-    /// So many bytes of the beginning are.
+    /// Bytes in the file, from the beginning.
     pub bytes: u64,
-    /// So many bytes of the end are not.
+    /// Bytes left out at the end.
     pub left_out: u64,
 }
 
 #[derive(Serialize, Deserialize)]
 struct ExitHeader {
     version: u32,
-    /// The attempt's name. Absent in what an earlier version has written.
+    /// The attempt's name; absent in files of an earlier version.
     #[serde(default)]
     attempt: Option<String>,
     #[serde(flatten)]
@@ -115,7 +115,7 @@ impl ExitRecord {
         bytes
     }
 
-    /// `None` unless it is whole, this attempt's, and of a version that this program knows.
+    /// Decodes the file's content; `None` unless it is complete, of this attempt and of a known version.
     pub(super) fn decode(bytes: &[u8], attempt: &str) -> Option<Self> {
         let (first, rest) = line(bytes)?;
         let mut words = std::str::from_utf8(first).ok()?.split(' ');
@@ -140,7 +140,7 @@ impl ExitRecord {
         Some(Self { end, output })
     }
 
-    /// What the folder says; `None` if it says nothing that is whole.
+    /// Reads the record of a folder; `None` without a complete one.
     pub(super) fn read(folder: &SpoolFolder) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
         match open_regular(&folder.file(FILE)) {
@@ -163,7 +163,7 @@ fn capture<'a>(bytes: &'a [u8], lengths: &CaptureLengths) -> Option<(Capture, &'
     Some((Capture::of_parts(head, tail, lengths.total)?, rest))
 }
 
-/// The file, empty, with room on the disk for whatever a command may come to.
+/// The empty file, with disk space preallocated for any result.
 #[derive(Debug)]
 pub(super) struct PreallocatedExit {
     file: File,
@@ -175,14 +175,14 @@ impl PreallocatedExit {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
         match fallocate(&file, FallocateFlags::empty(), 0, RESERVED_BYTES as u64) {
             Ok(()) => {}
-            // This file system does not know that: zeros take the same room.
+            // Without support by the file system, zeros allocate the same space.
             Err(Errno::OPNOTSUPP) => file.write_all_at(&vec![0; RESERVED_BYTES], 0)?,
             Err(error) => return Err(error.into()),
         }
         Ok(Self { file, folder: folder.clone() })
     }
 
-    /// Writes how the command ended. Where the command has removed the file, another one takes its place.
+    /// Writes the record. If the command has removed the file, a new one takes its place.
     pub(super) fn write(&mut self, exit: &ExitRecord) -> io::Result<()> {
         let bytes = exit.encode(self.folder.name());
         if self.folder.is_current(FILE, &self.file)? {
@@ -222,7 +222,7 @@ mod tests {
         bytes.resize(RESERVED_BYTES, 0);
         let again = ExitRecord::decode(&bytes, NAME).expect("it is whole");
         assert_eq!(again.encode(NAME), bytes[..whole]);
-        // What a power loss can leave of it.
+        // Every state that a power loss can leave.
         for cut in [0, 1, 20, whole / 2, whole - 1] {
             assert!(ExitRecord::decode(&bytes[..cut], NAME).is_none(), "{cut}");
             let mut torn = bytes.clone();

@@ -1,4 +1,4 @@
-//! The files of a spool folder, but for `exit`.
+//! The files of a spool folder, except `exit` and `output`.
 
 use std::{
     fmt,
@@ -26,22 +26,22 @@ use crate::{
     process::{Command, Environment},
 };
 
-/// The variable that says to a runner, and to all that it starts, which attempt they belong to.
+/// The variable that names the attempt, for the runner and all processes below it.
 pub const VARIABLE: &str = "HERMOD_CALL";
 
 const VERSION: u32 = 1;
 const TASK_FILE: &str = "task";
 const LOCK_FILE: &str = "lock";
 const STARTED_FILE: &str = "started";
-/// Follows an attempt's name in the name of a folder that is being removed.
+/// Follows the attempt's name in the name of a folder that is being removed.
 const REMOVAL_INFIX: &str = ".removed-";
 
-/// Names one attempt of a call: `<call>.<attempt>`.
+/// The name of one attempt of a call: `<call>.<attempt>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolName {
-    /// The call.
+    /// The call of the attempt.
     pub call: CallId,
-    /// The attempt.
+    /// Number of the attempt.
     pub attempt: Attempt,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for SpoolName {
     }
 }
 
-/// A text that names no attempt.
+/// A text is not the name of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolNameError;
 
@@ -64,12 +64,12 @@ impl FromStr for SpoolName {
             call: call.parse().map_err(|_| SpoolNameError)?,
             attempt: attempt.parse().map_err(|_| SpoolNameError)?,
         };
-        // Exactly one spelling, so that a folder is one attempt's.
+        // Only one spelling is valid, so that each folder belongs to one attempt.
         if name.to_string() == text { Ok(name) } else { Err(SpoolNameError) }
     }
 }
 
-/// What a runner is to run.
+/// The command that a runner is to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunnerTask {
     program: String,
@@ -103,28 +103,28 @@ impl From<RunnerTask> for Command {
             program: task.program.into(),
             arguments: task.arguments.into_iter().map(Into::into).collect(),
             folder: task.folder,
-            // The runner was given the clean one, and the attempt's name with it.
+            // The runner already has the clean environment with the attempt's name.
             environment: Environment::Own,
             timeout: Duration::from_millis(task.timeout_ms),
         }
     }
 }
 
-/// Who has made `started`.
+/// The process that made `started`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// A runner; its pid, if that can be read. It leads a session of the same number.
+    /// A runner with its pid, if that can be read. It leads a session of the same number.
     Runner(Option<Pid>),
-    /// A daemon: the runner will not begin.
+    /// A daemon that revoked the attempt: the runner will not begin.
     Revoked,
 }
 
-/// What came of making `started`.
+/// The result of an attempt to make `started`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaimResult {
-    /// It is made.
+    /// This process made it.
     Claimed,
-    /// It was there.
+    /// It existed before.
     AlreadyClaimed,
 }
 
@@ -162,25 +162,25 @@ impl SpoolFolder {
         self.0.join(name)
     }
 
-    /// The attempt's name, as the folder has it.
+    /// The attempt's name, which is the folder's.
     pub(super) fn name(&self) -> &str {
         self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// Which commands were begun.
+    /// The ledger of begun commands.
     pub(super) fn ledger(&self) -> CommandLedger {
         CommandLedger::of_spool(self.0.parent().unwrap_or(&self.0))
     }
 
-    /// Whether this is still what has the name in the folder. A command may have removed it, or put something in its place.
+    /// True if `name` in the folder is still `file`. A command may have removed or replaced it.
     pub(super) fn is_current(&self, name: &str, file: &File) -> io::Result<bool> {
         let own = file.metadata()?;
         Ok(fs::symlink_metadata(self.file(name))
             .is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
     }
 
-    /// Puts a file into the folder whose place a command has removed or given to another one: `fill` writes it, and it has
-    /// its content when it appears. Errors also if the state directory is gone.
+    /// Restores a file that a command has removed or replaced. `fill` writes its content before it appears. Fails also
+    /// if the state directory is gone.
     pub(super) fn restore_file(
         &self,
         name: &str,
@@ -200,7 +200,7 @@ impl SpoolFolder {
         fill(&mut file)?;
         let target = self.file(name);
         match fs::rename(&part, &target) {
-            // A folder is there now.
+            // A folder has taken its name.
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 files::remove_tree(&target)?;
                 fs::rename(part, target)?;
@@ -210,7 +210,7 @@ impl SpoolFolder {
         Ok(file)
     }
 
-    /// Makes the folder, and the spool if there is none. `AlreadyExists` if it is there.
+    /// Makes the folder, and the spool if there is none. `AlreadyExists` if the folder exists.
     pub(super) fn create(&self) -> io::Result<()> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -224,7 +224,7 @@ impl SpoolFolder {
         }
     }
 
-    /// Step 1: makes the folder and says in it what to run. Nobody reads that before the runner is started.
+    /// Step 1: makes the folder and writes the task. The task is read only after the runner's start.
     pub(super) fn create_with_task(&self, task: &RunnerTask) -> io::Result<()> {
         self.ledger().ensure()?;
         self.create()?;
@@ -235,7 +235,8 @@ impl SpoolFolder {
         parse(&files::read_own(&self.file(TASK_FILE))?)
     }
 
-    /// Step 2: takes the lock, for as long as the file is open. Waits only for one who looks whether it is held.
+    /// Step 2: takes the lock for as long as the file is open. It waits only for processes that check whether it is
+    /// held.
     pub(super) fn lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -244,7 +245,7 @@ impl SpoolFolder {
         Ok(lock)
     }
 
-    /// Whether a runner lives.
+    /// True if a runner holds the lock.
     pub(super) fn has_live_runner(&self) -> io::Result<bool> {
         let lock = match files::open_regular(&self.file(LOCK_FILE)) {
             Ok(lock) => lock,
@@ -258,7 +259,8 @@ impl SpoolFolder {
         }
     }
 
-    /// Step 4, of both sides: makes `started`, whole and only once. `NotFound` if the folder is being removed.
+    /// Step 4, for runner and daemon: makes `started`, complete and only once. `NotFound` if the folder is being
+    /// removed.
     pub(super) fn claim(&self, claim: Claim) -> io::Result<ClaimResult> {
         let (part, started) = match claim {
             Claim::Runner(pid) => {
@@ -267,15 +269,15 @@ impl SpoolFolder {
             Claim::Revoked => ("started.reviver", StartedFile::Revoked),
         };
         let (part, target) = (self.file(part), self.file(STARTED_FILE));
-        // What an earlier reviver has linked is `started` itself: it must not be written again.
+        // The file that an earlier revocation linked is `started` itself and must not be written again.
         if target.try_exists()? {
             return Ok(ClaimResult::AlreadyClaimed);
         }
         files::remove(&part)?;
         fs::write(&part, json(started)?)?;
-        // Unlike a file that is opened with O_EXCL, it has its content when it appears.
+        // Unlike a file opened with O_EXCL, a linked one has its content when it appears.
         match fs::hard_link(part, target) {
-            // A folder that was renamed meanwhile has lost its `started`, and could have taken this one.
+            // A folder renamed in between has lost its `started` and could have taken this one.
             Ok(()) if self.read_claim()? != Some(claim) => Err(Errno::NOENT.into()),
             Ok(()) => Ok(ClaimResult::Claimed),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(ClaimResult::AlreadyClaimed),
@@ -283,7 +285,7 @@ impl SpoolFolder {
         }
     }
 
-    /// Who has made `started`; `None` if nobody.
+    /// The maker of `started`; `None` if there is no such file.
     pub(super) fn read_claim(&self) -> io::Result<Option<Claim>> {
         let bytes = match files::read_own(&self.file(STARTED_FILE)) {
             Ok(bytes) => bytes,
@@ -293,13 +295,13 @@ impl SpoolFolder {
         Ok(Some(match parse(&bytes) {
             Ok(StartedFile::Runner { pid }) => Claim::Runner(Pid::from_raw(pid)),
             Ok(StartedFile::Revoked) => Claim::Revoked,
-            // Of another version, or torn by a power loss: something was begun.
+            // Of another version, or torn by a power loss: the command may have begun.
             Err(_) => Claim::Runner(None),
         }))
     }
 
-    /// Removes it. In one step it is no attempt's any more, so that nobody finds it half there: a runner that comes late
-    /// would see no `started`.
+    /// Removes the folder. The rename detaches it from the attempt in one step: a late runner must not find it without
+    /// `started`.
     pub(super) fn remove(&self) -> io::Result<()> {
         static REMOVALS: AtomicU64 = AtomicU64::new(0);
         let mut removed = self.0.clone().into_os_string();
@@ -313,18 +315,18 @@ impl SpoolFolder {
     }
 }
 
-/// Whether there is no such file; it or its folder may have been replaced by something else.
+/// True if the file is missing; something else may have replaced it or its folder.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidInput)
 }
 
-/// Whether this is the name of a folder whose removal was begun.
+/// True for the name of a folder whose removal was begun.
 pub(super) fn is_removal(name: &str) -> bool {
     name.split_once(REMOVAL_INFIX).is_some_and(|(name, _)| name.parse::<SpoolName>().is_ok())
 }
 
-/// Deletes a folder that is no attempt's any more.
+/// Deletes a folder that was renamed for removal.
 pub(super) fn delete_tree(removed: &Path) -> io::Result<()> {
     files::remove_tree(removed)
 }
@@ -402,7 +404,7 @@ mod tests {
         for _ in 0..20 {
             let (_spool, folder) = folder();
             folder.claim(Claim::Revoked).unwrap();
-            // So many that the removal takes a while.
+            // Large enough that the removal takes a while.
             (0..500).for_each(|n| fs::write(folder.file(&n.to_string()), "").unwrap());
             let removed = folder.clone();
             let removal = std::thread::spawn(move || removed.remove().unwrap());
@@ -413,7 +415,7 @@ mod tests {
                 }
             };
             assert_eq!(error.kind(), io::ErrorKind::NotFound);
-            // What came into it on its way is gone at the next start.
+            // A file that came in during the removal is gone at the next start.
             removal.join().unwrap_or_default();
         }
     }

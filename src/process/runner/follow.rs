@@ -1,4 +1,4 @@
-//! What a runner writes, while it writes it.
+//! Forwards the output file of a runner while the runner writes it.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
@@ -8,11 +8,11 @@ use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use super::live_runner::RunnerOutcome;
 use crate::{files::open_regular, process::Tee};
 
-/// How often it is looked whether there is more.
+/// Interval between two checks for new output.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Waits for `over`; meanwhile and then hands on all of the `output`, as far as somebody takes it.
+/// Waits for `over` and forwards the file `output` to `tee` meanwhile, as long as `tee` has a receiver.
 pub async fn follow(over: impl Future<Output = RunnerOutcome>, output: &Path, tee: Tee) -> RunnerOutcome {
     let (done, is_done) = watch::channel(());
     let over = async {
@@ -30,7 +30,7 @@ pub async fn follow(over: impl Future<Output = RunnerOutcome>, output: &Path, te
 async fn forward(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
     let (mut file, mut offset) = (None, 0);
     loop {
-        // What is written before the end is seen is read after it.
+        // The last read comes after the end was seen, so it includes all that was written before.
         let is_over = timeout(POLL_INTERVAL, is_done.changed()).await.is_ok();
         if file.is_none() {
             file = open(output).await?;
@@ -44,7 +44,7 @@ async fn forward(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> i
     }
 }
 
-/// Hands on what is there, and says where it goes on.
+/// Forwards the new bytes and returns the next offset.
 async fn catch_up(file: &Arc<File>, mut offset: u64, tee: &Tee) -> io::Result<u64> {
     while tee.is_wanted() {
         let bytes = read(Arc::clone(file), offset).await?;

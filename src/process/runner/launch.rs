@@ -1,4 +1,4 @@
-//! The daemon's side: starts runners, finds those of an earlier daemon, and clears away.
+//! The daemon's side: starts runners, attaches to those of an earlier daemon, and removes spool folders.
 
 use std::{
     fs, io,
@@ -28,17 +28,17 @@ use crate::{
 };
 
 const SPOOL_FOLDER: &str = "spool";
-/// Folders that are cleared at once, when each may take as long as its command takes to end.
+/// Folders cleared concurrently. Each may take as long as its command takes to end.
 const MAX_CONCURRENT_CLEARS: usize = 16;
-/// Between two looks whether a full disk has room.
+/// Pause before the next attempt on a full disk.
 const DISK_FULL_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Starts commands that outlive this process, and finds them again.
+/// Starts commands that outlive this process, and attaches to them later.
 #[derive(Debug, Clone)]
 pub struct Runner {
     program: Arc<Path>,
     spool: Arc<Path>,
-    /// Has a receiver for everything that is being cleared.
+    /// Each removal under way has a receiver.
     clearings: Arc<watch::Sender<()>>,
 }
 
@@ -50,25 +50,25 @@ impl PartialEq for Runner {
 
 impl Eq for Runner {}
 
-/// What is found of an attempt.
+/// The state of an attempt that an earlier process started.
 #[derive(Debug)]
 pub enum AttachedRunner {
-    /// It is under way.
+    /// The runner is alive.
     Alive(Box<LiveRunner>),
-    /// It is over.
+    /// The runner has ended.
     Over(RunnerOutcome),
 }
 
-/// What is in the spool and not needed.
+/// Spool entries that are not needed.
 #[derive(Default)]
 struct SpoolLeftovers {
     attempts: Vec<(SpoolFolder, SpoolName)>,
-    /// Folders whose removal an earlier process has begun.
+    /// Folders whose removal an earlier process began.
     removed: Vec<PathBuf>,
 }
 
 impl Runner {
-    /// Runners are processes of `program`, which is a `hermod`; what they say is kept in this state directory.
+    /// Runners are processes of `program`, a `hermod` binary; their spool is in the state directory `state`.
     pub fn new(program: impl Into<PathBuf>, state: &Path) -> Self {
         let (clearings, _) = watch::channel(());
         Self {
@@ -78,7 +78,8 @@ impl Runner {
         }
     }
 
-    /// Starts a command. Its environment is the clean one, and a variable that names the attempt. Errors: nothing was run.
+    /// Starts a command with a clean environment and a variable that names the attempt. An error means that nothing was
+    /// run.
     pub async fn start(&self, name: SpoolName, command: Command) -> io::Result<LiveRunner> {
         let folder = self.folder(name);
         let task = RunnerTask::try_from(command)?;
@@ -87,7 +88,7 @@ impl Runner {
             off_thread(move || folder.create_with_task(&task))
         };
         match lay_out().await {
-            // Of an attempt that a relaxed store has lost with the power.
+            // The folder of an attempt that a relaxed store lost in a power loss.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 clear_attempt(folder.clone(), name).await?;
                 lay_out().await?;
@@ -98,8 +99,8 @@ impl Runner {
         Ok(LiveRunner::own(folder, name, child))
     }
 
-    /// Finds an attempt that an earlier process has started, or sees to it that it never begins.
-    /// That takes room, which is waited for: a full disk makes nothing doubtful.
+    /// Attaches to an attempt of an earlier process, or makes sure that it never begins. It waits for disk space: a
+    /// full disk must not put a call in doubt.
     pub async fn attach(&self, name: SpoolName, boot: Boot) -> AttachedRunner {
         loop {
             let found = match boot {
@@ -115,7 +116,7 @@ impl Runner {
         }
     }
 
-    /// The commands that go on by themselves in this state directory, each with its runner's pid, if that is known.
+    /// The detached commands that run in this state directory, each with its runner's pid if known.
     pub fn running_commands(&self) -> io::Result<Vec<(SpoolName, Option<i32>)>> {
         let mut under_way = Vec::new();
         for (folder, name) in self.attempts(|_| false)?.attempts {
@@ -131,7 +132,7 @@ impl Runner {
         Ok(under_way)
     }
 
-    /// Ends all commands of this state directory, and sees to it that none begins that has not. What is kept of them stays.
+    /// Ends all commands of this state directory, and revokes those not yet begun. Their folders stay.
     pub async fn end_all(&self) -> io::Result<()> {
         let attempts = stream::iter(self.attempts(|_| false)?.attempts.into_iter().map(Ok));
         attempts
@@ -139,12 +140,12 @@ impl Runner {
             .await
     }
 
-    /// Where the output of an attempt is, both streams as they came.
+    /// Path of an attempt's output file with both streams.
     pub fn output(&self, name: SpoolName) -> PathBuf {
         self.folder(name).file(output::FILE)
     }
 
-    /// Removes what is kept of an attempt. If it is still under way, it is ended.
+    /// Removes an attempt's folder, and ends the attempt first if it is running.
     pub fn forget(&self, name: SpoolName) {
         let (folder, clearing) = (self.folder(name), self.clearings.subscribe());
         tokio::spawn(async move {
@@ -153,13 +154,13 @@ impl Runner {
         });
     }
 
-    /// Resolves when all is cleared that is to go by now.
+    /// Resolves when all removals that have begun are done.
     pub async fn wait_cleared(&self) {
         self.clearings.closed().await;
     }
 
-    /// Removes what is kept of runs that are not open any more, and ends what they still run. What is to go is decided
-    /// before this returns, so that later runs may begin while it goes.
+    /// Removes the folders of runs that are not open, and ends their commands. The selection is made before this
+    /// returns, so new runs may begin while the future works.
     pub fn sweep(&self, is_open: impl Fn(RunId) -> bool) -> BoxFuture<'static, ()> {
         let ledger = CommandLedger::of_spool(&self.spool);
         if let Err(error) = ledger.ensure().and_then(|()| ledger.shorten(&is_open)) {
@@ -181,24 +182,24 @@ impl Runner {
         })
     }
 
-    /// What is kept of attempts, and of folders whose removal was begun (those belong to no attempt).
+    /// The folders of attempts, and those whose removal was begun, which belong to no attempt.
     pub fn entries(&self) -> io::Result<Vec<(Option<SpoolName>, PathBuf)>> {
         let SpoolLeftovers { attempts, removed } = self.leftovers(|_| false)?;
         let attempts = attempts.into_iter().map(|(folder, name)| (Some(name), folder.path().to_owned()));
         Ok(attempts.chain(removed.into_iter().map(|path| (None, path))).collect())
     }
 
-    /// Whether a runner of this attempt lives.
+    /// True if a runner of this attempt is alive.
     pub fn is_alive(&self, name: SpoolName) -> io::Result<bool> {
         self.folder(name).has_live_runner()
     }
 
-    /// Removes what is kept of an attempt whose run has ended and whose runner does not live.
+    /// Removes the folder of an attempt whose run has ended and whose runner is dead.
     pub fn discard(&self, name: SpoolName) -> io::Result<()> {
         self.folder(name).remove()
     }
 
-    /// What is kept of attempts, and those under way of which nothing is kept: a command may have removed its own folder.
+    /// Attempts with a folder, and running ones without: a command may have removed its own folder.
     fn attempts(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
         let mut stale = self.leftovers(&is_open)?;
         for (name, pid) in CommandLedger::of_spool(&self.spool).started_attempts() {
@@ -220,7 +221,7 @@ impl Runner {
         };
         for entry in entries {
             let entry = entry?.file_name();
-            // What is no attempt's is not ours.
+            // Other names in the spool are not touched.
             let Some(entry) = entry.to_str() else { continue };
             if is_removal(entry) {
                 stale.removed.push(self.spool.join(entry));
@@ -238,7 +239,7 @@ impl Runner {
     }
 }
 
-/// Starts the runner. It gets no variable but those that a command may see: it may be looked at by every command.
+/// Starts the runner. It gets only variables that a command may see, since any command can read its environment.
 fn spawn(program: &Path, folder: &SpoolFolder, name: SpoolName) -> io::Result<process::Child> {
     process::Command::new(program)
         .arg(ARGUMENT)
@@ -253,14 +254,14 @@ fn spawn(program: &Path, folder: &SpoolFolder, name: SpoolName) -> io::Result<pr
         .spawn()
 }
 
-/// On the same boot.
+/// Attaches on the same boot.
 async fn attach_same_boot(folder: SpoolFolder, name: SpoolName) -> io::Result<AttachedRunner> {
     let at = folder.clone();
     let found = off_thread(move || {
         let revoked = revoke(&at).and_then(|claimed| {
             Ok(claimed == ClaimResult::Claimed || at.read_claim()? == Some(Claim::Revoked))
         });
-        // Looked at behind the revocation: a runner that makes its entry later sees that.
+        // Read after the revocation: a runner that writes its entry later sees the revocation.
         match at.ledger().mark(name)? {
             LedgerMark::NotBegun if revoked? => Ok(Err(RunnerOutcome::NeverBegun(None))),
             LedgerMark::NotBegun | LedgerMark::Begun(_) | LedgerMark::Unknown => {
@@ -275,7 +276,7 @@ async fn attach_same_boot(folder: SpoolFolder, name: SpoolName) -> io::Result<At
     })
 }
 
-/// Makes `started`, in a folder that may not be there.
+/// Revokes the attempt by creating `started`; the folder may be missing.
 fn revoke(folder: &SpoolFolder) -> io::Result<ClaimResult> {
     match folder.create() {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -283,13 +284,13 @@ fn revoke(folder: &SpoolFolder) -> io::Result<ClaimResult> {
     }
 }
 
-/// After another boot.
+/// Attaches after another boot, where only a complete `exit` counts.
 async fn attach_other_boot(folder: SpoolFolder) -> io::Result<AttachedRunner> {
     let exit = off_thread(move || ExitRecord::read(&folder)).await?;
     Ok(AttachedRunner::Over(exit.map_or(RunnerOutcome::Unknown, |exit| RunnerOutcome::Ended(Box::new(exit)))))
 }
 
-/// Ends an attempt if it is under way, and removes its folder.
+/// Ends an attempt if it is running, and removes its folder.
 async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
     let at = folder.clone();
     let may_live = move || {
@@ -302,7 +303,7 @@ async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
     off_thread(move || folder.remove()).await
 }
 
-/// Ends an attempt if it is under way. Makes its folder if there is none.
+/// Ends an attempt if it is running. Creates its folder if there is none.
 async fn end_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
     if let AttachedRunner::Alive(watched) = attach_same_boot(folder, name).await? {
         let stop = CancellationToken::new();

@@ -1,9 +1,9 @@
-//! The ledger of begun commands: one file beside the spool, `begun` in the state directory.
+//! The ledger of begun commands: the file `begun` in the state directory, beside the spool.
 //!
-//! A runner writes the name of its attempt into it, and its pid, after `started` was made and before the command runs. So
-//! a command can remove its spool folder, but not the fact that it was begun: the ledger says that an attempt was *not*
-//! begun only if it is there, whole, and older than the run. A command that removes the ledger removes that proof for all runs
-//! that were accepted before it is made again.
+//! A runner appends its attempt's name and its pid after it made `started` and before it runs the command. A command
+//! can remove its spool folder, but not the fact that it was begun. The ledger proves that an attempt was *not* begun
+//! only if it exists, is complete and is older than the run. A command that removes the ledger removes that proof for
+//! all runs accepted before the ledger is made again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,28 +26,28 @@ use crate::files::{make, open_regular, open_regular_with, remove};
 
 pub(super) const FILE: &str = "begun";
 const MAGIC: &str = "hermod-begun 1 ";
-/// Bytes that the first line has at most.
+/// Limit of the first line.
 const MAX_HEAD_BYTES: u64 = 64;
-/// Bytes from which on the entries of runs that are not open are left out.
+/// Size from which entries of runs that are not open are removed.
 const SHORTEN_FROM_BYTES: u64 = 64 << 10;
-/// Bytes that are read: far more than the entries of all open runs.
+/// Limit of a read: far more than the entries of all open runs.
 const MAX_BYTES: u64 = 64 << 20;
-/// How often its lock is tried. Writers hold it for a moment.
+/// Attempts to take the lock. Writers hold it for a moment.
 const LOCK_TRIES: u32 = 500;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// Held while a ledger is replaced: two replacements would use the same temporary file. Only the process that holds the
-/// store replaces its ledger, so no other process competes.
+/// Held while a ledger is replaced: two replacements would use the same temporary file. Only the owner of the store
+/// replaces its ledger, so no other process competes.
 static REPLACEMENT_LOCK: Mutex<()> = Mutex::new(());
 
-/// What the ledger says of an attempt.
+/// The ledger's statement about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LedgerMark {
-    /// Its command was not begun.
+    /// The command was not begun.
     NotBegun,
-    /// Its command was begun, by the runner with this pid.
+    /// The command was begun by the runner with this pid.
     Begun(Pid),
-    /// It cannot tell: it is not there, is damaged, or is younger than the run.
+    /// Nothing is proven: the ledger is missing, damaged or younger than the run.
     Unknown,
 }
 
@@ -64,10 +64,10 @@ impl LedgerMark {
 #[derive(Debug, Clone)]
 pub(super) struct CommandLedger(PathBuf);
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LedgerEntries {
-    /// When the ledger was made, in milliseconds of the wall clock.
+    /// Time when the ledger was made, in milliseconds of the wall clock.
     since_ms: u64,
     begun: Vec<(SpoolName, Pid)>,
 }
@@ -78,13 +78,13 @@ impl CommandLedger {
         Self(spool.with_file_name(FILE))
     }
 
-    /// Makes the ledger, unless it is there. One that is damaged is replaced, and speaks only for later runs.
+    /// Makes the ledger unless it exists. A damaged one is replaced, and proves facts only about later runs.
     pub(super) fn ensure(&self) -> io::Result<()> {
         if self.has_head()? {
             return Ok(());
         }
         let _sole = sole_replacement();
-        // Another thread may have made it in the meantime, and a runner may have written into that one.
+        // Another thread may have made it, and a runner may have written into it.
         if self.has_head()? {
             return Ok(());
         }
@@ -96,14 +96,14 @@ impl CommandLedger {
         fs::rename(part, &self.0)
     }
 
-    /// Notes that a command is about to run. `NotFound` if there is no ledger.
+    /// Records that a command is about to run. `NotFound` without a ledger.
     pub(super) fn record_start(&self, attempt: &str, runner: Pid) -> io::Result<()> {
         let mut file = self.open_locked()?;
-        // A line of its own also behind one that was cut.
+        // Starts with a newline, so that it has its own line after a truncated one.
         file.write_all(format!("\n{attempt} {}\n", runner.as_raw_pid()).as_bytes())
     }
 
-    /// What is known of an attempt.
+    /// The ledger's statement about an attempt.
     pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
         let entries = match self.read() {
             Ok(Some(entries)) => entries,
@@ -119,12 +119,12 @@ impl CommandLedger {
         })
     }
 
-    /// All attempts that were begun, as far as they are kept.
+    /// All begun attempts that the ledger still has.
     pub(super) fn started_attempts(&self) -> Vec<(SpoolName, Pid)> {
         self.read().ok().flatten().unwrap_or_default().begun
     }
 
-    /// Leaves out what belongs to no open run, if the file is large.
+    /// Removes the entries of runs that are not open, if the file is large.
     pub(super) fn shorten(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<()> {
         if !fs::metadata(&self.0).is_ok_and(|file| file.len() > SHORTEN_FROM_BYTES) {
             return Ok(());
@@ -153,7 +153,7 @@ impl CommandLedger {
         Ok(head.split_once('\n').is_some_and(|(head, _)| since_ms(head).is_some()))
     }
 
-    /// `None` if it is damaged.
+    /// Reads the entries; `None` if the ledger is damaged.
     fn read(&self) -> io::Result<Option<LedgerEntries>> {
         let mut bytes = Vec::new();
         open_regular(&self.0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
@@ -163,7 +163,7 @@ impl CommandLedger {
         Ok(LedgerEntries::parse(&String::from_utf8_lossy(&bytes)))
     }
 
-    /// The file, to append to. The lock belongs to the file that has the name now.
+    /// Opens the file for appending and locks it. Repeats if the file was replaced before the lock was taken.
     fn open_locked(&self) -> io::Result<File> {
         loop {
             let file = open_regular_with(OpenOptions::new().append(true), &self.0)?;
@@ -175,7 +175,7 @@ impl CommandLedger {
         }
     }
 
-    /// What is to take its place.
+    /// Makes the temporary file that replaces the ledger.
     fn create_part(&self) -> io::Result<(File, PathBuf)> {
         let part = self.0.with_extension("part");
         remove(&part)?;
@@ -199,7 +199,7 @@ fn sole_replacement() -> MutexGuard<'static, ()> {
     REPLACEMENT_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the ledger. A command may hold the lock, and that must not stop others for ever: after some time it is an error.
+/// Locks the ledger. A command may hold the lock, which must not block others forever: after 500 tries it is an error.
 fn lock(file: &File) -> io::Result<()> {
     for _ in 0..LOCK_TRIES {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -214,7 +214,7 @@ fn since_ms(head: &str) -> Option<u64> {
     head.strip_prefix(MAGIC)?.parse().ok()
 }
 
-/// When a run was accepted, by its id.
+/// Time of the run's acceptance in milliseconds, from its id.
 fn accepted_ms(run: RunId) -> u64 {
     u64::try_from(run.bits() >> 80).unwrap_or(u64::MAX)
 }
@@ -232,7 +232,7 @@ mod tests {
         (state, ledger)
     }
 
-    /// An attempt of a run that was accepted then.
+    /// An attempt of a run that was accepted at this time.
     fn name(accepted_ms: u64, n: u32) -> SpoolName {
         let run = RunId::from_bits(u128::from(accepted_ms) << 80);
         SpoolName { call: CallId { run, iteration: 1, n }, attempt: 1 }
@@ -252,7 +252,7 @@ mod tests {
             ledger.record_start(&name(accepted, 2).to_string(), getpid()).unwrap();
             assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), LedgerMark::Begun(getpid()));
         }
-        // It is not made anew.
+        // A complete ledger is not made again.
         ledger.ensure().unwrap();
         assert_eq!(ledger.started_attempts().len(), 2);
     }

@@ -1,4 +1,4 @@
-//! A runner at work, seen by a daemon.
+//! A living runner, as a daemon sees it.
 
 use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
 
@@ -15,25 +15,25 @@ use super::{
 };
 use crate::process::{Command, ExitCause, pidfd};
 
-/// What a runner may take to end its command and itself, when it is asked to.
+/// Time that a runner may take to end its command and itself after SIGTERM.
 pub const STOP_TIMEOUT: Duration = Duration::from_millis(2_100);
-/// What a killed runner may take until it is gone.
+/// Time that a killed runner may take to exit.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub enum RunnerOutcome {
     /// The command has ended.
     Ended(Box<ExitRecord>),
-    /// The command was never begun, and never will be; why, if that is known.
+    /// The command was never begun and never will be, with the reason if known.
     NeverBegun(Option<io::Error>),
-    /// It may have begun. Nothing of it runs any more, as far as can be known.
+    /// The command may have begun. As far as can be known, none of its processes runs any more.
     Unknown,
-    /// The stop that was waited with has killed it, for it did not end when it was told to.
+    /// The runner did not end in time after a stop and was killed.
     Killed,
 }
 
-/// A runner that was alive a moment ago. Dropping this lets it go on.
+/// A runner that was alive a moment ago. Dropping this leaves it running.
 #[derive(Debug)]
 pub struct LiveRunner {
     folder: SpoolFolder,
@@ -43,11 +43,11 @@ pub struct LiveRunner {
 
 #[derive(Debug)]
 enum RunnerProcess {
-    /// A child of this process: its pid is its own until it is reaped.
+    /// A child of this process: its pid cannot be reused until it is reaped.
     Own(Child, Option<ExitStatus>),
-    /// Another daemon's. It was seen to hold the lock after it was opened, or runs this folder, so it is the runner.
+    /// A runner of another daemon. It held the lock after the pidfd was opened, or its arguments name this folder.
     Other(AsyncFd<OwnedFd>),
-    /// Nothing but the lock tells of it: another process has its pid, or nobody may look at it.
+    /// Only the lock proves it: another process has its pid, or its process cannot be read.
     Lock,
 }
 
@@ -56,7 +56,7 @@ impl LiveRunner {
         Self { folder, name, process: RunnerProcess::Own(child, None) }
     }
 
-    /// The runner of a folder; `None` if none lives.
+    /// Finds the living runner of a folder; `None` if there is none.
     pub(super) fn find(folder: SpoolFolder, name: SpoolName) -> io::Result<Option<Self>> {
         let is_held = folder.has_live_runner()?;
         let claimed = match folder.read_claim()? {
@@ -66,11 +66,11 @@ impl LiveRunner {
         let pid = folder.ledger().mark(name)?.runner().or(claimed);
         let process = pid.and_then(|pid| {
             let process = pidfd::open(pid).ok()?;
-            // A command may have removed the lock of a runner that lives.
+            // A command may have removed the lock of a living runner.
             let is_runner = is_held || orphans::is_runner(pid, folder.path());
             (is_runner && orphans::belongs(pid, pid, name)).then_some(process)
         });
-        // Looked at after the pid was opened: who lived then has it still.
+        // Checked after the pidfd was opened: a lock that is still held belongs to the runner that lived then.
         if if is_held { !folder.has_live_runner()? } else { process.is_none() } {
             return Ok(None);
         }
@@ -80,8 +80,8 @@ impl LiveRunner {
         Ok(Some(Self { folder, name, process: life }))
     }
 
-    /// Waits until the runner has ended, and says what became of the command. When `cancel` fires, the runner is asked to
-    /// end, and killed with all that it started if it does not within [`STOP_TIMEOUT`].
+    /// Waits until the runner has ended, and returns its outcome. When `cancel` fires, the runner gets SIGTERM. If it
+    /// has not ended within [`STOP_TIMEOUT`], it is killed with all that it started.
     pub async fn wait(mut self, cancel: &CancellationToken) -> RunnerOutcome {
         let (waited, unsaid) = tokio::select! {
             biased;
@@ -97,7 +97,7 @@ impl LiveRunner {
         }
     }
 
-    /// Likewise, but ends a runner that is not done within `limit`; then what it says is told as the end of its time.
+    /// Waits like [`Self::wait`], but stops a runner after `limit`. A cancelled command is then reported as timed out.
     pub async fn wait_within(self, limit: Duration, cancel: &CancellationToken) -> RunnerOutcome {
         let (name, stop) = (self.name, cancel.child_token());
         let mut end = pin!(self.wait(&stop));
@@ -120,21 +120,22 @@ impl LiveRunner {
         }
     }
 
-    /// How long the command may run, as it was started; `None` if that cannot be read.
+    /// The command's time limit from its task; `None` if that cannot be read.
     pub async fn timeout(&self) -> Option<Duration> {
         let folder = self.folder.clone();
         let task = spawn_blocking(move || folder.task()).await.map_err(io::Error::other).flatten();
         Some(Command::from(task.ok()?).timeout)
     }
 
-    /// Resolves when the runner has ended. May be dropped at any time.
+    /// Resolves when the runner has ended. Cancel-safe.
     async fn wait_exit(&mut self) -> io::Result<()> {
         match &mut self.process {
             RunnerProcess::Own(child, status) => *status = Some(child.wait().await?),
             RunnerProcess::Other(process) => process.readable().await.map(drop)?,
             RunnerProcess::Lock => {}
         }
-        // Killed while it started its command, it leaves the lock to that, until that is a program of its own.
+        // A runner killed while it started its command leaves the lock to that child until the child executes its
+        // program.
         if self.folder.has_live_runner()? { wait_unlocked(self.folder.clone()).await } else { Ok(()) }
     }
 
@@ -149,7 +150,7 @@ impl LiveRunner {
     }
 
     fn signal(&self, signal: Signal) {
-        // The only failure is that it has ended by itself, which is the aim.
+        // The only failure is that the runner has ended by itself, which is the aim.
         let (Ok(()) | Err(_)) = match &self.process {
             RunnerProcess::Own(child, _) => match pid(child) {
                 Some(pid) => kill_process(pid, signal),
@@ -160,7 +161,7 @@ impl LiveRunner {
         };
     }
 
-    /// Why nothing was run, in the words of the system, if this process's own runner has ended so.
+    /// The system's error if this process's own runner ended without running anything.
     fn start_error(&self) -> Option<io::Error> {
         match &self.process {
             RunnerProcess::Own(_, status) => {
@@ -177,18 +178,18 @@ fn pid(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
-/// Resolves when nobody holds the lock. The thread that waits keeps no runtime from ending.
+/// Resolves when the lock is free. The wait is on a thread that does not keep the runtime from ending.
 async fn wait_unlocked(folder: SpoolFolder) -> io::Result<()> {
     let (sender, receiver) = oneshot::channel();
     thread::Builder::new().spawn(move || {
-        // Nobody may want to know any more.
+        // The receiver may be gone.
         let (Ok(()) | Err(_)) = sender.send(folder.lock().map(drop));
     })?;
     receiver.await.map_err(io::Error::other)?
 }
 
-/// What a runner that does not live any more has left. That it has not begun its command only the ledger can tell: what is
-/// absent in the folder may have been removed.
+/// The outcome of a dead runner from its files. Only the ledger proves that the command was not begun, since files in
+/// the folder may have been removed.
 pub(super) async fn outcome_of_dead_runner(
     folder: &SpoolFolder,
     name: SpoolName,

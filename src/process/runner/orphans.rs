@@ -1,4 +1,4 @@
-//! What a killed runner leaves behind.
+//! Finds and kills the processes that a killed runner leaves behind.
 
 use std::{fs, io, os::fd::OwnedFd, path::Path, time::Duration};
 
@@ -14,16 +14,16 @@ use super::{
 };
 use crate::process::pidfd;
 
-/// A member may start another one while it is looked for; a command that outruns so many looks is not to be caught so.
+/// Scans of the processes: a member may start another one during a scan. A command that always does escapes them.
 const MAX_SCANS: u32 = 20;
-/// What a killed process may take until it is gone.
+/// Time that a killed process may take to exit.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a process may take to become another program.
+/// Time that a process may take to become another program.
 const RESCAN_DELAY: Duration = Duration::from_millis(5);
 
-/// Kills the processes that belong to this attempt: the members of the runner's session, as long as one of them carries the
-/// attempt's name. Then the number of the session was never free; a process that was given the pid of a dead one has not both.
+/// Kills the processes of this attempt: the members of the runner's session, if one of them carries the attempt's name.
+/// Then the session's number was never free. A process that reuses the pid of a dead one cannot have both.
 pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
     for _ in 0..MAX_SCANS {
         let ScanResult { killed, unclear, strangers } =
@@ -46,17 +46,17 @@ pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()
     Ok(())
 }
 
-/// What one look comes to.
+/// The result of one scan.
 #[derive(Debug, Default)]
 struct ScanResult {
     killed: Vec<OwnedFd>,
-    /// Members of the session that show no variables: about to become another program, or without any.
+    /// Members without readable variables: they are about to become another program, or have none.
     unclear: usize,
-    /// Members that show others.
+    /// Members with other variables.
     strangers: usize,
 }
 
-/// Whose a member of the session is.
+/// Whether a member of the session belongs to the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ownership {
     Attempt,
@@ -85,14 +85,14 @@ fn kill_members(session: Pid, name: SpoolName) -> io::Result<ScanResult> {
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         let Some(pid) = pid.filter(|pid| session_of(*pid) == Some(session)) else { continue };
-        // From here on the pid cannot become another's unnoticed.
+        // From here on a reuse of the pid is noticed.
         let Ok(process) = pidfd::open(pid) else { continue };
         members.extend(ownership(pid, session, name).map(|whose| (process, whose)));
     }
     Ok(ScanResult::of(members))
 }
 
-/// Whether a process is the runner of this folder, by its arguments.
+/// True if the arguments of a process are those of the runner of this folder.
 pub(super) fn is_runner(pid: Pid, folder: &Path) -> bool {
     let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
     let mut arguments = arguments.split(|byte| *byte == 0).skip(1);
@@ -100,23 +100,23 @@ pub(super) fn is_runner(pid: Pid, folder: &Path) -> bool {
         && arguments.next() == Some(folder.as_os_str().as_encoded_bytes())
 }
 
-/// Whether a process is a member of the session and carries the attempt's name.
+/// True if a process is a member of the session and carries the attempt's name.
 pub(super) fn belongs(pid: Pid, session: Pid, name: SpoolName) -> bool {
     ownership(pid, session, name) == Some(Ownership::Attempt)
 }
 
-/// `None` if it is no member.
+/// Classifies a process; `None` if it is no member of the session.
 fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
     let named = format!("{VARIABLE}={name}");
     let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
-    // Looked at last: of a process that is gone by now nothing is true.
+    // Read after the variables: for a process that has exited by now, they prove nothing.
     stat(pid).filter(|stat| stat.session == session && stat.state != b'Z')?;
     Some(match variables {
         Ok(variables) if variables.is_empty() => Ownership::Unclear,
         Ok(variables) if variables.split(|byte| *byte == 0).any(|one| one == named.as_bytes()) => {
             Ownership::Attempt
         }
-        // Nobody may look at it, or it says something else.
+        // The variables are unreadable or without the name.
         Ok(_) | Err(_) => Ownership::Stranger,
     })
 }
@@ -130,10 +130,10 @@ fn stat(pid: Pid) -> Option<ProcessStat> {
     parse_stat(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
 }
 
-/// What the kernel tells of a process (proc_pid_stat(5)); `None` also where its session is out of sight: the session of a
-/// process whose leader is outside of this pid namespace reads as 0.
+/// Parses `/proc/PID/stat` (proc_pid_stat(5)). `None` also for a session that is out of sight: it reads as 0 if its
+/// leader is outside of this pid namespace.
 fn parse_stat(stat: &[u8]) -> Option<ProcessStat> {
-    // The program's name, in parentheses, may have any byte in it.
+    // The program's name, in parentheses, may contain any byte.
     let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;
     let mut words = after.split(|byte| *byte == b' ');
     let state = *words.next()?.first()?;
@@ -170,7 +170,7 @@ mod tests {
     fn only_what_carries_the_name_in_its_session_belongs() {
         let name =
             |attempt| SpoolName { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt };
-        // In a session of its own, as a runner is; what it echoes it says as the program that it is to become.
+        // In a session of its own, like a runner. The program that it becomes prints the text.
         let mut member = Command::new("setsid")
             .arg("cat")
             .env(VARIABLE, name(1).to_string())

@@ -1,4 +1,4 @@
-//! `output`: both streams of the command as they came, written by the runner.
+//! The file `output`: both streams of the command, interleaved as read, written by the runner.
 
 use std::{
     fs::{File, OpenOptions},
@@ -13,12 +13,12 @@ use super::{exit::OutputExtent, files::SpoolFolder};
 use crate::{disk_space::check_reserve, process::OutputChunk};
 
 pub(super) const FILE: &str = "output";
-/// Bytes that are kept; a command that never stops writing must not fill the disk.
+/// Limit of the file. A command that never stops writing must not fill the disk.
 const MAX_OUTPUT_BYTES: u64 = 256 << 20;
-/// Bytes after which what is written is synced, so that the last sync is short.
+/// Bytes between two syncs during the write, so that the last sync is short.
 const SYNC_INTERVAL_BYTES: u64 = 16 << 20;
 
-/// The file.
+/// The open output file with its counters.
 #[derive(Debug)]
 pub(super) struct OutputFile {
     file: File,
@@ -32,7 +32,7 @@ pub(super) struct OutputFile {
 #[derive(Debug, PartialEq, Eq)]
 enum OutputState {
     Open,
-    /// It takes no more.
+    /// The limit or the end of the disk space was reached.
     Full,
 }
 
@@ -44,18 +44,18 @@ impl OutputFile {
         Ok(Self { file, folder, total: 0, written: 0, since_sync: 0, state: OutputState::Open })
     }
 
-    /// Takes all that comes. A disk that takes no more, or needs the rest for records, ends no command: what comes then is
-    /// counted.
+    /// Writes all pieces. A full disk, or one whose rest is reserved for records, does not end the command: further
+    /// output is only counted.
     pub(super) async fn write_all(mut self, mut pieces: UnboundedReceiver<OutputChunk>) -> io::Result<Self> {
         while let Some(piece) = pieces.recv().await {
             let bytes = piece.bytes.clone();
-            // A disk that does not answer must not keep the deadline from being kept.
+            // Off the event loop: a disk that hangs must not delay the command's deadline.
             self = spawn_blocking(move || {
                 self.write(&bytes);
                 self
             })
             .await?;
-            // The piece gives its room back here.
+            // Dropping the piece releases its slot.
             drop(piece);
         }
         Ok(self)
@@ -84,7 +84,7 @@ impl OutputFile {
         }
         if self.since_sync >= SYNC_INTERVAL_BYTES {
             self.since_sync = 0;
-            // If it fails, so does the last one, which tells.
+            // An error is ignored: the final sync then fails too and is reported.
             let (Ok(()) | Err(_)) = self.file.sync_data();
         }
     }
@@ -97,7 +97,7 @@ impl OutputFile {
         OutputExtent { bytes: self.written, left_out: self.total - self.written }
     }
 
-    /// Puts the file back if the command has removed it. The bytes are still there, as long as this is open.
+    /// Restores the file if the command has removed it. The open descriptor still has its bytes.
     pub(super) fn restore_file(&mut self) -> io::Result<()> {
         if self.folder.is_current(FILE, &self.file)? {
             return Ok(());
@@ -108,7 +108,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Step 6, first half.
+    /// First half of step 6.
     pub(super) fn sync(&self) -> io::Result<()> {
         if self.written == 0 { Ok(()) } else { self.file.sync_all() }
     }

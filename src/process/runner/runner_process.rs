@@ -1,4 +1,4 @@
-//! The runner itself: a process that runs one command and says in its folder what became of it.
+//! The runner: a process that runs one command and records its outcome in its folder.
 
 use std::{
     ffi::OsString,
@@ -24,11 +24,11 @@ use super::{
 };
 use crate::process::{self, ExitCause, Tee};
 
-/// The first argument of a process that is to be a runner; the second one is its folder.
+/// The first argument of a runner process; the second is its folder.
 pub const ARGUMENT: &str = "__runner";
 
-/// Runs the command of a folder, if the arguments of this process say that it is a runner. Where nothing was run, the exit
-/// code is the number of the system's error.
+/// Runs the command of a folder, if this process's arguments are those of a runner. If nothing was run, the exit code
+/// is the system's error number.
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if arguments.nth(1)? != ARGUMENT {
         return None;
@@ -44,10 +44,10 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 }
 
 fn run(folder: &SpoolFolder) -> io::Result<()> {
-    // From here on no signal of a terminal, nor of the daemon's group, comes.
+    // From here on neither the terminal nor the daemon's process group can signal this process.
     setsid()?;
     Builder::new_current_thread().enable_all().build()?.block_on(async {
-        // Before `started`: from then on a stop has to end the command too.
+        // Before `started`: from then on a stop must end the command too.
         let stop = stop_token()?;
         let task = folder.task()?;
         let _lock = folder.lock()?;
@@ -62,14 +62,14 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
     })
 }
 
-/// Step 4, second half. Without a ledger nothing will ever vouch that this command was not begun.
+/// Second half of step 4. Without a ledger there is never a proof that this command was not begun.
 fn claim_start(folder: &SpoolFolder) -> io::Result<()> {
     let pid = process_id().ok_or(io::ErrorKind::Other)?;
     match folder.ledger().record_start(folder.name(), pid) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    // A reviver that found no entry has revoked this attempt before.
+    // A daemon that found no entry has revoked this attempt before.
     if folder.read_claim()? == Some(Claim::Runner(Some(pid))) { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 
@@ -77,7 +77,7 @@ fn process_id() -> Option<Pid> {
     i32::try_from(id()).ok().and_then(Pid::from_raw)
 }
 
-/// Fires when this process is asked to end. A file that may not grow is an error of its write, and no signal.
+/// Fires on SIGTERM. It also handles SIGXFSZ, so that a file that may not grow is an error of its write.
 fn stop_token() -> io::Result<CancellationToken> {
     let mut asked = signal(SignalKind::terminate())?;
     let _no_signal = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
@@ -90,13 +90,13 @@ fn stop_token() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Step 3. A disk that has no room for it shows before anything was run.
+/// Step 3. Missing disk space is found before the command runs.
 fn create_files(folder: &SpoolFolder) -> io::Result<(OutputFile, PreallocatedExit)> {
     let room = PreallocatedExit::create(folder)?;
     Ok((OutputFile::create(folder)?, room))
 }
 
-/// What step 5 leaves to be recorded.
+/// The result of step 5, still to be recorded.
 struct RunnerEnd {
     exit: ExitRecord,
     output: OutputFile,
@@ -111,11 +111,11 @@ async fn run_task(task: RunnerTask, output: OutputFile, stop: &CancellationToken
     Ok(RunnerEnd { exit, output })
 }
 
-/// Step 6. The entries of the files are not synced on their own: where one is lost with the power, the call is in doubt.
+/// Step 6. Folder entries are not synced: if a power loss takes one, the call is in doubt.
 fn record(mut room: PreallocatedExit, mut ended: RunnerEnd) -> io::Result<()> {
     let is_stopped = matches!(&ended.exit.end, Ok(ran) if ran.cause == ExitCause::Cancel);
     if is_stopped && ended.output.restore_file().is_ok() {
-        // Whoever asked for that waits, and has written it down.
+        // The requester of the stop waits for the outcome and has recorded the stop.
         return room.write(&ended.exit);
     }
     if ended.output.restore_file().is_err() || ended.output.sync().is_err() {

@@ -1,3 +1,5 @@
+//! The content blocks of an answer, as received so far.
+
 use hermod_actors::port::DeltaSink;
 use serde_json::{Map, Value, json};
 
@@ -7,23 +9,27 @@ use crate::provider::{
     think_tags::{SplitPiece, ThinkTagSplitter},
 };
 
-/// A block of an answer, as far as it has come.
+/// A block of an answer, as received so far.
 #[derive(Debug, Clone)]
 pub(super) enum AnswerBlock {
-    /// A text.
     Text(TextBlock),
-    /// What was thought, and by what its maker knows it again.
-    Thinking { thinking: String, signature: String },
-    /// A call.
+    /// Reasoning, and the signature by which its vendor verifies it.
+    Thinking {
+        thinking: String,
+        signature: String,
+    },
     Call(CallBlock),
-    /// Something that only its maker can read; if it is a call of a server's own tool, then `json` is what has come of its
-    /// input.
-    Opaque { block: Map<String, Value>, json: String },
-    /// What is not known, and takes what belongs to it.
+    /// A block that only its vendor can read. For a call of a server's own tool, `json` is the input as received so
+    /// far.
+    Opaque {
+        block: Map<String, Value>,
+        json: String,
+    },
+    /// A block of an unknown type; its deltas are ignored.
     Ignored,
 }
 
-/// A text, with what was thought in it.
+/// A text, and the reasoning within it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TextBlock {
     pub(super) text: String,
@@ -31,27 +37,27 @@ pub(super) struct TextBlock {
     splitter: ThinkTagSplitter,
 }
 
-/// A call, whose input has come as JSON text, or at once.
+/// A call, whose input arrives as streamed JSON text or in the block's start.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallBlock {
     pub(super) id: String,
     pub(super) name: String,
-    /// What came at once.
+    /// The input in the block's start.
     pub(super) input: String,
-    /// What came in pieces, which counts if there is any.
+    /// The streamed input, which takes precedence unless it is blank.
     pub(super) json: String,
-    /// The vendor has said that nothing follows.
+    /// The vendor has ended the block.
     pub(super) is_stopped: bool,
 }
 
 impl TextBlock {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub(super) fn push(&mut self, delta: &str, deltas: &dyn DeltaSink) {
         let Self { text, reasoning, splitter } = self;
         splitter.push(delta, &mut |piece| push_piece(piece, (text, reasoning), deltas));
     }
 
-    /// Takes out what is held back.
+    /// Ends the text; held characters are emitted.
     pub(super) fn flush(&mut self, deltas: &dyn DeltaSink) {
         let Self { text, reasoning, splitter } = self;
         splitter.finish(&mut |piece| push_piece(piece, (text, reasoning), deltas));
@@ -73,7 +79,7 @@ fn push_piece(piece: SplitPiece<'_>, (text, reasoning): (&mut String, &mut Strin
 }
 
 impl CallBlock {
-    /// A call as its block begins.
+    /// A call from the start of its block.
     pub(super) fn of(block: &mut Map<String, Value>) -> Self {
         let mut text = |name: &str| match block.get_mut(name).map(Value::take) {
             Some(Value::String(text)) => text,
@@ -81,28 +87,28 @@ impl CallBlock {
         };
         let (id, name) = (text("id"), text("name"));
         match block.remove("input") {
-            // A text is the begin of what comes in pieces.
+            // A string is the start of the streamed input.
             Some(Value::String(json)) => Self { id, name, json, ..Self::default() },
             Some(Value::Null) | None => Self { id, name, ..Self::default() },
             Some(input) => Self { id, name, input: input.to_string(), ..Self::default() },
         }
     }
 
-    /// The arguments, as far as they have come.
+    /// The arguments as received so far.
     pub(super) fn arguments(&self) -> &str {
         if self.json.trim().is_empty() { &self.input } else { &self.json }
     }
 
-    /// Whether the arguments are whole, as far as one can see.
+    /// True if the arguments are complete, as far as their text shows.
     pub(super) fn looks_whole(&self) -> bool {
-        // Every input begins as an empty object, whether or not something follows.
+        // Every input starts as an empty object, whether or not pieces follow.
         let has_come = !self.json.trim().is_empty() || !matches!(self.input.trim(), "" | "{}");
         if has_come { is_object(self.arguments()) } else { self.is_stopped }
     }
 }
 
 impl AnswerBlock {
-    /// Whether a piece that would begin `fresh` by itself belongs to this block.
+    /// True if a delta belongs to this block. `fresh` is the block that the delta would start.
     pub(super) const fn accepts(&self, fresh: &Self) -> bool {
         match self {
             Self::Ignored => true,
@@ -112,7 +118,7 @@ impl AnswerBlock {
         }
     }
 
-    /// Takes a piece of an input; tells how many bytes it added.
+    /// Adds a piece of an input; returns the number of added bytes.
     pub(super) fn push_json(&mut self, delta: LooseValue<'_>) -> usize {
         let json = match self {
             Self::Call(CallBlock { json, .. }) | Self::Opaque { json, .. } => json,
@@ -123,7 +129,7 @@ impl AnswerBlock {
         json.len() - before
     }
 
-    /// What was thought in it.
+    /// The reasoning in the block.
     pub(super) fn reasoning(&self) -> &str {
         match self {
             Self::Text(TextBlock { reasoning, .. }) => reasoning,
@@ -132,7 +138,7 @@ impl AnswerBlock {
         }
     }
 
-    /// Puts it in order, or what is kept of it.
+    /// Adds the block's position, or its retained content.
     pub(super) fn add_to(&self, to: &mut OpaqueParts) {
         match self {
             Self::Text(text) => to.push_text(text.text.len()),
@@ -152,7 +158,7 @@ impl AnswerBlock {
     }
 }
 
-/// Whether a block is to be sent back as it came: hidden thoughts, and what tools of the server were asked and said.
+/// True if a block is sent back unchanged: redacted reasoning, and calls and results of the server's own tools.
 pub(super) fn is_opaque(kind: &str) -> bool {
     kind == "redacted_thinking" || kind.ends_with("_tool_use") || kind.ends_with("_tool_result")
 }

@@ -1,3 +1,5 @@
+//! The request body of `anthropic_messages`: thinking, cache markers and the pieces of the view.
+
 use bytes::Bytes;
 use hermod_actors::{
     model::{ThinkingLevel, ThinkingStyle},
@@ -6,12 +8,12 @@ use hermod_actors::{
 
 use crate::provider::{CacheTtl, wire::write_json};
 
-/// Messages that are marked for the vendor's cache: the marker that was last in the request before is among them again.
+/// Number of messages with a cache marker. The last marker of the previous request is among them.
 const MAX_MARKED_MESSAGES: usize = 3;
-/// Tokens of thinking that the vendor takes at least.
+/// The vendor's minimum budget for thinking, in tokens.
 const MIN_BUDGET_TOKENS: u64 = 1_024;
 
-/// What is put into a block up to which the vendor is to cache.
+/// The field that marks the last block of a cached prefix.
 pub(super) const fn cache_marker(cache: CacheTtl) -> Option<&'static str> {
     match cache {
         CacheTtl::Off => None,
@@ -41,10 +43,10 @@ pub(super) fn body(cache: CacheTtl, request: ModelRequest) -> Vec<Bytes> {
     pieces
 }
 
-/// How much it is to think, as fields with a comma behind.
+/// The fields that configure thinking, with a final comma.
 fn thinking_fields(request: &ModelRequest) -> String {
     let Some(thinking) = request.thinking else { return String::new() };
-    // Nothing is the one way to say `off` that no model refuses.
+    // Omitting the fields is the only form of `off` that no model refuses.
     let Some((effort, budget)) = effort_and_budget(thinking.level) else { return String::new() };
     match thinking.style {
         ThinkingStyle::None => String::new(),
@@ -52,9 +54,9 @@ fn thinking_fields(request: &ModelRequest) -> String {
         ThinkingStyle::Adaptive => {
             format!(r#""thinking":{{"type":"adaptive"}},"output_config":{{"effort":"{effort}"}},"#)
         }
-        // A turn that began without thinking is refused with it, unless the model chooses by itself.
+        // The vendor refuses a thinking budget in a turn that began without thinking.
         ThinkingStyle::Budget if request.messages.has_foreign_reasoning() => String::new(),
-        // What is thought counts as output: a quarter is left for the answer.
+        // Thinking counts as output: a quarter remains for the answer.
         ThinkingStyle::Budget => match budget.min(request.max_tokens / 4 * 3).max(MIN_BUDGET_TOKENS) {
             budget if budget < request.max_tokens => {
                 format!(r#""thinking":{{"type":"enabled","budget_tokens":{budget}}},"#)
@@ -64,7 +66,7 @@ fn thinking_fields(request: &ModelRequest) -> String {
     }
 }
 
-/// A level as the vendor's word for the effort, and in tokens.
+/// The vendor's name of a level's effort, and its budget in tokens.
 const fn effort_and_budget(level: ThinkingLevel) -> Option<(&'static str, u64)> {
     match level {
         ThinkingLevel::Off => None,

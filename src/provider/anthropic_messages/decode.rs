@@ -1,3 +1,5 @@
+//! Decoding of `anthropic_messages` answers, streamed or whole.
+
 use std::sync::Arc;
 
 use hermod_actors::{
@@ -23,32 +25,32 @@ use crate::provider::{
     wire::DecodeProgress,
 };
 
-/// Bytes that one answer may have.
+/// Maximum size of an answer in bytes.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-/// Calls that one answer may ask for.
+/// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 1_024;
-/// Blocks that one answer may have.
+/// Maximum number of blocks in one answer.
 const MAX_BLOCKS: usize = 4 * MAX_CALLS;
-/// What one block costs at least.
+/// The minimum size that is counted for a block.
 const MIN_BLOCK_BYTES: usize = 64;
-/// Characters that are shown of an error that does not explain itself.
+/// Maximum number of characters in the excerpt of an error without an explanation.
 const MAX_ERROR_CHARS: usize = 200;
 
-/// An answer that comes in pieces.
+/// A streamed answer, as received so far.
 #[derive(Debug, Clone)]
 pub(super) struct MessagesDecoder {
     origin: Arc<AnswerOrigin>,
-    /// The blocks in the order in which they began, each with the vendor's index, if it gave one.
+    /// The blocks in the order of their starts, each with the vendor's index, if there is one.
     blocks: Vec<(Option<u64>, AnswerBlock)>,
     calls: usize,
     announcer: Announcer,
-    /// Why the model stopped, as soon as that is known.
+    /// The finish reason, as soon as it is known.
     finish: Option<FinishReason>,
     tokens: TokenCounts,
     size: usize,
 }
 
-/// Tokens as the vendor counts them: `input` is what was neither read from the cache nor written to it.
+/// Tokens as the vendor counts them: `input` excludes tokens read from the cache and tokens written to it.
 #[derive(Debug, Clone, Copy, Default)]
 struct TokenCounts {
     input: Option<u64>,
@@ -99,7 +101,7 @@ impl reader::AnswerDecoder for MessagesDecoder {
 }
 
 impl MessagesDecoder {
-    /// The begin of an answer that `origin` makes.
+    /// An empty answer of `origin`.
     pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
         Self {
             origin,
@@ -112,7 +114,7 @@ impl MessagesDecoder {
         }
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         let before = (self.size, self.finish);
         let index = event.index.count();
@@ -127,13 +129,13 @@ impl MessagesDecoder {
                 self.take_usage(event.usage.0);
             }
             "message_stop" => return Ok(DecodeProgress::Done),
-            // `ping`, and what is still to be invented.
+            // `ping`, and future events.
             _ => {}
         }
         Ok(if before == (self.size, self.finish) { DecodeProgress::Quiet } else { DecodeProgress::Content })
     }
 
-    /// Begins a block, with what of it has come already.
+    /// Starts a block, with its initial content.
     fn start(&mut self, index: Option<u64>, block: Value, deltas: &dyn DeltaSink) -> Result<(), Failure> {
         let Value::Object(mut block) = block else { return Ok(()) };
         let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -184,7 +186,7 @@ impl MessagesDecoder {
                     .push_json(delta.partial_json);
                 self.grow(added)
             }
-            // Citations, and what is still to be invented.
+            // Citations, and future deltas.
             _ => Ok(()),
         }
     }
@@ -197,7 +199,7 @@ impl MessagesDecoder {
         Ok(())
     }
 
-    /// Takes a piece of a thought, and of its signature.
+    /// Adds a piece of reasoning and of its signature.
     fn take_thinking(
         &mut self,
         index: Option<u64>,
@@ -216,7 +218,7 @@ impl MessagesDecoder {
         Ok(())
     }
 
-    /// The end of a block.
+    /// Handles the end of a block.
     fn stop(&mut self, index: Option<u64>, deltas: &dyn DeltaSink) {
         match self.block_position(index).map(|at| &mut self.blocks[at].1) {
             Some(AnswerBlock::Text(text)) => text.flush(deltas),
@@ -244,7 +246,7 @@ impl MessagesDecoder {
         self.announcer.announce(calls, deltas);
     }
 
-    /// The block that a piece belongs to; `fresh` if none has begun that could take it.
+    /// The block that a piece belongs to. If no matching block has started, `fresh` is added.
     fn block_for(&mut self, index: Option<u64>, fresh: AnswerBlock) -> Result<&mut AnswerBlock, Failure> {
         let found = self.block_position(index).filter(|at| self.blocks[*at].1.accepts(&fresh));
         let at = found.unwrap_or(self.blocks.len());
@@ -254,7 +256,7 @@ impl MessagesDecoder {
         Ok(&mut self.blocks[at].1)
     }
 
-    /// The place of the block with this index; of the last without one.
+    /// The position of the block with this index; without an index, that of the last block.
     fn block_position(&self, index: Option<u64>) -> Option<usize> {
         match index {
             Some(_) => self.blocks.iter().rposition(|(of, _)| *of == index),
@@ -282,7 +284,8 @@ impl MessagesDecoder {
         Ok(())
     }
 
-    /// The counts are of the whole answer so far: the last counts, but for a zero behind a number.
+    /// Updates the counts, which cover the whole answer so far. The last count is used, but a zero replaces no other
+    /// count.
     fn take_usage(&mut self, fields: Option<UsageFields<'_>>) {
         let Some(fields) = fields else { return };
         let mut counts = self.tokens.counts;
@@ -335,7 +338,7 @@ impl MessagesDecoder {
         let mut parts = OpaqueParts::default();
         for (_, block) in self.blocks {
             message.reasoning.push_str(block.reasoning());
-            // A thought without a signature is either unfinished, or of a vendor that signs none and wants it all the same.
+            // A missing signature means unfinished reasoning, or a vendor that signs none but still requires the block.
             let is_cut = matches!(&block, AnswerBlock::Thinking { signature, .. } if signature.is_empty())
                 && finish != FinishReason::ToolCalls;
             if !is_cut {
@@ -358,7 +361,7 @@ impl MessagesDecoder {
 }
 
 impl TokenCounts {
-    /// `None` if the vendor has said nothing.
+    /// `None` if the vendor has reported no count.
     fn usage(self) -> Option<Usage> {
         let Self { input, output, cache_read, cache_write, counts: CountReader { is_invalid } } = self;
         let is_known = input.or(output).or(cache_read).or(cache_write).is_some();
@@ -384,17 +387,17 @@ fn incomplete_stream(message: &str) -> Failure {
     Failure::new(FailureClass::IncompleteStream, message)
 }
 
-/// What a stop reason says; `None` if it says nothing yet.
+/// The finish reason of a stop reason; `None` if there is none yet.
 fn finish_reason(reason: &str) -> Option<FinishReason> {
     match reason {
         "" => None,
         "tool_use" | "tool_calls" => Some(FinishReason::ToolCalls),
-        // A paused answer, too, is one that is to be gone on with; only tools of the server make such pauses.
+        // A paused answer must be continued, too; only tools of the server cause pauses.
         "max_tokens" | "model_context_window_exceeded" | "pause_turn" | "length" => {
             Some(FinishReason::Length)
         }
         "refusal" | "content_filter" => Some(FinishReason::Refused),
-        // `end_turn`, `stop_sequence`, and the names that others have for them.
+        // `end_turn`, `stop_sequence`, and other vendors' names for them.
         _ => Some(FinishReason::Stop),
     }
 }

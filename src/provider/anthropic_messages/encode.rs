@@ -1,3 +1,5 @@
+//! Encoding of messages for `anthropic_messages`.
+
 use std::borrow::Cow;
 
 use hermod_actors::{
@@ -13,12 +15,12 @@ use crate::provider::{
     wire::{EncodeTarget, image_placeholder},
 };
 
-/// Characters that the name of a tool may have.
+/// Maximum length of a tool name.
 pub(super) const MAX_NAME_CHARS: usize = 64;
-/// Characters that are left of another vendor's id, so that it has 64 with the place behind it.
+/// Characters that remain of another vendor's id. With the appended position it has at most 64.
 const MAX_FOREIGN_ID_CHARS: usize = 43;
 
-/// Writes messages and tools.
+/// Encodes messages and tools.
 #[derive(Debug, Clone)]
 pub struct MessagesEncoder {
     writing: EncodeTarget,
@@ -26,7 +28,7 @@ pub struct MessagesEncoder {
 }
 
 impl MessagesEncoder {
-    /// An encoder for one model, whose vendor is to cache how requests begin.
+    /// An encoder for one model. `cache` is how long the vendor caches prompt prefixes.
     pub const fn new(writing: EncodeTarget, cache: CacheTtl) -> Self {
         Self { writing, cache }
     }
@@ -50,7 +52,7 @@ impl MessagesEncoder {
         message.end();
     }
 
-    /// An answer: what is kept of it at its place, and in between and behind it texts and calls.
+    /// Writes an answer: retained blocks at their positions, with texts and calls between and after them.
     fn write_answer(&self, answer: &AssistantMessage, to: &mut MessageBuffer) {
         let place = to.len();
         let mut message = MessageWriter::begin(to, "assistant");
@@ -59,7 +61,7 @@ impl MessagesEncoder {
         for part in answer.parts_of(&self.writing.origin).iter().filter_map(OpaquePart::of) {
             match part {
                 OpaquePart::Text(bytes) => {
-                    // The text may have been changed since: then it is not parted here.
+                    // The text may have changed since; if it is too short, it is not split.
                     let (before, behind) = text.split_at_checked(bytes).unwrap_or((text, ""));
                     message.text(before);
                     text = behind;
@@ -73,13 +75,14 @@ impl MessagesEncoder {
         message.text(text);
         calls.for_each(|call| write_call(call, place, &mut message));
         let thinks_first = message.end();
-        // All answers of a turn count as one: only how the first begins matters to the vendor.
+        // All answers of a turn count as one for the vendor, which checks only the start of the first.
         if !answer.calls.is_empty() && !to.has_calls_in_turn() {
             to.set_foreign_reasoning(!thinks_first);
         }
     }
 
-    /// The results of one answer's calls, in one message: the vendor wants them first, so notes stand behind all.
+    /// Writes the results of one answer's calls as one message. The vendor requires results first, so the notes follow
+    /// them.
     fn write_results(&self, results: &[Message], place: usize, to: &mut MessageBuffer) {
         let mut message = MessageWriter::begin(to, "user");
         let mut notes = String::new();
@@ -120,14 +123,14 @@ const fn is_result(message: &Message) -> bool {
 }
 
 fn write_call(call: &ToolCall, place: usize, to: &mut MessageWriter<'_>) {
-    // Arguments stand in the request as they came; what is no object, or has half a character in it, would spoil it whole.
+    // Arguments are copied into the request. A value that is no object, or has a lone surrogate, would invalidate it.
     let is_readable = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
     let input = if is_readable { call.arguments.trim() } else { "{}" };
     to.call(&wire_id(&call.id, place), &wire_name(&call.name, MAX_NAME_CHARS), input);
 }
 
-/// The id by which the vendor knows a call. Its own are taken as they are. Others may have characters that it refuses, and
-/// may come again in a later answer, which it refuses too: they get the place of the answer that asked.
+/// The id of a call for the vendor. The vendor's own ids stay unchanged. Others get the position of their answer: the
+/// vendor refuses some characters, and an id that a later answer repeats.
 fn wire_id(id: &str, place: usize) -> Cow<'_, str> {
     match wire_name(id, MAX_NAME_CHARS) {
         Cow::Borrowed(id) if id.starts_with("toolu_") => Cow::Borrowed(id),

@@ -1,3 +1,5 @@
+//! JSON types of `anthropic_messages` responses.
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,7 +20,7 @@ pub(super) struct Event<'a> {
     pub(super) delta: LooseOption<Delta<'a>>,
     /// Of `message_delta`.
     pub(super) usage: LooseOption<UsageFields<'a>>,
-    /// An error in place of the rest, under status 200.
+    /// An error in place of the answer, under status 200.
     pub(super) error: LooseValue<'a>,
 }
 
@@ -48,7 +50,7 @@ pub(super) struct Document<'a> {
     pub(super) content: LooseOption<Vec<Value>>,
     pub(super) stop_reason: LooseValue<'a>,
     pub(super) usage: LooseOption<UsageFields<'a>>,
-    /// An error in place of the rest, under status 200.
+    /// An error in place of the answer, under status 200.
     pub(super) error: LooseValue<'a>,
 }
 

@@ -1,3 +1,5 @@
+//! The start of an `anthropic_messages` request: tools and the system prompt.
+
 use std::{borrow::Cow, sync::Arc};
 
 use hermod_actors::{model::ToolSpec, port::EncodedHead};
@@ -11,8 +13,8 @@ use crate::provider::{
     wire::write_json,
 };
 
-/// `"tools":[…],"system":[…],"messages":[`: tools by name, none of the two if there is none. The last of them carries the
-/// marker.
+/// `"tools":[…],"system":[…],"messages":[`: tools sorted by name; an empty tool list or system prompt is omitted. The
+/// last tool or the prompt carries the cache marker.
 pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> EncodedHead {
     let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 128);
     let has_system = !is_blank(system);
@@ -45,7 +47,7 @@ pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> EncodedHea
     }
 }
 
-/// Puts the marker into the object that was written last.
+/// Inserts the marker into the last written object.
 fn insert_marker(out: &mut Vec<u8>, marker: &str) {
     let brace = out.pop();
     out.extend_from_slice(marker.as_bytes());

@@ -1,4 +1,4 @@
-//! `anthropic_messages`: what Anthropic speaks, and servers that are made to be asked in its place.
+//! The wire format `anthropic_messages`: Anthropic's API and compatible servers.
 
 mod block;
 mod body;
@@ -30,10 +30,10 @@ use super::{
 };
 use decode::MessagesDecoder;
 
-/// Its name.
+/// The name in the configuration.
 pub const NAME: &str = "anthropic_messages";
 
-/// The version of the API, which each request names.
+/// The API version, a header of every request.
 static HEADERS: [(HeaderName, &str); 1] = [(HeaderName::from_static("anthropic-version"), "2023-06-01")];
 
 /// The wire format, in one vendor's dialect.
@@ -43,7 +43,7 @@ pub struct AnthropicMessages {
 }
 
 impl AnthropicMessages {
-    /// The dialect of an endpoint.
+    /// The format in the dialect of an endpoint.
     pub const fn of(dialect: &Dialect) -> Self {
         Self { cache: dialect.cache }
     }

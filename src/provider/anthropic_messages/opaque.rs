@@ -1,21 +1,21 @@
-//! What of an answer only its maker can read, in the answer's order. Texts and calls are in the message: here stand only
-//! their places, and only in front of something that is kept.
+//! The retained blocks of an answer, in their order. Texts and calls are in the message: the parts hold only their
+//! positions, and only those before a retained block.
 
 use serde_json::{Value, json};
 
 /// A part, as the encoder reads it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OpaquePart<'a> {
-    /// So many bytes of the message's text stand here.
+    /// The position of this many bytes of the message's text.
     Text(usize),
-    /// The message's next call stands here.
+    /// The position of the message's next call.
     Call,
-    /// A block that is sent back as it is.
+    /// A block that is sent back unchanged.
     Opaque(&'a Value),
 }
 
 impl<'a> OpaquePart<'a> {
-    /// Reads a part; `None` if it is none of ours.
+    /// Reads a part; `None` if it has another shape.
     pub(super) fn of(part: &'a Value) -> Option<Self> {
         match part.get("type")?.as_str()? {
             "text" => part.get("bytes")?.as_u64().and_then(|n| usize::try_from(n).ok()).map(Self::Text),
@@ -25,35 +25,35 @@ impl<'a> OpaquePart<'a> {
     }
 }
 
-/// Parts that are being put in order.
+/// Collects parts in order.
 #[derive(Debug, Default)]
 pub(super) struct OpaqueParts {
     parts: Vec<Value>,
-    /// Places that count only if something follows that is kept.
+    /// Positions that count only if a retained block follows.
     pending: Vec<Value>,
 }
 
 impl OpaqueParts {
-    /// So many bytes of text.
+    /// Adds the position of a text of this many bytes.
     pub(super) fn push_text(&mut self, bytes: usize) {
         if bytes > 0 {
             self.pending.push(json!({"type": "text", "bytes": bytes}));
         }
     }
 
-    /// A call.
+    /// Adds the position of a call.
     pub(super) fn push_call(&mut self) {
         self.pending.push(json!({"type": "tool_use"}));
     }
 
-    /// A block that is kept.
+    /// Adds a retained block.
     pub(super) fn push_opaque(&mut self, block: Value) {
         self.parts.append(&mut self.pending);
         self.parts.push(block);
     }
 
-    /// All parts. A server's own call without its result is left out, and a result without its call: the vendor takes
-    /// them only together.
+    /// All parts. A server's own call without its result is dropped, and so is a result without its call: the vendor
+    /// accepts them only together.
     pub(super) fn finish(mut self) -> Vec<Value> {
         let ids = |field: &str| -> Vec<String> {
             let found = self.parts.iter().filter_map(|part| part.get(field)?.as_str().map(str::to_owned));

@@ -1,13 +1,15 @@
+//! Writing of one message of `anthropic_messages`.
+
 use hermod_actors::{model::Image, port::MessageBuffer};
 use serde_json::Value;
 
 use crate::provider::wire::write_json;
 
-/// What stands in place of a text that has nothing to read: the vendor refuses blank texts and messages without content,
-/// and a conversation cannot leave out what was answered, or was the answer.
+/// Replaces blank content. The vendor refuses blank texts and messages without content, and a conversation cannot omit
+/// a message that was answered, or an answer.
 pub(super) const NO_TEXT: &str = "[No text.]";
 
-/// One message that is being written. The last of its blocks is open, so that a cache marker fits in.
+/// Writes one message. Its last block stays open, so that a cache marker can be inserted.
 #[derive(Debug)]
 pub(super) struct MessageWriter<'a> {
     to: &'a mut MessageBuffer,
@@ -17,26 +19,26 @@ pub(super) struct MessageWriter<'a> {
     is_marked: bool,
 }
 
-/// What a block is, as far as its place in a message matters.
+/// The kind of a block, as far as its position in a message matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockClass {
-    /// Can be marked.
+    /// May carry a cache marker.
     Plain,
-    /// Cannot be the last.
+    /// Must not be the last block.
     Thinking,
-    /// Anything else of the vendor's.
+    /// Any other block of the vendor.
     Opaque,
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Begins a message behind those that are there.
+    /// Starts a message after the existing ones.
     pub(super) fn begin(to: &'a mut MessageBuffer, role: &str) -> Self {
         let comma = if to.is_empty() { "" } else { "," };
         let begin = format!(r#"{comma}{{"role":"{role}","content":["#);
         Self { to, buffer: begin.into_bytes(), first: None, last: None, is_marked: false }
     }
 
-    /// Begins a block behind those that are there.
+    /// Starts a block after the existing ones.
     fn block(&mut self, kind: BlockClass) {
         if self.last.is_some() {
             self.buffer.extend_from_slice(b"},");
@@ -45,7 +47,7 @@ impl<'a> MessageWriter<'a> {
         self.last = Some(kind);
     }
 
-    /// A text, unless it is blank.
+    /// Writes a text, unless it is blank.
     pub(super) fn text(&mut self, text: &str) {
         if !is_blank(text) {
             self.block(BlockClass::Plain);
@@ -54,7 +56,7 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// A note, of which the next request need not know: what is to be cached ends before it.
+    /// Writes a note, which the next request may omit: the cached prefix ends before it.
     pub(super) fn note(&mut self, note: &str) {
         if !is_blank(note) {
             self.mark();
@@ -62,7 +64,7 @@ impl<'a> MessageWriter<'a> {
         }
     }
 
-    /// A picture, as a hole.
+    /// Writes an image, whose data is inserted later.
     pub(super) fn image(&mut self, image: &Image) {
         self.block(BlockClass::Plain);
         let media = image.format.media_type();
@@ -73,7 +75,7 @@ impl<'a> MessageWriter<'a> {
         self.buffer.extend_from_slice(br#""}"#);
     }
 
-    /// A call; `input` is a JSON object.
+    /// Writes a call; `input` is a JSON object.
     pub(super) fn call(&mut self, id: &str, name: &str, input: &str) {
         self.block(BlockClass::Plain);
         self.buffer.extend_from_slice(br#"{"type":"tool_use","id":"#);
@@ -84,7 +86,7 @@ impl<'a> MessageWriter<'a> {
         self.buffer.extend_from_slice(input.as_bytes());
     }
 
-    /// The result of a call, with the blocks that `content` writes.
+    /// Writes the result of a call, with the blocks that `content` writes.
     pub(super) fn result(&mut self, id: &str, content: impl FnOnce(&mut Self)) {
         self.block(BlockClass::Plain);
         self.buffer.extend_from_slice(br#"{"type":"tool_result","tool_use_id":"#);
@@ -96,7 +98,7 @@ impl<'a> MessageWriter<'a> {
         self.buffer.extend_from_slice(b"}]");
     }
 
-    /// A block as it came.
+    /// Writes a block unchanged.
     pub(super) fn opaque_block(&mut self, block: &Value) {
         let Some(fields) = block.as_object() else { return };
         let thinks =
@@ -106,14 +108,14 @@ impl<'a> MessageWriter<'a> {
         self.buffer.pop();
     }
 
-    /// Sees to it that there is something, and something behind what was thought.
+    /// Adds a placeholder text if there is no block, or if the last one is reasoning.
     pub(super) fn fill_if_empty(&mut self) {
         if matches!(self.last, None | Some(BlockClass::Thinking)) {
             self.text(NO_TEXT);
         }
     }
 
-    /// Ends the message; tells whether it began with what was thought.
+    /// Ends the message; true if it starts with reasoning.
     pub(super) fn end(mut self) -> bool {
         self.fill_if_empty();
         self.mark();
@@ -121,7 +123,7 @@ impl<'a> MessageWriter<'a> {
         self.first == Some(BlockClass::Thinking)
     }
 
-    /// Lets the message be marked at the block that is open, if that can be and no earlier one is.
+    /// Allows a cache marker at the open block, if its kind permits one and no earlier block has one.
     fn mark(&mut self) {
         self.flush();
         if self.last == Some(BlockClass::Plain) && !self.is_marked {
@@ -135,7 +137,7 @@ impl<'a> MessageWriter<'a> {
     }
 }
 
-/// Whether a text shows nothing; wider than the vendor's rule, which differs in control characters.
+/// True if a text shows nothing. Wider than the vendor's rule, which differs in control characters.
 pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || c.is_control())
 }

@@ -1,3 +1,5 @@
+//! Assembly of an answer's tool calls from streamed pieces.
+
 use hermod_actors::model::ToolCall;
 use serde_json::Value;
 
@@ -11,10 +13,10 @@ use crate::provider::{
     loose::{LooseOption, LooseValue, is_object},
 };
 
-/// Calls that one answer may ask for.
+/// Maximum number of calls in one answer.
 pub(super) const MAX_CALLS: usize = 1_024;
 
-/// The tool calls of an answer, put together from pieces that vendors number, name and repeat each in their own way.
+/// The tool calls of an answer, assembled from pieces. Vendors differ in how they number, name and repeat the pieces.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallSlots {
     slots: Vec<CallSlot>,
@@ -22,15 +24,15 @@ pub(super) struct CallSlots {
 
 #[derive(Debug, Clone)]
 struct CallSlot {
-    /// The vendor's index; `None` if it gave none.
+    /// The vendor's index, if there is one.
     index: Option<u64>,
     call: ToolCall,
-    /// What the vendor wants to see again with it.
+    /// The `extra_content` that the vendor expects back with the call.
     extra: Option<Value>,
 }
 
 impl CallSlot {
-    /// Whether it is more than the blanks that some vendors fill the field with.
+    /// True if it has a name or arguments. Some vendors fill the field with blank calls.
     fn is_call(&self) -> bool {
         !self.call.name.is_empty() || !self.call.arguments.is_empty()
     }
@@ -41,7 +43,7 @@ impl CallSlot {
 pub(super) struct TooManyCalls;
 
 impl CallSlots {
-    /// Takes a piece of a call; tells how many bytes it added.
+    /// Adds a piece of a call; returns the number of added bytes.
     pub(super) fn push(&mut self, delta: CallDelta<'_>) -> Result<usize, TooManyCalls> {
         let function = delta.function.0.or(delta.custom.0).unwrap_or_default();
         let id = delta.id.into_text();
@@ -57,7 +59,7 @@ impl CallSlots {
             size += retained_bytes(&id);
             call.id = id;
         }
-        // The name comes whole, in pieces, or whole with every piece.
+        // The name comes once, in pieces, or complete with every piece.
         let name = function.name.text();
         if call.name != name {
             call.name.push_str(name);
@@ -73,13 +75,13 @@ impl CallSlots {
         Ok(size + name.len() + call.arguments.len() - before)
     }
 
-    /// Takes a piece of the one call that the old field `function_call` can carry.
+    /// Adds a piece of the single call in the old field `function_call`.
     pub(super) fn push_function(&mut self, function: Function<'_>) -> Result<usize, TooManyCalls> {
         let index = LooseValue::Other(0.into());
         self.push(CallDelta { index, function: LooseOption(Some(function)), ..CallDelta::default() })
     }
 
-    /// The place of the call that a piece belongs to.
+    /// The position of the call that a piece belongs to.
     fn find_or_add(
         &mut self,
         index: Option<u64>,
@@ -90,11 +92,11 @@ impl CallSlots {
         let found = match index {
             Some(_) => self.slots.iter().rposition(|slot| slot.index == index),
             None if !id.is_empty() => self.slots.iter().rposition(|slot| slot.call.id == id),
-            // A call that is named again without index and id is another one.
+            // A name without index and id starts another call.
             None if named => None,
             None => self.slots.len().checked_sub(1),
         };
-        // Some vendors number every call 0: a new id with a name is another call.
+        // Some vendors give every call the index 0: a new id with a name starts another call.
         let another = |at: usize| {
             let had = &self.slots[at].call.id;
             named && !id.is_empty() && !had.is_empty() && had != id
@@ -110,7 +112,7 @@ impl CallSlots {
         Ok(self.slots.len() - 1)
     }
 
-    /// The calls as far as they have come. All but the last are closed, and the last if `is_last_closed`.
+    /// The calls as received so far. All but the last are closed, and the last if `is_last_closed`.
     pub(super) fn partial(&self, is_last_closed: bool) -> impl Iterator<Item = PartialCall<'_>> {
         let last = self.slots.len().saturating_sub(1);
         let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_call());
@@ -121,13 +123,13 @@ impl CallSlots {
         })
     }
 
-    /// Whether the arguments of all calls have come whole. Empty ones may be those of which nothing has come.
+    /// True if the arguments of all calls are complete. Empty arguments may not have started, so they do not count.
     pub(super) fn look_complete(&self) -> bool {
         self.slots.iter().filter(|slot| slot.is_call()).all(|slot| is_object(&slot.call.arguments))
     }
 
-    /// The calls in the order in which they began, each with an id of its own. What has neither name nor arguments is
-    /// no call: some vendors fill the field with blanks. Beside them, by number, what some came with.
+    /// The calls in the order of their first pieces, with distinct ids, and the extra contents by the number of their
+    /// call. A slot without name and arguments is dropped: some vendors fill the field with blanks.
     pub(super) fn finish(mut self) -> (Vec<ToolCall>, Vec<(usize, Value)>) {
         self.slots.retain(CallSlot::is_call);
         let extra = |(n, slot): (usize, &mut CallSlot)| slot.extra.take().map(|extra| (n, extra));

@@ -1,3 +1,5 @@
+//! JSON types of `chat_completions` responses.
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use crate::provider::loose::{LooseOption, LooseValue};
 pub(super) struct Chunk<'a> {
     pub(super) choices: LooseOption<Vec<LooseOption<Choice<'a>>>>,
     pub(super) usage: LooseOption<UsageFields<'a>>,
-    /// An error in place of the rest, under status 200.
+    /// An error in place of the answer, under status 200.
     pub(super) error: LooseValue<'a>,
 }
 
@@ -21,7 +23,7 @@ pub(super) struct Choice<'a> {
     /// In a whole answer, in place of `delta`.
     pub(super) message: LooseOption<Delta<'a>>,
     pub(super) finish_reason: LooseValue<'a>,
-    /// Where one vendor puts it.
+    /// The place of the usage for one vendor.
     pub(super) usage: LooseOption<UsageFields<'a>>,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct Delta<'a> {
     pub(super) reasoning_details: LooseOption<Vec<Value>>,
     pub(super) refusal: LooseValue<'a>,
     pub(super) tool_calls: LooseOption<Vec<LooseOption<CallDelta<'a>>>>,
-    /// What `tool_calls` was before 2024.
+    /// The predecessor of `tool_calls`, before 2024.
     pub(super) function_call: LooseOption<Function<'a>>,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct CallDelta<'a> {
     pub(super) function: LooseOption<Function<'a>>,
     /// In place of `function`, for tools without a schema.
     pub(super) custom: LooseOption<Function<'a>>,
-    /// What one vendor signs its thoughts with.
+    /// One vendor's signature of its reasoning.
     pub(super) extra_content: LooseValue<'a>,
 }
 
@@ -71,7 +73,8 @@ pub(super) struct UsageFields<'a> {
 }
 
 impl UsageFields<'_> {
-    /// Tokens of reasoning that `completion_tokens` leaves out, as one vendor has it: the sum says so.
+    /// Reasoning tokens that `completion_tokens` does not include; one vendor reports them so. `total_tokens` reveals
+    /// it.
     pub(super) fn unlisted_reasoning(&self) -> Option<u64> {
         let reasoning = self.completion_tokens_details.0.as_ref()?.reasoning_tokens.count()?;
         let listed = self.prompt_tokens.count()?.checked_add(self.completion_tokens.count()?)?;

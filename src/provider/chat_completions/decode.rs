@@ -1,3 +1,5 @@
+//! Decoding of `chat_completions` answers, streamed or whole.
+
 use std::sync::Arc;
 
 use hermod_actors::{
@@ -20,12 +22,12 @@ use crate::provider::{
     wire::DecodeProgress,
 };
 
-/// Bytes that one answer may have.
+/// Maximum size of an answer in bytes.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-/// What one call costs at least.
+/// The minimum size that is counted for a piece of a call.
 const MIN_CALL_BYTES: usize = 64;
 
-/// An answer that comes in pieces.
+/// A streamed answer, as received so far.
 #[derive(Debug, Clone)]
 pub(super) struct ChatDecoder {
     origin: Arc<AnswerOrigin>,
@@ -35,7 +37,7 @@ pub(super) struct ChatDecoder {
     calls: CallSlots,
     announcer: Announcer,
     echoed: EchoedState,
-    /// Why the model stopped, as soon as that is known.
+    /// The finish reason, as soon as it is known.
     finish: Option<FinishReason>,
     usage: Option<Usage>,
     size: usize,
@@ -75,7 +77,7 @@ impl reader::AnswerDecoder for ChatDecoder {
 
     fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError> {
         let taken = parse_json_lossy(body, &mut String::new(), |mut chunk: Chunk<'_>| {
-            // Some vendors send an empty delta beside the message, also when nothing is streamed.
+            // Some vendors send an empty delta beside the message, also in an answer that is not streamed.
             for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
                 choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
             }
@@ -96,7 +98,7 @@ impl reader::AnswerDecoder for ChatDecoder {
 }
 
 impl ChatDecoder {
-    /// An answer of which nothing has come.
+    /// An empty answer.
     pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
         Self {
             origin,
@@ -112,10 +114,10 @@ impl ChatDecoder {
         }
     }
 
-    /// Takes the next chunk.
+    /// Adds the next chunk.
     fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         if chunk.error != LooseValue::Absent {
-            // Only what comes with the error is of the whole attempt.
+            // Only a usage that comes with the error covers the whole attempt.
             self.usage = None;
             if let Some(usage) = chunk.usage.0 {
                 self.take_usage(&usage);
@@ -127,7 +129,7 @@ impl ChatDecoder {
             self.take_usage(&usage);
         }
         for choice in chunk.choices.0.unwrap_or_default().into_iter().filter_map(|choice| choice.0) {
-            // Only one answer was asked for; where several come, the first is it.
+            // One answer was requested; if several come, the first counts.
             if choice.index.count().unwrap_or(0) == 0 {
                 self.take_choice(choice, deltas)?;
             }
@@ -136,7 +138,7 @@ impl ChatDecoder {
     }
 
     fn take_choice(&mut self, choice: Choice<'_>, deltas: &dyn DeltaSink) -> Result<(), Failure> {
-        // Some vendors send both in a chunk: the piece, and all so far.
+        // Some vendors send both in a chunk: the piece, and the text so far.
         if let Some(delta) = choice.delta.0.or(choice.message.0) {
             self.take_delta(delta, deltas)?;
         }
@@ -153,7 +155,7 @@ impl ChatDecoder {
     }
 
     fn take_delta(&mut self, delta: Delta<'_>, deltas: &dyn DeltaSink) -> Result<(), Failure> {
-        // Both names may carry the same.
+        // Both fields may contain the same text.
         let fields = [("reasoning_content", &delta.reasoning_content), ("reasoning", &delta.reasoning)];
         if let Some((field, text)) = fields.into_iter().find(|(_, text)| !text.text().is_empty()) {
             self.size += text.text().len();
@@ -198,7 +200,7 @@ impl ChatDecoder {
         self.splitter.push(text, &mut |piece| said.push_piece(piece, deltas));
     }
 
-    /// A part of a content that is a list: a text, or what was thought.
+    /// Adds a content part: a text, a refusal, or reasoning.
     fn take_part(&mut self, part: &Value, deltas: &dyn DeltaSink) {
         let field = |name: &str| part.get(name).and_then(Value::as_str);
         match (part, field("type"), part.get("thinking")) {
@@ -213,7 +215,7 @@ impl ChatDecoder {
         }
     }
 
-    /// A thought: a text, or a list of parts with one.
+    /// Adds reasoning: a text, or a list of parts with texts.
     fn take_thinking(&mut self, thinking: &Value, deltas: &dyn DeltaSink) {
         let text = thinking.as_str().or_else(|| thinking.get("text").and_then(Value::as_str));
         if let Some(text) = text.filter(|text| !text.is_empty()) {
@@ -223,7 +225,7 @@ impl ChatDecoder {
         thinking.as_array().into_iter().flatten().for_each(|part| self.take_thinking(part, deltas));
     }
 
-    /// The last usage counts; zeros that come behind numbers do not.
+    /// Sets the usage. The last one counts, but zeros do not replace an earlier usage.
     fn take_usage(&mut self, fields: &UsageFields<'_>) {
         let mut counts = CountReader::default();
         let details = fields.prompt_tokens_details.0.as_ref();
@@ -247,7 +249,7 @@ impl ChatDecoder {
     fn build_answer(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
         let said = &mut self.streamed;
         self.splitter.finish(&mut |piece| said.push_piece(piece, deltas));
-        // Some vendors give calls no finish reason.
+        // Some vendors send no finish reason with calls.
         if self.finish.is_none() && !self.calls.look_complete() {
             let message = "the stream ended without a finish reason, in the middle of a tool call";
             return Err(Failure::new(FailureClass::IncompleteStream, message));
@@ -258,7 +260,7 @@ impl ChatDecoder {
         let finish = match self.finish {
             _ if !self.refusal.is_empty() => FinishReason::Refused,
             Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
-            // Not all vendors tell the two apart.
+            // Some vendors do not distinguish these two reasons.
             Some(FinishReason::Stop | FinishReason::ToolCalls) | None if calls.is_empty() => {
                 FinishReason::Stop
             }
@@ -283,7 +285,7 @@ fn too_many(TooManyCalls: TooManyCalls) -> Failure {
     )
 }
 
-/// What a finish reason says; `None` if it says nothing yet.
+/// The finish reason of a vendor's name; `None` if there is none yet.
 fn finish_reason(reason: &str) -> Result<Option<FinishReason>, Failure> {
     let failure = |class, text: &str| Err(Failure::new(class, format!("finish reason `{reason}`: {text}")));
     match reason {
@@ -294,7 +296,7 @@ fn finish_reason(reason: &str) -> Result<Option<FinishReason>, Failure> {
         "error" | "network_error" => failure(FailureClass::Server, "the provider gave up"),
         "insufficient_system_resource" => failure(FailureClass::Overloaded, "the provider gave up"),
         "abort" | "cancelled" => failure(FailureClass::IncompleteStream, "the provider ended the answer"),
-        // `stop`, and the many names that vendors have for it.
+        // `stop`, and its many other names.
         _ => Ok(Some(FinishReason::Stop)),
     }
 }

@@ -1,4 +1,4 @@
-//! What a vendor wants to see again with the calls of its answer, in the fields that it came in.
+//! State that a vendor expects back with the calls of its answer, in the fields that contained it.
 
 use hermod_actors::model::{AnswerOrigin, AssistantMessage, Failure, OpaqueState};
 use serde::Serialize;
@@ -7,45 +7,45 @@ use std::sync::Arc;
 
 use crate::provider::reader::opaque_state;
 
-/// The fields that carry reasoning as text.
+/// The fields with reasoning as text.
 const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
-/// Details that one answer may have.
+/// Maximum number of reasoning details in one answer.
 pub(super) const MAX_DETAILS: usize = 1_024;
-/// What a value that is kept costs at least.
+/// The minimum size that is counted for a retained value.
 const MIN_VALUE_BYTES: usize = 64;
-/// The texts of a detail that comes in pieces.
+/// The text fields of a detail that arrive in pieces.
 const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "signature"];
 
 /// More details than [`MAX_DETAILS`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooManyDetails;
 
-/// Bytes that a value costs which is kept.
+/// The size in bytes that is counted for a retained value.
 pub(super) fn retained_bytes(value: &impl Serialize) -> usize {
     // Infallible: values with string keys.
     MIN_VALUE_BYTES + serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
-/// State that is not for people, as it comes in.
+/// Opaque state of an answer, as received so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EchoedState {
-    /// Which of [`REASONING_FIELDS`] the reasoning came in.
+    /// The field of [`REASONING_FIELDS`] that contained the reasoning.
     field: Option<&'static str>,
     details: Vec<Value>,
 }
 
 impl EchoedState {
-    /// Reasoning came in this field.
+    /// Reasoning came in this field; the first field counts.
     pub(super) fn set_field(&mut self, field: &'static str) {
         self.field.get_or_insert(field);
     }
 
-    /// Takes `reasoning_details`; tells how many bytes that added.
+    /// Adds `reasoning_details`; returns the number of added bytes.
     pub(super) fn push_details(&mut self, details: Vec<Value>) -> Result<usize, TooManyDetails> {
         details.into_iter().map(|detail| self.push_detail(detail)).sum()
     }
 
-    /// A detail, or a piece of the one before it.
+    /// Adds a detail, or merges it into the last one if it continues that one.
     fn push_detail(&mut self, detail: Value) -> Result<usize, TooManyDetails> {
         let Value::Object(detail) = detail else { return Ok(0) };
         let (size, is_full) = (retained_bytes(&detail), self.details.len() == MAX_DETAILS);
@@ -61,7 +61,8 @@ impl EchoedState {
         Ok(size)
     }
 
-    /// What is to be sent back with an answer that asks for calls; `extras` are what some of them came with.
+    /// The state to send back with an answer that has calls. `extras` are the extra contents, by the number of their
+    /// call.
     pub(super) fn finish(
         self,
         origin: &Arc<AnswerOrigin>,
@@ -86,18 +87,18 @@ fn merge_detail(last: &mut Map<String, Value>, piece: Map<String, Value>) {
     }
 }
 
-/// What is sent back with an assistant message.
+/// The state to send back with an assistant message.
 #[derive(Debug, Default)]
 pub(super) struct EchoedFields<'a> {
-    /// The name of the field and the text for it.
+    /// The name of the reasoning field, and its text.
     pub(super) reasoning: Option<(&'static str, &'a str)>,
-    /// For `reasoning_details`.
+    /// The value of `reasoning_details`.
     pub(super) details: Option<&'a Value>,
     extras: Vec<(u64, &'a Value)>,
 }
 
 impl<'a> EchoedFields<'a> {
-    /// What `origin` is to see again of this message.
+    /// The state of this message for `origin`; empty without calls.
     pub(super) fn of(message: &'a AssistantMessage, origin: &AnswerOrigin) -> Self {
         let mut returned = Self::default();
         if message.calls.is_empty() {
@@ -115,12 +116,12 @@ impl<'a> EchoedFields<'a> {
         returned
     }
 
-    /// Whether nothing is.
+    /// True if there is no state.
     pub(super) const fn is_empty(&self) -> bool {
         self.reasoning.is_none() && self.details.is_none() && self.extras.is_empty()
     }
 
-    /// What the call with this number came with.
+    /// The extra content of the call with this number.
     pub(super) fn extra(&self, call: usize) -> Option<&'a Value> {
         self.extras.iter().find(|(n, _)| usize::try_from(*n) == Ok(call)).map(|(_, extra)| *extra)
     }

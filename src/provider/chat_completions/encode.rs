@@ -1,3 +1,5 @@
+//! Encoding of requests for `chat_completions`: messages, tools and the body.
+
 use std::{
     borrow::Cow,
     sync::{Arc, LazyLock},
@@ -23,22 +25,22 @@ use crate::provider::{
     wire::{EncodeTarget, image_placeholder, write_json},
 };
 
-/// What one vendor alone understands, or asks for.
+/// Features and requirements of single vendors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChatDialect {
-    /// What nearly all understand: `max_tokens`.
+    /// Most vendors: `max_tokens`.
     #[default]
     Any,
     /// OpenAI itself: `max_completion_tokens`, and a key for its cache.
     OpenAi,
     /// OpenAI's models at Azure: `max_completion_tokens`.
     Azure,
-    /// Mistral: ids of calls have nine letters or digits.
+    /// Mistral: call ids have nine letters or digits.
     Mistral,
 }
 
 impl ChatDialect {
-    /// The vendor at this host.
+    /// The dialect of the vendor at this host.
     pub fn of(host: &str) -> Self {
         match host {
             "api.openai.com" => Self::OpenAi,
@@ -56,7 +58,7 @@ impl ChatDialect {
         }
     }
 
-    /// The id of a call as the vendor takes it, the same in its result.
+    /// A call id in the form that the vendor accepts, the same for the call and its result.
     fn call_id(self, id: &str) -> Cow<'_, str> {
         match self {
             Self::Any | Self::OpenAi | Self::Azure => wire_name(id, MAX_ID_CHARS),
@@ -69,27 +71,27 @@ impl ChatDialect {
     }
 }
 
-/// Characters that the name of a tool may have.
+/// Maximum length of a tool name.
 const MAX_NAME_CHARS: usize = 64;
-/// Characters that the id of a call may have.
+/// Maximum length of a call id.
 const MAX_ID_CHARS: usize = 40;
-/// Characters that it has for Mistral.
+/// Length of a call id for Mistral.
 const MISTRAL_ID_CHARS: usize = 9;
 
-/// What stands for the reasoning of calls that another model made: without it these vendors refuse the request.
+/// Reasoning placeholder for calls of another model: without it these vendors refuse the request.
 const NO_REASONING: &str = ".";
-/// What stands for the signature that Gemini wants to see at calls which another model made.
+/// Placeholder for the signature that Gemini requires, for calls of another model.
 static NO_SIGNATURE: LazyLock<Value> =
     LazyLock::new(|| json!({"google": {"thought_signature": "skip_thought_signature_validator"}}));
 
-/// Writes messages and tools.
+/// Encodes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ChatEncoder {
     vendor: ChatDialect,
     writing: EncodeTarget,
-    /// Whether the model insists on reasoning with every call.
+    /// True if the model requires reasoning with every call.
     wants_reasoning: bool,
-    /// Whether it insists on a signature.
+    /// True if the model requires a signature.
     wants_signature: bool,
 }
 
@@ -103,7 +105,7 @@ impl ChatEncoder {
         Self { vendor, writing, wants_reasoning, wants_signature }
     }
 
-    /// The text of a result; for a model that sees no pictures with what it reads in their place.
+    /// The text of a tool result; with placeholders for its images if the model accepts none.
     fn result_text(&self, content: &MessageContent) -> Arc<str> {
         let mut text = content.text_with_note();
         for image in content.images.iter().filter(|_| !self.writing.has_vision) {
@@ -113,7 +115,7 @@ impl ChatEncoder {
         text
     }
 
-    /// `{"role":ROLE,"content":TEXT…}`, or with a list of parts where there are pictures.
+    /// Writes `{"role":ROLE,"content":TEXT…}`, or a list of parts if the message has images.
     fn write_message(&self, message: &WireMessage<'_>, images: &[Image], to: &mut MessageBuffer) {
         if images.is_empty() {
             to.push_json(message);
@@ -144,7 +146,7 @@ impl ChatEncoder {
 }
 
 impl Encoder for ChatEncoder {
-    /// `"tools":[…],"messages":[{system}`: tools by name, none of the two if there is none.
+    /// `"tools":[…],"messages":[{system}`: tools sorted by name; an empty tool list or system prompt is omitted.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
         if !tools.is_empty() {
@@ -166,7 +168,7 @@ impl Encoder for ChatEncoder {
     }
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
-        // Pictures of results: no server takes them there, so they follow in a message of the user's.
+        // No server accepts images in tool results, so they follow in a user message.
         let mut shown: Vec<Image> = Vec::new();
         for (n, message) in messages.iter().enumerate() {
             to.push(",");
@@ -224,7 +226,7 @@ pub(super) fn body(vendor: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     }
     let headless = request.head.bytes.ends_with(b"[");
     let mut messages = request.messages.assemble(&[], &request.images).into_iter();
-    // Every message brings its comma; the first of a list must not.
+    // Every message starts with a comma, which the first one of the list must not have.
     let first = messages
         .next()
         .map(|piece| if headless && piece.starts_with(b",") { piece.slice(1..) } else { piece });
@@ -235,7 +237,7 @@ pub(super) fn body(vendor: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     pieces
 }
 
-/// The vendor's word for a level.
+/// The vendor's name of a thinking level.
 const fn effort_word(level: ThinkingLevel) -> &'static str {
     match level {
         ThinkingLevel::Off => "none",
@@ -288,7 +290,7 @@ impl<'a> WireMessage<'a> {
             WireCall::of(*vendor, call, extra)
         });
         Self {
-            // Only an answer without text that calls tools may be null.
+            // `null` is allowed only for an answer with calls and without text.
             content: (!answer.text.is_empty() || answer.calls.is_empty()).then_some(&answer.text),
             tool_calls: calls.collect(),
             reasoning_content: reasoning("reasoning_content").or(no_reasoning),
@@ -322,7 +324,7 @@ struct WireFunction<'a> {
 
 impl<'a> WireCall<'a> {
     fn of(vendor: ChatDialect, call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
-        // Servers parse the arguments of earlier calls and refuse the request if they are no object.
+        // Servers parse the arguments of earlier calls, and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
         let function = WireFunction { name: wire_name(&call.name, MAX_NAME_CHARS), arguments };
         Self { id: vendor.call_id(&call.id), r#type: "function", function, extra_content }

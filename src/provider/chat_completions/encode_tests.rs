@@ -80,7 +80,7 @@ fn assemble(vendor: ChatDialect, system: &str, tools: &[ToolSpec], messages: Mes
     body(vendor, request).concat()
 }
 
-/// However the messages come, the body is the reference.
+/// Checks that the body equals the reference, also for messages that are encoded one by one.
 fn check(system: &str, tools: &[ToolSpec], reference: &Value) {
     let all = conversation();
     for parts in [vec![&all[..]], vec![&all[..1], &all[1..5], &all[5..]]] {
@@ -89,7 +89,7 @@ fn check(system: &str, tools: &[ToolSpec], reference: &Value) {
         let body = assemble(ChatDialect::Any, system, tools, messages);
         let found: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(&found, reference);
-        // The order of keys is that of the reference, too.
+        // The order of keys equals that of the reference, too.
         assert_eq!(found.to_string(), reference.to_string());
     }
 }
@@ -129,7 +129,7 @@ fn the_limit_has_the_vendors_name() {
     }
 }
 
-/// What these messages become.
+/// The encoding of these messages.
 fn written(messages: &[Message], sees: bool) -> Value {
     written_by(
         &ChatEncoder::new(ChatDialect::Any, EncodeTarget { origin: origin("m"), has_vision: sees }),
@@ -184,7 +184,7 @@ fn pictures_stand_where_they_belong() {
     assert_eq!(written(&user, true), json!([{"role": "user", "content": [text("what?"), shown]}]));
     let told = "[A picture is here (image/png, 3 bytes); you cannot see it.]";
     assert_eq!(written(&user, false), json!([{"role": "user", "content": [text("what?"), text(told)]}]));
-    // Behind all results, because no server takes them within one.
+    // After all results, because no server accepts images within one.
     let acted = [asks("a", None), result("a", MessageContent::new("r", [picture()]))];
     let behind = json!({"role": "user", "content": [text("[The pictures that the tools returned:]"), shown]});
     let seen = written(&acted, true);

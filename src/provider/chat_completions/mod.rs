@@ -1,4 +1,4 @@
-//! `chat_completions`: what OpenAI began and most vendors and local servers speak.
+//! The wire format `chat_completions`: OpenAI's API, which most vendors and local servers support.
 
 mod calls;
 mod chunk;
@@ -29,7 +29,7 @@ use super::{
 };
 use decode::ChatDecoder;
 
-/// Its name.
+/// The name in the configuration.
 pub const NAME: &str = "chat_completions";
 
 /// The wire format, in one vendor's dialect.
@@ -39,7 +39,7 @@ pub struct ChatCompletions {
 }
 
 impl ChatCompletions {
-    /// The dialect of an endpoint.
+    /// The format in the dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
         Self { vendor: ChatDialect::of(&dialect.host) }
     }

@@ -17,7 +17,7 @@ use crate::provider::{
     wire::{DecodeProgress, Decoder},
 };
 
-/// Text and reasoning as they were shown.
+/// Records the shown text and reasoning.
 #[derive(Default)]
 struct Shown(Mutex<(String, String)>);
 
@@ -42,7 +42,7 @@ fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Resul
     decoder.finish(shown)
 }
 
-/// The body decodes so, also byte by byte, and what was shown is what was said.
+/// Checks that the body decodes to this result, also byte by byte, and that the shown text equals the answer's.
 fn decode_in_all_ways(body: &[u8]) -> Result<ModelAnswer, Failure> {
     let shown = Shown::default();
     let answer = decode([body], &shown);
@@ -135,11 +135,11 @@ fn calls_are_put_together_however_they_come() {
     // The name in pieces.
     let part = |name| call(json!(3), no(), name, json!(""));
     check_calls(&[part("read_"), part("file")], &[("call_0", "read_file", "")]);
-    // Neither index nor id; and arguments that are no text.
+    // Without index and id; and with arguments that are not text.
     let bare = |name, arguments| call(no(), no(), name, arguments);
     let bares = [bare("f", json!("{")), bare("", json!("}")), bare("g", json!({"x": [1]}))];
     check_calls(&bares, &[("call_0", "f", "{}"), ("call_1", "g", "{\"x\":[1]}")]);
-    // All with index 0; and one id for two.
+    // All with index 0; and one id for two calls.
     let zero = |id, name| call(json!(0), json!(id), name, json!("{}"));
     check_calls(&[zero("a", "f"), zero("b", "g")], &[("a", "f", "{}"), ("b", "g", "{}")]);
     let same = |index, id| call(json!(index), json!(id), "f", json!("{}"));
@@ -147,7 +147,7 @@ fn calls_are_put_together_however_they_come() {
         &[same(0, "a"), same(1, "a"), same(2, "call_1")],
         &[("a", "f", "{}"), ("call_1", "f", "{}"), ("call_2", "f", "{}")],
     );
-    // Blanks are no call.
+    // Blank slots are no calls.
     check_calls(&[zero("a", "f"), json!({"index": 1, "function": null})], &[("a", "f", "{}")]);
 }
 
@@ -227,7 +227,7 @@ fn an_odd_event_does_not_cost_the_answer() {
         check(&format!(r#"{{"choices":[{{"delta":{odd}}}]}}"#));
         check(&format!(r#"{{"choices":[{{"delta":{{"tool_calls":{odd},"reasoning_details":{odd}}}}}]}}"#));
     }
-    // Behind the end, nothing does.
+    // After the end, nothing changes the answer.
     let body = stream(&[delta(json!({"content": "a"})), finish("stop")]);
     for odd in ["data: what\n\n", "data: {\"choices\":[{\"delta\":{\"content\":1}\n\n"] {
         let body = format!("{body}{odd}{}", stream(&[delta(json!({"content": "b"}))]));
@@ -364,7 +364,7 @@ fn state_that_no_record_can_carry_makes_the_answer_unusable() {
         let call = json!({"index": 0, "id": "a", "function": function, "extra_content": state});
         stream(&[delta(json!({"tool_calls": [call]})), finish("tool_calls")])
     };
-    // The object that names the call is around the state.
+    // The object with the call's number surrounds the state.
     assert!(decode_in_all_ways(nested(63).as_bytes()).unwrap().message.opaque.is_some());
     check_failure(&nested(64), FailureClass::IncompleteStream, "nests more than 64 arrays or objects");
 }

@@ -1,3 +1,5 @@
+//! The request body of `codex_responses`.
+
 use bytes::Bytes;
 use hermod_actors::{
     model::{ThinkingLevel, ThinkingRequest, ThinkingStyle},
@@ -5,16 +7,16 @@ use hermod_actors::{
 };
 use serde_json::{Value, json};
 
-/// The least that OpenAI takes as a limit of the output.
+/// The smallest output limit that OpenAI accepts, in tokens.
 const MIN_OUTPUT_TOKENS: u64 = 16;
 
-/// Whether the server takes a limit of the output.
+/// Support of a server for an output limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputLimit {
-    /// It does, as `max_output_tokens`.
+    /// The server accepts `max_output_tokens`.
     #[default]
     Supported,
-    /// It refuses the field.
+    /// The server refuses the field.
     Unsupported,
 }
 
@@ -35,14 +37,14 @@ pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
     if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
         fields["tool_choice"] = "none".into();
     }
-    // Requests with the same key go to the machine that has read how they begin.
+    // Requests with the same key go to the machine that has cached their prefix.
     fields["prompt_cache_key"] = request.session.to_string().into();
     let mut begin = fields.to_string();
     begin.pop();
     begin.push(',');
     let mut pieces = vec![begin.into(), request.head.bytes];
     let mut messages = request.messages.assemble(&[], &request.images).into_iter();
-    // Every item brings its comma; the first must not.
+    // Every item starts with a comma, which the first one must not have.
     pieces
         .extend(messages.next().map(|piece| if piece.starts_with(b",") { piece.slice(1..) } else { piece }));
     pieces.extend(messages);
@@ -50,21 +52,21 @@ pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
     pieces
 }
 
-/// The model's name without the vendors in front of it.
+/// The model's name without a vendor prefix.
 fn base_name(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// Whether a model may reason: OpenAI's older ones do not, and refuse to be asked for what they reasoned.
+/// True if a model may reason. OpenAI's older models do not, and refuse a request for reasoning content.
 fn may_reason(model: &str) -> bool {
     !["gpt-3.5", "gpt-4", "chatgpt-4o"].iter().any(|old| base_name(model).starts_with(old))
 }
 
-/// The field `reasoning`.
+/// The value of the field `reasoning`; `None` if the request omits it.
 fn reasoning(model: &str, thinking: ThinkingRequest) -> Option<Value> {
     match thinking.style {
         ThinkingStyle::None => None,
-        // There is no other way here than a word.
+        // This API configures reasoning only by effort.
         ThinkingStyle::Effort | ThinkingStyle::Budget | ThinkingStyle::Adaptive => {
             let effort = effort(model, thinking.level);
             Some(if effort == "none" {
@@ -76,7 +78,7 @@ fn reasoning(model: &str, thinking: ThinkingRequest) -> Option<Value> {
     }
 }
 
-/// The word for a level: the nearest that the model takes, by OpenAI's documentation of `reasoning.effort`.
+/// The nearest effort that the model supports, by OpenAI's documentation of `reasoning.effort`.
 fn effort(model: &str, level: ThinkingLevel) -> &'static str {
     let name = base_name(model);
     let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));

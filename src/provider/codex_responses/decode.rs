@@ -1,3 +1,5 @@
+//! Decoding of `codex_responses` answers, streamed or whole.
+
 use std::{borrow::Cow, sync::Arc};
 
 use hermod_actors::{
@@ -21,22 +23,22 @@ use crate::provider::{
     wire::DecodeProgress,
 };
 
-/// Bytes that one answer may have.
+/// Maximum size of an answer in bytes.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
-/// An answer that comes in pieces.
+/// A streamed answer, as received so far.
 #[derive(Debug, Clone)]
 pub(super) struct ResponsesDecoder {
     origin: Arc<AnswerOrigin>,
     items: Items,
     announcer: Announcer,
     streamed: StreamedText,
-    /// How it ended, as soon as that is known.
+    /// How the answer ended, as soon as it is known.
     end: Option<AnswerEnd>,
     usage: Option<Usage>,
 }
 
-/// How an answer ended that is one.
+/// How a usable answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerEnd {
     Complete,
@@ -101,7 +103,7 @@ impl reader::AnswerDecoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// An answer of `origin` that has not begun.
+    /// An empty answer of `origin`.
     pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
         Self {
             origin,
@@ -118,7 +120,7 @@ impl ResponsesDecoder {
         &self.items
     }
 
-    /// Takes the next event.
+    /// Adds the next event.
     fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         let index = event.output_index.count();
         let progress = match event.kind() {
@@ -221,7 +223,7 @@ impl ResponsesDecoder {
         self.streamed.push_text(&growth.text, deltas);
     }
 
-    /// Takes the final response.
+    /// Adds the final response.
     fn on_final_response(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
         let usage = response.usage.0.as_ref().map(usage_of);
         self.take_end(ending, response).map_err(|failure| failure.with_usage(usage))?;
@@ -271,7 +273,7 @@ fn usage_of(fields: &UsageFields<'_>) -> Usage {
     usage
 }
 
-/// An event of type `error`: the error in a field, or its fields beside the type.
+/// The failure of an event of type `error`: the error is in a field, or its fields are beside the type.
 fn failure_of(event: Event<'_>) -> Failure {
     let error = match event.error {
         LooseValue::Absent => {

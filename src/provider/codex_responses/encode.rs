@@ -1,3 +1,5 @@
+//! Encoding of messages and tools for `codex_responses`.
+
 use std::{borrow::Cow, sync::Arc};
 
 use hermod_actors::{
@@ -14,12 +16,12 @@ use crate::provider::{
     wire::{EncodeTarget, image_placeholder, write_json},
 };
 
-/// Characters that the name of a tool may have, and the id of a call.
+/// Maximum length of a tool name and of a call id.
 const MAX_NAME_CHARS: usize = 64;
-/// Characters from which on an id of a call is taken to be one of its own among all answers.
+/// A call id of at least this length counts as unique among all answers.
 const MIN_UNIQUE_ID_CHARS: usize = 12;
 
-/// Writes messages and tools.
+/// Encodes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ResponsesEncoder {
     writing: EncodeTarget,
@@ -31,7 +33,7 @@ impl ResponsesEncoder {
         Self { writing }
     }
 
-    /// A text, or a list of parts where there are pictures to see.
+    /// Writes a text, or a list of parts if there are images and the model accepts them.
     fn write_content(&self, content: &MessageContent, to: &mut MessageBuffer) {
         if content.images.is_empty() || !self.writing.has_vision {
             to.push_json(&*plain_text(content));
@@ -75,10 +77,10 @@ impl ResponsesEncoder {
 }
 
 impl Encoder for ResponsesEncoder {
-    /// `"instructions":SYSTEM,"tools":[…],"input":[`: tools by name, nothing of what there is not.
+    /// `"instructions":SYSTEM,"tools":[…],"input":[`: tools sorted by name; an empty prompt or tool list is omitted.
     ///
-    /// The prompt is no message of the input: servers differ in the role that they know for it, and one insists on this
-    /// field. It stands before all else either way, so it is cached as well.
+    /// The prompt is no message of the input: servers differ in its role there, and one requires `instructions`. In
+    /// both forms it precedes everything else, so it is cached.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
         if !system.is_empty() {
@@ -131,7 +133,7 @@ impl Encoder for ResponsesEncoder {
     }
 }
 
-/// The content as one text: servers take a list of parts less often.
+/// The content as one text: fewer servers accept a list of parts.
 fn plain_text(content: &MessageContent) -> Cow<'_, str> {
     if content.images.is_empty() && content.note.is_none() {
         return Cow::Borrowed(&content.text);
@@ -142,9 +144,8 @@ fn plain_text(content: &MessageContent) -> Cow<'_, str> {
     Cow::Owned(lines.join("\n") + content.note.as_deref().unwrap_or_default())
 }
 
-/// A call's id as the vendor takes it: another vendor's may be longer, and is cut the same way in the call and its
-/// result. A short one may come again in a later answer, which the vendor refuses: it gets the place of the answer that
-/// asked.
+/// A call id in the form that the vendor accepts. A long id of another vendor is shortened equally in the call and its
+/// result. A short id gets the position of its answer, because the vendor refuses an id that a later answer repeats.
 fn call_id(id: &str, place: usize) -> Cow<'_, str> {
     match id.chars().count() {
         0..MIN_UNIQUE_ID_CHARS => Cow::Owned(format!("{id}_{place}")),
@@ -178,7 +179,7 @@ struct WireCall<'a> {
 
 impl<'a> WireCall<'a> {
     fn of(call: &'a ToolCall, place: usize) -> Self {
-        // Servers parse the arguments of earlier calls and refuse the request if they are no object.
+        // Servers parse the arguments of earlier calls, and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
         Self {
             r#type: "function_call",
@@ -200,7 +201,7 @@ struct WireTool<'a> {
 
 impl<'a> WireTool<'a> {
     fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
-        // Strict schemas are a dialect of their own: every property required, no other allowed.
+        // Strict schemas are a separate dialect: every property is required, and no other is allowed.
         let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
         Self { r#type: "function", name, description, parameters, strict: false }
     }

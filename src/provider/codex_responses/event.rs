@@ -1,32 +1,34 @@
+//! JSON types of `codex_responses` events and responses.
+
 use serde::Deserialize;
 
 use super::slot::PartKind;
 use crate::provider::loose::{LooseOption, LooseValue};
 
-/// What an event says.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
-    /// An error in place of the rest.
+    /// An error in place of the answer.
     Error,
     /// The final response.
     End(ResponseStatus),
-    /// An item begins.
+    /// An item starts.
     ItemStarted,
-    /// An item is whole.
+    /// An item is complete.
     ItemDone,
-    /// A part of an item is whole.
+    /// A part of an item is complete.
     PartDone,
-    /// A piece of this.
+    /// A piece of this target.
     Delta(DeltaTarget),
-    /// All of this.
+    /// The whole of this target.
     Done(DeltaTarget),
-    /// Something happens to an item, such as a tool of the vendor's own being at work.
+    /// Progress of an item, such as that of the vendor's own tools.
     Activity,
-    /// Nothing about the answer.
+    /// Unrelated to the answer.
     Unrelated,
 }
 
-/// What comes in deltas.
+/// The target of a delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeltaTarget {
     Part(PartKind),
@@ -43,7 +45,7 @@ pub(super) enum ResponseStatus {
 }
 
 impl ResponseStatus {
-    /// By the `status` of a response, which is also how its last event is named.
+    /// The status by the `status` of a response, which is also the name of its last event.
     pub(super) fn from_status(status: &str) -> Option<Self> {
         match status {
             "completed" | "done" => Some(Self::Completed),
@@ -56,7 +58,7 @@ impl ResponseStatus {
 }
 
 impl DeltaTarget {
-    /// By what stands between `response.` and `.delta` or `.done`.
+    /// The target by the part of an event's type between `response.` and `.delta` or `.done`.
     fn from_name(name: &str) -> Option<Self> {
         match name {
             "output_text" => Some(Self::Part(PartKind::Text)),
@@ -69,7 +71,7 @@ impl DeltaTarget {
     }
 }
 
-/// An event of a stream. Each kind has some of the fields.
+/// An event of a stream. Each kind uses some of the fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
@@ -86,14 +88,14 @@ pub(super) struct Event<'a> {
     pub(super) refusal: LooseValue<'a>,
     pub(super) arguments: LooseValue<'a>,
     pub(super) input: LooseValue<'a>,
-    /// An error in place of the rest, under status 200; some vendors write its fields beside the type.
+    /// An error in place of the answer, under status 200; some vendors write its fields beside the type.
     pub(super) error: LooseValue<'a>,
     pub(super) code: LooseValue<'a>,
     pub(super) message: LooseValue<'a>,
 }
 
 impl Event<'_> {
-    /// What it says, by its `type`.
+    /// The kind by `type`.
     pub(super) fn kind(&self) -> EventKind {
         let name = self.r#type.text();
         if matches!(name, "error" | "response.error") || (name.is_empty() && self.error != LooseValue::Absent)
@@ -116,13 +118,13 @@ impl Event<'_> {
         }
     }
 
-    /// Which part of its item it is about.
+    /// The index of the part that the event concerns.
     pub(super) fn part_index(&self) -> u64 {
         self.summary_index.count().or_else(|| self.content_index.count()).unwrap_or(0)
     }
 }
 
-/// A `response`: the whole answer, or how far it is.
+/// A `response`: the whole answer, or its current state.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Response<'a> {
@@ -140,13 +142,13 @@ pub(super) struct Incomplete<'a> {
     pub(super) reason: LooseValue<'a>,
 }
 
-/// An output item. Each kind has some of the fields.
+/// An output item. Each kind uses some of the fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Item<'a> {
     pub(super) r#type: LooseValue<'a>,
     pub(super) id: LooseValue<'a>,
-    /// Of a message or of reasoning: a list of parts, or a text.
+    /// In a message or reasoning: a list of parts, or a text.
     pub(super) content: LooseValue<'a>,
     pub(super) phase: LooseValue<'a>,
     pub(super) summary: LooseValue<'a>,

@@ -1,3 +1,5 @@
+//! Assembly of a `codex_responses` answer's output items from events.
+
 use hermod_actors::model::ToolCall;
 
 use super::{
@@ -6,33 +8,34 @@ use super::{
 };
 use crate::provider::{announcer::PartialCall, ids::make_distinct, loose::LooseOption};
 
-/// The output items of an answer, put together from events that name them by place, by id, by both or not at all.
+/// The output items of an answer, assembled from events. Vendors identify an item by position, by id, by both, or not
+/// at all.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Items {
     slots: Vec<ItemSlot>,
     size: usize,
 }
 
-/// Which item an event is about.
+/// The item that an event concerns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ItemRef<'a> {
-    /// The place in the output.
+    /// The position in the output.
     pub(super) index: Option<u64>,
-    /// The item's id; some vendors give an item another one with every event, so the place goes first.
+    /// The item's id. Some vendors give an item a new id with every event, so the position takes precedence.
     pub(super) id: &'a str,
 }
 
-/// What of an item has become longer.
+/// The text and reasoning that an event added to an item.
 #[derive(Debug, Default)]
 pub(super) struct ItemGrowth {
     pub(super) text: String,
-    /// Of the reasoning; a new paragraph begins if `begins`.
+    /// The added reasoning; it starts a new paragraph if `is_new`.
     pub(super) reasoning: String,
     pub(super) is_new: bool,
 }
 
 impl Items {
-    /// Bytes that they hold.
+    /// The counted size in bytes.
     pub(super) const fn size(&self) -> usize {
         self.size
     }
@@ -41,7 +44,7 @@ impl Items {
         &self.slots
     }
 
-    /// The calls as far as they have come, in the order in which their items began.
+    /// The calls as received so far, in the order of their items' starts.
     pub(super) fn partial_calls(&self) -> impl Iterator<Item = PartialCall<'_>> {
         self.slots.iter().filter(|slot| slot.kind == ItemKind::Call).map(|slot| PartialCall {
             name: &slot.name,
@@ -55,13 +58,13 @@ impl Items {
             self.slots.iter().rposition(|slot| slot.kind == kind && is_it(slot))
         };
         let has_id = |slot: &ItemSlot| !place.id.is_empty() && slot.id == place.id;
-        // An item that is whole stays what it is, also if another one is said to be at its place.
+        // A complete item stays what it is, even if another one is reported at its position.
         let is_other = |slot: &ItemSlot| {
             slot.is_complete && !slot.id.is_empty() && !place.id.is_empty() && slot.id != place.id
         };
         let has_index =
             |slot: &ItemSlot| place.index.is_some() && slot.index == place.index && !is_other(slot);
-        // Without a place, an id that is not known says nothing either.
+        // Without a position, an unknown id identifies nothing, so the last open item is used.
         let is_open = |slot: &ItemSlot| place.index.is_none() && !slot.is_complete;
         last(&|slot| has_index(slot) && has_id(slot))
             .or_else(|| last(&has_index))
@@ -85,7 +88,7 @@ impl Items {
         }
     }
 
-    /// Takes a whole item; tells what of it has become longer.
+    /// Sets an item from its complete form; returns the added text and reasoning.
     fn fill_slot(&mut self, at: usize, item: Item<'_>) -> Result<ItemGrowth, TooManyParts> {
         let slot = &mut self.slots[at];
         let (size, text, thought) = (slot.size(), slot.text(), slot.reasoning());
@@ -99,7 +102,7 @@ impl Items {
         })
     }
 
-    /// An item begins. Its content is not taken: it comes again, piece by piece or whole.
+    /// Starts an item. Its content is ignored: it comes again, in pieces or whole.
     pub(super) fn start_item(&mut self, index: Option<u64>, mut item: Item<'_>) -> Result<(), TooManyParts> {
         let slot = ItemSlot::of(&item, index);
         let again = self.slots.iter().rposition(|old| {
@@ -116,7 +119,7 @@ impl Items {
         Ok(())
     }
 
-    /// An item is there as a whole.
+    /// Adds a complete item.
     pub(super) fn complete_item(
         &mut self,
         index: Option<u64>,
@@ -131,7 +134,7 @@ impl Items {
         self.fill_slot(at, item)
     }
 
-    /// A piece of a part; tells whether the part begins with it.
+    /// Adds a piece of a part; true if the part starts with it.
     pub(super) fn push_delta(
         &mut self,
         place: ItemRef<'_>,
@@ -146,7 +149,7 @@ impl Items {
         Ok(begins)
     }
 
-    /// The whole text of a part.
+    /// Sets the whole text of a part.
     pub(super) fn set_text(
         &mut self,
         place: ItemRef<'_>,
@@ -172,7 +175,7 @@ impl Items {
         })
     }
 
-    /// A piece of a call's arguments.
+    /// Adds a piece of a call's arguments.
     pub(super) fn add_arguments(&mut self, place: ItemRef<'_>, piece: &str) -> Result<(), TooManyParts> {
         let at = self.find_or_push(place, ItemKind::Call)?;
         self.slots[at].arguments.push_str(piece);
@@ -180,7 +183,7 @@ impl Items {
         Ok(())
     }
 
-    /// All of a call's arguments.
+    /// Sets the whole arguments of a call.
     pub(super) fn set_arguments(&mut self, place: ItemRef<'_>, whole: String) -> Result<(), TooManyParts> {
         if whole.is_empty() {
             if let Some(at) = self.find(place, ItemKind::Call) {
@@ -195,8 +198,8 @@ impl Items {
         Ok(())
     }
 
-    /// The output of the final response: it decides which items there are, because it is what the vendor keeps and
-    /// charges for. An item that it only mentions keeps what has streamed in. Some vendors leave the list empty.
+    /// Sets the output of the final response. This list decides which items exist, because the vendor keeps and bills
+    /// these. Fields that an item omits keep their streamed values. Some vendors leave the list empty.
     pub(super) fn set_output(&mut self, output: Vec<LooseOption<Item<'_>>>) -> Result<(), TooManyParts> {
         if output.is_empty() {
             return Ok(());
@@ -219,13 +222,13 @@ impl Items {
         Ok(())
     }
 
-    /// What `of` takes from each item that has it.
+    /// The non-empty results of `of` for all items, joined by `between`.
     pub(super) fn joined(&self, of: fn(&ItemSlot) -> String, between: &str) -> String {
         let texts = self.slots.iter().map(of).filter(|text| !text.is_empty());
         texts.collect::<Vec<_>>().join(between)
     }
 
-    /// The calls in their order, each with an id of its own.
+    /// The calls in their order, with distinct ids.
     pub(super) fn calls(&self) -> Vec<ToolCall> {
         let call = |slot: &ItemSlot| ToolCall {
             id: if slot.call_id.is_empty() { &slot.id } else { &slot.call_id }.clone(),

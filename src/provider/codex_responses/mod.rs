@@ -1,4 +1,4 @@
-//! `codex_responses`: OpenAI's Responses API, as OpenAI, Azure, xAI and many local servers speak it.
+//! The wire format `codex_responses`: OpenAI's Responses API, also of Azure, xAI and many local servers.
 
 mod body;
 mod decode;
@@ -31,7 +31,7 @@ use super::{
 };
 use decode::ResponsesDecoder;
 
-/// Its name.
+/// The name in the configuration.
 pub const NAME: &str = "codex_responses";
 
 /// The wire format, in one vendor's dialect.
@@ -41,12 +41,12 @@ pub struct CodexResponses {
 }
 
 impl CodexResponses {
-    /// The wire format for a server that takes the limit of the output so.
+    /// The format for a server with this support for an output limit.
     pub const fn new(limit: OutputLimit) -> Self {
         Self { limit }
     }
 
-    /// The dialect of an endpoint.
+    /// The format in the dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
         Self::new(if dialect.host == "chatgpt.com" {
             OutputLimit::Unsupported

@@ -1,17 +1,17 @@
-//! What is kept of an answer for its maker: its reasoning, and in which order it stood to text and calls.
+//! The retained items of an answer: its reasoning, and the order of reasoning, texts and calls.
 //!
-//! `[{"type":"reasoning",…}, {"type":"message","bytes":12,"phase":"commentary"}, {"type":"function_call"}, …]`: reasoning
-//! as it goes back; of texts and calls, which the message holds, only that they stood here.
+//! `[{"type":"reasoning",…}, {"type":"message","bytes":12,"phase":"commentary"}, {"type":"function_call"}, …]`:
+//! reasoning in the form that is sent back. Texts and calls are in the message, so their parts hold only the position.
 
 use hermod_actors::model::{AssistantMessage, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::slot::{ItemKind, ItemSlot, PartKind};
 
-/// An item of an answer, as it goes back to the vendor.
+/// An item of an answer, as it is sent back to the vendor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum EchoedItem<'a> {
-    /// To be written as it is.
+    /// Written unchanged.
     Reasoning(&'a Value),
     Text {
         text: &'a str,
@@ -20,7 +20,7 @@ pub(super) enum EchoedItem<'a> {
     Call(&'a ToolCall),
 }
 
-/// The opaque parts of an answer; none if there is nothing in them that its text and calls do not say.
+/// The opaque parts of an answer; none if its text and calls already say everything.
 pub(super) fn parts(slots: &[ItemSlot]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for slot in slots {
@@ -50,8 +50,8 @@ fn has_type(part: &Value, kind: &str) -> bool {
     part.get("type").and_then(Value::as_str) == Some(kind)
 }
 
-/// Whether a part is reasoning that the vendor refuses without the item that it led to. A gateway to other vendors, which
-/// says whose `format` it is, also puts it behind.
+/// True if a part is reasoning that the vendor refuses without its next item. A gateway to other vendors, which names
+/// their `format`, also puts reasoning last; only OpenAI's formats need the item.
 fn needs_next_item(part: &Value) -> bool {
     let format = part.get("format").and_then(Value::as_str);
     has_type(part, "reasoning") && format.is_none_or(|format| format.starts_with("openai"))
@@ -62,7 +62,7 @@ fn drop_dangling_reasoning(parts: &mut Vec<Value>) {
     parts.truncate(kept);
 }
 
-/// A reasoning item as it goes back; `None` if there is only an id in it, which says nothing where nothing is stored.
+/// A reasoning item to send back; `None` if it has only an id, which is useless because the vendor stores nothing.
 fn reasoning(slot: &ItemSlot) -> Option<Value> {
     let list = |kind: PartKind| {
         let parts = slot.parts.iter().filter(move |part| part.kind == kind);
@@ -77,7 +77,7 @@ fn reasoning(slot: &ItemSlot) -> Option<Value> {
     if !slot.id.is_empty() {
         item.insert("id".into(), slot.id.as_str().into());
     }
-    // Also where it is empty: it must be there.
+    // The field is required, even if empty.
     item.insert("summary".into(), list(PartKind::Summary).into());
     if !content.is_empty() {
         item.insert("content".into(), content.into());
@@ -90,10 +90,10 @@ fn reasoning(slot: &ItemSlot) -> Option<Value> {
     Some(item.into())
 }
 
-/// The items of an answer. `parts` are its opaque parts if the vendor that is asked made them.
+/// The items of an answer. `parts` are its opaque parts if the called vendor made them.
 ///
-/// The answer may have changed since: a text whose length is another one goes whole to where the last text stood, calls
-/// whose number is another one go to the end, and reasoning whose next item is gone is left out.
+/// The answer may have changed since. If the length of the text differs, the whole text moves to the position of the
+/// last text. If the number of calls differs, the calls move to the end. Reasoning without its next item is dropped.
 pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> Vec<EchoedItem<'a>> {
     let mut entries = EchoedItems::default();
     let mut texts = texts(message, parts).into_iter();
@@ -124,7 +124,7 @@ pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> 
     if alone { Vec::new() } else { entries.list }
 }
 
-/// The text of each `message` among the parts.
+/// The text of each `message` part.
 fn texts<'a>(message: &'a AssistantMessage, parts: &[Value]) -> Vec<&'a str> {
     let mut rest = message.text.as_str();
     let places = parts.iter().filter(|part| has_type(part, "message"));
@@ -150,9 +150,9 @@ fn texts<'a>(message: &'a AssistantMessage, parts: &[Value]) -> Vec<&'a str> {
 #[derive(Debug, Default)]
 struct EchoedItems<'a> {
     list: Vec<EchoedItem<'a>>,
-    /// Reasoning whose next item has not come.
+    /// Reasoning that waits for its next item.
     pending: Vec<&'a Value>,
-    /// Where the first call stands, its reasoning included.
+    /// The position of the first call and its reasoning.
     calls_at: Option<usize>,
 }
 
@@ -164,7 +164,7 @@ impl<'a> EchoedItems<'a> {
         }
         let entry = EchoedItem::Text { text, phase };
         match self.calls_at {
-            // Some vendors refuse what stands between a call and its result.
+            // Some vendors refuse items between a call and its result.
             Some(at) => {
                 self.pending.clear();
                 self.list.insert(at, entry);

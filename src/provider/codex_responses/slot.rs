@@ -1,3 +1,5 @@
+//! An output item of a `codex_responses` answer, as received so far.
+
 use std::borrow::Cow;
 
 use serde_json::Value;
@@ -5,22 +7,22 @@ use serde_json::Value;
 use super::event::Item;
 use crate::provider::loose::{LooseValue, is_object};
 
-/// Items that one answer may have, and parts that one item may have.
+/// Maximum number of items in an answer, and of parts in an item.
 pub(super) const MAX_PARTS: usize = 1_024;
-/// What an item costs at least, and a part.
+/// The minimum size that is counted for an item, and for a part.
 pub(super) const MIN_SLOT_BYTES: usize = 64;
 
 /// More items or parts than [`MAX_PARTS`].
 #[derive(Debug)]
 pub(super) struct TooManyParts;
 
-/// What an output item is.
+/// The kind of an output item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Message,
     Reasoning,
     Call,
-    /// What tools of the vendor's own did, and whatever else there may come to be: no part of the answer.
+    /// Activity of the vendor's own tools, and unknown items: no part of the answer.
     Other,
 }
 
@@ -35,19 +37,19 @@ impl ItemKind {
     }
 }
 
-/// What a part of an item is. In this order they stand in an item.
+/// The kind of an item's part. The order of the variants is the order within an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PartKind {
-    /// The vendor's words for what was thought.
+    /// The vendor's summary of the reasoning.
     Summary,
-    /// What was thought.
+    /// The reasoning itself.
     Thought,
     Text,
     Refusal,
 }
 
 impl PartKind {
-    /// By the `type` of a part; of `owner`'s usual kind if it has none that is known.
+    /// The kind by the `type` of a part; for an unknown type, the usual kind of `owner`.
     pub(super) fn from_name(name: &str, owner: ItemKind) -> Self {
         match name {
             "output_text" | "text" => Self::Text,
@@ -61,7 +63,7 @@ impl PartKind {
         }
     }
 
-    /// The kind of the items that have such parts.
+    /// The kind of items with such parts.
     pub(super) const fn owner(self) -> ItemKind {
         match self {
             Self::Summary | Self::Thought => ItemKind::Reasoning,
@@ -69,7 +71,7 @@ impl PartKind {
         }
     }
 
-    /// Its name in an item.
+    /// The `type` of such a part.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Summary => "summary_text",
@@ -88,16 +90,16 @@ pub(super) struct ItemPart {
     pub(super) text: String,
 }
 
-/// An output item, as far as it has come.
+/// An output item, as received so far.
 #[derive(Debug, Clone)]
 pub(super) struct ItemSlot {
     pub(super) kind: ItemKind,
-    /// Its place in the output; `None` if the vendor gave none.
+    /// The item's position in the output, if the vendor reports it.
     pub(super) index: Option<u64>,
     pub(super) id: String,
-    /// It has come as a whole.
+    /// The whole item has been received.
     pub(super) is_complete: bool,
-    /// In the order of kind and index.
+    /// Sorted by kind and index.
     pub(super) parts: Vec<ItemPart>,
     pub(super) phase: String,
     pub(super) encrypted: String,
@@ -109,15 +111,15 @@ pub(super) struct ItemSlot {
     pub(super) arguments_state: ArgumentsState,
 }
 
-/// How far the arguments of a call have come.
+/// The state of a call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ArgumentsState {
-    /// So far in pieces.
+    /// Received in pieces so far.
     #[default]
     Streaming,
-    /// The vendor says that they have not all come.
+    /// The vendor reports that they are incomplete.
     Incomplete,
-    /// The vendor says that they have all come.
+    /// The vendor reports that they are complete.
     Complete,
 }
 
@@ -140,12 +142,12 @@ impl ItemSlot {
         }
     }
 
-    /// An item that holds nothing yet.
+    /// An empty slot for an item.
     pub(super) fn of(item: &Item<'_>, index: Option<u64>) -> Self {
         Self::new(ItemKind::of(item), index, item.id.text().to_owned())
     }
 
-    /// What tells an item apart from others, as it is known when the item begins.
+    /// Sets the fields that identify an item, which are known when it starts.
     pub(super) fn set_identity(&mut self, item: &mut Item<'_>) {
         let fields = [
             (&mut self.call_id, &mut item.call_id),
@@ -157,7 +159,7 @@ impl ItemSlot {
         }
     }
 
-    /// Takes the whole item. What it does not say stays as it was.
+    /// Sets the item from its complete form. Fields that this form omits stay unchanged.
     pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), TooManyParts> {
         self.is_complete = true;
         if self.kind == ItemKind::Other {
@@ -183,7 +185,7 @@ impl ItemSlot {
         self.replace(&[PartKind::Thought, PartKind::Text, PartKind::Refusal], content)
     }
 
-    /// Puts `parts` in the place of those of these kinds, if there are any.
+    /// Replaces the parts of these kinds by `parts`, unless those are all empty.
     fn replace(&mut self, kinds: &[PartKind], mut parts: Vec<ItemPart>) -> Result<(), TooManyParts> {
         parts.retain(|part| !part.text.is_empty());
         if parts.is_empty() {
@@ -195,9 +197,9 @@ impl ItemSlot {
         if self.parts.len() > MAX_PARTS { Err(TooManyParts) } else { Ok(()) }
     }
 
-    /// The text of a part, made if it is new.
+    /// The text of a part, added if it is new.
     pub(super) fn part(&mut self, kind: PartKind, index: u64) -> Result<&mut String, TooManyParts> {
-        // Nearly always it is the last.
+        // Nearly always it is the last part.
         let after = self.parts.iter().rposition(|part| (part.kind, part.index) <= (kind, index));
         let at = match after {
             Some(at) if (self.parts[at].kind, self.parts[at].index) == (kind, index) => at,
@@ -211,7 +213,7 @@ impl ItemSlot {
         Ok(&mut self.parts[at].text)
     }
 
-    /// Whether nothing of what is shown with this part stands behind it.
+    /// True if no part follows that is shown together with this one.
     pub(super) fn ends_with(&self, (kind, index): (PartKind, u64)) -> bool {
         let with = |other: PartKind| {
             let thinks = |kind| matches!(kind, PartKind::Summary | PartKind::Thought);
@@ -226,22 +228,22 @@ impl ItemSlot {
         texts.map(|part| part.text.as_str()).collect::<Vec<_>>().join(between)
     }
 
-    /// What it says.
+    /// The text of the item.
     pub(super) fn text(&self) -> String {
         self.joined([PartKind::Text; 2], "")
     }
 
-    /// Why it says nothing.
+    /// The refusal of the item.
     pub(super) fn refusal(&self) -> String {
         self.joined([PartKind::Refusal; 2], "")
     }
 
-    /// What was thought, a paragraph for each part.
+    /// The reasoning, one paragraph per part.
     pub(super) fn reasoning(&self) -> String {
         self.joined([PartKind::Summary, PartKind::Thought], PARAGRAPH_BREAK)
     }
 
-    /// Bytes that it holds.
+    /// The counted size in bytes.
     pub(super) fn size(&self) -> usize {
         let fields = [&self.phase, &self.encrypted, &self.signature, &self.format];
         let more = [&self.id, &self.call_id, &self.name, &self.arguments];
@@ -249,12 +251,12 @@ impl ItemSlot {
         MIN_SLOT_BYTES + parts + fields.into_iter().chain(more).map(String::len).sum::<usize>()
     }
 
-    /// Whether it is a call: what has neither name nor arguments is none.
+    /// True if it is a call with a name or arguments.
     pub(super) fn is_call(&self) -> bool {
         self.kind == ItemKind::Call && !(self.name.is_empty() && self.arguments.is_empty())
     }
 
-    /// Whether it is a call whose arguments have not all come.
+    /// True if it is a call whose arguments are incomplete.
     pub(super) fn is_incomplete_call(&self) -> bool {
         self.is_call()
             && match self.arguments_state {
@@ -265,7 +267,7 @@ impl ItemSlot {
     }
 }
 
-/// What parts two pieces of reasoning.
+/// Separates two pieces of reasoning.
 pub(super) const PARAGRAPH_BREAK: &str = "\n\n";
 
 fn set_if_present(field: &mut String, told: LooseValue<'_>) {
@@ -275,7 +277,7 @@ fn set_if_present(field: &mut String, told: LooseValue<'_>) {
     }
 }
 
-/// The texts of a content: a list of parts, or one text.
+/// The texts of a content, which is a list of parts or one text.
 fn texts(content: LooseValue<'_>, kind: impl Fn(&str) -> PartKind) -> Vec<ItemPart> {
     let list = match content {
         LooseValue::Absent => return Vec::new(),

@@ -1,20 +1,22 @@
+//! The text and reasoning of an answer, as shown to watchers while they stream in.
+
 use hermod_actors::port::DeltaSink;
 
 use super::slot::PARAGRAPH_BREAK;
 use crate::provider::think_tags::{SplitPiece, ThinkTagSplitter};
 
-/// What was shown of an answer while it came.
+/// The streamed text and reasoning of an answer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StreamedText {
-    /// The text as it came, blocks of reasoning in it included.
+    /// The received text, including inline blocks of reasoning.
     raw: String,
-    /// The reasoning of items of its own.
+    /// The reasoning of reasoning items.
     thought: String,
     split: SplitText,
     splitter: ThinkTagSplitter,
 }
 
-/// A text without the reasoning that stood in it.
+/// A text, separated from its inline reasoning.
 #[derive(Debug, Clone, Default)]
 struct SplitText {
     text: String,
@@ -22,19 +24,19 @@ struct SplitText {
 }
 
 impl StreamedText {
-    /// Bytes that it holds.
+    /// The size of the received text and reasoning in bytes.
     pub(super) const fn size(&self) -> usize {
         self.raw.len() + self.thought.len()
     }
 
-    /// Takes the next piece of text.
+    /// Adds the next piece of text.
     pub(super) fn push_text(&mut self, piece: &str, deltas: &dyn DeltaSink) {
         self.raw.push_str(piece);
         let (split, before) = (&mut self.split, &self.thought);
         self.splitter.push(piece, &mut |piece| split.push_piece(piece, before, deltas));
     }
 
-    /// Takes the next piece of reasoning.
+    /// Adds the next piece of reasoning. `begins` starts a new paragraph.
     pub(super) fn push_reasoning(&mut self, piece: &str, begins: bool, deltas: &dyn DeltaSink) {
         if piece.is_empty() {
             return;
@@ -47,8 +49,8 @@ impl StreamedText {
         deltas.reasoning(piece);
     }
 
-    /// The text and the reasoning of the answer, whose items say `raw` and `thought`: what of these has not been shown
-    /// is shown now, as far as it follows what has been.
+    /// The text and reasoning of the finished answer, from the text `raw` and the reasoning `thought` of its items. The
+    /// rest is shown as far as it continues the shown text.
     pub(super) fn finish(mut self, raw: &str, thought: String, deltas: &dyn DeltaSink) -> (String, String) {
         if let Some(rest) = thought.strip_prefix(self.thought.as_str()) {
             self.push_reasoning(rest, false, deltas);
@@ -91,7 +93,7 @@ impl SplitText {
     }
 }
 
-/// Shows nothing: what was shown before cannot be taken back.
+/// Shows nothing: text that was shown before cannot be withdrawn.
 struct NullSink;
 
 impl DeltaSink for NullSink {

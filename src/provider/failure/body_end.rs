@@ -1,23 +1,23 @@
-//! Responses with an error status whose body is not all there.
+//! Error responses whose body is incomplete.
 
 use hermod_actors::model::{Failure, FailureClass};
 use http::{HeaderMap, header};
 
 use crate::provider::reader::is_json_prefix;
 
-/// How much of a response's body was read.
+/// How the reading of a response's body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// All of it, as far as the framing can tell.
+    /// The whole body was read, as far as the framing shows.
     Complete,
-    /// As much as is ever read.
+    /// The maximum number of bytes was read.
     Limit,
-    /// The connection broke, or nothing more came in time.
+    /// The connection broke, or the read timed out.
     Broken,
 }
 
-/// What a response with an error status means whose body ended so. If the explanation is incomplete, only a status that
-/// needs none decides; any other request is worth repeating, to read the rest.
+/// The failure that an error response means, given how its body ended. If the explanation is incomplete, only a
+/// conclusive status decides; any other request is worth a retry to get the whole explanation.
 pub fn with_body_end(
     failure: Failure,
     (status, headers): (u16, &HeaderMap),
@@ -32,12 +32,12 @@ pub fn with_body_end(
     )
 }
 
-/// Whether a status has one meaning, whatever the explanation is.
+/// True if a status has one meaning, whatever the explanation.
 const fn is_status_conclusive(status: u16) -> bool {
     matches!(status, 401 | 402 | 408 | 413 | 424 | 429 | 500..)
 }
 
-/// A JSON document tells by itself whether it is whole; of anything else only the framing tells.
+/// Completeness of a JSON document follows from its syntax, that of any other body only from the framing.
 fn is_incomplete(headers: &HeaderMap, body: &[u8], end: BodyEnd) -> bool {
     let text = body.trim_ascii_start();
     let is_json = matches!(text.first(), Some(b'{' | b'['));
@@ -54,7 +54,7 @@ fn announces_json(headers: &HeaderMap) -> bool {
     kind.to_ascii_lowercase().contains("json")
 }
 
-/// Without either, the body ends where the connection does.
+/// Without either header, the body ends with the connection.
 fn has_length(headers: &HeaderMap) -> bool {
     headers.contains_key(header::CONTENT_LENGTH) || headers.contains_key(header::TRANSFER_ENCODING)
 }

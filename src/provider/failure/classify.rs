@@ -1,3 +1,5 @@
+//! Classification of a response that is no answer: its failure class, request fate and message.
+
 use hermod_actors::model::{Deadline, Failure, FailureClass, RequestFate};
 use http::HeaderMap;
 use serde_json::Value;
@@ -12,10 +14,10 @@ use super::{
 };
 use crate::provider::excerpt::excerpt;
 
-/// Characters that a failure's message may have.
+/// The maximum length of a failure's message in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// What a response means whose status is not 200. `body` may be cut off; the message quotes the vendor, bounded.
+/// The failure of a response without a success status. `body` may be cut off; the message quotes the vendor, bounded.
 pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     if is_html(body) {
         let wait = headers::retry_after(headers).or(headers::latest_reset(headers));
@@ -39,25 +41,25 @@ pub fn failure_of(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     failure_with_excerpt(class, &format!("HTTP {status}: "), text.as_bytes()).with_request(fate)
 }
 
-/// Whether a response with this status, understood as this class, says that the provider turned the request away before
-/// it worked on it.
+/// The fate of a request, from the status and class of its response: `Rejected` if the provider refused it before it
+/// worked on it.
 const fn fate_of(status: u16, class: &FailureClass) -> RequestFate {
     match (status, class) {
-        // A filter has read the request, a deadline or a model that broke ended work, a gateway had passed the request on:
-        // vendors bill these.
+        // Vendors bill these. A filter has read the request, a deadline or a broken model ended the work, or a gateway
+        // had passed the request on.
         (_, FailureClass::ContentRefused) | (408 | 424 | 502 | 504 | 520 | 524, _) => RequestFate::MayHaveRun,
-        // 521 to 523, 525 and 526 are what Cloudflare says when it has not reached the server behind it.
+        // Cloudflare sends 521 to 523, 525 and 526 if it has not reached the server behind it.
         (..500 | 501 | 503 | 505 | 521..=523 | 525 | 526 | 529, _) => RequestFate::Rejected,
         (500.., class) => class.usual_fate(),
     }
 }
 
-/// What an error means that came under status 200: the value of an `error` field, or a whole event of type `error`.
+/// The failure of an error under status 200: the value of an `error` field, or a whole event of type `error`.
 pub fn failure_in_stream(error: &Value) -> Failure {
     failure_under_200(&VendorError::of_body(error).unwrap_or_else(|| VendorError::of_error(error)))
 }
 
-/// What a JSON document means that came under status 200 and is no answer; `None` if it tells of no error.
+/// The failure of a JSON document under status 200 that is no answer; `None` if it contains no error.
 pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
     let error = VendorError::of_body(&serde_json::from_slice(body).ok()?)?;
     Some(failure_under_200(&error))
@@ -83,8 +85,8 @@ fn is_html(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'<')
 }
 
-/// Sizes first, because vendors tell them under codes of all sorts; then what a code or the text says, as far as the
-/// status lets it be believed; then the status.
+/// Sizes come first, because vendors report them under many codes. Hints of codes and texts that are plausible with the
+/// status come next; the status is last.
 fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> FailureClass {
     let chain = error.chain();
     let body = chain.iter().fold(RetryAfter::default(), |found, error| found.or(error.retry_after));
@@ -101,13 +103,13 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
         .chain(texts().flat_map(hints_in))
         .chain(codes().filter_map(|code| hint_of_loose_code(code)));
     match (signs.find(believes), status) {
-        // A limit that is soon over is no used-up account, in whichever words.
+        // A short retry time means a rate limit, whatever the wording.
         (Some(ErrorHint::Quota), _) if body.after_ms.is_some() => rate_limited(wait),
         (Some(ErrorHint::Context), _) => {
             let window = chain.iter().find_map(|error| error.window.or_else(|| window_in(&error.text)));
             FailureClass::ContextTooLong { limit: window }
         }
-        // Then the wait is worth more than the reason.
+        // With a retry time, the wait is more useful than the reason.
         (Some(ErrorHint::Overloaded), Some(429)) if wait != RetryAfter::default() => rate_limited(wait),
         (Some(sign), _) => class_of_hint(sign, wait),
         (None, Some(404)) if error.text.is_empty() => FailureClass::NotAnApi,
@@ -116,7 +118,7 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
     }
 }
 
-/// Whether a response with this status can mean this; what it quotes of others it does not mean.
+/// True if a response with this status can mean this. Otherwise the hint comes from a quoted error.
 const fn is_plausible(sign: ErrorHint, status: u16) -> bool {
     match sign {
         ErrorHint::Quota => status < 500 && status != 408,
@@ -127,7 +129,7 @@ const fn is_plausible(sign: ErrorHint, status: u16) -> bool {
         ErrorHint::Overloaded => matches!(status, 400 | 429 | 500..),
         ErrorHint::Auth | ErrorHint::Request => matches!(status, 400 | 422),
         ErrorHint::Path => matches!(status, 404 | 405),
-        // With a status there is nothing that they would add.
+        // The status already decides these.
         ErrorHint::Timeout | ErrorHint::Network | ErrorHint::Server => false,
     }
 }
@@ -161,11 +163,11 @@ const fn class_of_status(status: u16, wait: RetryAfter) -> FailureClass {
         402 => FailureClass::QuotaExhausted { reset_at: wait.at },
         408 => FailureClass::Timeout { which: Deadline::Call },
         413 => FailureClass::ContextTooLong { limit: None },
-        // 424 is what Bedrock says when its model broke.
+        // Bedrock sends 424 if its model broke.
         424 => FailureClass::Server,
         429 => rate_limited(wait),
         400..500 => FailureClass::InvalidRequest,
-        // 52x is what Cloudflare says when the server behind it is down or slow.
+        // Cloudflare sends 52x if the server behind it is down or slow.
         502..=504 | 520..=524 | 529 => FailureClass::Overloaded,
         500.. => FailureClass::Server,
     }

@@ -1,35 +1,35 @@
-//! The words by which vendors' codes and types are told apart.
+//! Tables that classify vendors' error codes and types.
 
-/// What a code or a phrase says of a failure.
+/// The meaning of a code or a phrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorHint {
-    /// The account is used up.
+    /// The account's quota or balance is used up.
     Quota,
     /// The content is refused.
     Content,
     /// The view is too long.
     Context,
-    /// There is no such model, or not for this account.
+    /// The model does not exist, or not for this account.
     Model,
     /// Too many requests.
     RateLimit,
-    /// No room now.
+    /// The provider is overloaded.
     Overloaded,
     /// The credential is not accepted.
     Auth,
-    /// Somebody on the way did not answer in time.
+    /// A server on the way timed out.
     Timeout,
     /// A connection on the way broke.
     Network,
-    /// There is nothing at this path.
+    /// The path does not exist.
     Path,
-    /// The request is not accepted as it is.
+    /// The request is not accepted in its current form.
     Request,
-    /// The provider is broken.
+    /// The provider has an internal error.
     Server,
 }
 
-/// A code as the tables have it: letters and digits in lower case, without `error` or `exception` at its end.
+/// A code in the form of the tables: lower-case letters and digits, without a final `error` or `exception`.
 pub(super) fn normalize_code(code: &str) -> String {
     let mut plain: String =
         code.chars().take(64).filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
@@ -41,12 +41,12 @@ pub(super) fn normalize_code(code: &str) -> String {
     plain
 }
 
-/// What a code says that leaves no doubt.
+/// The hint of an unambiguous code.
 pub(super) fn hint_of_code(plain: &str) -> Option<ErrorHint> {
     CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(sign, _)| *sign)
 }
 
-/// What a code says that vendors use for many things; a text next to it says more.
+/// The hint of a code that vendors use for many errors; a phrase in the text takes precedence.
 pub(super) fn hint_of_loose_code(plain: &str) -> Option<ErrorHint> {
     LOOSE_CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(sign, _)| *sign)
 }

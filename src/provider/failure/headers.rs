@@ -1,4 +1,4 @@
-//! What response headers say about when to come back; the same for every wire format.
+//! Retry times in response headers. The headers are the same for every wire format.
 
 use std::time::UNIX_EPOCH;
 
@@ -7,8 +7,8 @@ use http::{HeaderMap, header};
 
 use super::retry_after::{RetryAfter, parse_retry_after};
 
-/// What the vendor asks for in `retry-after-ms` or `retry-after`. A date is measured against the response's own `date`,
-/// so that nobody's clock matters.
+/// The retry time in `retry-after-ms` or `retry-after`. A date is converted by the response's own `date`, so the offset
+/// between the clocks cancels out.
 pub(super) fn retry_after(headers: &HeaderMap) -> RetryAfter {
     let number = |name: &str| text(headers, name).and_then(|text| text.parse::<f64>().ok());
     let date = |name: &str| text(headers, name).and_then(date_ms);
@@ -21,18 +21,18 @@ pub(super) fn retry_after(headers: &HeaderMap) -> RetryAfter {
     after.unwrap_or_default().or(RetryAfter { after_ms: between, at })
 }
 
-/// The time, by the vendor's clock, until which it asks to wait.
+/// The retry time by the vendor's clock.
 pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
     let now = i64::try_from(date_ms(text(headers, header::DATE.as_str())?)?).ok()?;
     retry_after(headers).after_ms.map(|ms| Timestamp(now).plus_ms(ms))
 }
 
-/// When the limits that are used up are reset, the last of them. Only for a response that says that one is.
+/// The latest reset of the used-up limits. Only for a response that reports a used-up limit.
 pub(super) fn latest_reset(headers: &HeaderMap) -> RetryAfter {
     let each = headers.iter().filter_map(|(name, value)| {
         let found = parse_retry_after(value.to_str().ok()?)?;
         match name.as_str() {
-            // Without a unit and below an epoch, vendors mean all sorts of things.
+            // Without a unit and below an epoch, the value means different things for different vendors.
             "x-ratelimit-reset" => found.at.map(|_| found),
             name => is_used_up(headers, name).then_some(found),
         }
@@ -40,7 +40,7 @@ pub(super) fn latest_reset(headers: &HeaderMap) -> RetryAfter {
     each.fold(RetryAfter::default(), RetryAfter::later)
 }
 
-/// Whether nothing remains of the limit whose reset this header tells.
+/// True if nothing remains of the limit of this reset header.
 fn is_used_up(headers: &HeaderMap, reset: &str) -> bool {
     let says = |name: &str, word: &str| text(headers, name) == Some(word);
     if let Some(limit) = reset.strip_prefix("x-ratelimit-reset-") {
@@ -55,12 +55,12 @@ fn is_used_up(headers: &HeaderMap, reset: &str) -> bool {
     reset == "ratelimit-reset" && says("ratelimit-remaining", "0")
 }
 
-/// A header's text.
+/// The trimmed text of a header.
 pub(in crate::provider) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
 }
 
-/// Milliseconds since 1970 of a date as HTTP writes it.
+/// An HTTP date in milliseconds since 1970.
 pub(in crate::provider) fn date_ms(text: &str) -> Option<u64> {
     let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()

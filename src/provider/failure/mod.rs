@@ -1,5 +1,5 @@
-//! What a response means that is no answer; the same for every wire format. What vendors say in fields goes before what
-//! they say in words, and what they say of themselves before what they quote.
+//! Classification of failed responses, the same for every wire format. Fields take precedence over texts, and a
+//! vendor's own statements over quoted ones.
 
 mod body_end;
 mod classify;

@@ -1,4 +1,4 @@
-//! The phrases by which vendors' texts are told apart. They are looked for in what a message says itself (`text`).
+//! Phrases that classify the texts of vendors' errors. The search covers the message without its quotes (`text`).
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use regex_lite::Regex;
 
 use super::error_hints::ErrorHint;
 
-/// What a text, made ready by `unquoted`, says.
+/// The hints in a text that `strip_quotes` has prepared.
 pub(super) fn hints_in(text: &str) -> impl Iterator<Item = ErrorHint> {
     static PHRASES: LazyLock<Vec<(ErrorHint, Regex)>> =
         LazyLock::new(|| PATTERNS.iter().map(|(sign, patterns)| (*sign, any_of(patterns))).collect());
@@ -18,7 +18,7 @@ fn any_of(patterns: &[&str]) -> Regex {
     Regex::new(&each.join("|")).expect("the patterns are constant")
 }
 
-/// A pattern in which a leading `^` stands for the begin of a clause.
+/// A pattern in which a leading `^` means the start of a clause.
 pub(super) fn anchored(pattern: &str) -> String {
     match pattern.strip_prefix('^') {
         Some(rest) => format!(r"(?:^|[-.:;!?,(\]—] ){rest}"),
@@ -26,8 +26,8 @@ pub(super) fn anchored(pattern: &str) -> String {
     }
 }
 
-/// In the order in which they are believed. `^` stands for the begin of a clause; what is left without it is said by
-/// vendors in the middle of sentences and by nobody else.
+/// In order of precedence. `^` means the start of a clause; patterns without it are phrases that only vendors use, also
+/// within sentences.
 const PATTERNS: &[(ErrorHint, &[&str])] = &[
     (
         ErrorHint::Quota,

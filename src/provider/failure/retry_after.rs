@@ -1,4 +1,4 @@
-//! When to come back, as vendors write it: durations and times, in headers and in texts.
+//! Parsing of vendors' retry times: durations and points in time, in headers and in texts.
 
 use std::{
     sync::LazyLock,
@@ -8,24 +8,24 @@ use std::{
 use hermod_actors::model::Timestamp;
 use regex_lite::Regex;
 
-/// When to come back.
+/// When to retry: after a duration, at a point in time, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::provider) struct RetryAfter {
-    /// After so many milliseconds.
+    /// Milliseconds from now.
     pub(in crate::provider) after_ms: Option<u64>,
-    /// At this time.
+    /// The point in time.
     pub(in crate::provider) at: Option<Timestamp>,
 }
 
-/// Longer waits than this make no sense and are taken as this: a year.
+/// The maximum wait in milliseconds: a year. Longer waits are cut to it.
 pub(super) const MAX_WAIT_MS: u64 = 365 * 24 * 3_600 * 1_000;
-/// From here on a number is a time in seconds; below, it is a duration.
+/// Numbers from here on are times in seconds since 1970; smaller numbers are durations.
 const EPOCH_SECONDS: f64 = 1e9;
-/// And from here on a time in milliseconds.
+/// Numbers from here on are times in milliseconds since 1970.
 const EPOCH_MILLIS: f64 = 1e12;
 
 impl RetryAfter {
-    /// After so many milliseconds, which may have a fraction.
+    /// After a number of milliseconds, rounded up; `None` if it is negative.
     pub(super) fn after(ms: f64) -> Option<Self> {
         (ms >= 0.0).then(|| Self { after_ms: Some(ceil_u64(ms).min(MAX_WAIT_MS)), at: None })
     }
@@ -34,18 +34,18 @@ impl RetryAfter {
         Self { after_ms: None, at: i64::try_from(ceil_u64(ms)).ok().map(Timestamp) }
     }
 
-    /// This, and what it does not say out of `other`.
+    /// This value, with missing fields from `other`.
     pub(super) fn or(self, other: Self) -> Self {
         Self { after_ms: self.after_ms.or(other.after_ms), at: self.at.or(other.at) }
     }
 
-    /// The later of two of one kind.
+    /// The later of the two values, field by field.
     pub(super) fn later(self, other: Self) -> Self {
         Self { after_ms: self.after_ms.max(other.after_ms), at: self.at.max(other.at) }
     }
 }
 
-/// A value that stands alone: seconds, a time in seconds or milliseconds since 1970, `1m30s`, or `2026-08-24T10:00:00Z`.
+/// Parses a whole value: seconds, a time in seconds or milliseconds since 1970, `1m30s`, or `2026-08-24T10:00:00Z`.
 pub(in crate::provider) fn parse_retry_after(text: &str) -> Option<RetryAfter> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
@@ -58,7 +58,7 @@ pub(in crate::provider) fn parse_retry_after(text: &str) -> Option<RetryAfter> {
     parse_instant(text).or_else(|| parse_duration(text))
 }
 
-/// RFC 3339 at the begin of a text.
+/// Parses RFC 3339 at the start of a text.
 fn parse_instant(text: &str) -> Option<RetryAfter> {
     let mut words = text.split_whitespace().map(|word| word.trim_end_matches(['.', ',', ')']));
     let word = match [words.next()?, words.next().unwrap_or(""), words.next().unwrap_or("")] {
@@ -71,7 +71,7 @@ fn parse_instant(text: &str) -> Option<RetryAfter> {
     Some(RetryAfter { after_ms: None, at: i64::try_from(since.as_millis()).ok().map(Timestamp) })
 }
 
-/// A duration at the begin of a text: `20s`, `3m12.5s`, `6hr 29min`, `1 hour and 5 minutes`. Numbers have units.
+/// Parses a duration at the start of a text: `20s`, `3m12.5s`, `6hr 29min`, `1 hour and 5 minutes`. Numbers need units.
 fn parse_duration(mut text: &str) -> Option<RetryAfter> {
     let mut total = None;
     loop {
@@ -99,7 +99,7 @@ fn unit_ms(unit: &str) -> Option<f64> {
     }
 }
 
-/// What a (lower-case) text says of when to come back.
+/// The retry time in a lower-case text.
 pub(super) fn find_retry_after(text: &str) -> RetryAfter {
     static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
         let before = r"\b(?:again|retry|available|resets?|wait)(?: (?:again|in|after|at|on|for|at least|about|approximately))+ |\b(?:wait|resets:?|regain access on) |\|";
@@ -107,7 +107,7 @@ pub(super) fn find_retry_after(text: &str) -> RetryAfter {
     });
     let rests = BEFORE.find_iter(text).map(|before| (before.as_str(), &text[before.end()..]));
     let mut found = rests.filter_map(|(before, rest)| {
-        // A number alone means a time only where nothing else can be meant.
+        // After `|`, only a point in time is unambiguous.
         if before == "|" {
             parse_retry_after(rest).filter(|it| it.at.is_some())
         } else {

@@ -1,4 +1,4 @@
-//! The sizes that a vendor's text tells: how large the window is, and how much output there is room for.
+//! Sizes in vendors' texts: the context window, and the maximum output.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use regex_lite::Regex;
 
 use super::phrases::anchored;
 
-/// Tokens of output below which a request is too long, rather than asking for too much: no answer is that short.
+/// Minimum remaining output in tokens. Below it the request counts as too long, because no useful answer is that short.
 const MIN_OUTPUT_TOKENS: u64 = 1_024;
 
-/// What a text says of sizes, if they are what failed: too much output, or too much input for any output.
+/// The class of a failure caused by sizes: too much output, or too much input for any output.
 pub(super) fn class_of_sizes(text: &str) -> Option<FailureClass> {
     static RULES: LazyLock<Vec<(Regex, LimitRule)>> = LazyLock::new(|| {
         let compiled = |(pattern, limit): &(&str, LimitRule)| {
@@ -30,28 +30,28 @@ pub(super) fn class_of_sizes(text: &str) -> Option<FailureClass> {
     })
 }
 
-/// How a vendor calls the most output that a request asks for.
+/// The names that vendors use for the maximum output of a request.
 const OUTPUT_LIMIT_PATTERN: &str =
     r"(?:max[ _]?(?:imum[ _])?(?:completion[ _]?|output[ _]?|new[ _]?)?tokens(?:_to_sample)?)";
 
-/// How the limit comes out of a text's numbers.
+/// How the limit is computed from the numbers of a text.
 #[derive(Debug, Clone, Copy)]
 enum LimitRule {
-    /// It is not told.
+    /// The text has no limit.
     Unknown,
-    /// The number, for the output.
+    /// The number is the output limit.
     Output,
-    /// One less than the number, for the output.
+    /// The output limit is one less than the number.
     OutputExclusive,
-    /// The window, and what of it the input takes.
+    /// The window, then the tokens of the input.
     WindowAndInput,
-    /// What the input takes of the window, and the window.
+    /// The tokens of the input, then the window.
     InputAndWindow,
-    /// The window, all that was asked for, and the output in it.
+    /// The window, the requested total, and the output in that total.
     WindowTotalAndOutput,
-    /// It is not told, and it is the window's.
+    /// The context window is exceeded; the text has no limit.
     Context,
-    /// What a minute allows, and what was asked for: if it is more, no waiting helps.
+    /// The tokens per minute, then the requested tokens. If more are requested, no wait helps.
     PerMinute,
 }
 
@@ -73,7 +73,7 @@ impl LimitRule {
                 Some(FailureClass::ContextTooLong { limit: Some(*limit) })
             }
             (Self::Context, _) => Some(FailureClass::ContextTooLong { limit: None }),
-            // A number that is too large for one says nothing.
+            // A number that overflows is ignored.
             (Self::Unknown | Self::Output | Self::OutputExclusive, _) => cap(None),
             (
                 Self::WindowAndInput | Self::InputAndWindow | Self::WindowTotalAndOutput | Self::PerMinute,
@@ -118,7 +118,7 @@ const PATTERNS: &[(&str, LimitRule)] = &[
     (r"request too large .*\blimit:? ([\d,]+), requested:? ([\d,]+)", LimitRule::PerMinute),
 ];
 
-/// What stands in front of the size of the window.
+/// Phrases directly before the size of the window.
 const WINDOW_PREFIXES: &[&str] = &[
     "maximum context length is ",
     "maximum context length of ",
@@ -132,7 +132,7 @@ const WINDOW_PREFIXES: &[&str] = &[
     "too large for model with ",
 ];
 
-/// The size of the window, in tokens, if the text tells it.
+/// The size of the window in tokens, if the text contains it.
 pub(super) fn window_in(text: &str) -> Option<u64> {
     WINDOW_PREFIXES.iter().find_map(|before| {
         let (_, rest) = text.split_once(before)?;

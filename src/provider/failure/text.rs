@@ -1,12 +1,12 @@
-//! A vendor's message, made ready to look for phrases: what it quotes is not what it says.
+//! Preparation of a vendor's message for the phrase search: quoted text is removed.
 
 use super::error_hints::normalize_code;
 
-/// Characters of a message that are looked at; what an error is stands at its begin.
+/// The maximum number of characters examined; a message starts with its main statement.
 const MAX_READ_CHARS: usize = 2_000;
 
-/// In lower case, on one line, and without what stands in quotes: an error may quote the request. A parameter's name, a
-/// placeholder and a number stay, because limits are told so.
+/// The message in lower case, on one line, and without quoted text, which may repeat the request. Quoted parameter
+/// names, placeholders and numbers stay, because limits are reported in quotes.
 pub(super) fn strip_quotes(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     let chars: Vec<char> = line.chars().take(MAX_READ_CHARS).collect();
@@ -26,7 +26,7 @@ pub(super) fn strip_quotes(message: &str) -> String {
     out
 }
 
-/// An apostrophe inside a word opens nothing.
+/// True if a quotation starts here. An apostrophe inside a word does not start one.
 fn is_opening_quote(chars: &[char], at: usize) -> bool {
     matches!(chars[at], '"' | '\'' | '`' | '“') && (at == 0 || !chars[at - 1].is_alphanumeric())
 }
@@ -44,8 +44,8 @@ fn is_significant(quoted: &str) -> bool {
     is_limit || is_number || matches!(name.as_str(), "inputs" | "model")
 }
 
-/// A status that a text tells of itself at its begin: `HTTP 402: ..`, `Error code: 400 - ..`, `529 Overloaded`, but not
-/// `402 items found`.
+/// A status at the start of a text: `HTTP 402: ..`, `Error code: 400 - ..`, `529 Overloaded`, but not `402 items
+/// found`.
 pub(super) fn parse_status(message: &str) -> Option<u16> {
     let lower = message.trim_start().get(..40).unwrap_or(message.trim_start()).to_ascii_lowercase();
     let start = lower.find(|c: char| c.is_ascii_digit())?;
@@ -69,7 +69,8 @@ pub(super) fn parse_status(message: &str) -> Option<u16> {
     (says_so && ends).then_some(status)
 }
 
-/// The code in front of a text, or the text if it is nothing else: `RESOURCE_EXHAUSTED: ..`, `litellm.Timeout: ..`.
+/// The code at the start of a text, or the whole text if it is only a code: `RESOURCE_EXHAUSTED: ..`, `litellm.Timeout:
+/// ..`.
 pub(super) fn parse_code(message: &str) -> Option<&str> {
     let message = message.trim();
     let word = message.split_once(": ").map_or(message, |(word, _)| word);
@@ -78,7 +79,7 @@ pub(super) fn parse_code(message: &str) -> Option<&str> {
     is_code.then_some(word)
 }
 
-/// The JSON that a text wraps, if what stands in front of it says that it is an error: a status, or an exception's name.
+/// The JSON in a text, if it is an error: the text starts with it, or a status or an exception's name precedes it.
 pub(super) fn embedded_json(message: &str) -> Option<&str> {
     let (before, _) = message.split_at_checked(message.find('{')?)?;
     let before = before.trim_end_matches([' ', ':', '-', ',']);

@@ -1,4 +1,4 @@
-//! What a vendor says of an error, read out of the many shapes in which it is said.
+//! Parsing of vendors' errors from their many body formats.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -10,33 +10,33 @@ use super::{
     text::{embedded_json, parse_code, parse_status, strip_quotes},
 };
 
-/// How deep errors stand in errors: a gateway in front of a gateway.
+/// The maximum depth of nested errors, as from a gateway in front of a gateway.
 const MAX_DEPTH: u8 = 3;
-/// The code that stands here for Google's ids of such quotas.
+/// The code used here for Google's ids of daily quotas.
 const DAILY_QUOTA: &str = "quotaperday";
 
-/// An error as a vendor tells it.
+/// An error as a vendor reports it.
 #[derive(Debug, Default)]
 pub(super) struct VendorError {
-    /// For people.
+    /// The text for people.
     pub(super) message: String,
-    /// What the message says, made ready to look for phrases; empty if it is no text.
+    /// The message, prepared for the phrase search; empty if it is not text.
     pub(super) text: String,
-    /// Its codes and types, as the tables have them; the more special ones first.
+    /// The normalized codes and types, the more specific ones first.
     pub(super) codes: Vec<String>,
-    /// A status that stands in the body.
+    /// An HTTP status in the body.
     pub(super) status: Option<u16>,
     pub(super) retry_after: RetryAfter,
-    /// The size of the context, where the vendor has a field for it.
+    /// The context window in tokens, if the vendor has a field for it.
     pub(super) window: Option<u64>,
-    /// It is about a field of the request that is neither the messages nor a limit of tokens.
+    /// The error concerns a request field other than the messages, the model and the token limits.
     pub(super) is_about_a_field: bool,
-    /// The error of the provider behind this one.
+    /// The error of the provider behind a gateway.
     pub(super) inner: Option<Box<Self>>,
 }
 
 impl VendorError {
-    /// A body, whatever it is.
+    /// The error in any body.
     pub(super) fn of_bytes(body: &[u8]) -> Self {
         let json = serde_json::from_slice(body).ok();
         json.and_then(|body| Self::of_body(&body)).unwrap_or_else(|| match json_without_error(body) {
@@ -45,17 +45,17 @@ impl VendorError {
         })
     }
 
-    /// A JSON document; `None` if it tells of no error.
+    /// The error in a JSON document; `None` if there is none.
     pub(super) fn of_body(body: &Value) -> Option<Self> {
         Self::of_document(body, MAX_DEPTH)
     }
 
-    /// An error object, or a text in its place.
+    /// The error in an error object, or in a text in its place.
     pub(super) fn of_error(error: &Value) -> Self {
         Self::of_value(error, MAX_DEPTH)
     }
 
-    /// This error and the ones in it, the innermost first: it knows best.
+    /// This error and its nested errors, the innermost first because it is the most specific.
     pub(super) fn chain(&self) -> Vec<&Self> {
         let mut chain = self.inner.as_ref().map(|inner| inner.chain()).unwrap_or_default();
         chain.push(self);
@@ -128,13 +128,13 @@ impl VendorError {
         let told = names.iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()));
         let mut error = match told {
             Some(Value::String(message)) => Self::of_text(message, depth),
-            // What the vendor checked may stand in it, which says nothing.
+            // The value may contain the checked input, which is no evidence for phrases.
             Some(other) => Self { message: other.to_string(), ..Self::default() },
             None => Self { message: Value::Object(fields.clone()).to_string(), ..Self::default() },
         };
         error.codes.splice(0..0, codes_of(fields));
         error.status = status_of(fields).or(error.status);
-        // With a day's quota the delay that is told is that of a minute's.
+        // For a daily quota, the reported delay is that of the quota per minute.
         error.retry_after = match error.codes.iter().any(|code| code == DAILY_QUOTA) {
             true => RetryAfter::default(),
             false => retry_after_of(fields).or(error.retry_after),
@@ -158,12 +158,12 @@ impl VendorError {
     }
 }
 
-/// Whether a body is JSON that says nothing: `{}`, `null`, `[]`.
+/// True if a body is JSON without content: `{}`, `null`, `[]`, `""`.
 fn json_without_error(body: &[u8]) -> bool {
     matches!(body.trim_ascii(), b"{}" | b"null" | b"[]" | b"\"\"")
 }
 
-/// The codes of an error: those of its details, its own, and last its type.
+/// The codes of an error: first those of its details, then its own, then its type, then the code of its inner error.
 fn codes_of(fields: &Map<String, Value>) -> Vec<String> {
     let mut codes = Vec::new();
     let details = fields.get("details").and_then(Value::as_array).into_iter().flatten();
@@ -179,7 +179,7 @@ fn codes_of(fields: &Map<String, Value>) -> Vec<String> {
         fields.get("innererror").or_else(|| fields.get("inner_error")).and_then(|inner| inner.get("code"));
     let own = ["code", "errorCode", "__type", "error", "status", "type"].iter().map(|name| fields.get(*name));
     let words = own.chain([inner]).flatten().filter_map(Value::as_str);
-    // `type.googleapis.com/..`, `com.amazonaws#ThrottlingException`
+    // for example `type.googleapis.com/..`, `com.amazonaws#ThrottlingException`
     codes.extend(words.map(|word| normalize_code(word.rsplit(['#', '/']).next().unwrap_or(word))));
     codes
 }
@@ -196,7 +196,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-/// When to come back, by fields.
+/// The retry time in the fields of an error.
 fn retry_after_of(fields: &Map<String, Value>) -> RetryAfter {
     let as_text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let seconds = ["retry_after", "retry_after_seconds", "retryAfter", "resets_in_seconds"];
@@ -213,7 +213,7 @@ fn retry_after_of(fields: &Map<String, Value>) -> RetryAfter {
     named.chain(delays).fold(millis.unwrap_or_default(), RetryAfter::or).or(of_headers)
 }
 
-/// Headers of the provider behind, which a gateway puts into its error.
+/// The headers of the upstream provider, which a gateway includes in its error.
 fn parse_headers(fields: &Map<String, Value>) -> HeaderMap {
     let header = |(name, value): (&String, &Value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
@@ -222,7 +222,7 @@ fn parse_headers(fields: &Map<String, Value>) -> HeaderMap {
     fields.iter().filter_map(header).collect()
 }
 
-/// Whether a `param` names what has nothing to do with the length or the model.
+/// True if a `param` concerns neither the length nor the model.
 fn is_another_field(param: &str) -> bool {
     let first = param.split(['.', '[']).next().unwrap_or(param);
     !(first.is_empty()

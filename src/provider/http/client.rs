@@ -1,3 +1,5 @@
+//! The HTTP client of model providers and forms.
+
 use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
 use reqwest::{Client, Response, Url, redirect};
@@ -6,8 +8,8 @@ use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::provider::failure::BodyEnd;
 
-/// A client for one URL, which makes a connection for each request that finds none idle: nothing waits for a connection.
-/// It reads certificates only for https: they cost milliseconds.
+/// A client for one URL. A request without an idle connection opens a new one, so no request waits for a connection.
+/// Certificates are loaded only for https, because that takes milliseconds.
 pub(super) fn build_client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = if url.scheme() == "https" { tls(ring)? } else { no_tls(ring)? };
@@ -30,7 +32,7 @@ fn tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
         .with_no_client_auth())
 }
 
-/// Trusts nobody: for connections that use no TLS.
+/// Trusts no certificate: for URLs without TLS.
 fn no_tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -43,7 +45,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Reads the begin of a body into `into`, at most `most` bytes, and says where that ended.
+/// Reads the start of a body into `into`, at most `most` bytes, and reports how the reading ended.
 pub(super) async fn read_prefix(response: &mut Response, most: usize, into: &mut Vec<u8>) -> BodyEnd {
     loop {
         let chunk = match response.chunk().await {
@@ -59,7 +61,7 @@ pub(super) async fn read_prefix(response: &mut Response, most: usize, into: &mut
     }
 }
 
-/// The innermost error's text: the outer ones only say that something failed.
+/// The text of the innermost error. The outer errors only state that something failed.
 pub(super) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

@@ -1,3 +1,5 @@
+//! The configuration of a provider behind HTTP, and its checks.
+
 use std::time::Duration;
 
 use hermod_actors::model::{ModelDeadlines, PoolStrategy, RateLimits};
@@ -8,12 +10,12 @@ use crate::{
     secret::redacted_url,
 };
 
-/// How long each part of a call may take.
+/// Time limits of the parts of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// To connect, TLS included.
+    /// The connection, including TLS.
     pub connect: Duration,
-    /// From when the key is there until the first piece of the answer.
+    /// From the available key to the first piece of the answer.
     pub first_event: Duration,
     /// Between two pieces of the answer; comments and empty events do not count.
     pub gap: Duration,
@@ -33,7 +35,7 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// These, where the model has none of its own.
+    /// These deadlines, replaced by those that the model has of its own.
     #[must_use]
     pub fn overridden_by(self, own: &ModelDeadlines) -> Self {
         let or = |own: Option<u64>, else_: Duration| own.map_or(else_, Duration::from_millis);
@@ -49,48 +51,48 @@ impl Deadlines {
 /// A configured endpoint.
 #[derive(Debug, Clone)]
 pub struct ProviderConfig {
-    /// Its name in the configuration.
+    /// The name in the configuration.
     pub name: String,
-    /// Such as `https://api.openai.com/v1`; the wire format's path is put behind it.
+    /// For example `https://api.openai.com/v1`; the wire format's path is appended.
     pub base_url: String,
     /// A name of [`WIRES`](crate::provider::WIRES).
     pub wire: String,
-    /// Its credentials; none if it asks for none. A request says which one it is made with.
+    /// The credentials; empty for an endpoint without authentication. Each request selects one.
     pub credentials: Vec<Credential>,
-    /// Which of them is used next.
+    /// How the next credential is selected.
     pub pool: PoolStrategy,
-    /// What each of them may use up within a minute.
+    /// Rate limits of each credential per minute.
     pub limits: RateLimits,
-    /// For how long its vendor is to cache how requests begin.
+    /// How long the vendor caches prompt prefixes.
     pub cache: CacheTtl,
-    /// How long calls may take, where a request does not say otherwise.
+    /// Deadlines of calls whose request has none of its own.
     pub deadlines: Deadlines,
 }
 
-/// A provider that cannot be.
+/// An invalid provider configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderConfigError {
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error("providers.{provider}.base_url = \"{url}\": {reason}; give it as `https://host/v1`")]
     BaseUrl {
         /// The provider.
         provider: String,
-        /// The URL; hidden if it may hold a password.
+        /// The URL; redacted if it may contain a password.
         url: String,
-        /// What is wrong.
+        /// What is wrong with the URL.
         reason: String,
     },
-    /// No such wire format.
+    /// The wire format is unknown.
     #[error("providers.{provider}.wire = \"{wire}\": no such wire format; there are: {known}")]
     Wire {
         /// The provider.
         provider: String,
-        /// The name.
+        /// The configured name.
         wire: String,
-        /// The names that there are.
+        /// The known names.
         known: String,
     },
-    /// A credential that no header can carry.
+    /// The credential is invalid in an HTTP header.
     #[error("the credential of provider {provider} is empty or has a line break or control character in it")]
     Credential {
         /// The provider.
@@ -98,7 +100,7 @@ pub enum ProviderConfigError {
     },
 }
 
-/// The base URL, without anything secret in it.
+/// The parsed base URL. Contains no user and no password.
 pub(super) fn base_url(config: &ProviderConfig) -> Result<Url, ProviderConfigError> {
     let text = &config.base_url;
     parse_base_url(text).map_err(|reason| ProviderConfigError::BaseUrl {
@@ -108,7 +110,7 @@ pub(super) fn base_url(config: &ProviderConfig) -> Result<Url, ProviderConfigErr
     })
 }
 
-/// Whether a text can be a base URL, or why not.
+/// Checks that a text is a base URL; the error describes what is wrong.
 pub fn check_base_url(text: &str) -> Result<(), String> {
     parse_base_url(text).map(drop)
 }

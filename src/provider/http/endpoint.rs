@@ -1,3 +1,5 @@
+//! A model provider behind HTTP: requests, deadlines, credentials, and the redaction of failures.
+
 use std::{
     error::Error,
     sync::{
@@ -38,13 +40,13 @@ use crate::{
     secret::redact,
 };
 
-/// Bytes of an error's body that are read.
+/// Maximum number of bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// How long an error's body may take.
+/// Time limit for reading an error's body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a whole answer waits for what may still follow (the usage, the end mark).
+/// How long a complete answer waits for further events (the usage, the end mark).
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the end of the body may take behind the end mark, so that the connection can be used again.
+/// How long the body may take to end after the end mark, so that the connection can be reused.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A provider behind HTTP.
@@ -55,7 +57,7 @@ pub struct HttpProvider {
     encoders: Mutex<Vec<(EncodeTarget, Arc<dyn Encoder>)>>,
     base: Url,
     url: Url,
-    /// The URL as people may see it.
+    /// The URL without its query, for messages.
     endpoint: String,
     headers: HeaderMap,
     credentials: Vec<Credential>,
@@ -63,9 +65,9 @@ pub struct HttpProvider {
     limits: RateLimits,
     deadlines: Deadlines,
     clock: SystemClock,
-    /// Whether it may be asked for a list of its models.
+    /// True if the provider may be queried for its list of models.
     may_list_models: bool,
-    /// Made at the first call: what TLS needs takes milliseconds that a start without a call should not pay.
+    /// Created at the first call: TLS setup takes milliseconds, which a start without a call should not spend.
     client: OnceLock<Client>,
 }
 
@@ -107,7 +109,7 @@ impl HttpProvider {
         })
     }
 
-    /// This provider, never asked for a list of its models.
+    /// This provider, never queried for a list of its models.
     #[must_use]
     pub fn without_model_list(self) -> Self {
         Self { may_list_models: false, ..self }
@@ -126,7 +128,7 @@ impl HttpProvider {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// The key that a request with this credential is made with; `None` if none is asked for.
+    /// The key for a request with this credential; `None` if the provider has no credentials.
     async fn key(&self, id: CredentialId) -> Result<Option<NumberedKey>, Failure> {
         let Some(credential) = self.credentials.get(id.0) else {
             let none = format!("provider {} has no {id}", self.name);
@@ -154,14 +156,14 @@ impl HttpProvider {
         Ok(headers)
     }
 
-    /// The failure as it may be told, and what it says of the credential.
+    /// The failure without secrets. An authentication failure marks the key as refused.
     fn redacted(&self, mut failure: Failure, id: CredentialId, key: Option<NumberedKey>) -> Failure {
         if let (FailureClass::Auth, Some(key), Some(credential)) =
             (&failure.class, &key, self.credentials.get(id.0))
         {
             credential.on_refused(key);
         }
-        // The key may have become another one meanwhile.
+        // The current key may have changed since the request.
         let mut secrets: Vec<_> = key.into_iter().map(|key| key.secret).collect();
         secrets.extend(self.credentials.iter().flat_map(Credential::secrets));
         failure.message = redact(&secrets, failure.message);
@@ -217,7 +219,7 @@ impl HttpProvider {
             let chunk = match next.0.bound(response.chunk()).await {
                 Some(Ok(Some(chunk))) => chunk,
                 Some(Ok(None)) => break,
-                // The answer is whole: how the connection ends does not matter.
+                // The answer is complete, so the way the connection ends does not matter.
                 Some(Err(_)) | None if decoder.is_whole() => break,
                 Some(Err(error)) => return Err(self.incomplete_stream(&error)),
                 None => return Err(self.timeout_failure(next.1, deadlines)),
@@ -325,11 +327,11 @@ impl ModelProvider for HttpProvider {
 
     fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
         async move {
-            // The other formats' lists tell no limits.
+            // The lists of the other formats contain no limits.
             if !self.may_list_models || self.wire.name() != chat_completions::NAME {
                 return None;
             }
-            // A key that would have to be fetched first is not worth the wait.
+            // Only a known key is used: a key fetch would take too long here.
             let known = self.credentials.first().and_then(|credential| {
                 authorization(&*self.wire, credential.placement(), credential.known_key()?.reveal())
             });
@@ -351,8 +353,8 @@ impl ModelProvider for HttpProvider {
     }
 }
 
-/// How far the request of a failed attempt came. What the provider has said of it counts; without a word of it, whether a
-/// connection has taken the whole request.
+/// The fate of a failed attempt's request. The provider's own report counts first; without one, a request that was not
+/// sent completely is `NotSent`.
 fn fate_of(failure: &Failure, is_sent: bool) -> RequestFate {
     match failure.request {
         Some(fate) => fate,
@@ -361,12 +363,12 @@ fn fate_of(failure: &Failure, is_sent: bool) -> RequestFate {
     }
 }
 
-/// When the next piece has to be there.
+/// The deadline of the next piece.
 fn gap_deadline(gap: Duration) -> (ActiveDeadline, Deadline) {
     (ActiveDeadline::after(gap), Deadline::Gap)
 }
 
-/// Puts the path behind a base URL, unless the URL ends in it already, as it stands in some vendors' documentation.
+/// Appends the path to a base URL, unless the URL already ends in it, as in the documentation of some vendors.
 fn append_path(url: &mut Url, path: &[&str]) {
     let has_it = url.path_segments().is_some_and(|segments| {
         segments.filter(|segment| !segment.is_empty()).collect::<Vec<_>>().ends_with(path)
@@ -388,7 +390,7 @@ fn base_headers(wire: &dyn WireFormat) -> HeaderMap {
     fixed.into_iter().chain(own).map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
 }
 
-/// The header that carries a key; `None` if it cannot be one.
+/// The header with a key; `None` if the key is empty or invalid in a header.
 fn authorization(
     wire: &dyn WireFormat,
     carried: KeyPlacement,
@@ -403,7 +405,7 @@ fn authorization(
     Some((name, value))
 }
 
-/// The begin of an error's body, and how that ended.
+/// The start of an error's body, and how its reading ended.
 async fn read_error_body(mut response: Response) -> (Vec<u8>, BodyEnd) {
     let mut body = Vec::new();
     let read = read_prefix(&mut response, MAX_ERROR_BODY_BYTES, &mut body);
@@ -411,7 +413,7 @@ async fn read_error_body(mut response: Response) -> (Vec<u8>, BodyEnd) {
     (body, read.unwrap_or(BodyEnd::Broken))
 }
 
-/// Reads what is left, so that the connection can be used again; if that takes long, it is closed.
+/// Reads the rest of the body within [`END_TIMEOUT`], so that the connection can be reused; otherwise it closes.
 async fn read_to_end(mut response: Response) {
     let read = async { while let Ok(Some(_)) = response.chunk().await {} };
     let _late = timeout(END_TIMEOUT, read).await;

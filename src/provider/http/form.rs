@@ -1,3 +1,5 @@
+//! Form requests (`application/x-www-form-urlencoded`) to one URL, such as those that fetch keys.
+
 use std::{fmt, sync::OnceLock, time::Duration};
 
 use hermod_actors::ActiveDeadline;
@@ -10,46 +12,46 @@ use super::{
 };
 use crate::{provider::failure::BodyEnd, secret::redacted_url};
 
-/// How long a connection may take, and all of it.
+/// Time limits of the connection and of the whole request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of an answer that are read.
+/// Maximum number of bytes read of a response.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Sends forms to one URL.
 pub struct FormClient {
     url: Url,
-    /// The URL as people may see it.
+    /// The URL without secrets, for messages.
     redacted_url: String,
     client: OnceLock<Client>,
 }
 
-/// An answer to a form.
+/// A response to a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormResponse {
-    /// Its status.
+    /// The HTTP status.
     pub status: u16,
-    /// The begin of its body.
+    /// The start of the body.
     pub body: Vec<u8>,
 }
 
-/// Why no answer came.
+/// Why no response came. Contains no form field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FormError(String);
 
 impl FormClient {
-    /// Touches no network. The error says what is wrong with the URL.
+    /// Touches no network. The error describes what is wrong with the URL.
     pub fn new(url: &str) -> Result<Self, String> {
         Ok(Self { url: parse_base_url(url)?, redacted_url: redacted_url(url), client: OnceLock::new() })
     }
 
-    /// The URL as people may see it.
+    /// The URL without secrets, for messages.
     pub fn redacted_url(&self) -> &str {
         &self.redacted_url
     }
 
-    /// Sends a form. What is in it is in no error.
+    /// Sends a form. Errors contain none of its fields.
     pub async fn post(&self, fields: &[(&str, &str)]) -> Result<FormResponse, FormError> {
         match ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(fields)).await {
             Some(replied) => replied,
@@ -80,14 +82,14 @@ impl FormClient {
         let response = request.send().await;
         let mut response = response.map_err(|error| self.network_error("no answer came from", &error))?;
         let mut body = Vec::new();
-        // A refusal may not be told from an answer that broke off.
+        // A cut body could be mistaken for a refusal.
         if read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await == BodyEnd::Broken {
             return Err(FormError(format!("the answer of {} broke off", self.redacted_url)));
         }
         Ok(FormResponse { status: response.status().as_u16(), body })
     }
 
-    /// A form is written as queries are.
+    /// Encodes a form in the syntax of URL queries.
     fn encode(&self, fields: &[(&str, &str)]) -> String {
         let mut url = self.url.clone();
         url.query_pairs_mut().clear().extend_pairs(fields);
@@ -101,7 +103,7 @@ impl FormClient {
 
 impl fmt::Debug for FormClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Forms").field("url", &self.redacted_url).finish_non_exhaustive()
+        f.debug_struct("FormClient").field("url", &self.redacted_url).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one place that talks HTTP. Everything it carries is read and written by a wire format.
+//! The only module that does HTTP. Wire formats encode every request and decode every response.
 
 mod client;
 mod config;

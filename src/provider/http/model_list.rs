@@ -1,4 +1,4 @@
-//! Asks an endpoint for the limits of a model.
+//! Queries an endpoint for the limits of a model.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use super::client::read_prefix;
 use crate::provider::model_list::{LISTS, ListBase, ModelList, parse_limits};
 
-/// How long all questions of one model may take together.
+/// Time limit for all queries about one model together.
 const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_500);
-/// Bytes of an answer that are read; one that is longer is not understood. OpenRouter's is below 1 MiB.
+/// Maximum number of bytes read of a response; a longer one is ignored. OpenRouter's is below 1 MiB.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// What the endpoint tells of a model. `None` if it has not answered.
+/// The limits that the endpoint reports for a model. `None` if it has not responded.
 pub(super) async fn limits(
     client: &Client,
     (base, headers): (&Url, HeaderMap),
@@ -42,7 +42,7 @@ pub(super) async fn limits(
     told
 }
 
-/// Where a list is; `None` if it is only asked of local servers, and this is none.
+/// The URL of a list; `None` if the list exists only on local servers and the base URL does not look like one.
 fn list_url(base: &Url, list: &ModelList) -> Option<Url> {
     let mut url = base.clone();
     if list.base == ListBase::Root && (base.scheme() != "http" || !strip_version(&mut url)) {
@@ -52,7 +52,7 @@ fn list_url(base: &Url, list: &ModelList) -> Option<Url> {
     Some(url)
 }
 
-/// Takes `/v1` off; says whether it was there.
+/// Removes a trailing `/v1`; false if there is none.
 fn strip_version(url: &mut Url) -> bool {
     let path = url.path().trim_end_matches('/');
     let Some(root) = path.strip_suffix("/v1").map(str::to_owned) else { return false };

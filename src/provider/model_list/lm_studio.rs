@@ -1,4 +1,4 @@
-//! LM Studio's `GET /api/v0/models`: what a model was loaded with counts, else what it can have.
+//! LM Studio's `GET /api/v0/models`: the window of the loaded model, else its maximum.
 
 use hermod_actors::model::ModelLimits;
 use serde_json::Value;

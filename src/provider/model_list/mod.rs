@@ -1,5 +1,5 @@
-//! What servers tell of their models: how much one can read and write in one call. Pure: a body in, sizes out. A body that
-//! is not understood tells nothing, and is no error.
+//! Limits of models from servers' lists: the tokens of the window and of the output of one call. Pure: a body in,
+//! limits out. A body of unknown shape gives no limits and no error.
 
 mod lm_studio;
 mod models;
@@ -10,46 +10,46 @@ use serde_json::Value;
 
 use super::loose::count;
 
-/// Windows that are believed, in tokens.
+/// Plausible context windows in tokens; others are ignored.
 const WINDOW_RANGE_TOKENS: std::ops::RangeInclusive<u64> = 1_024..=100_000_000;
 
-/// One way to ask a server for a model's limits.
+/// An endpoint that reports a model's limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ModelList {
-    /// Where: behind the base URL, or behind that without its `/v1`.
+    /// The base of the path.
     pub(super) base: ListBase,
-    /// The path there.
+    /// The path segments after the base.
     pub(super) path: &'static [&'static str],
-    /// The body of a POST about a model; a GET without one.
+    /// The body of a POST about a model; `None` means GET.
     pub(super) body: Option<fn(&str) -> Value>,
-    /// What the answer tells of the model.
+    /// Reads the limits of the model from the response.
     pub(super) limits: fn(&Value, &str) -> ModelLimits,
 }
 
-/// What a path stands behind.
+/// The URL before a list's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListBase {
     /// The base URL.
     Base,
-    /// The base URL without `/v1`: where local servers have an API of their own.
+    /// The base URL without `/v1`: the base of local servers' own APIs.
     Root,
 }
 
-/// The list of the wire format, then those that local servers have beside it.
+/// All lists in query order: that of the wire format, then those of local servers.
 pub(super) const LISTS: [ModelList; 3] = [models::LIST, lm_studio::LIST, ollama::LIST];
 
-/// A list reads what it can from a body.
+/// The limits that a list reads from a body; none if the body is no JSON.
 pub(super) fn parse_limits(list: &ModelList, body: &[u8], model: &str) -> ModelLimits {
-    // Deep bodies are refused by the parser.
+    // The parser refuses deeply nested bodies.
     serde_json::from_slice(body).map_or_else(|_| ModelLimits::default(), |body| (list.limits)(&body, model))
 }
 
-/// The first of these fields that is a size.
+/// The first of these fields with a positive count.
 fn size(entry: &Value, fields: &[&str]) -> Option<u64> {
     fields.iter().find_map(|field| count(entry.get(field)?).filter(|size| *size > 0))
 }
 
-/// The limits, as far as they can be so.
+/// The limits without implausible values.
 fn plausible_limits(window: Option<u64>, max_output: Option<u64>) -> ModelLimits {
     let window = window.filter(|window| WINDOW_RANGE_TOKENS.contains(window));
     let max_output = max_output.filter(|most| *most > 0 && window.is_some_and(|window| *most <= window));

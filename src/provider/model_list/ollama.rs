@@ -1,4 +1,4 @@
-//! Ollama's `POST /api/show`: `num_ctx` of the model's parameters counts, else the length that the model was trained for.
+//! Ollama's `POST /api/show`: the smaller of `num_ctx` in the model's parameters and the length of its training.
 
 use hermod_actors::model::ModelLimits;
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ pub(super) const LIST: ModelList = ModelList {
 };
 
 fn limits(body: &Value, _: &str) -> ModelLimits {
-    // `parameters` is the text of a Modelfile: a name and a value a line.
+    // `parameters` is the text of a Modelfile: one name and value per line.
     let parameters = body.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let mut lines = parameters.lines().map(str::split_whitespace);
     let num_ctx =
         lines.find_map(|mut words| (words.next()? == "num_ctx").then(|| words.next()?.parse().ok())?);
     let info = body.get("model_info").and_then(Value::as_object);
-    // The name begins with that of the architecture, as `llama.context_length`.
+    // The field's name starts with the architecture, as in `llama.context_length`.
     let mut fields = info.into_iter().flatten();
     let trained = fields.find_map(|(name, value)| name.ends_with(".context_length").then(|| count(value))?);
     let window = match (num_ctx, trained) {

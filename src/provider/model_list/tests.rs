@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a list reads of the model `m` in a body.
+/// Checks the limits that a list reads for the model `m` in a body.
 #[track_caller]
 fn check(list: &ModelList, body: &str, window: Option<u64>, max_output: Option<u64>) {
     assert_eq!(parse_limits(list, body.as_bytes(), "m"), ModelLimits { window, max_output }, "{body}");
@@ -35,7 +35,7 @@ fn a_list_of_models_tells_windows_in_the_fields_of_its_vendor() {
     );
     // Groq.
     check(r#"{"id":"m","context_window":131072,"max_completion_tokens":32768}"#, Some(131_072), Some(32_768));
-    // OpenAI says nothing of that.
+    // OpenAI reports no limits.
     check(r#"{"id":"m","object":"model","created":1,"owned_by":"openai"}"#, None, None);
 }
 

@@ -1,14 +1,16 @@
+//! Templates of a call's arguments.
+
 use serde_json::{Map, Value};
 
 use super::template::{Template, TemplateError, TemplateValues, ValueSource};
 
-/// The arguments of a call: JSON whose strings may have holes.
+/// The arguments of a call: JSON with templates in its strings.
 #[derive(Debug, Clone)]
 pub(crate) struct ArgumentsTemplate(ArgumentNode);
 
 #[derive(Debug, Clone)]
 enum ArgumentNode {
-    /// Nothing to fill.
+    /// A value without templates.
     Plain(Value),
     Text(Template),
     List(Vec<ArgumentNode>),
@@ -17,7 +19,7 @@ enum ArgumentNode {
 
 impl ArgumentsTemplate {
     pub(super) fn compile(value: Value) -> Result<Self, TemplateError> {
-        // A bare string is the arguments' text itself, so it is a template even without holes.
+        // A bare string is the raw text of the arguments, so it is a template even without placeholders.
         if let Value::String(text) = &value {
             return Ok(Self(ArgumentNode::Text(Template::parse(text)?)));
         }
@@ -30,7 +32,7 @@ impl ArgumentsTemplate {
         found
     }
 
-    /// The text that the model sends.
+    /// The argument text that the model sends.
     pub(in crate::rehearsal) fn render(&self, results: &impl TemplateValues) -> String {
         match &self.0 {
             ArgumentNode::Text(raw) => raw.render(results),

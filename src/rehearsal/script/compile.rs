@@ -1,3 +1,5 @@
+//! Compilation and checks of scripts.
+
 use std::time::Duration;
 
 use hermod_actors::model::{FinishReason, RUNTIME_TEXT_PREFIX};
@@ -11,7 +13,7 @@ use super::{
     template::{ResultRef, TemplateError, ValueSource},
 };
 
-/// A script that was read and checked: every step can be reached, every template refers to an earlier call.
+/// A parsed and checked script: every step is reachable, and every template refers to an earlier call.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub(in crate::rehearsal) name: String,
@@ -19,21 +21,21 @@ pub struct Script {
     pub(in crate::rehearsal) nudges: Vec<Pattern>,
 }
 
-/// What is played for one kind of user text.
+/// The steps for user texts that match a pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptBranch {
     pub(in crate::rehearsal) when: Option<Pattern>,
     pub(in crate::rehearsal) steps: ScriptSteps,
 }
 
-/// A part of a text, or a regular expression.
+/// A substring, or a regular expression.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
     Substring(String),
     Regex(Regex),
 }
 
-/// The steps of a part. Not empty; only the last can be endless.
+/// The steps of a branch. Never empty; only the last step can be endless.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptSteps(Vec<ScriptStep>);
 
@@ -41,7 +43,7 @@ pub(crate) struct ScriptSteps(Vec<ScriptStep>);
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptStep {
     first: u64,
-    /// `None`: endless.
+    /// `None` means endless.
     last: Option<u64>,
     pub(in crate::rehearsal) content: StepContent,
     pub(in crate::rehearsal) pace: AnswerPace,
@@ -50,7 +52,7 @@ pub(crate) struct ScriptStep {
     pub(in crate::rehearsal) fault: Option<FaultRule>,
 }
 
-/// What a step says and calls.
+/// The content of a step.
 #[derive(Debug, Clone)]
 pub(crate) struct StepContent {
     pub(in crate::rehearsal) say: Option<Template>,
@@ -58,23 +60,23 @@ pub(crate) struct StepContent {
     pub(in crate::rehearsal) calls: Vec<(String, ArgumentsTemplate)>,
 }
 
-/// How fast an answer comes.
+/// The speed of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AnswerPace {
-    /// Bytes in one delta; `None`: all in one.
+    /// Bytes per delta; `None` sends each text whole.
     pub chunk: Option<usize>,
-    /// Before the first byte.
+    /// The delay before the first byte.
     pub delay: Duration,
-    /// Between two events.
+    /// The delay between two events.
     pub between: Duration,
 }
 
 impl Script {
-    /// Reads and checks a script; the first mistake is reported.
+    /// Parses and checks a script; reports the first error.
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
         let mut json = serde_json::Deserializer::from_slice(bytes);
         let spec: ScriptSpec = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            // A place that has no name yet is written `.` or `?`.
+            // An unnamed path is written as `.` or `?`.
             let path = error.path().to_string();
             let path = path.trim_end_matches(['.', '?']);
             let place = if path.is_empty() { "script" } else { path };
@@ -84,12 +86,12 @@ impl Script {
         compile(spec)
     }
 
-    /// The script that is played when none is given: takes stock of a folder with real tools.
+    /// The default script: takes stock of a folder with real tools.
     pub fn builtin() -> Self {
         Self::parse(include_bytes!("../default.json")).expect("a test parses the embedded script")
     }
 
-    /// What the model calls itself.
+    /// The name of the model.
     pub fn model(&self) -> String {
         format!("rehearsal/{}", self.name)
     }
@@ -105,7 +107,7 @@ impl Script {
         self.branches.iter().find(fits).map(|part| &part.steps)
     }
 
-    /// Whether this text does not begin the script again.
+    /// True if this text does not restart the script.
     pub(in crate::rehearsal) fn is_nudge(&self, user: &str) -> bool {
         user.starts_with(RUNTIME_TEXT_PREFIX) || self.nudges.iter().any(|nudge| nudge.is_match(user))
     }
@@ -132,7 +134,7 @@ impl Pattern {
 }
 
 impl ScriptSteps {
-    /// The step that answers number `step`, counted from 1; `None` after the last.
+    /// The step for the number `step`, counted from 1; `None` after the last.
     pub(in crate::rehearsal) fn step_at(&self, step: u64) -> Option<&ScriptStep> {
         let at = self.0.partition_point(|candidate| candidate.last.is_some_and(|last| last < step));
         self.0.get(at).filter(|found| found.first <= step)
@@ -270,7 +272,7 @@ impl FinishSpec {
     }
 }
 
-/// Every template of a step must refer to a call of a step before it.
+/// Checks that every template of a step refers to a call of an earlier step.
 fn check_sources(place: &str, step: &ScriptStep, earlier: &ScriptSteps) -> Result<(), ScriptError> {
     let act = &step.content;
     let texts = [("say", &act.say), ("think", &act.think)];

@@ -1,14 +1,16 @@
+//! The error of an invalid script.
+
 use serde_json::error::Category;
 
-/// Why a script is refused: where, what, and what to write instead.
+/// Why a script is refused: the place, the problem and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct ScriptError {
-    /// A path into the script, such as `scripts[0].steps[2].delay`.
+    /// A path into the script, for example `scripts[0].steps[2].delay`.
     pub place: String,
-    /// What is wrong, with the value.
+    /// The problem, with the value.
     pub problem: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -21,7 +23,7 @@ impl ScriptError {
         Self { place: place.into(), problem: problem.into(), remedy: remedy.into() }
     }
 
-    /// serde says in one sentence what is wrong and what is expected; the second half is the remedy.
+    /// Converts a serde error. Its text has the problem and the expected value; the second half becomes the remedy.
     pub(super) fn of_json(place: &str, error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();

@@ -1,3 +1,5 @@
+//! Scripted faults: compilation and checks.
+
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -7,39 +9,39 @@ use super::{
     spec::{Cut, FaultSpec, Span, Times},
 };
 
-/// A fault and how often it strikes.
+/// A fault, and the number of attempts that it affects.
 #[derive(Debug, Clone)]
 pub struct FaultRule {
-    /// What goes wrong.
+    /// The fault.
     pub fault: ScriptFault,
-    /// Attempts of one request that meet it; `None`: all.
+    /// The number of affected attempts of one request; `None` affects all.
     pub times: Option<u64>,
 }
 
-/// What goes wrong.
+/// A scripted fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptFault {
-    /// A response of its own instead of the answer.
+    /// An error response in place of the answer.
     Status {
-        /// 400 to 599.
+        /// From 400 to 599.
         status: StatusCode,
-        /// Added to the response.
+        /// Headers added to the response.
         headers: HeaderMap,
-        /// `None`: an error object of the wire format.
+        /// `None` sends an error object of the wire format.
         body: Option<String>,
     },
     /// The stream breaks.
     Cut {
-        /// The events before.
+        /// The number of events before the break.
         after: usize,
-        /// How.
+        /// The kind of break.
         how: Cut,
     },
-    /// The stream is silent for a while.
+    /// The stream pauses.
     Stall {
-        /// The events before.
+        /// The number of events before the pause.
         after: usize,
-        /// The silence.
+        /// The length of the pause.
         time: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! The script: its JSON, checked and compiled.
+//! Scripts: their JSON form, its checks, and the compiled form.
 
 mod arguments;
 mod compile;

@@ -1,3 +1,5 @@
+//! The JSON form of a script.
+
 use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -46,7 +48,7 @@ pub(super) struct StepSpec {
     /// Tools to call, all in this one answer.
     #[schemars(length(min = 1))]
     pub(super) call: Option<Vec<CallSpec>>,
-    /// What is thought before, with templates; told to whoever asks for it.
+    /// What is thought before, with templates; sent to clients that ask for it.
     pub(super) think: Option<String>,
     /// Bytes of text or arguments in one delta.
     #[schemars(range(min = 1))]

@@ -1,8 +1,10 @@
+//! Text templates: parsing, and rendering with the results of calls.
+
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What templates may ask for while an answer is made.
+/// The values that templates use when an answer is rendered.
 pub(crate) trait TemplateValues {
     /// The result of call `n` of step `step`.
     fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>>;
@@ -10,11 +12,11 @@ pub(crate) trait TemplateValues {
     fn last(&self) -> Option<Cow<'_, str>>;
     /// The user's text.
     fn user(&self) -> Cow<'_, str>;
-    /// The number of the step that is being answered.
+    /// The number of the current step.
     fn step(&self) -> u64;
 }
 
-/// A text with holes, each filled when the answer is made.
+/// A text with placeholders, which are filled when the answer is rendered.
 #[derive(Debug, Clone)]
 pub(crate) struct Template(Vec<TemplatePiece>);
 
@@ -24,34 +26,33 @@ enum TemplatePiece {
     Hole { source: ValueSource, filters: Vec<TemplateFilter> },
 }
 
-/// Where a hole's value comes from.
+/// The source of a placeholder's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ValueSource {
     /// `{{user}}`
     User,
     /// `{{step}}`
     Step,
-    /// `{{open}}`: two braces that open no template.
+    /// `{{open}}`: two literal braces.
     Open,
     /// `{{result:…}}`
     Result {
-        /// Which result.
         of: ResultRef,
-        /// A JSON pointer into it, if it is to be read as JSON.
+        /// A JSON pointer into the result; `None` takes the raw text.
         pointer: Option<String>,
     },
 }
 
-/// Which result a hole asks for.
+/// The result that a placeholder uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultRef {
-    /// The newest.
+    /// The newest result.
     Last,
-    /// That of one call.
+    /// The result of one call.
     Call {
-        /// The step that called.
+        /// The step of the call.
         step: u64,
-        /// The call's place in that step, from 1.
+        /// The call's position in that step, counted from 1.
         n: u64,
     },
 }
@@ -66,7 +67,7 @@ enum TemplateFilter {
     Json,
 }
 
-/// A hole that cannot be understood: the problem and the remedy.
+/// An invalid placeholder: the problem and the remedy.
 pub(super) type TemplateError = (String, &'static str);
 
 const SOURCES: &str = "write `user`, `step`, `open`, `result:last` or `result:<step>.<n>`, each result perhaps with a JSON pointer such as `result:1.1#/stdout`; for two plain braces write `{{open}}`";
@@ -93,7 +94,7 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// Whether there is nothing to fill.
+    /// True if there are no placeholders.
     pub(super) fn is_plain(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, TemplatePiece::Text(_)))
     }
@@ -105,7 +106,7 @@ impl Template {
         })
     }
 
-    /// Fills the holes. What is not there is named in its place, in brackets.
+    /// Fills the placeholders. A missing value is replaced by a note in parentheses.
     pub(in crate::rehearsal) fn render(&self, results: &impl TemplateValues) -> String {
         let mut text = String::new();
         for piece in &self.0 {
@@ -169,7 +170,7 @@ fn filter_of(part: &str) -> Option<TemplateFilter> {
     }
 }
 
-/// What flows through the filters.
+/// A value between filters.
 enum FilterValue<'a> {
     Text(Cow<'a, str>),
     List(Vec<String>),
@@ -205,7 +206,7 @@ fn resolve<'a>(source: &ValueSource, results: &'a impl TemplateValues) -> Result
     }
 }
 
-/// A string as it is, everything else as JSON.
+/// A string unchanged, any other value as JSON.
 fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,3 +1,5 @@
+//! A buffer of rendered events.
+
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -31,7 +33,7 @@ impl EventBuffer {
         self.close();
     }
 
-    /// One event that is a whole JSON body.
+    /// A single event that is a whole JSON body.
     pub(super) fn whole(body: &impl Serialize) -> Self {
         let mut events = Self::default();
         events.json(body);
@@ -40,7 +42,7 @@ impl EventBuffer {
     }
 
     fn json(&mut self, body: &impl Serialize) {
-        // Infallible: what is written has string keys and goes to memory.
+        // Infallible: the values have string keys and are written to memory.
         serde_json::to_writer(&mut self.bytes, body).unwrap_or_else(|error| unreachable!("event: {error}"));
     }
 
@@ -49,22 +51,22 @@ impl EventBuffer {
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// The number of events.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no events.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All of them as one piece.
+    /// All events as one piece.
     pub fn joined(self) -> Bytes {
         self.bytes.into()
     }
 
-    /// Each as a piece of its own, sharing the buffer.
+    /// Each event as one piece; the pieces share the buffer.
     pub fn split(self) -> Vec<Bytes> {
         let mut rest = Bytes::from(self.bytes);
         let mut start = 0;

@@ -1,3 +1,5 @@
+//! On-demand parsing and checks of JSON objects.
+
 use std::fmt;
 
 use serde::{
@@ -8,11 +10,11 @@ use serde_json::value::RawValue;
 
 use crate::rehearsal::BorrowedText;
 
-/// The fields of a JSON object, each read when it is asked for. `null` counts as absent.
+/// The fields of a JSON object, each parsed on demand. `null` counts as absent.
 #[derive(Debug, Default)]
 pub(super) struct JsonFields<'a>(Vec<(BorrowedText<'a>, &'a RawValue)>);
 
-/// Which fields an object may have.
+/// The fields that an object may have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectShape {
     pub(super) required: &'static [&'static str],
@@ -30,11 +32,11 @@ pub(super) struct FieldProblem {
 pub(super) enum FieldProblemKind {
     Missing,
     Unknown,
-    /// Of another type than this one.
+    /// The value is not of this type.
     Type(&'static str),
 }
 
-/// A text, or a list of objects.
+/// A text, or a list of values.
 #[derive(Debug)]
 pub(super) enum TextOrList<'a> {
     Text(BorrowedText<'a>),
@@ -42,7 +44,7 @@ pub(super) enum TextOrList<'a> {
 }
 
 impl<'a> JsonFields<'a> {
-    /// `None` if it is no object.
+    /// The fields of `raw`; `None` if it is no object.
     pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
@@ -52,7 +54,7 @@ impl<'a> JsonFields<'a> {
         Self(vec![(BorrowedText(name.into()), value)])
     }
 
-    /// All of them, in the object's order.
+    /// All fields, in the object's order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, value)| (name.0.as_ref(), *value))
     }
@@ -62,7 +64,7 @@ impl<'a> JsonFields<'a> {
         Some(value)
     }
 
-    /// The field as a `T`, which is described by `expected`.
+    /// The field parsed as `T`; `expected` is the type's name for error messages.
     pub(super) fn read<T: Deserialize<'a>>(
         &self,
         name: &str,
@@ -73,7 +75,7 @@ impl<'a> JsonFields<'a> {
         serde_json::from_str(raw.get()).map(Some).map_err(problem)
     }
 
-    /// The same of a field that must be there.
+    /// A required field, parsed as `T`.
     pub(super) fn require<T: Deserialize<'a>>(
         &self,
         name: &str,
@@ -83,19 +85,19 @@ impl<'a> JsonFields<'a> {
         self.read(name, expected)?.ok_or_else(missing)
     }
 
-    /// A text that must be there.
+    /// A required text.
     pub(super) fn text(&self, name: &str) -> Result<BorrowedText<'a>, FieldProblem> {
         self.require(name, "string")
     }
 
-    /// A text or a list, if it is there.
+    /// An optional text or list.
     pub(super) fn text_or_list(&self, name: &str) -> Result<Option<TextOrList<'a>>, FieldProblem> {
         let Some(raw) = self.get(name) else { return Ok(None) };
         let problem = || FieldProblem { field: name.into(), kind: FieldProblemKind::Type("string or array") };
         text_or_list(raw).map(Some).ok_or_else(problem)
     }
 
-    /// Whether all that is required is there and nothing that is unknown.
+    /// Checks that all required fields are present, and no unknown ones.
     pub(super) fn check(&self, shape: &ObjectShape) -> Result<(), FieldProblem> {
         let missing = shape.required.iter().find(|name| self.get(name).is_none());
         if let Some(name) = missing {
@@ -109,7 +111,7 @@ impl<'a> JsonFields<'a> {
     }
 }
 
-/// `None` if it is neither.
+/// Parses a text or a list; `None` if `raw` is neither.
 pub(super) fn text_or_list(raw: &RawValue) -> Option<TextOrList<'_>> {
     if raw.get().starts_with('"') {
         return serde_json::from_str(raw.get()).ok().map(TextOrList::Text);

@@ -1,6 +1,8 @@
+//! Checks of images in requests.
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// Kinds of image that every vendor takes, and the bytes they begin with (WebP's after its length).
+/// The image types that every vendor accepts, and their first bytes (for WebP those before its length).
 const IMAGE_SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -8,22 +10,22 @@ const IMAGE_SIGNATURES: &[(&str, &[u8])] = &[
     ("image/webp", b"RIFF"),
 ];
 
-/// Why bytes are no image that a vendor takes.
+/// Why a vendor would refuse an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ImageError {
-    /// None of the four kinds is named.
+    /// The declared type is none of the four.
     UnsupportedType(String),
-    /// The data is no base64, or none is there.
+    /// The data is no base64, or empty.
     Base64,
-    /// The bytes are none of the four kinds.
+    /// The bytes are of none of the four types.
     Unreadable,
-    /// The bytes are of another kind than is said.
+    /// The bytes are of another type than declared.
     TypeMismatch { said: String, is: &'static str },
-    /// An URL that is neither `data:` with base64 nor `http(s):`.
+    /// A URL that is neither `data:` with base64 nor `http(s):`.
     Url,
 }
 
-/// Checks an image that is sent as base64.
+/// Checks an image in base64.
 pub(super) fn check(kind: &str, data: &str) -> Result<(), ImageError> {
     if !IMAGE_SIGNATURES.iter().any(|(name, _)| *name == kind) {
         return Err(ImageError::UnsupportedType(kind.into()));
@@ -39,7 +41,7 @@ pub(super) fn check(kind: &str, data: &str) -> Result<(), ImageError> {
     }
 }
 
-/// Checks an image that is named by its URL; what is elsewhere is not fetched.
+/// Checks the URL of an image; `http(s):` URLs are not fetched.
 pub(super) fn check_url(url: &str) -> Result<(), ImageError> {
     if url.starts_with("https://") || url.starts_with("http://") {
         return Ok(());

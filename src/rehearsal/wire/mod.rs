@@ -1,6 +1,6 @@
-//! The wire formats: bytes of a request in, bytes of an answer out, nothing else.
+//! The wire formats of the rehearsal model. Pure: request bytes in, answer bytes out.
 //!
-//! Each format is one file or folder with the same functions, and a line in [`FORMATS`].
+//! Each format is a module with the same functions, and an entry in [`FORMATS`].
 
 pub mod anthropic_messages;
 pub mod chat_completions;
@@ -20,79 +20,79 @@ use super::{BorrowedText, Conversation, ScriptedAnswer};
 /// A wire format.
 #[derive(Debug)]
 pub struct Format {
-    /// Where it is spoken.
+    /// The path of its endpoint.
     pub path: &'static str,
-    /// A header without which a request is refused.
+    /// A required header; a request without it is refused.
     pub header: Option<&'static str>,
-    /// Reads a request as a strict provider would.
+    /// Parses a request by the rules of a strict provider.
     pub read: fn(&[u8]) -> Result<ParsedRequest<'_>, RequestRefusal>,
-    /// Writes an answer as it is wanted, by a model that calls itself so.
+    /// Renders an answer in the requested mode. The last argument is the name of the model.
     pub write: fn(&ScriptedAnswer<'_>, &ParsedRequest<'_>, &str) -> EventBuffer,
     /// The body of an error response.
     pub error: fn(&RequestRefusal) -> String,
-    /// The body of the list of models, of which there is one.
+    /// The body of the model list, which contains the one model of this name.
     pub models: fn(&str) -> String,
 }
 
-/// All formats; the first one answers where none can be told.
+/// All formats. The first one answers requests that match no format.
 pub static FORMATS: [Format; 3] =
     [chat_completions::FORMAT, anthropic_messages::FORMAT, codex_responses::FORMAT];
 
-/// A request that was understood.
+/// A parsed request.
 #[derive(Debug)]
 pub struct ParsedRequest<'a> {
-    /// What is asked.
+    /// The conversation to answer.
     pub conversation: Conversation<'a>,
-    /// The model that is asked for: what is thought is sealed for it.
+    /// The requested model. Reasoning is sealed for it.
     pub model: BorrowedText<'a>,
-    /// How the answer is wanted.
+    /// The requested form of the answer.
     pub reply: ReplyMode,
-    /// What of it is wanted beside texts and calls.
+    /// The requested parts of the answer besides texts and calls.
     pub include: AnswerOptions,
-    /// What a cache may know of the request.
+    /// The prefixes of the request, for the cache.
     pub prefix: CachePrefix,
 }
 
-/// How an answer is wanted.
+/// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// As one JSON object.
+    /// One JSON object.
     Whole,
-    /// As server-sent events.
+    /// Server-sent events.
     Stream,
 }
 
-/// What an answer contains only where it is asked for.
+/// Parts of an answer that are sent only on request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AnswerOptions {
     /// The usage, in a stream.
     pub usage: bool,
-    /// What was thought, in words.
+    /// The reasoning as text.
     pub thoughts: bool,
-    /// What was thought, in the form that is sent back.
+    /// The reasoning in sealed form, for the client to send back.
     pub sealed_thoughts: bool,
 }
 
-/// Why a request is refused, as the client will read it.
+/// Why a request is refused, in the client's terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRefusal {
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong and what is expected.
+    /// What is wrong, and what is expected.
     pub message: String,
-    /// The field at fault.
+    /// The invalid field.
     pub param: Option<String>,
-    /// The vendor's word for it.
+    /// The vendor's error code.
     pub code: Option<&'static str>,
 }
 
 impl RequestRefusal {
-    /// A response with an error.
+    /// A refusal with this status.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: None }
     }
 
-    /// A request that no provider would accept.
+    /// A refusal with status 400, for a request that no provider would accept.
     pub fn bad_request(param: Option<&str>, message: impl Into<String>) -> Self {
         Self { param: param.map(str::to_owned), ..Self::new(400, message) }
     }
@@ -102,7 +102,7 @@ impl RequestRefusal {
     }
 }
 
-/// How an answer to `stream` comes.
+/// The form of an answer by the request's `stream`.
 fn reply_mode(stream: Option<bool>) -> ReplyMode {
     if stream == Some(true) { ReplyMode::Stream } else { ReplyMode::Whole }
 }

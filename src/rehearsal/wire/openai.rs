@@ -1,10 +1,10 @@
-//! What the two formats of OpenAI have in common.
+//! Functions that the two formats of OpenAI share.
 
 use serde_json::json;
 
 use super::{RequestRefusal, image::ImageError};
 
-/// Whether this may be the name of a function.
+/// True if this is a valid name of a function.
 pub(super) fn is_function_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)

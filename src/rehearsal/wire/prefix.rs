@@ -1,6 +1,8 @@
+//! The prefixes of a request, for the simulated prompt cache.
+
 use std::hash::{DefaultHasher, Hasher};
 
-/// The beginnings of a request that a cache may know.
+/// The hashed prefixes of a request.
 #[derive(Debug, Clone)]
 pub struct CachePrefix {
     policy: CachePolicy,
@@ -9,28 +11,28 @@ pub struct CachePrefix {
     breakpoints: Vec<CacheBreakpoint>,
 }
 
-/// Who decides what is cached.
+/// How cached prefixes are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CachePolicy {
-    /// The client, with marks.
+    /// By the client's marks.
     Explicit,
-    /// The vendor: whatever was seen before.
+    /// By the vendor: every prefix that was seen before.
     Automatic,
 }
 
-/// Where a beginning ends.
+/// The end of a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheBreakpoint {
-    /// Of all that comes before.
+    /// The hash of everything before.
     pub hash: u64,
-    /// The tokens before.
+    /// The number of tokens before.
     pub tokens: u64,
-    /// Whether the client marked it.
+    /// True if the client marked it.
     pub is_marked: bool,
 }
 
 impl CachePrefix {
-    /// Nothing yet, of a request to `model`.
+    /// An empty prefix of a request to `model`.
     pub fn new(caching: CachePolicy, model: &str) -> Self {
         let mut prefix =
             Self { policy: caching, hasher: DefaultHasher::new(), bytes: 0, breakpoints: Vec::new() };
@@ -38,46 +40,46 @@ impl CachePrefix {
         prefix
     }
 
-    /// Adds a name, which counts for no tokens.
+    /// Adds a name, which counts as no tokens.
     pub(super) fn name(&mut self, name: &str) {
         self.hasher.write_usize(name.len());
         self.hasher.write(name.as_bytes());
     }
 
-    /// Adds a value.
+    /// Adds a value, which counts as tokens.
     pub(super) fn value(&mut self, value: &str) {
         self.name(value);
         self.bytes += value.len();
     }
 
-    /// Ends a beginning.
+    /// Ends a prefix.
     pub(super) fn add_breakpoint(&mut self) {
         let tokens = (self.bytes / 4) as u64;
         self.breakpoints.push(CacheBreakpoint { hash: self.hasher.finish(), tokens, is_marked: false });
     }
 
-    /// Ends a beginning that the client marked.
+    /// Ends a prefix with the client's mark.
     pub(super) fn add_marked_breakpoint(&mut self) {
         self.add_breakpoint();
         self.mark_last();
     }
 
-    /// Marks the last end, if there is one.
+    /// Marks the last breakpoint, if there is one.
     pub(super) fn mark_last(&mut self) {
         self.breakpoints.iter_mut().next_back().into_iter().for_each(|stop| stop.is_marked = true);
     }
 
-    /// The bytes of all values: what the model reads.
+    /// The size in bytes of all values: the model's input.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Who decides what is cached.
+    /// How cached prefixes are selected.
     pub fn policy(&self) -> CachePolicy {
         self.policy
     }
 
-    /// The ends, in order; their tokens never fall.
+    /// The breakpoints in order; their tokens never decrease.
     pub fn breakpoints(&self) -> &[CacheBreakpoint] {
         &self.breakpoints
     }

@@ -1,15 +1,17 @@
+//! Sealed reasoning, a stand-in for vendors' signatures and encrypted reasoning.
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hermod_actors::model::Hasher;
 
-/// What was thought, in the form in which a client keeps it and sends it back: it opens only for the model that thought
-/// it, and only unchanged. Base64, as a vendor's would be.
+/// Seals reasoning for the client to store and send back. The seal opens only for the same model, and only unchanged.
+/// It is Base64, like vendors' seals.
 pub(super) fn seal(model: &str, thought: &str) -> String {
     let mut sealed = digest(model, thought.as_bytes()).to_vec();
     sealed.extend(thought.as_bytes());
     BASE64_STANDARD.encode(sealed)
 }
 
-/// What was sealed for `model`; `None` if this is no such seal.
+/// The reasoning that was sealed for `model`; `None` if `sealed` is invalid.
 pub(super) fn open(model: &str, sealed: &str) -> Option<String> {
     let sealed = BASE64_STANDARD.decode(sealed).ok()?;
     let (mark, thought) = sealed.split_first_chunk::<16>()?;

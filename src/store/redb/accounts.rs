@@ -1,12 +1,14 @@
-//! The stored form of an account: every append with a ledger reads and writes some, and JSON would cost it twenty times
-//! as much.
+//! The stored form of a budget account. Binary: every append with postings reads and writes accounts, and JSON would
+//! take twenty times as long.
 
 use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
 
 const VERSION: u8 = 1;
 
-/// Version, flags (1: there is a parent, 2: its iterations are apart), the parent, then the limits, what is spent and what is reserved: each a byte with a
-/// bit for each dimension that is said, and those amounts. All little-endian.
+/// Layout: version, flags (1: has a parent, 2: owns its iterations), the parent, then limits, spent and reserved
+/// amounts.
+/// Each of these three is a byte with a bit for each dimension that is set, then those amounts. All numbers are
+/// little-endian.
 pub(super) fn encode(account: &BudgetAccount) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2 + 16 + 3 * (1 + 8 * Dimension::ALL.len()));
     let flags = u8::from(account.parent.is_some()) | u8::from(account.owns_iterations) << 1;

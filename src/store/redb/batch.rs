@@ -1,3 +1,5 @@
+//! The writes of one transaction: validates each append against the store, and writes its rows.
+
 use std::{collections::HashMap, sync::Arc};
 
 use hermod_actors::{
@@ -22,18 +24,18 @@ use super::{
     tables::Tables,
 };
 
-/// What the committer knows beside the store.
+/// What the committer keeps in memory.
 #[derive(Debug)]
 pub(super) struct CommitterState {
     epoch: u64,
-    /// The sessions that are open: nobody else can append. (64 bytes for each.)
+    /// The open sessions; only they can be appended to. (64 bytes each.)
     open: HashMap<SessionId, OpenSession>,
-    /// How often one was opened in this epoch. One count for all, so that a session that was let go needs none of its own
-    /// for its earlier incarnations to stay fenced.
+    /// Number of openings in this epoch, of all sessions together.
+    /// Earlier incarnations of a closed session thus stay fenced without a counter of its own.
     revivals: u32,
-    /// Inbox rows are numbered by epoch and count, so that no number is used twice and none needs a row of its own.
+    /// Inbox rows are numbered by epoch and count, so that no number repeats and no counter needs a row.
     last_item: u64,
-    /// The last place taken in the log.
+    /// The last position taken in the log.
     last_position: u64,
 }
 
@@ -44,7 +46,7 @@ struct OpenSession {
 }
 
 impl CommitterState {
-    /// At the beginning of an epoch, with the last place that is taken in the log.
+    /// The state at the start of an epoch; `last_position` is the last position taken in the log.
     pub(super) fn new(epoch: u64, last_position: u64) -> Self {
         Self { epoch, open: HashMap::new(), revivals: 0, last_item: epoch << 32, last_position }
     }
@@ -56,12 +58,11 @@ impl CommitterState {
         }
     }
 
-    /// The epoch.
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether somebody may append to this session.
+    /// Whether the session is open in this epoch.
     pub(super) fn is_open(&self, session: SessionId) -> bool {
         self.open.contains_key(&session)
     }
@@ -77,9 +78,9 @@ pub(super) struct Batch<'t> {
 
 /// Why a write is not done.
 pub(super) enum WriteAbort {
-    /// It alone.
+    /// Refuses this write alone.
     Refused(WriteRefusal),
-    /// And nothing else from now on.
+    /// Fails this write and all later ones.
     Failed(StoreError),
 }
 
@@ -161,7 +162,7 @@ impl<'t> Batch<'t> {
         Ok(AppendReceipt { last, accounts })
     }
 
-    /// Writes records behind those that a session has; says where it ends.
+    /// Appends records to a session; returns its last sequence number.
     fn append_records(
         &mut self,
         session: SessionId,
@@ -174,7 +175,7 @@ impl<'t> Batch<'t> {
         let spiller = &mut *self.spiller;
         let stored = records.iter().map(|record| spiller.store(model::encode(record)));
         let tail = log::append(&mut self.tables, &mut self.state.last_position, (session, tail), stored)?;
-        // Nobody need have a session open that another one founds.
+        // A session that another one spawns need not be open.
         if let Some(open) = self.state.open.get_mut(&session) {
             open.tail = tail;
         }
@@ -191,7 +192,7 @@ impl<'t> Batch<'t> {
 
     fn index_session(&mut self, row: &SessionRow) -> Result<(), WriteAbort> {
         let (id, value) = (row.id.bits(), json(row));
-        // A row that cannot be read is written over; its key goes on standing for the session.
+        // An unreadable row is overwritten; its old key continues to refer to the session.
         let before = {
             let before = self.tables.sessions.open()?.insert(id, &*self.spiller.store(value)?)?;
             before.and_then(|before| {
@@ -215,7 +216,7 @@ impl<'t> Batch<'t> {
         }
         let open = self.tables.open_runs.open()?;
         match row.state {
-            // Also of a run without a row: that was lost, and the run is listed still.
+            // The key is removed even if the run had no row: a run whose row was lost is still listed.
             RunState::Ended => drop(open.remove(id)?),
             RunState::Queued | RunState::Running | RunState::Parked => {
                 if open.get(id)?.is_none() {
@@ -226,7 +227,7 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    /// A row that cannot be read is written over.
+    /// An unreadable row is overwritten.
     fn index_model(&mut self, row: ModelRow) -> Result<(), WriteAbort> {
         let (name, models) = (row.model.to_string(), self.tables.models.open()?);
         let before = models.get(&*name)?.and_then(|before| serde_json::from_slice(before.value()).ok());
@@ -246,7 +247,7 @@ impl<'t> Batch<'t> {
     fn open_session(&mut self, session: SessionId) -> Result<OpenedSession, WriteAbort> {
         let (inbox, unreadable) = self.inbox(session)?;
         let tail = self.tail(session)?;
-        // The next process begins a new epoch.
+        // At the limit the store fails; the next process starts a new epoch.
         let revival = self.state.revivals.checked_add(1).ok_or_else(StoreError::opened_too_often)?;
         self.state.revivals = revival;
         let open = OpenSession { revival, tail };
@@ -278,7 +279,7 @@ impl<'t> Batch<'t> {
             .map_or(SessionTail::default(), |tail| SessionTail::of(tail.value())))
     }
 
-    /// The rows that can be read, and why another one cannot.
+    /// The readable rows, and the error of an unreadable one.
     fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), WriteAbort> {
         let bits = session.bits();
         let (mut rows, mut unreadable) = (Vec::new(), None);

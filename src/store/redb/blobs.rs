@@ -1,3 +1,5 @@
+//! Long values in files of their own, named by their hash; the row keeps a reference.
+
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
@@ -12,22 +14,22 @@ use sha2::{Digest as _, Sha256};
 use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
 use crate::files;
 
-/// What is longer goes into a file of its own: pages of the store are powers of two, and a long value wastes half.
+/// Longer values are spilled to files: the engine's pages are powers of two, and a long value would waste half of them.
 const MAX_INLINE_BYTES: usize = 16 * 1024;
-/// The first byte of a reference. A value that begins with it is spilled whatever its length, so that none is mistaken.
+/// First byte of a reference. Values that begin with it are always spilled, so that none is taken for a reference.
 const REFERENCE_TAG: u8 = 0;
-/// The mark, the SHA-256, and the length (u64, little-endian).
+/// The tag, the SHA-256, and the length (u64, little-endian).
 const REFERENCE_BYTES: usize = 1 + 32 + 8;
 
 /// A blob's name: the SHA-256 of its content.
 pub(super) type BlobHash = [u8; 32];
 
-/// Why a stored value has no bytes.
+/// Why a stored value cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BlobError {
-    /// This value is lost.
+    /// The value is lost.
     Lost(String),
-    /// The file system does not answer as it should.
+    /// The file system failed; the value may still be there.
     System(String),
 }
 
@@ -54,7 +56,8 @@ impl Blobs {
         stored.first() == Some(&REFERENCE_TAG)
     }
 
-    /// The path in the folder of blobs, and the bytes, of the value that `stored` stands for; `None` if it is one itself.
+    /// Path within the folder of blobs, and bytes, of the value that `stored` refers to; `None` if `stored` is no
+    /// reference.
     pub(super) fn path_and_bytes(stored: &[u8]) -> Option<(String, u64)> {
         let reference: &[u8; REFERENCE_BYTES] =
             stored.try_into().ok().filter(|_| Self::is_spilled(stored))?;
@@ -63,7 +66,7 @@ impl Blobs {
         Some((path.to_str()?.to_owned(), bytes))
     }
 
-    /// The value that `stored` is, or stands for.
+    /// The value itself: `stored`, or the content of the file that it refers to.
     pub(super) fn resolve<'v>(&self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, BlobError> {
         if !Self::is_spilled(stored) {
             return Ok(Cow::Borrowed(stored));
@@ -89,13 +92,13 @@ impl Blobs {
         Ok(Cow::Owned(value))
     }
 
-    /// The blob that `stored` stands for, if it does for any.
+    /// The hash of the blob that `stored` refers to, if it is a reference.
     pub(super) fn referenced_hash(stored: &[u8]) -> Option<BlobHash> {
         let reference: &[u8; REFERENCE_BYTES] = stored.try_into().ok()?;
         Self::is_spilled(stored).then(|| reference[1..33].try_into().ok()).flatten()
     }
 
-    /// Hands over every blob there is, with its length. What else lies there is none of ours.
+    /// Calls `each` with every blob and its bytes; skips files that are no blobs.
     pub(super) fn for_each(&self, mut each: impl FnMut(BlobHash, u64)) -> io::Result<()> {
         for first in 0..=u8::MAX {
             let entries = match fs::read_dir(self.folder(first)) {
@@ -127,7 +130,7 @@ impl Blobs {
     }
 }
 
-/// The digest that is written so, in lower case.
+/// Parses 64 hexadecimal digits in lower case.
 fn parse_hash(name: &str) -> Option<BlobHash> {
     let mut digest = BlobHash::default();
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -147,17 +150,17 @@ fn make_reference(value: &[u8]) -> [u8; REFERENCE_BYTES] {
     reference
 }
 
-/// Writes blobs; there is one, on the committer's thread.
+/// Writes blobs. There is one, on the committer's thread.
 #[derive(Debug)]
 pub(super) struct Spiller {
     blobs: Blobs,
     files: Box<dyn FileSystem>,
     disk_wait: Arc<DiskFullWait>,
-    /// Folders whose entries are not all on disk.
+    /// Folders that may have unsynced entries.
     dirty: BTreeSet<u8>,
-    /// Folders that are themselves on disk, as far as this process knows.
+    /// Folders whose own entry in the parent is synced, as far as this process knows.
     known: BTreeSet<u8>,
-    /// What was stored or found stored since a sweep began; `None` without one.
+    /// Blobs that were stored, or found present, since a gc pass began; `None` without a pass.
     tracked: Option<HashSet<BlobHash>>,
 }
 
@@ -170,7 +173,7 @@ impl Spiller {
         &self.blobs
     }
 
-    /// The stored form of `value`: itself, or a reference to the file that holds it now.
+    /// The stored form of `value`: the value itself, or a reference to the file that was written.
     pub(super) fn store<'v>(&mut self, value: impl Into<Cow<'v, [u8]>>) -> Result<Cow<'v, [u8]>, StoreError> {
         let value = value.into();
         if value.len() <= MAX_INLINE_BYTES && !Blobs::is_spilled(&value) {
@@ -185,22 +188,22 @@ impl Spiller {
         Ok(Cow::Owned(reference.to_vec()))
     }
 
-    /// Begins to note what is stored.
+    /// Starts to track stored blobs.
     pub(super) fn start_tracking(&mut self) {
         self.tracked = Some(HashSet::new());
     }
 
-    /// Notes no more.
+    /// Stops tracking.
     pub(super) fn stop_tracking(&mut self) {
         self.tracked = None;
     }
 
-    /// Whether a sweep may take this blob: one is under way, and nothing has stored it since.
+    /// Whether gc may remove this blob: a pass is under way, and the blob was not stored since its start.
     pub(super) fn is_removable(&self, blob: &BlobHash) -> bool {
         self.tracked.as_ref().is_some_and(|noted| !noted.contains(blob))
     }
 
-    /// Removes a blob's file, if it is there; says how many bytes it had.
+    /// Removes a blob's file; returns its bytes.
     pub(super) fn unlink(&self, blob: &BlobHash) -> io::Result<u64> {
         let bytes = self.length(blob)?;
         fs::remove_file(self.blobs.path(blob)).map(|()| bytes)
@@ -211,7 +214,7 @@ impl Spiller {
         fs::metadata(self.blobs.path(blob)).map(|file| file.len())
     }
 
-    /// Must return before the commit of what refers to the blobs.
+    /// Syncs the folders of new blobs. Must return before the commit of rows that refer to them.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         for first in std::mem::take(&mut self.dirty) {
             self.sync_folder(&self.blobs.folder(first))?;
@@ -227,7 +230,7 @@ impl Spiller {
     }
 
     fn write(&mut self, path: &Path, value: &[u8]) -> Result<(), StoreError> {
-        // Only a file that was synced has its final name; the length tells one that a bad disk cut.
+        // Only a synced file gets its final name; the length reveals a file that a bad disk truncated.
         if fs::metadata(path).is_ok_and(|found| found.len() == value.len() as u64) {
             return Ok(());
         }

@@ -1,3 +1,5 @@
+//! The only writer of the store: a thread that commits batches and runs gc steps between them.
+
 use std::{
     sync::{
         Arc,
@@ -21,36 +23,36 @@ use super::{
     previous_epoch,
 };
 
-/// A relaxed store goes to disk when it has been idle for so long,
+/// Idle time after which a store with relaxed durability is flushed.
 const FLUSH_DELAY: Duration = Duration::from_secs(1);
-/// or after so many commits.
+/// Commits after which it is flushed in any case.
 const MAX_PENDING_COMMITS: u32 = 4096;
 
 type CommitResult = Result<Vec<WriteOutcome>, JournalError>;
 
-/// What the committer is to do next.
+/// A job of the committer.
 pub(super) enum CommitterJob {
-    /// Write a batch, and tell who waits for it.
+    /// Writes a batch, and sends its outcomes.
     Write { batch: Vec<WriteOp>, answer: oneshot::Sender<CommitResult> },
-    /// Care for the store.
+    /// Runs a gc step.
     Gc(GcStep),
 }
 
-/// The one writer, on a thread of its own.
+/// The only writer; runs on a thread of its own.
 pub(super) struct Committer {
     pub(super) db: Arc<Engine>,
     pub(super) state: CommitterState,
     pub(super) spiller: Spiller,
     pub(super) disk_wait: Arc<DiskFullWait>,
     pub(super) durability: Durability,
-    /// Commits that are not on disk yet; of a relaxed store.
+    /// Commits that are not on disk yet; always 0 with strict durability.
     pub(super) pending: u32,
-    /// What a commit failed of: nothing is written after it.
+    /// The error of a failed commit; all later writes are refused with it.
     pub(super) failure: Option<String>,
 }
 
 impl Committer {
-    /// Works until the last sender of jobs is gone.
+    /// Works until all senders of jobs are dropped.
     pub(super) fn run(mut self, jobs: &Receiver<CommitterJob>) {
         self.disk_wait.wait_on_this_thread();
         loop {
@@ -61,7 +63,7 @@ impl Committer {
             };
             match next {
                 Ok(CommitterJob::Write { batch, answer }) => {
-                    // Whoever asked may have gone; the batch is written all the same.
+                    // The receiver may be dropped; the batch is written all the same.
                     let _ = answer.send(self.commit(batch));
                 }
                 Ok(CommitterJob::Gc(chore)) => self.run_gc_step(chore),
@@ -100,7 +102,7 @@ impl Committer {
         Ok(written)
     }
 
-    /// A transaction that is as durable as this store.
+    /// A transaction with the durability of this store.
     pub(super) fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
         let mut txn = self.db.begin_write()?;
         match self.durability {
@@ -110,7 +112,7 @@ impl Committer {
         Ok(txn)
     }
 
-    /// Brings to disk what a relaxed store has acknowledged.
+    /// Flushes the commits that a store with relaxed durability has acknowledged.
     pub(super) fn flush_acknowledged(&mut self) {
         if self.pending == 0 || self.failure.is_some() {
             return;
@@ -122,8 +124,8 @@ impl Committer {
         }
     }
 
-    /// Leaves the store in order: the next process need not look for what is damaged. What a relaxed store has acknowledged
-    /// goes to disk with the mark.
+    /// Records a clean shutdown, so that the next process skips the check for damage.
+    /// With relaxed durability, acknowledged commits become durable with that record.
     fn close(&mut self) {
         if self.failure.is_none()
             && let Err(fault) =
@@ -142,7 +144,7 @@ impl Committer {
     }
 }
 
-/// An empty commit, durable together with all before it, that leaves the store quick to open.
+/// An empty commit: makes all earlier ones durable, and the store quick to open.
 fn flush(db: &Database) -> Result<(), StoreError> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
@@ -163,7 +165,7 @@ mod tests {
     use super::*;
     use crate::store::redb::{blobs::Blobs, files::OsFileSystem, tables::Tables};
 
-    /// A disk that is full from some time on.
+    /// A disk that becomes full when its flag is set.
     #[derive(Debug, Clone, Default)]
     struct Disk(Arc<(InMemoryBackend, AtomicBool)>);
 

@@ -1,23 +1,25 @@
+//! Damaged places of a store, with their text for the user.
+
 use std::{borrow::Cow, fmt};
 
 use hermod_actors::model::{Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
-/// What is wrong in a store, and where.
+/// A damaged place of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Damage {
-    /// The table, or the path of a file in the state directory and in a backup.
+    /// The table, or the path of a file in the state directory or in a backup.
     pub table: Cow<'static, str>,
-    /// The session that it concerns, and no other one; `None` if it concerns the store.
+    /// The only session that is affected; `None` if the damage affects the store.
     pub session: Option<SessionId>,
-    /// The record.
+    /// The record, if one is affected.
     pub seq: Option<Seq>,
-    /// What is wrong.
+    /// What is wrong, as text.
     pub what: String,
 }
 
 impl Damage {
-    /// Damage of a file that the store refers to, or that is the store.
+    /// Damage of a file that the store refers to, or of the store's file.
     pub fn file(path: impl Into<String>, what: impl Into<String>) -> Self {
         Self::store(Cow::Owned(path.into()), what)
     }
@@ -32,13 +34,13 @@ impl Damage {
         Self { session: Some(session), ..Self::store(table, what) }
     }
 
-    /// The same, at this record.
+    /// The same damage, at this record.
     pub(super) fn at(self, seq: Seq) -> Self {
         Self { seq: Some(seq), ..self }
     }
 
-    /// Whether both are at one place, which is the same in every copy of a store; versions may word differently what is wrong
-    /// there.
+    /// Whether both are at one position, which is the same in every copy of a store. Ignores the text, which may differ
+    /// between versions.
     pub fn is_same_position(&self, other: &Self) -> bool {
         (&self.table, self.session, self.seq) == (&other.table, other.session, other.seq)
     }

@@ -1,4 +1,4 @@
-//! Room on the disk of the store, waited for: to whoever writes, a full disk is a slow one.
+//! Waits for space on the store's disk: to writers, a full disk is a slow one.
 
 use std::{
     io,
@@ -18,13 +18,13 @@ use crate::disk_space::is_full;
 /// Time between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Shared by all that writes to one store. Only one thread waits; every other one is told of a full disk at once, so that
-/// neither opening a store nor reading from it hangs.
+/// Shared by all writers to one store. Only one thread waits: all others get the error at once, so that opening and
+/// reading never hang.
 #[derive(Debug, Default)]
 pub(super) struct DiskFullWait {
     state: Mutex<DiskFullState>,
     ended: Condvar,
-    /// See [`DiskFullWait::is_held`].
+    /// A flush is under way: see [`DiskFullWait::may_block_readers`].
     flushing: AtomicBool,
     #[cfg(test)]
     trips: super::full_disk_tests::Trips,
@@ -32,37 +32,37 @@ pub(super) struct DiskFullWait {
 
 #[derive(Debug, Default)]
 struct DiskFullState {
-    /// Who waits.
+    /// The thread that waits.
     writer: Option<ThreadId>,
-    /// Nobody waits any more.
+    /// Waiting is over: errors are returned at once.
     has_stopped: bool,
     missing: Option<DiskFull>,
 }
 
 impl DiskFullWait {
-    /// One in which attempts find the disk full as they are told to.
+    /// An instance whose attempts fail as the test plans it.
     #[cfg(test)]
     pub(super) fn tripping(trips: super::full_disk_tests::Trips) -> Self {
         Self { trips, ..Self::default() }
     }
 
-    /// From now on this thread waits for room.
+    /// Makes this thread the one that waits for space.
     pub(super) fn wait_on_this_thread(&self) {
         self.lock().writer = Some(thread::current().id());
     }
 
-    /// Nobody waits any more: what finds no room fails.
+    /// Ends all waiting: attempts that find the disk full fail.
     pub(super) fn stop_waiting(&self) {
         self.lock().has_stopped = true;
         self.ended.notify_all();
     }
 
-    /// What is waited for.
+    /// The file and the bytes that are waited for.
     pub(super) fn missing(&self) -> Option<DiskFull> {
         self.lock().missing.clone()
     }
 
-    /// Does `flush`, during which [`DiskFullWait::is_held`].
+    /// Runs `flush`; meanwhile [`DiskFullWait::may_block_readers`] is true.
     pub(super) fn flushing<T>(&self, flush: impl FnOnce() -> T) -> T {
         self.flushing.store(true, Ordering::Release);
         let done = flush();
@@ -70,14 +70,13 @@ impl DiskFullWait {
         done
     }
 
-    /// Whether a reader may find parts of the engine's cache locked until there is room. Who must not be held up reads on
-    /// another thread then.
+    /// Whether a read may block on the engine's cache until there is space. Async callers then read on another thread.
     pub(super) fn may_block_readers(&self) -> bool {
         self.flushing.load(Ordering::Acquire) || self.lock().missing.is_some()
     }
 
-    /// Does what takes `wants` bytes for `path`, as often as there is no room for it; it must come to the same when it was
-    /// done in part before.
+    /// Repeats `attempt`, which writes `wants` bytes to `path`, while the disk is full.
+    /// `attempt` must be idempotent: an earlier one may have been done in part.
     pub(super) fn retry_until_space<T>(
         &self,
         (path, wants): (&Path, usize),
@@ -99,7 +98,7 @@ impl DiskFullWait {
         }
     }
 
-    /// Waits a while, and says whether it is to be tried again.
+    /// Waits a while; returns whether to try again.
     fn pause(&self, (path, wants): (&Path, usize), error: &io::Error) -> bool {
         let mut state = self.lock();
         if state.writer != Some(thread::current().id()) || state.has_stopped {

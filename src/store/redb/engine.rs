@@ -1,4 +1,4 @@
-//! The one door to the engine: its panics are caught here, and its errors get their path and their remedy.
+//! Access to the engine: catches its panics, and adds path and remedy to its errors.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,17 +15,17 @@ use super::{
     pages::{DamagedPages, VerifiedFile},
 };
 
-/// Damaged pages that an error names.
+/// Maximum number of damaged pages named by an error.
 const MAX_NAMED_PAGES: usize = 5;
 
 thread_local! {
     /// Whether panics of this thread are caught, and so not printed.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
-    /// What the last of them said, and where.
+    /// Message and place of the last caught panic.
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// The engine's file, for the errors of all that is done with it.
+/// The engine's file; adds its path and damaged pages to errors.
 #[derive(Debug, Clone)]
 pub(super) struct EngineFile {
     path: Arc<Path>,
@@ -33,7 +33,7 @@ pub(super) struct EngineFile {
 }
 
 impl EngineFile {
-    /// The file at `path`, of which no damaged page is known.
+    /// The file at `path`, without known damaged pages.
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.into(), damaged: DamagedPages::default() }
     }
@@ -42,20 +42,20 @@ impl EngineFile {
         &self.path
     }
 
-    /// Opens or makes the database over `backend`, with a cache of at most so many bytes. Its pages are verified when they are
-    /// read.
+    /// Opens or creates the database over `backend`, with a cache of at most `cache` bytes. Pages are verified when
+    /// they are read.
     pub(super) fn open(&self, backend: impl StorageBackend, cache: usize) -> Result<Engine, StoreError> {
         let backend = VerifiedFile::new(backend, self.damaged.clone());
         let db = self.run(|| Ok(Builder::new().set_cache_size(cache).create_with_backend(backend)?))?;
         Ok(Engine { db: Some(db), file: self.clone() })
     }
 
-    /// Does what reads or writes the file. A panic of the engine becomes a fault, as do its errors.
+    /// Runs `work`, which uses the file. Panics of the engine become errors, and errors get path and pages.
     pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.catch(|| work().map_err(|fault| self.explain(fault)))?
     }
 
-    /// Does what reads or writes the file. A panic of the engine becomes a fault.
+    /// Runs `work`, which uses the file. A panic of the engine becomes an error.
     pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, StoreError> {
         let before = silence();
         let done = catch_unwind(AssertUnwindSafe(work));
@@ -71,7 +71,7 @@ impl EngineFile {
         })
     }
 
-    /// The same fault, if it says that the file is damaged, with the path and the pages.
+    /// Adds path and pages to an error that reports corruption.
     pub(super) fn explain(&self, fault: StoreError) -> StoreError {
         match fault {
             StoreError::Engine(redb::Error::Corrupted(text)) => self.damage(&text),
@@ -82,7 +82,7 @@ impl EngineFile {
         }
     }
 
-    /// The damage that was met so far, if any.
+    /// The damage that reads have met so far, if any.
     pub(super) fn known_damage(&self) -> Option<StoreError> {
         (!self.damaged.offsets().is_empty()).then(|| self.damage(""))
     }
@@ -103,7 +103,7 @@ impl EngineFile {
     }
 }
 
-/// From here on this thread's panics are not printed, until the flag has the value that is returned.
+/// Stops printing this thread's panics; returns the flag's previous value, with which the caller restores it.
 fn silence() -> bool {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -119,20 +119,19 @@ fn silence() -> bool {
     IS_CAUGHT.replace(true)
 }
 
-/// An open database. Closing it cannot panic.
+/// An open database whose closing cannot panic.
 pub(super) struct Engine {
-    /// `None` only while it is dropped.
+    /// `None` only during its drop.
     db: Option<Database>,
     file: EngineFile,
 }
 
 impl Engine {
-    /// Its file.
     pub(super) const fn file(&self) -> &EngineFile {
         &self.file
     }
 
-    /// Closes it, and says whether all of it is on disk.
+    /// Closes the database; returns an error unless all of it is on disk.
     pub(super) fn close(mut self) -> Result<(), StoreError> {
         let (db, file) = (self.db.take(), self.file.clone());
         file.run(|| Ok(db.map_or(Ok(()), Database::close)?))

@@ -1,8 +1,10 @@
+//! Errors of the store.
+
 use std::{io, path::PathBuf};
 
 use super::throttle::StoppedError;
 
-/// Why the store does not work (any more). Its text is the engine's or the system's own, and where it happened.
+/// Why the store does not work. The text is the engine's or the system's, with the path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoreError {
     #[error(transparent)]
@@ -15,7 +17,7 @@ pub(super) enum StoreError {
          backup restore --replace` takes a backup", path.display()
     )]
     Damaged { path: PathBuf, what: String },
-    /// Who waits for a long piece of work does so no more.
+    /// The throttle callback stopped a long operation.
     #[error(transparent)]
     Stopped(#[from] StoppedError),
 }
@@ -27,7 +29,7 @@ impl StoreError {
         |source| Self::File { path, source }
     }
 
-    /// There is no number any more for the next incarnation of this epoch.
+    /// The epoch has no numbers left for incarnations.
     pub(super) fn opened_too_often() -> Self {
         Self::Engine(redb::Error::Io(io::Error::other(
             "sessions were opened too often; start the process again",

@@ -1,21 +1,23 @@
+//! The file system beside the engine's file, as a trait that tests replace.
+
 use std::{fmt::Debug, fs, io, path::Path};
 
 use crate::files;
 
-/// What the store does to folders and to files beside its own. What is not synced may be gone after a power loss: the
-/// bytes of a file until the file is, its name until the folder is.
+/// File operations of the store beside the engine's file. Unsynced data may be lost on a power loss: the bytes of a
+/// file until it is synced, its name until its folder is synced.
 pub(super) trait FileSystem: Debug + Send {
-    /// Makes a folder that only its owner may enter, and those above it, unless they are there.
+    /// Makes a private folder and its parents, unless they exist.
     fn make_folder(&mut self, path: &Path) -> io::Result<()>;
 
-    /// Writes a file that only its owner may read, in the place of an older one, and brings its bytes to disk. If that fails
-    /// nothing is left of it, so that it takes no room.
+    /// Writes and syncs a private file, replacing an older one. On failure nothing remains of it, so that it takes no
+    /// disk space.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Gives a file another name in the place of whatever has it.
+    /// Renames a file, replacing an existing one.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Brings the names in a folder to disk.
+    /// Syncs the names in a folder.
     fn sync_folder(&mut self, path: &Path) -> io::Result<()>;
 }
 
@@ -29,7 +31,7 @@ impl FileSystem for OsFileSystem {
     }
 
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        // Made anew, so that nothing of an attempt that failed is in it, nor of a sync that did.
+        // A new file: an older one may have bytes of a failed attempt, or a sync error.
         files::remove(path)?;
         files::write(path, bytes).inspect_err(|_| drop(files::remove(path)))
     }

@@ -1,5 +1,5 @@
-//! A disk that is full at any write of a whole run: it waits, and comes to the same. And one that stays full until the
-//! process ends: the next one finds all that was acknowledged, and goes on.
+//! A disk that is full at any write of a whole run: the run waits, and its records are the same. And a disk that stays
+//! full until the process ends: the next process finds all that was acknowledged, and resumes.
 
 use std::{
     collections::BTreeMap,
@@ -31,14 +31,14 @@ use super::{
     tables::{META, Tables},
 };
 
-/// How an attempt finds the disk full.
+/// At which point an attempt finds the disk full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trip {
-    /// It does nothing.
+    /// It writes nothing.
     Before,
     /// It writes one half.
     Half,
-    /// It has done all, and is told that it has not.
+    /// It writes all, and reports that the disk is full.
     After,
 }
 
@@ -46,7 +46,7 @@ const TRIPS: [Trip; 3] = [Trip::Before, Trip::Half, Trip::After];
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// The attempt that finds it full, how many find it so, and how; `None` if none does.
+    /// The first attempt that fails, the number of failing ones, and how; `None` if none fails.
     full: Option<(usize, usize, Trip)>,
     attempts: usize,
     halved: bool,
@@ -80,13 +80,13 @@ impl Trips {
         }
     }
 
-    /// What is waited between two attempts, if not as long as always.
+    /// The delay between two attempts, if not the usual one.
     pub(super) fn pause(&self) -> Option<Duration> {
         self.with(|plan| plan.full).map(|_| Duration::ZERO)
     }
 }
 
-/// What is on the disk, which outlives processes.
+/// The content of the disk, which outlives processes.
 #[derive(Debug, Clone, Default)]
 struct Stored(Arc<InMemoryBackend>, Trips);
 
@@ -113,7 +113,7 @@ impl StorageBackend for Stored {
     }
 }
 
-/// A store on that, as a process opens it; from then on its disk is full as `full` says.
+/// Opens the store on that disk as a process does; afterwards the disk is full as `full` says.
 fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (Arc<RedbJournal>, Trips) {
     let trips = stored.1.clone();
     trips.with(|plan| *plan = Plan::default());
@@ -137,11 +137,11 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
     (Arc::new(RedbJournal::start(store, Durability::Strict).unwrap()), trips)
 }
 
-/// How often each call was carried out.
+/// Number of executions of each call.
 type Done = Arc<Mutex<BTreeMap<CallId, u32>>>;
 
 const ROUNDS: usize = 3;
-/// Longer than what stays in the engine's file.
+/// Longer than a value that is stored inline.
 const LONG: usize = 20_000;
 
 async fn start(journal: &Arc<RedbJournal>, done: &Done) -> Runtime {
@@ -163,7 +163,7 @@ fn request() -> RunRequest {
     RunRequest { idempotency_key: Some("once".into()), ..RunRequest::new("do it") }
 }
 
-/// The kinds of a session's records. There is no gap between them.
+/// The kinds of a session's records; asserts that there is no gap.
 async fn kinds(journal: &RedbJournal, session: SessionId) -> Vec<Kind> {
     let read = Query::Records { session, from: 1, max: 10_000 };
     let QueryRows::Records(rows) = journal.read(read).await.unwrap() else { panic!("other rows") };
@@ -171,7 +171,7 @@ async fn kinds(journal: &RedbJournal, session: SessionId) -> Vec<Kind> {
     rows.iter().map(|row| row.record.body.kind()).collect()
 }
 
-/// Runs in a process of its own, which ends with all that is left in it.
+/// Runs in a runtime of its own, whose drop ends all its tasks, as the end of a process does.
 fn process<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work)
@@ -184,7 +184,7 @@ fn check_whole(stored: &Stored, context: &str) {
     drop(db.begin_read().unwrap());
 }
 
-/// A whole run, and its records; and how many attempts to write there were.
+/// The records of a whole run, and the number of attempts to write.
 fn whole_run(full: Option<(usize, usize, Trip)>) -> (Vec<Kind>, usize) {
     let (stored, dir, done) = (Stored::default(), tempfile::tempdir().unwrap(), Done::default());
     let context = format!("{full:?}");
@@ -212,7 +212,7 @@ fn a_run_comes_to_the_same_wherever_the_disk_is_full_for_a_while() {
     }
 }
 
-/// Until the run has ended, or the disk is full for good; the run, if it was accepted.
+/// Waits until the run has ended or the disk is full for good; returns the run, if it was accepted.
 async fn until_full(runtime: &Runtime, journal: &RedbJournal) -> Option<(RunId, SessionId)> {
     let full = async {
         while journal.disk_full().is_none() {
@@ -276,7 +276,7 @@ fn only_the_writer_waits_and_it_waits_no_more_when_all_is_over() {
     let full = || Err::<(), _>(Errno::NOSPC.into());
     let room = Arc::new(DiskFullWait::default());
     let place = Path::new("/s/hermod.redb");
-    // Nobody has said that he waits.
+    // No thread was made the one that waits.
     assert!(room.retry_until_space((place, 1), full).is_err());
     let writer = Arc::clone(&room);
     let waiting = std::thread::spawn(move || {
@@ -293,7 +293,7 @@ fn only_the_writer_waits_and_it_waits_no_more_when_all_is_over() {
     room.stop_waiting();
     let error = waiting.join().unwrap().unwrap_err();
     assert!(crate::disk_space::is_full(&error), "{error}");
-    // Another error is never waited for.
+    // Other errors are returned at once.
     room.wait_on_this_thread();
     assert_eq!(
         room.retry_until_space((place, 1), || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(),

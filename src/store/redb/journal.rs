@@ -1,3 +1,5 @@
+//! The journal of a store: commits through the committer's thread, and reads on snapshots.
+
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -39,32 +41,33 @@ use super::{
 /// When a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is on disk: survives `kill -9` and power loss, and opens in a millisecond after either.
+    /// A commit is acknowledged when it is on disk. It survives `kill -9` and power loss, and the store opens in a
+    /// millisecond after either.
     Strict,
-    /// When it can be read. The disk follows after a second of idleness, every 4096 commits, and on closing: what is
-    /// younger is lost with the process.
+    /// A commit is acknowledged when it can be read. Commits go to disk after a second of idle time, every 4096
+    /// commits, and on closing: newer commits are lost with the process.
     Relaxed,
 }
 
-/// The journal in a folder of this machine.
+/// A journal in a folder of this machine.
 ///
-/// Dropping it writes what is queued, and waits for that, but not for room on a full disk.
+/// Dropping it writes what is queued and waits for that, but not for space on a full disk.
 pub struct RedbJournal {
     dir: PathBuf,
     pub(super) db: Arc<Engine>,
     blobs: Blobs,
-    /// How often it was restored.
+    /// How often the store was restored.
     restore_generation: u64,
     disk_wait: Arc<DiskFullWait>,
-    /// Taken by whoever removes something, or needs that nothing is removed.
+    /// Held while rows are removed, or while nothing may be removed.
     gc_gate: Arc<Semaphore>,
-    /// `None` only while it is dropped.
+    /// `None` only during its drop.
     committer: Option<(Sender<CommitterJob>, JoinHandle<()>)>,
 }
 
 impl RedbJournal {
-    /// Opens the store in `dir`, or makes an empty one. Blocks: a millisecond for a store that ended well or was strict,
-    /// else seconds per gigabyte.
+    /// Opens the store in `dir`, or creates an empty one. Blocks: a millisecond after a clean shutdown or with strict
+    /// durability, otherwise seconds per gigabyte.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
         Self::start(open::open(dir)?, durability)
     }
@@ -100,7 +103,7 @@ impl RedbJournal {
         })
     }
 
-    /// Cares for this store for as long as it is open.
+    /// A garbage collector that works while this store is open.
     pub fn garbage_collector(self: &Arc<Self>) -> GarbageCollector {
         GarbageCollector::new(Arc::downgrade(self))
     }
@@ -114,12 +117,12 @@ impl RedbJournal {
         &self.blobs
     }
 
-    /// Held by whoever removes something, or needs that nothing is removed.
+    /// Held while rows are removed, or while nothing may be removed.
     pub(super) fn gc_gate(&self) -> &Arc<Semaphore> {
         &self.gc_gate
     }
 
-    /// Whether it will be done: the committer may be gone.
+    /// Sends a step to the committer; `false` if the committer's thread has ended.
     pub(super) fn send_gc_step(&self, chore: GcStep) -> bool {
         self.committer.as_ref().is_some_and(|(jobs, _)| jobs.send(CommitterJob::Gc(chore)).is_ok())
     }
@@ -129,7 +132,7 @@ impl Journal for RedbJournal {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let (answer, answered) = oneshot::channel();
         if let Some((jobs, _)) = &self.committer {
-            // If the committer is gone, so is the answer.
+            // If the committer has ended, `answer` is dropped, and `answered` reports it.
             let _ = jobs.send(CommitterJob::Write { batch, answer });
         }
         let gone = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));

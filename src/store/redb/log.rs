@@ -1,7 +1,8 @@
-//! How records lie in the store: a row for each append, in the order of time and not of sessions, so that a commit with
-//! appends of many sessions writes neighbouring pages. Each row names the session's row before it; `tails` says where a
-//! session ends, and `marks` names every 64th row of it, so that a page of a long journal is found without walking all
-//! of it.
+//! The layout of the log: one row for each append, in the order of time and not of sessions. A commit with appends of
+//! many sessions thus writes neighbouring pages.
+//!
+//! Each row names the session's previous row; `tails` has the session's last row, and `marks` every 64th one.
+//! A page of a long journal is thus found without following all of its rows.
 
 use std::borrow::Cow;
 
@@ -11,18 +12,19 @@ use super::{error::StoreError, tables::Tables};
 
 /// Rows of a session from one mark to the next.
 const ROWS_PER_MARK: u64 = 64;
-/// What would make a row longer begins the next one: pages are powers of two, and a long value wastes half.
+/// Maximum bytes of a row with several records. The engine's pages are powers of two, and a long value would waste half
+/// of them.
 const MAX_ROW_BYTES: usize = 16 * 1024;
-/// Session, first sequence, place of the session's row before (0: none); then the records, each behind its length (u32).
-/// All little-endian.
+/// Session, first sequence number, position of the session's previous row (0: none); then the records, each after its
+/// length (u32). All numbers are little-endian.
 const HEADER_BYTES: usize = 16 + 8 + 8;
 
-/// Where a session's records end; all 0 for a session without any.
+/// The end of a session's records; all 0 for a session without records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SessionTail {
-    /// The place of its last row.
+    /// The position of its last row.
     pub(super) position: u64,
-    /// The sequence of its last record.
+    /// The sequence number of its last record.
     pub(super) last: Seq,
     /// Rows since the last mark.
     pub(super) rows_since_mark: u64,
@@ -33,14 +35,14 @@ impl SessionTail {
         Self { position, last, rows_since_mark }
     }
 
-    /// Counts a row more since the last mark, and says whether it is to be marked.
+    /// Counts a row since the last mark; returns whether the row must be marked.
     pub(super) fn grow(&mut self) -> bool {
         self.rows_since_mark = (self.rows_since_mark + 1) % ROWS_PER_MARK;
         self.rows_since_mark == 0
     }
 }
 
-/// Writes records of a session behind its tail. `places` is the last place taken by anyone.
+/// Appends records of a session after its tail. `places` is the last position taken in the log.
 pub(super) fn append<'v>(
     tables: &mut Tables<'_>,
     places: &mut u64,
@@ -87,23 +89,23 @@ fn insert_row(
     Ok(())
 }
 
-/// The session that a row belongs to.
+/// The session to which a row belongs.
 pub(super) fn session_of_row(bytes: &[u8]) -> Result<SessionId, String> {
     take(&mut &*bytes).map(|owner| SessionId::from_bits(u128::from_le_bytes(owner)))
 }
 
-/// A row as it is stored.
+/// A stored row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LogRow<'r> {
-    /// The sequence of its first record.
+    /// The sequence number of its first record.
     pub(super) first: Seq,
-    /// The place of the row before it; 0 if it is the first.
+    /// The position of the session's previous row; 0 for the first one.
     pub(super) previous: u64,
     rest: &'r [u8],
 }
 
 impl<'r> LogRow<'r> {
-    /// Reads the row at `place`, which must belong to `session`.
+    /// Parses the row at `place`, which must belong to `session`.
     pub(super) fn parse(session: SessionId, place: u64, bytes: &'r [u8]) -> Result<Self, String> {
         let (owner, row) = Self::parse_any(place, bytes)?;
         if owner != session {
@@ -112,19 +114,19 @@ impl<'r> LogRow<'r> {
         Ok(row)
     }
 
-    /// Reads the row at `place`, and whose it is.
+    /// Parses the row at `place`, and returns its session.
     pub(super) fn parse_any(place: u64, bytes: &'r [u8]) -> Result<(SessionId, Self), String> {
         let mut rest = bytes;
         let (owner, first, before) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
         let row = Self { first: u64::from_le_bytes(first), previous: u64::from_le_bytes(before), rest };
-        // Whoever walks back must come to an end.
+        // The previous row must be at a lower position, so that following rows backwards terminates.
         if row.previous >= place {
             return Err(format!("row {place} of the log names row {} as the one before it", row.previous));
         }
         Ok((SessionId::from_bits(u128::from_le_bytes(owner)), row))
     }
 
-    /// Its records, as they are stored, and their sequences.
+    /// The stored records with their sequence numbers.
     pub(super) fn records(&self) -> impl Iterator<Item = (Seq, Result<&'r [u8], String>)> + use<'r> {
         let (mut rest, mut seq) = (self.rest, self.first);
         std::iter::from_fn(move || {

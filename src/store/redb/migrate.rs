@@ -1,5 +1,5 @@
-//! Stores of older schemas are brought up to date when they are opened, in the transaction that begins the epoch: after
-//! a crash in the middle it is the old store.
+//! Migration of older schemas when a store is opened, in the transaction that starts the epoch: a crash in between
+//! leaves the old store.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use super::{
     tables::{CompositeKey, Tables},
 };
 
-/// Schema 1: a row for each record, by (session, sequence).
+/// Schema 1: a row for each record, by (session, sequence number).
 const RECORDS: TableDefinition<CompositeKey, &[u8]> = TableDefinition::new("log");
 
-/// From schema 1: records lie in rows of whole appends.
+/// From schema 1: moves the records to rows of whole appends.
 pub(super) fn from_1(txn: &WriteTransaction) -> Result<(), StoreError> {
     let records = txn.open_table(RECORDS)?;
     let (mut tables, mut places) = (Tables::of(txn), 0);

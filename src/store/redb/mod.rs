@@ -1,14 +1,17 @@
 //! The journal in redb, for one process on one machine.
 //!
-//! A folder of its own (0700) holds `hermod.redb`, `owner` (the pid of the process that has it open) and `blobs/` (values
-//! above 16 KiB, named by their SHA-256). One thread, the committer, does all writing; a batch is one transaction.
-//! - Reads run on a snapshot in the calling task as long as they are short (64 KiB of rows and nothing spilled, which is
-//!   below 0.2 ms); what is longer begins again on the blocking pool.
-//! - A full disk is waited for by the committer and by nobody else (`room.rs`, `disk.rs`): a commit takes longer then.
-//! - Fences: the epoch is a row that every opening raises, the incarnations within it are in the committer's memory.
-//! - An epoch that ended in order is marked. After any other one the unfinished runs are looked at when the store is opened,
-//!   and after another boot of the machine the file as a whole, unless it is large.
-//! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind: [`GarbageCollector`] removes it.
+//! A private folder (0700) holds `hermod.redb`, `owner` (the pid of the process that has it open) and `blobs/`.
+//! Blobs are values above 16 KiB, named by their SHA-256.
+//! One thread, the committer, does all writing; a batch is one transaction.
+//! - Reads run on a snapshot in the calling task while they are short: 64 KiB of rows and nothing spilled, below 0.2
+//!   ms. Longer reads start again on the blocking pool.
+//! - Only the committer waits for space on a full disk (`disk_full_wait.rs`, `preallocated_file.rs`): commits then take
+//!   longer.
+//! - Fencing: the epoch is a row that every opening increments; its incarnations are in the committer's memory.
+//! - A clean shutdown is recorded. After any other end of an epoch, opening checks the unfinished runs. After another
+//!   boot of the machine it checks the whole file, unless that is large.
+//! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind:
+//!   [`GarbageCollector`] removes it.
 
 mod accounts;
 mod backup;

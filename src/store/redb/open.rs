@@ -1,3 +1,5 @@
+//! Opening a store: lock, check of the previous epoch, migration, and the start of the new epoch.
+
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
@@ -30,28 +32,28 @@ use crate::{
     files,
 };
 
-/// Bytes of the file that names the owner.
+/// Bytes of the `owner` file that are read.
 const MAX_OWNER_BYTES: u64 = 64;
 
 pub(super) const STORE_FILE: &str = "hermod.redb";
 
-/// Whether there is a store in a state directory.
+/// Whether a state directory has a store.
 pub fn is_in(state: &Path) -> bool {
     state.join(STORE_FILE).exists()
 }
 
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
-/// What this program writes. It reads no newer one.
+/// The schema version that this program writes; it opens this version and older ones.
 pub(super) const SCHEMA: u64 = 2;
-/// An upper bound that fills as pages are read; nothing is allocated before.
+/// Maximum bytes of the page cache; it grows as pages are read.
 pub(super) const CACHE_BYTES: usize = 256 << 20;
 
-/// Bytes of the mark at the beginning of the engine's file.
+/// Bytes of the magic number at the start of the engine's file.
 const MAGIC_BYTES: usize = 9;
-/// Bytes of its first page.
+/// Bytes of the file's first page.
 const PAGE_BYTES: u64 = 4096;
-/// A file into which nothing was ever written has at most so many bytes.
+/// Maximum bytes of a new file, to which nothing was ever written.
 const MAX_NEW_FILE_BYTES: u64 = 4 << 20;
 
 /// Why a store cannot be opened.
@@ -62,43 +64,43 @@ pub enum OpenError {
     Busy {
         /// The store's folder.
         dir: PathBuf,
-        /// The other process; `None` in the instant in which it has not said so yet.
+        /// The other process; `None` if it has not written its pid yet.
         pid: Option<u32>,
     },
-    /// A newer version of Hermod has written it.
+    /// A newer version of Hermod wrote it.
     #[error("{} has schema version {found}, and this program knows {known}: use the newer hermod that wrote it", path.display())]
     Newer {
         /// The store's file.
         path: PathBuf,
-        /// Its version.
+        /// The file's schema version.
         found: u64,
-        /// The newest one that can be read.
+        /// The newest version that this program reads.
         known: u64,
     },
-    /// An older version has written it, and it is not to be changed now.
+    /// An older version wrote it, and this operation must not migrate it.
     #[error("{} has schema version {found}, and only {known} can be checked: open it once, as `hermod runs list` does, and it is brought up to date", path.display())]
     Older {
         /// The store's file.
         path: PathBuf,
-        /// Its version.
+        /// The file's schema version.
         found: u64,
-        /// The one that can be checked.
+        /// The version that can be checked.
         known: u64,
     },
-    /// It is no store, or a damaged one.
+    /// The file is no store, or a damaged one.
     #[error("{} cannot be used as a store: {reason}; restore the folder from a backup, or move it away to begin anew", path.display())]
     Corrupt {
         /// The store's file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// The file system refuses.
+    /// A file system error.
     #[error("{}: {source}; the state directory must be on a local disk with free space, and belong to this user", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -107,27 +109,27 @@ fn owner(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// A store that this process holds.
+/// A store that this process has open.
 pub(super) struct OpenStore {
     pub(super) dir: PathBuf,
     pub(super) db: Engine,
     pub(super) epoch: u64,
-    /// The last place taken in the log.
+    /// The last position taken in the log.
     pub(super) last_position: u64,
     pub(super) spiller: Spiller,
     pub(super) disk_wait: Arc<DiskFullWait>,
 }
 
-/// What a store stands on, beside its own file.
+/// The environment of a store beside its own file; tests replace it.
 pub(super) struct StoreEnvironment {
     pub(super) files: Box<dyn FileSystem>,
-    /// The boot of the machine.
+    /// Identifies the boot of the machine.
     pub(super) boot: u64,
     pub(super) disk_wait: Arc<DiskFullWait>,
 }
 
 impl StoreEnvironment {
-    /// This machine.
+    /// The environment of this machine.
     pub(super) fn system() -> Self {
         let boot = Sha256::digest(clock::boot());
         let mut first = [0; 8];
@@ -146,8 +148,8 @@ pub(super) fn open(dir: &Path) -> Result<OpenStore, OpenError> {
     })
 }
 
-/// Opens the store in `dir` over whatever keeps the bytes of the file whose path `backend` is given. It may belong to no
-/// other process from then on.
+/// Opens the store in `dir`; `backend` makes the storage of the file at the given path, and must exclude other
+/// processes from it.
 pub(super) fn open_over<B: StorageBackend>(
     dir: &Path,
     StoreEnvironment { mut files, boot, disk_wait: room }: StoreEnvironment,
@@ -156,7 +158,7 @@ pub(super) fn open_over<B: StorageBackend>(
     let path = dir.join(STORE_FILE);
     let explain = |fault| explain(dir, &path, fault);
     files.make_folder(dir).map_err(StoreError::at(dir)).map_err(explain)?;
-    // A store whose file was moved away begins anew; one whose file is there and has nothing in it was damaged.
+    // A store whose file was moved away starts empty; an existing file without content is damaged.
     let was_there = path.exists();
     let file = backend(&path).map_err(explain)?;
     if was_there {
@@ -175,7 +177,8 @@ pub(super) fn open_over<B: StorageBackend>(
     let places = file.run(|| begin.commit(&db)).map_err(explain)?;
     let blobs = dir.join(BLOBS);
     files.make_folder(&blobs).map_err(StoreError::at(&blobs)).map_err(explain)?;
-    // redb syncs its file, but not the entry that makes it findable; who made it may have been killed before it did.
+    // redb syncs its file, but not the folder's entry. Done at every opening: an earlier process may have been killed
+    // before it.
     files.sync_folder(dir).map_err(StoreError::at(dir)).map_err(explain)?;
     let above = fs::canonicalize(dir).map_err(StoreError::at(dir)).map_err(explain)?;
     if let Some(above) = above.parent() {
@@ -195,24 +198,24 @@ pub(super) fn open_over<B: StorageBackend>(
     })
 }
 
-/// A store that is held to look at it, and not to work in it: no epoch begins.
+/// A store that is open for inspection or repair: starts no epoch.
 pub(super) struct LockedStore {
     dir: PathBuf,
     path: PathBuf,
     pub(super) db: Engine,
     pub(super) blobs: Blobs,
-    /// The size of its file.
+    /// Bytes of the store's file.
     pub(super) bytes: u64,
 }
 
 impl LockedStore {
-    /// What a fault in it means.
+    /// The error for the caller.
     pub(super) fn explain(&self, fault: StoreError) -> OpenError {
         explain(&self.dir, &self.path, fault)
     }
 }
 
-/// Holds the store in `dir`, which must be there.
+/// Locks the store in `dir`, which must exist.
 pub(super) fn lock_store(dir: &Path) -> Result<LockedStore, OpenError> {
     let path = dir.join(STORE_FILE);
     let explain = |fault| explain(dir, &path, fault);
@@ -229,14 +232,14 @@ pub(super) fn lock_store(dir: &Path) -> Result<LockedStore, OpenError> {
     Ok(LockedStore { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
 }
 
-/// The file of a store, held by this process alone. The engine takes the same lock when it reads the file, which is too late:
-/// an unfinished one is cut before.
+/// Opens and locks the store's file. The engine takes the same lock when it reads the file, which is too late: an
+/// unfinished file is truncated before.
 fn lock_file(path: &Path) -> Result<File, StoreError> {
     backup::open_locked(path.parent().unwrap_or(path))
 }
 
-/// Refuses a file that has lost all its bytes: the engine would make a new store of it. The folder of blobs is made when a store
-/// is on disk.
+/// Refuses a file that has lost all its bytes: the engine would create a new store in it. The folder of blobs exists
+/// only beside a store that was on disk.
 fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), StoreError> {
     if backend.len().map_err(StoreError::at(path))? == 0 && path.with_file_name(BLOBS).is_dir() {
         let what =
@@ -246,7 +249,7 @@ fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), Stor
     Ok(())
 }
 
-/// The database, and the size of its file.
+/// The database, and the bytes of its file.
 fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), StoreError> {
     if is_unfinished(&backend).map_err(StoreError::at(path))? {
         backend.set_len(0).map_err(StoreError::at(path))?;
@@ -255,8 +258,8 @@ fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), 
     Ok((EngineFile::new(path).open(backend, CACHE_BYTES)?, bytes))
 }
 
-/// Whether a process was killed while it made the file. The engine marks it last of all; until then there is nothing behind
-/// its first page.
+/// Whether a process was killed while it created the file. The engine writes the magic number last; until then there is
+/// nothing after the first page.
 fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
     let length = file.len()?;
     let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
@@ -273,7 +276,7 @@ fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
     Ok(is_empty(&rest))
 }
 
-/// Brings a store that may be of an older schema up to date, wherever its bytes are kept.
+/// Migrates a store of an older schema, on any storage backend.
 pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> {
     let explain = |fault| explain(path.parent().unwrap_or(path), path, fault);
     let past = db.file().run(|| previous_epoch::read(db, 0)).map_err(explain)?.accept(path)?;
@@ -282,17 +285,17 @@ pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> 
     db.file().run(|| begin.commit(db)).map(drop).map_err(explain)
 }
 
-/// The beginning of an epoch.
+/// The start of an epoch.
 struct EpochStart {
     epoch: u64,
     boot: u64,
-    /// What the store has been until now.
+    /// The schema version before it.
     schema: u64,
     counted: Option<FreePageCount>,
 }
 
 impl EpochStart {
-    /// Brings the store up to date, and begins the epoch: the last place in the log.
+    /// Migrates the store and starts the epoch; returns the last position in the log.
     fn commit(&self, db: &Database) -> Result<u64, StoreError> {
         let mut txn = db.begin_write()?;
         txn.set_quick_repair(true);
@@ -313,8 +316,8 @@ impl EpochStart {
     }
 }
 
-/// Looks at what a process has left that did not end in order. What is wrong with a session or a run is told, and concerns
-/// it alone: it shows when it is read.
+/// Checks the unfinished runs after an unclean shutdown. Damage of a session or run is logged and affects it alone:
+/// reading it reports the damage.
 fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreError> {
     let clock = SystemClock::default();
     let QuickCheck { runs, damages } = quick_check(db, spiller.blobs())?;
@@ -330,7 +333,7 @@ fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Opens a file for writing, or makes one that only its owner may read.
+/// Opens a file for writing, or creates a private one.
 fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     files::open_regular_with(options.write(true).create(true).mode(0o600), path)
 }
@@ -369,7 +372,7 @@ pub(super) fn explain(dir: &Path, path: &Path, fault: StoreError) -> OpenError {
 mod tests {
     use super::*;
 
-    /// Opens a store whose file has these bytes; whether that works.
+    /// Whether a store opens whose file has these bytes.
     fn opens(bytes: &[u8]) -> bool {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(STORE_FILE), bytes).unwrap();

@@ -1,12 +1,11 @@
 //! The engine's file on a disk that may be full.
 //!
-//! The engine takes no error: after one it writes nothing more. So what finds no room waits for it, and nothing is unclear
-//! then, for nothing has failed. That needs care where it waits:
-//! - A longer file takes no room until it is written to. So room is taken at the first write into a part of it, and never
-//!   while the engine changes its length: that is done under a lock that every reader needs.
-//! - What was taken stays: no write into it, and no sync of it, finds the disk full (but on file systems that write
-//!   elsewhere what they write again).
-//! - A sync that fails may have lost what it should have kept, and says so only once: it is never repeated.
+//! The engine writes nothing more after an error. A write without disk space therefore waits, and does not fail.
+//! Conditions:
+//! - A longer file uses no disk space until it is written to. Space is allocated at the first write to a piece, never
+//!   while the engine changes the length: it then holds a lock that every reader needs.
+//! - Allocated space stays: no later write or sync in it finds the disk full (except on copy-on-write file systems).
+//! - A failed sync may have lost data, and reports it only once: it is never repeated.
 
 use std::{
     collections::BTreeSet,
@@ -26,10 +25,10 @@ use rustix::{
 use super::disk_full_wait::DiskFullWait;
 use crate::disk_space::is_full;
 
-/// Room is taken in pieces of so many bytes.
+/// Bytes of a piece; disk space is allocated by pieces.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// See the module.
+/// A backend that allocates disk space before it writes, and waits while the disk is full.
 #[derive(Debug)]
 pub(super) struct PreallocatedFile<B> {
     backend: B,
@@ -37,12 +36,12 @@ pub(super) struct PreallocatedFile<B> {
     file: Option<File>,
     path: PathBuf,
     disk_wait: Arc<DiskFullWait>,
-    /// Pieces that are known to have their room, by number.
+    /// Numbers of the pieces that are known to be allocated.
     allocated: Mutex<BTreeSet<u64>>,
 }
 
 impl<B: StorageBackend> PreallocatedFile<B> {
-    /// Over a backend, whose file is `file` at `path`.
+    /// Wraps a backend, whose file is `file` at `path`.
     pub(super) fn new(
         backend: B,
         (file, path): (Option<File>, PathBuf),
@@ -55,7 +54,7 @@ impl<B: StorageBackend> PreallocatedFile<B> {
         self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the room for a write.
+    /// Allocates the disk space for a write.
     fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut taken = self.lock_allocated();
@@ -66,7 +65,7 @@ impl<B: StorageBackend> PreallocatedFile<B> {
             let length = self.backend.len()?;
             match allocate(file, piece * PIECE_BYTES, length.min((piece + 1) * PIECE_BYTES)) {
                 Ok(()) => drop(taken.insert(piece)),
-                // There may still be room for the write itself.
+                // There may still be space for the write itself.
                 Err(error) if is_full(&error) => {
                     let end = (offset + bytes).min((piece + 1) * PIECE_BYTES);
                     allocate(file, offset.max(piece * PIECE_BYTES), end.min(length))?;
@@ -78,7 +77,8 @@ impl<B: StorageBackend> PreallocatedFile<B> {
     }
 }
 
-/// Sees to it that a part of a file has its room. Some file systems cannot; a write finds out then.
+/// Allocates the space of a range. Ignores file systems without `fallocate`; there the write itself fails if the disk
+/// is full.
 fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     if from >= to {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a store says of itself when it is opened: who wrote it, and how the last process let go of it.
+//! The state in which the previous process left the store: its schema, its epoch, and the kind of shutdown.
 
 use std::path::Path;
 
@@ -13,38 +13,38 @@ use super::{
 use crate::clock::SystemClock;
 
 pub(super) const SCHEMA_VERSION: &str = "schema_version";
-/// Raised by every opening.
+/// Incremented by every opening.
 pub(super) const EPOCH: &str = "epoch";
-/// The boot of the machine in which the epoch began.
+/// The boot of the machine in which the epoch started.
 pub(super) const BOOT: &str = "boot";
-/// The last epoch that ended in order: of any other one, nothing is known.
+/// The last epoch with a clean shutdown.
 const CLOSED: &str = "closed";
-/// A larger file is not read as a whole when it is opened: this much takes less than a second.
+/// Larger files are not read as a whole when they are opened; up to this size it takes less than a second.
 const MAX_CHECKED_BYTES: u64 = 128 << 20;
 
-/// How the last process let go of a store.
+/// How the previous epoch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShutdownKind {
-    /// In order, or nobody ever had it.
+    /// The store was closed, or is new.
     Clean,
-    /// It was killed.
+    /// The process was killed.
     Unclean,
-    /// Under another boot of the machine: perhaps the power was lost.
+    /// The machine booted since: the power may have been lost.
     OtherBoot,
 }
 
-/// What a store has been until now.
+/// The state of a store before this opening.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PreviousEpoch {
     pub(super) schema: u64,
     /// The last epoch.
     pub(super) epoch: u64,
     pub(super) shutdown: ShutdownKind,
-    /// The tables of another program.
+    /// Names of tables, if the file is that of another program.
     foreign_tables: Option<String>,
 }
 
-/// Reads it, in the boot with this name.
+/// Reads the state; `boot` identifies the current boot of the machine.
 pub(super) fn read(db: &Database, boot: u64) -> Result<PreviousEpoch, StoreError> {
     let txn = db.begin_read()?;
     let new = PreviousEpoch { schema: SCHEMA, epoch: 0, shutdown: ShutdownKind::Clean, foreign_tables: None };
@@ -75,7 +75,7 @@ pub(super) fn read(db: &Database, boot: u64) -> Result<PreviousEpoch, StoreError
 }
 
 impl PreviousEpoch {
-    /// Whether this program may open it.
+    /// Fails if this program cannot open the store.
     pub(super) fn accept(self, path: &Path) -> Result<Self, OpenError> {
         let path = path.to_owned();
         if let Some(tables) = self.foreign_tables {
@@ -88,13 +88,13 @@ impl PreviousEpoch {
         Ok(self)
     }
 
-    /// Whether it need not be brought up to date.
+    /// Whether the store needs no migration.
     pub(super) const fn is_current(&self) -> bool {
         self.schema == SCHEMA
     }
 }
 
-/// Notes that this epoch ended in order.
+/// Records a clean shutdown of this epoch.
 pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<(), StoreError> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
@@ -102,7 +102,7 @@ pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<(), StoreErro
     Ok(txn.commit()?)
 }
 
-/// Reads the file of a store that may have seen a power loss as a whole, unless it is large.
+/// Checks the whole file of a store that may have seen a power loss, unless the file is large.
 pub(super) fn check_file(db: &mut Database, bytes: u64) -> Result<(), StoreError> {
     if bytes > MAX_CHECKED_BYTES {
         tracing::warn!(

@@ -1,5 +1,5 @@
-//! A quick look at what was left by a process that did not end in order: the unfinished runs, their rows, and the ends of
-//! their sessions. What is further back is looked at by whoever reads it, and all of it by [`super::check()`].
+//! A quick check after an unclean shutdown: the unfinished runs, their rows, and the ends of their sessions.
+//! Older rows are checked when they are read, and all of them by [`super::check()`].
 
 use std::{collections::BTreeSet, io};
 
@@ -14,15 +14,15 @@ use super::{
     tables::{LOG, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS, TAILS},
 };
 
-/// What was seen.
+/// The result of a quick check.
 pub(super) struct QuickCheck {
-    /// The unfinished runs.
+    /// Number of unfinished runs.
     pub(super) runs: usize,
-    /// What is wrong with them.
+    /// Damaged places of these runs and their sessions.
     pub(super) damages: Vec<Damage>,
 }
 
-/// Looks at the unfinished runs.
+/// Checks the unfinished runs.
 pub(super) fn quick_check(db: &Database, blobs: &Blobs) -> Result<QuickCheck, StoreError> {
     let txn = db.begin_read()?;
     let (runs, by_session) = (txn.open_table(RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
@@ -62,7 +62,7 @@ pub(super) fn quick_check(db: &Database, blobs: &Blobs) -> Result<QuickCheck, St
     Ok(look)
 }
 
-/// The ends of sessions.
+/// Looks up where sessions end.
 struct SessionEnds<'b> {
     log: ReadOnlyTable<u64, &'static [u8]>,
     tails: ReadOnlyTable<u128, (u64, u64, u64)>,
@@ -93,7 +93,7 @@ impl<'b> SessionEnds<'b> {
         Ok(self.tail(session)?.last)
     }
 
-    /// What is wrong with a session's row, or with its last row of the log.
+    /// Damaged places of a session's row and of its last log row.
     fn damage(&self, session: SessionId) -> Result<Vec<Damage>, StoreError> {
         let mut damages = Vec::new();
         let tail = self.tail(session)?;
@@ -119,7 +119,7 @@ impl<'b> SessionEnds<'b> {
     }
 }
 
-/// Whether a session's last row of the log ends where the session does.
+/// Fails unless a session's last log row ends with the session's last record.
 fn check_end(session: SessionId, tail: SessionTail, row: &[u8]) -> Result<(), String> {
     let row = LogRow::parse(session, tail.position, row)?;
     let mut last = row.first.saturating_sub(1);
@@ -136,7 +136,8 @@ fn check_end(session: SessionId, tail: SessionTail, row: &[u8]) -> Result<(), St
     if last == tail.last { Ok(()) } else { Err(error()) }
 }
 
-/// An index row; why, if it is lost. That its file cannot be read now says nothing of what is in it.
+/// Parses an index row; the inner error says why it is lost. A file that cannot be read now is an outer error: its
+/// content may be intact.
 fn read<T: serde::de::DeserializeOwned>(
     blobs: &Blobs,
     stored: &[u8],

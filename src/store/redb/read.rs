@@ -1,3 +1,5 @@
+//! Reads of one snapshot: short ones in the calling task, longer ones without a limit.
+
 use std::{borrow::Cow, str, sync::Arc};
 
 use hermod_actors::{
@@ -24,34 +26,35 @@ use super::{
     },
 };
 
-/// So many bytes of rows are read and decoded within 0.2 ms; so many records have more.
+/// Limits of a short read: this many bytes of rows are read and decoded within 0.2 ms, and this many records have more
+/// bytes.
 const INLINE_READ_BYTES: usize = 64 * 1024;
 const INLINE_READ_RECORDS: Seq = 256;
 
-/// Up to so many places away a row is reached by walking: it stands on the same page as a rule, and to look for it costs as
-/// much as ten steps.
+/// Maximum distance at which a row is reached by stepping: it usually is on the same page. A lookup costs as much as
+/// ten steps.
 const SCAN_DISTANCE: u64 = 8;
 
-/// Rows of the log that are asked for from the last one on.
+/// Reads rows of the log in descending order of position.
 struct ReverseCursor {
     log: ReadOnlyTable<u64, &'static [u8]>,
-    /// The place that was asked for last.
+    /// The position of the last read.
     position: u64,
-    /// What is before it, while it is walked.
+    /// The rows before it, while the cursor steps.
     range: Option<Range<'static, u64, &'static [u8]>>,
 }
 
-/// A row of an index, as it is stored.
+/// An index row as stored.
 type StoredValue<'t> = AccessGuard<'t, &'static [u8]>;
 
-/// A row of the log and its place.
+/// A log row with its position.
 type PositionedRow = (u64, AccessGuard<'static, &'static [u8]>);
 
-/// Why a read ends.
+/// Why a read ends early.
 pub(super) enum ReadAbort {
-    /// It would block the calling task for long.
+    /// The read would block the calling task for too long.
     TooLong,
-    /// It failed.
+    /// The read failed.
     Failed(ReadError),
     /// The engine failed.
     Engine(StoreError),
@@ -62,7 +65,7 @@ pub(super) struct SnapshotReader {
     txn: ReadTransaction,
     blobs: Blobs,
     file: EngineFile,
-    /// The bytes that may still be read, if it has to be short.
+    /// Bytes that may still be read; `None` without a limit.
     remaining_bytes: Option<usize>,
 }
 
@@ -71,23 +74,21 @@ impl SnapshotReader {
         Self { txn, blobs, file, remaining_bytes: None }
     }
 
-    /// The engine's file.
     pub(super) const fn file(&self) -> &EngineFile {
         &self.file
     }
 
-    /// The snapshot.
     pub(super) const fn txn(&self) -> &ReadTransaction {
         &self.txn
     }
 
-    /// Reads, unless that takes long.
+    /// Reads within the limits of a short read, otherwise fails with [`ReadAbort::TooLong`].
     pub(super) fn read_short(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
         self.remaining_bytes = Some(INLINE_READ_BYTES);
         self.guarded(what)
     }
 
-    /// Reads, however long it takes.
+    /// Reads without a limit.
     pub(super) fn read(&mut self, what: &Query) -> Result<QueryRows, ReadError> {
         self.remaining_bytes = None;
         self.guarded(what).map_err(|halt| match halt {
@@ -97,7 +98,7 @@ impl SnapshotReader {
         })
     }
 
-    /// Reads; what the engine cannot decode is the fault of this read alone.
+    /// Reads; a panic of the engine fails this read alone.
     fn guarded(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
         let file = self.file.clone();
         let read = file.catch(|| self.rows(what)).unwrap_or_else(|fault| Err(ReadAbort::Engine(fault)));
@@ -142,7 +143,7 @@ impl SnapshotReader {
         let from = from.max(1);
         let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
         let rows = self.rows_between(session, from, end)?;
-        // An append has two records or three, as a rule.
+        // An append usually has two or three records.
         let mut records = Vec::with_capacity(rows.len().saturating_mul(3).min(max));
         for (place, bytes) in rows.iter().rev() {
             let row = LogRow::parse(session, *place, bytes.value());
@@ -155,7 +156,7 @@ impl SnapshotReader {
         Ok(records)
     }
 
-    /// The rows that hold records of this range, and perhaps some after it; the last one first.
+    /// The log rows with records of this range, perhaps with some after it; the last row first.
     fn rows_between(
         &mut self,
         session: SessionId,
@@ -221,7 +222,7 @@ impl SnapshotReader {
     fn run(&mut self, id: RunId) -> Result<Option<RunRow>, ReadAbort> {
         match self.open(RUNS)?.get(id.bits())? {
             Some(row) => self.run_row(id.bits(), &row).map(Some),
-            // Only an unfinished one is looked for elsewhere: to be asked for what is not there must stay cheap.
+            // Substitutes the row of an unfinished run only, so that lookups of unknown runs stay cheap.
             None if self.open(OPEN_RUNS)?.get(id.bits())?.is_some() => {
                 self.lost_run(id.bits(), format!("run {id} has no row")).map(Some)
             }
@@ -245,7 +246,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    /// A session's row. One that cannot be read is made up of what names the session elsewhere: it must not hide others.
+    /// A session's row. An unreadable row is substituted from other tables, so that it does not hide other sessions.
     fn session_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<SessionRow, ReadAbort> {
         match self.json("sessions", stored) {
             Err(ReadAbort::Failed(ReadError::Row { .. })) => self.lost_session(id),
@@ -278,7 +279,7 @@ impl SnapshotReader {
         self.runs(ids)
     }
 
-    /// The rows of runs that an index names.
+    /// The rows of runs that an index names; missing rows are substituted.
     fn runs(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, ReadAbort> {
         let runs = self.open(RUNS)?;
         let row = |id| match runs.get(id)? {
@@ -342,7 +343,7 @@ impl SnapshotReader {
 }
 
 impl ReverseCursor {
-    /// The row at a place before those that were asked for.
+    /// The row at a position, which must be below those of earlier calls.
     fn row(&mut self, place: u64) -> Result<Option<AccessGuard<'static, &'static [u8]>>, StorageError> {
         let is_far = self.position.saturating_sub(place) > SCAN_DISTANCE;
         self.position = place;
@@ -364,7 +365,7 @@ impl ReverseCursor {
     }
 }
 
-/// An inbox row's item.
+/// The message of an inbox row.
 pub(super) fn item(blobs: &Blobs, stored: &[u8]) -> Result<InboxItem, BlobError> {
     let value = blobs.resolve(stored)?;
     str::from_utf8(&value).map(InboxItem::from).map_err(|error| BlobError::Lost(error.to_string()))
@@ -381,7 +382,7 @@ fn damaged(session: SessionId, seq: Seq, why: String) -> ReadAbort {
     ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
 }
 
-/// What a fault of the engine means for a read. Damage below a session's records concerns that session alone.
+/// The read error for an error of the engine. Damage met while reading a session's records affects that session alone.
 fn damaged_by(what: &Query, fault: &StoreError) -> ReadError {
     match (what, fault) {
         (Query::Records { session, from, .. }, StoreError::Damaged { .. }) => {

@@ -1,5 +1,5 @@
-//! Rows of an index in place of those that cannot be read: made of what other tables say. So a lost row hides no other, its
-//! run is found and ended, and its session can be set aside.
+//! Substitutes for unreadable index rows, made from other tables.
+//! A lost row thus hides no other one, its run is found and ended, and its session can be set aside.
 
 use hermod_actors::model::{
     Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp, Usage,
@@ -13,7 +13,8 @@ use super::{
 };
 
 impl SnapshotReader {
-    /// A run whose row is lost, for the reason `error`. Open if the index of open runs names it; else ended as unreadable.
+    /// A substitute for a run's lost row; `error` says why it is lost. Unfinished if the index of open runs names the
+    /// run, otherwise ended as unreadable.
     pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow, ReadAbort> {
         let (run, session) = (RunId::from_bits(id), self.session_of(id)?);
         let is_open = self.open(OPEN_RUNS)?.get(id)?.is_some();
@@ -41,7 +42,7 @@ impl SnapshotReader {
         })
     }
 
-    /// A session whose row is lost.
+    /// A substitute for a session's lost row.
     pub(super) fn lost_session(&mut self, id: u128) -> Result<SessionRow, ReadAbort> {
         let session = SessionId::from_bits(id);
         let mut key = session.to_string();
@@ -54,7 +55,7 @@ impl SnapshotReader {
         Ok(SessionRow { id: session, key: key.into(), opened_at: ulid_time(id) })
     }
 
-    /// The session that lists the run; the one of all zeros if none does.
+    /// The session that lists the run; the id 0 if none does.
     fn session_of(&mut self, run: u128) -> Result<SessionId, ReadAbort> {
         for row in self.open(RUNS_BY_SESSION)?.iter()? {
             let (session, listed) = row?.0.value();
@@ -66,7 +67,7 @@ impl SnapshotReader {
     }
 }
 
-/// The time within a ULID.
+/// The time in a ULID.
 fn ulid_time(id: u128) -> Timestamp {
     Timestamp(i64::try_from(id >> 80).unwrap_or(i64::MAX))
 }

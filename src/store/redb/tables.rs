@@ -1,3 +1,5 @@
+//! The tables of the store: their names, keys and values, in one list.
+
 use redb::{Key, ReadableTable, Table, TableDefinition, Value, WriteTransaction};
 
 use super::error::StoreError;
@@ -6,7 +8,7 @@ use super::error::StoreError;
 pub(super) type CompositeKey = (u128, u64);
 pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 
-/// Something that is done to every table there is.
+/// An operation on every table.
 pub(super) trait Visit {
     type Error;
 
@@ -16,7 +18,7 @@ pub(super) trait Visit {
     ) -> Result<(), Self::Error>;
 }
 
-/// The only list of the tables: what concerns all of them follows from it.
+/// The only list of the tables: code that concerns all of them is generated from it.
 macro_rules! tables {
     ($($(#[$doc:meta])* $field:ident, $definition:ident: $key:ty => $value:ty = $name:literal;)*) => {
         $($(#[$doc])* pub(super) const $definition: Definition<$key, $value> = Definition::new($name);)*
@@ -24,13 +26,13 @@ macro_rules! tables {
         /// The names of all tables.
         pub(super) const NAMES: &[&str] = &[$($name),*];
 
-        /// Hands over every table.
+        /// Calls the visitor with every table.
         pub(super) fn visit<V: Visit>(visitor: &mut V) -> Result<(), V::Error> {
             $(visitor.table($definition)?;)*
             Ok(())
         }
 
-        /// The tables of one write transaction, each opened when it is first needed: a table that is not touched costs nothing.
+        /// The tables of one write transaction, each opened at its first use: an unused table costs nothing.
         pub(super) struct Tables<'t> {
             $(pub(super) $field: Lazy<'t, $key, $value>,)*
         }
@@ -40,7 +42,7 @@ macro_rules! tables {
                 Self { $($field: Lazy::new(txn, $definition),)* }
             }
 
-            /// Makes the tables that are not there yet, so that a read finds all of them. Says the last place in the log.
+            /// Creates missing tables, so that a read finds all of them. Returns the last position in the log.
             pub(super) fn create(mut self) -> Result<u64, StoreError> {
                 $(self.$field.open()?;)*
                 Ok(self.log.open()?.last()?.map_or(0, |(place, _)| place.value()))
@@ -51,11 +53,11 @@ macro_rules! tables {
 
 tables! {
     meta, META: &'static str => u64 = "meta";
-    /// Rows of records, by their places in the order of time. See [`super::log`].
+    /// Rows of records by position, in the order of time. See [`super::log`].
     log, LOG: u64 => &'static [u8] = "appends";
-    /// For each session the place of its last row, its last sequence, and its rows since the last mark.
+    /// By session: position of the last row, last sequence number, and rows since the last mark.
     tails, TAILS: u128 => (u64, u64, u64) = "tails";
-    /// (session, the last sequence of a row) and the place of that row.
+    /// (session, last sequence number of a row) to the position of that row.
     marks, MARKS: CompositeKey => u64 = "marks";
     inbox, INBOX: CompositeKey => &'static [u8] = "inbox";
     accounts, ACCOUNTS: u128 => &'static [u8] = "accounts";
@@ -67,9 +69,9 @@ tables! {
     /// (session, run).
     runs_by_session, RUNS_BY_SESSION: (u128, u128) => () = "runs_by_session";
     open_runs, OPEN_RUNS: u128 => () = "open_runs";
-    /// Idempotency keys, and the runs they stand for.
+    /// Idempotency keys, and their runs.
     keys, KEYS: &'static str => u128 = "keys";
-    /// Sessions that were removed, and the place of the last row that is left of each.
+    /// Removed sessions, and the position of the last remaining row of each.
     graves, GRAVES: u128 => u64 = "graves";
     /// Rows of models as JSON, by `provider/model`.
     models, MODELS: &'static str => &'static [u8] = "models";

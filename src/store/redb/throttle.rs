@@ -1,7 +1,7 @@
-/// It was told to stop.
+/// The throttle callback asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it was stopped")]
 pub struct StoppedError;
 
-/// Hears of every so many bytes that were worked through; may wait, or say that it is enough.
+/// Called with the bytes processed since the last call; may wait, and returns an error to stop.
 pub type ThrottleFn<'p> = dyn FnMut(usize) -> Result<(), StoppedError> + 'p;

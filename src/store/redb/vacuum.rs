@@ -1,4 +1,4 @@
-//! A store of which most was deleted is made small when it is opened: only then does nobody read or write it.
+//! Shrinks a store from which most was deleted, when it is opened: only then it has no readers and writers.
 
 use hermod_actors::port::Clock;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
@@ -9,13 +9,14 @@ use super::{
 };
 use crate::clock::SystemClock;
 
-/// A smaller file is left as it is.
+/// Files up to this size are not shrunk.
 const MIN_VACUUM_BYTES: u64 = 64 << 20;
-/// Rows of the log that were deleted when the free pages were last counted.
+/// The `meta` row with the number of deleted log rows at the last count of free pages.
 const COUNTED_AT: &str = "counted_at";
 
-/// Makes the store small if more than half of its file is free, and says what is to be noted about it. To count the free
-/// pages takes a read of all others; so that is done only when many rows have gone since it was last done.
+/// Shrinks the store if more than half of its file is free; returns the count to record.
+/// Counting free pages reads all other pages, and is therefore done only if many rows were deleted since the last
+/// count.
 pub(super) fn vacuum(db: &mut Database, bytes: u64) -> Result<Option<FreePageCount>, StoreError> {
     vacuum_above(db, bytes, MIN_VACUUM_BYTES)
 }
@@ -40,30 +41,31 @@ pub(super) fn vacuum_above(
     Ok(Some(counted))
 }
 
-/// The rows that had gone when the free pages were counted.
+/// Number of deleted log rows at the last count of free pages.
 pub(super) struct FreePageCount(u64);
 
 impl FreePageCount {
-    /// Notes it, in the transaction that begins the epoch.
+    /// Records the count, in the transaction that starts the epoch.
     pub(super) fn record(&self, txn: &WriteTransaction) -> Result<(), StoreError> {
         txn.open_table(META)?.insert(COUNTED_AT, self.0)?;
         Ok(())
     }
 }
 
-/// Whether so many rows of the log have gone that counting may pay: a quarter of what is left.
+/// The number of deleted log rows, if counting may pay: more than a quarter as many rows as remain were deleted since
+/// the last count.
 fn count_if_thinned(db: &Database) -> Result<Option<FreePageCount>, StoreError> {
     let txn = db.begin_read()?;
     let log = txn.open_table(LOG)?;
     let (rows, last) = (log.len()?, log.last()?.map_or(0, |(place, _)| place.value()));
     let gone = last.saturating_sub(rows);
     let before = txn.open_table(META)?.get(COUNTED_AT)?.map_or(0, |gone| gone.value());
-    // The youngest rows may have gone too, and with them the last place.
+    // The number may fall: if the newest rows are deleted, the last position falls too.
     let since = gone.saturating_sub(before);
     Ok((rows == 0 || since > rows / 4).then_some(FreePageCount(gone)))
 }
 
-/// The bytes of pages that hold something.
+/// Bytes of pages in use.
 fn used_bytes(db: &Database) -> Result<u64, StoreError> {
     let txn = db.begin_write()?;
     let stats = txn.stats()?;

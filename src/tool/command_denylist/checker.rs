@@ -1,3 +1,5 @@
+//! Checks the commands of a script in order, with its variables and its current folder.
+
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
@@ -10,28 +12,28 @@ use super::{
     unwrap::{UnwrappedCommand, assignment, program, unwrap},
 };
 
-/// Scripts within scripts that are followed.
+/// Limit of nested scripts and commands.
 const MAX_DEPTH: usize = 16;
 
-/// What is known at a point of a script.
+/// The state of the check at one point of a script.
 #[derive(Debug, Default)]
 pub(super) struct ScriptChecker {
     depth: usize,
     budget: WorkBudget,
-    /// Where the script went by `cd`.
+    /// The current folder after `cd`, if it is known.
     folder: Option<PathTarget>,
     variables: BTreeMap<String, String>,
     /// Counts the changes of `folder` and `variables`.
     generation: u64,
-    /// Scripts that were judged and changed neither, by generation and text, with what they print. Judging one again
-    /// would come to the same.
+    /// Cache of scripts that passed without changing the state, by generation and text, with their output. A second
+    /// check would give the same result.
     checked_scripts: HashMap<(u64, String), Option<String>>,
-    /// What the command before prints into the pipe, if that can be told.
+    /// Output of the previous command into the pipe, if it can be determined.
     printed: Option<String>,
 }
 
 impl ScriptChecker {
-    /// Judges a script at this point, and goes on behind it.
+    /// Checks a script at this point; its assignments and `cd` affect what follows.
     pub(super) fn check_script(&mut self, text: &str) -> Result<(), DenyReason> {
         if self.depth == MAX_DEPTH {
             return Err("nests scripts too deeply to be judged");
@@ -82,7 +84,7 @@ impl ScriptChecker {
             UnwrappedCommand::InputScript => read.map_or(Ok(()), |script| self.check_script(&script)),
             UnwrappedCommand::InputArguments(words) => {
                 let read = read.unwrap_or_default();
-                // At most one word of two bytes, each a string of its own.
+                // Each word has at least two bytes with its separator and becomes a string of its own.
                 self.budget.spend_copies(16, read.len())?;
                 let fed = read.split_whitespace().map(str::to_owned);
                 let words: Vec<_> = words.iter().cloned().chain(fed).collect();
@@ -138,7 +140,7 @@ impl ScriptChecker {
         }
     }
 
-    /// Judges a command that another runs.
+    /// Checks a command that another one runs.
     fn check_nested(&mut self, words: &[String]) -> Result<(), DenyReason> {
         if self.depth == MAX_DEPTH {
             return Err("nests commands too deeply to be judged");
@@ -149,13 +151,13 @@ impl ScriptChecker {
         judged
     }
 
-    /// Each path is resolved from the script's folder, of which it takes a copy.
+    /// Pays for resolving paths: each copies the current folder.
     fn spend_on_paths(&mut self, paths: &[String]) -> Result<(), DenyReason> {
         let names = self.folder.as_ref().map_or(0, PathTarget::len);
         self.budget.spend_copies(paths.len(), 8 * names)
     }
 
-    /// Words with the variables that are known and the braces resolved.
+    /// Words with known variables and braces expanded.
     fn expand(&mut self, words: &[String]) -> Result<Vec<String>, DenyReason> {
         let mut expanded = Vec::new();
         for word in words {
@@ -169,7 +171,7 @@ impl ScriptChecker {
         Ok(expanded)
     }
 
-    /// A word with each `${NAME}` that is known replaced by its value, which is not looked at again.
+    /// A word with each known `${NAME}` replaced by its value; the values are not expanded again.
     fn resolve(&mut self, word: &str) -> Result<String, DenyReason> {
         self.budget.spend(word.len())?;
         let (mut resolved, mut rest) = (String::new(), word);
@@ -192,7 +194,7 @@ impl ScriptChecker {
     }
 }
 
-/// What a command prints, if its arguments and what it reads tell.
+/// The output of a command, if its arguments and its input determine it.
 fn printed_text(name: &str, arguments: &[String], read: Option<String>) -> Option<String> {
     match name {
         "echo" | "printf" => {

@@ -1,3 +1,5 @@
+//! Expands escapes, base64 and braces in words.
+
 use super::{DenyReason, budget::WorkBudget};
 
 /// Resolves the escapes of `$'...'`, `printf` and `echo -e`: `\n`, `\x2f`, `\057`, `\u002f` and the like.
@@ -12,7 +14,7 @@ pub(super) fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Resolves the escape that begins `rest`, and gives what follows it.
+/// Resolves the escape at the start of `rest`, and returns the text after it.
 fn unescape_first<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> &'a str {
     let Some(kind) = rest.chars().next() else {
         bytes.push(b'\\');
@@ -44,7 +46,7 @@ fn parse_number(text: &str, most: usize, radix: u32) -> (Option<u32>, &str) {
     (u32::from_str_radix(&text[..end], radix).ok(), &text[end..])
 }
 
-/// Decodes base64 without regard to padding and blanks; `None` if anything else is among it.
+/// Decodes base64, ignoring padding and whitespace; `None` for any other character.
 pub(super) fn from_base64(text: &str) -> Option<String> {
     let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
     for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
@@ -66,14 +68,14 @@ pub(super) fn from_base64(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Adds to `words` what `word` stands for: `/{bin,etc}` is `/bin` and `/etc`.
+/// Appends the brace expansion of `word` to `words`: `/{bin,etc}` becomes `/bin` and `/etc`.
 pub(super) fn expand_braces(
     word: &str,
     budget: &mut WorkBudget,
     words: &mut Vec<String>,
 ) -> Result<(), DenyReason> {
     budget.spend_word(word.len())?;
-    // The last is expanded next, so the words come in their order.
+    // A stack: choices are pushed in reverse, so the words come out in order.
     let mut unexpanded = vec![word.to_owned()];
     while let Some(word) = unexpanded.pop() {
         budget.spend(word.len())?;
@@ -89,15 +91,15 @@ pub(super) fn expand_braces(
     Ok(())
 }
 
-/// A word around its first innermost braces that hold a comma.
+/// A word, split at its first innermost braces that contain a comma.
 struct Alternatives<'a> {
     before: &'a str,
-    /// With commas between them.
+    /// The choices, separated by commas.
     choices: &'a str,
     after: &'a str,
 }
 
-/// Finds the first innermost braces that hold a comma; `${NAME}` holds none.
+/// Finds the first innermost braces that contain a comma; `${NAME}` contains none.
 fn alternatives(word: &str) -> Option<Alternatives<'_>> {
     word.match_indices('{').find_map(|(open, _)| {
         let inside = &word[open + 1..];

@@ -1,11 +1,13 @@
+//! The rules that refuse a command or an output file.
+
 use super::target::{PathKind, PathTarget};
 
-/// A command to judge.
+/// A command to check.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CheckedCommand<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: &'a [String],
-    /// The folder it runs in, if the script went to a known one.
+    /// The folder in which it runs, if it is known.
     pub(super) folder: Option<&'a PathTarget>,
 }
 
@@ -17,10 +19,10 @@ const OPENS: &str = "changes the permissions or owners of the whole system";
 const MOVES: &str = "moves a system folder away";
 const TRIGGERS: &str = "makes the kernel act at once";
 
-/// Tells why a call must never run.
+/// Returns why a call must never run.
 type DenyRule = fn(&CheckedCommand) -> Option<&'static str>;
 
-/// Every rule by the names of the programs that it judges.
+/// The rules by the names of the programs to which they apply.
 const RULES: &[(&[&str], DenyRule)] = &[
     (&["rm"], remove),
     (&["find"], find),
@@ -41,7 +43,7 @@ const RULES: &[(&[&str], DenyRule)] = &[
     (&["killall5"], |_| Some(KILLS)),
 ];
 
-/// Why a command must never run, or `None`.
+/// Why a command must never run; `None` if it may.
 pub(super) fn command_denial(call: &CheckedCommand) -> Option<&'static str> {
     if call.name.starts_with("mkfs.") {
         return on_disk(call);
@@ -49,7 +51,7 @@ pub(super) fn command_denial(call: &CheckedCommand) -> Option<&'static str> {
     RULES.iter().find(|(names, _)| names.contains(&call.name)).and_then(|(_, rule)| rule(call))
 }
 
-/// Why output must never go to a file, or `None`.
+/// Why output must never go to a file; `None` if it may.
 pub(super) fn output_denial(path: &str, folder: Option<&PathTarget>) -> Option<&'static str> {
     let target = PathTarget::of(path, folder)?;
     if target.is_disk() {
@@ -74,7 +76,7 @@ impl<'a> CheckedCommand<'a> {
         before.chain(after.iter().skip(1)).map(String::as_str).collect()
     }
 
-    /// Whether an option is given: by its letter, alone or among others, or by its long name or the start of it.
+    /// True if an option is given: by a letter, alone or in a group, or by its long name or a prefix of that.
     fn has_option(&self, letters: &str, long: &str) -> bool {
         self.options().any(|option| match option.strip_prefix("--") {
             Some(name) => !long.is_empty() && !name.is_empty() && long.starts_with(name),
@@ -101,7 +103,7 @@ fn remove(call: &CheckedCommand) -> Option<&'static str> {
         .then_some(WIPES)
 }
 
-/// Deleting what a search finds is catastrophic only if nothing narrows the search.
+/// Deleting all results is catastrophic only if no test narrows the search.
 fn find(call: &CheckedCommand) -> Option<&'static str> {
     let starts = start_paths(call.arguments);
     let deletes = call.arguments.iter().any(|word| word == "-delete");
@@ -110,7 +112,7 @@ fn find(call: &CheckedCommand) -> Option<&'static str> {
         .then_some(WIPES)
 }
 
-/// The commands that `find` runs; `{}` stands for where it starts if nothing narrows the search.
+/// The commands that `find` runs. Without a narrowing test, `{}` is replaced by the start path.
 pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
     let start = if is_narrowed(arguments) { None } else { start_paths(arguments).first().copied() };
     let mut commands = Vec::new();
@@ -130,7 +132,7 @@ pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
     commands
 }
 
-/// Bytes that [`executed`] puts in the place of `{}` in all.
+/// Bytes that [`executed_commands`] inserts for all `{}` together.
 pub(super) fn placeholder_bytes(arguments: &[String]) -> usize {
     let start = start_paths(arguments).first().map_or(0, |start| start.len());
     let places: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
@@ -199,7 +201,7 @@ fn open_up(call: &CheckedCommand) -> Option<&'static str> {
     (is_recursive && call.any_is(&call.operands(), &[PathKind::Root, PathKind::System])).then_some(OPENS)
 }
 
-/// A file system in a file of its own is an honest wish; on a disk, or on what a variable holds, it is not.
+/// Formatting an image file is legitimate; formatting a disk, or a target in a variable, is refused.
 fn on_disk(call: &CheckedCommand) -> Option<&'static str> {
     let operands = call.operands();
     let written = match call.name {

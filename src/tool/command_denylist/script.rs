@@ -1,35 +1,37 @@
+//! Parses shell scripts as far as the check needs it.
+
 use std::{collections::HashMap, iter::Peekable, str::Chars};
 
 use super::escape::unescape;
 
-/// A shell script taken apart as far as its judgement needs.
+/// The parsed form of a shell script, as far as the check needs it.
 #[derive(Debug, Default)]
 pub(super) struct ParsedScript {
-    /// Its simple commands in their order, those of subshells and groups among them.
+    /// The simple commands in order, including those of subshells and groups.
     pub(super) commands: Vec<SimpleCommand>,
-    /// The scripts inside its substitutions.
+    /// The scripts inside command substitutions.
     pub(super) substituted: Vec<String>,
-    /// Whether it defines a function that does nothing but multiply itself.
+    /// True if the script defines a function that only multiplies itself.
     pub(super) is_fork_bomb: bool,
 }
 
-/// A simple command. A variable in a word stands as `${NAME}`, quotes and escapes are resolved.
+/// A simple command. Quotes and escapes are resolved; a variable in a word is `${NAME}`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SimpleCommand {
     /// Assignments, name and arguments.
     pub(super) words: Vec<String>,
-    /// Files that its output goes to.
+    /// Files to which the output goes.
     pub(super) outputs: Vec<String>,
     /// Text of a here-document or here-string.
     pub(super) input: Option<String>,
-    /// Whether it reads the output of the command before it.
+    /// True if the command reads the previous one's output.
     pub(super) is_piped: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ShellToken {
     Word(String),
-    /// `;`, `&&`, `||` or a line's end.
+    /// The end of a command: `;`, `&&`, `||` or a newline.
     End,
     Background,
     Pipe,
@@ -38,11 +40,11 @@ enum ShellToken {
     Output,
     Input,
     HereString,
-    /// A here-document, by its place among the bodies.
+    /// A here-document, by the index of its body.
     HereDocument(usize),
 }
 
-/// Takes a script apart. Never fails: what is not well formed is read as far as it makes sense.
+/// Parses a script. It never fails: a malformed script is parsed as far as possible.
 pub(super) fn parse(text: &str) -> ParsedScript {
     let mut lexer = Lexer::new(text);
     lexer.run();
@@ -74,7 +76,7 @@ fn commands(tokens: &[ShellToken], bodies: &[String]) -> Vec<SimpleCommand> {
                 commands.push(std::mem::take(&mut command));
                 command.is_piped = true;
             }
-            // `f() {` defines, it does not call.
+            // `f() {` is a definition, not a call.
             ShellToken::Open if tokens.next_if_eq(&&ShellToken::Close).is_some() => {
                 command = SimpleCommand::default();
             }
@@ -101,7 +103,7 @@ fn commands(tokens: &[ShellToken], bodies: &[String]) -> Vec<SimpleCommand> {
     commands
 }
 
-/// Whether a function like `f() { f | f & }` is among `tokens`.
+/// True if a function like `f() { f | f & }` is among `tokens`.
 fn has_fork_bomb(tokens: &[ShellToken]) -> bool {
     let functions = tokens.iter().enumerate().filter_map(|(start, _)| match &tokens[start..] {
         [ShellToken::Word(name), ShellToken::Open, ShellToken::Close, ..] => Some((name, start + 3)),
@@ -135,7 +137,7 @@ fn has_fork_bomb(tokens: &[ShellToken]) -> bool {
     })
 }
 
-/// The first of `places`, which are in order, that is not before `start`.
+/// The first of the sorted `places` that is not before `start`.
 fn first_from(places: &[usize], start: usize) -> Option<usize> {
     places.get(places.partition_point(|place| *place < start)).copied()
 }
@@ -260,7 +262,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes a part of a word that begins with `c`.
+    /// Reads the part of a word that begins with `c`.
     fn part(&mut self, c: char) {
         match c {
             '\\' => match self.rest.next() {
@@ -310,7 +312,7 @@ impl<'a> Lexer<'a> {
                 let raw = self.until_quote();
                 return unescape(&raw).chars().for_each(|c| self.push(c));
             }
-            // `$"..."` is a translated string: the quote begins it.
+            // `$"..."` is a translated string: its quote is read next.
             Some('"') => return,
             Some('{') => {
                 self.rest.next();
@@ -357,7 +359,7 @@ impl<'a> Lexer<'a> {
         self.push('\u{fffc}');
     }
 
-    /// What stands before the `close` that belongs to an `open` already taken.
+    /// The text up to the `close` that matches an `open` already read.
     fn balanced(&mut self, open: char, close: char) -> String {
         let (mut inside, mut depth, mut quote) = (String::new(), 1, None);
         while let Some(c) = self.rest.next() {

@@ -1,13 +1,15 @@
-/// What a path means to the machine.
+//! Classifies paths by the damage that a command on them can do.
+
+/// The meaning of a path for the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathKind {
     /// The root of the file system, or everything in it.
     Root,
-    /// A folder that the system does not run without, or everything in it.
+    /// A folder that the system needs to run, or everything in it.
     System,
-    /// Somebody's home, all homes, or other people's data as a whole.
+    /// A user's home, all homes, or other users' data as a whole.
     Home,
-    /// Anything else.
+    /// Any other path.
     Other,
 }
 
@@ -35,14 +37,14 @@ const BELOW_SYSTEM: &[(&str, &[&str])] =
     &[("usr", &["bin", "include", "lib", "lib32", "lib64", "libexec", "sbin", "share"]), ("var", &["lib"])];
 const DATA: &[&str] = &["home", "root", "opt", "srv", "Users"];
 const HOMES: &[&str] = &["home", "Users"];
-/// The home, also as quotes leave it that keep the shell from resolving it.
+/// The home, also in a form whose quotes keep the shell from resolving it.
 const HOME: &[&str] = &["${HOME}", "$HOME"];
 
 const DISKS: &[&str] =
     &["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "md", "dm-", "nbd", "pmem", "disk", "rdisk"];
 const DEVICES: &[&str] = &["mapper", "disk", "mem", "kmem", "port"];
 
-/// A path made absolute: `${HOME}` or nothing, then names without `.`, `..` and doubled slashes.
+/// An absolute path: `${HOME}` or nothing, then names without `.`, `..` and empty ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PathTarget {
     from_home: bool,
@@ -50,7 +52,7 @@ pub(super) struct PathTarget {
 }
 
 impl PathTarget {
-    /// Reads `path` as seen from `folder`; `None` if where it leads is not known.
+    /// Resolves `path` from `folder`; `None` if its target is unknown.
     pub(super) fn of(path: &str, folder: Option<&PathTarget>) -> Option<Self> {
         let (mut target, rest) = if let Some(rest) = path.strip_prefix('/') {
             (Self::default(), rest)
@@ -74,12 +76,12 @@ impl PathTarget {
         Self { from_home: true, names: Vec::new() }
     }
 
-    /// How many names it has.
+    /// Number of names in the path.
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// What it means, whether it is named itself or by a wildcard for all that is in it.
+    /// The meaning of the path. A wildcard for everything in a folder counts as the folder.
     pub(super) fn kind(&self) -> PathKind {
         let wild = self.names.iter().rev().take_while(|name| is_wild(name)).count();
         let names: Vec<&str> = self.names[..self.names.len() - wild].iter().map(String::as_str).collect();
@@ -97,7 +99,7 @@ impl PathTarget {
         }
     }
 
-    /// Whether it is a disk, a part of one, or the machine's memory.
+    /// True for a disk, a partition, or the machine's memory.
     pub(super) fn is_disk(&self) -> bool {
         let [dev, device, ..] = &self.names[..] else { return false };
         let is_numbered = |prefix: &str| device.len() > prefix.len() && device.starts_with(prefix);
@@ -108,7 +110,7 @@ impl PathTarget {
                 || device.starts_with("${"))
     }
 
-    /// Whether writing to it makes the kernel act at once.
+    /// True if a write makes the kernel act at once.
     pub(super) fn is_trigger(&self) -> bool {
         self.names == ["proc", "sysrq-trigger"]
     }
@@ -126,7 +128,7 @@ impl PathTarget {
     }
 }
 
-/// Whether a name in a path stands for everything: `*`, `.*`, `.[!.]*`.
+/// True for a name that matches everything: `*`, `.*`, `.[!.]*`.
 fn is_wild(name: &str) -> bool {
     name.contains(['*', '?']) && name.chars().all(|c| "*?.[]!^".contains(c))
 }

@@ -1,29 +1,32 @@
-/// A command without what merely leads to it.
+//! Finds the command that a simple command really runs, behind wrappers such as `sudo` or `env`.
+
+/// A command without its wrappers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UnwrappedCommand<'a> {
     /// Name and arguments.
     Command(&'a [String]),
-    /// A script that a shell is given as an argument.
+    /// A shell with its script as an argument.
     Script(String),
-    /// A shell that reads its script from its input.
+    /// A shell that reads its script from the input.
     InputScript,
-    /// Commands that are given arguments from the input (`xargs`).
+    /// A command that gets arguments from the input (`xargs`).
     InputArguments(&'a [String]),
     /// Only assignments, `NAME=value` each.
     Assignments(&'a [String]),
-    /// A list that a loop goes through: the variable and its values.
+    /// A loop's variable and its values.
     Loop(&'a str, &'a [String]),
-    /// Nothing that runs.
+    /// No command at all.
     Nothing,
 }
 
-/// Words after which another command follows.
+/// Words that another command follows.
 const LEADING: &[&str] = &[
     "!", "{", "}", "if", "then", "elif", "else", "while", "until", "do", "coproc", "export", "readonly",
     "local", "declare", "typeset",
 ];
 
-/// Programs that run the command in their arguments: their options that take a value, and their operands before it.
+/// Programs that run the command in their arguments, with their options that take a value and the number of their
+/// operands before it.
 const WRAPPERS: &[(&str, &[&str], usize)] = &[
     ("sudo", &["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-D", "-R", "--user", "--group"], 0),
     ("doas", &["-u", "-C"], 0),
@@ -93,7 +96,7 @@ pub(super) fn unwrap(mut words: &[String]) -> UnwrappedCommand<'_> {
     }
 }
 
-/// The program that a word names: the last part of a path into a folder of programs.
+/// The program that a word names: the last component of a path into a folder of programs.
 pub(super) fn program(word: &str) -> &str {
     match word.rsplit_once('/') {
         Some((folder, name)) if folder.ends_with("bin") => name,
@@ -101,7 +104,7 @@ pub(super) fn program(word: &str) -> &str {
     }
 }
 
-/// `NAME=value`, taken apart.
+/// Splits `NAME=value`.
 pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
@@ -121,7 +124,7 @@ fn unwrap_loop(rest: &[String]) -> UnwrappedCommand<'_> {
     }
 }
 
-/// Goes past a wrapper's options.
+/// Skips a wrapper's options.
 fn skip_options<'a>(
     name: &str,
     mut words: &'a [String],

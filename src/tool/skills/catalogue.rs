@@ -1,3 +1,5 @@
+//! Finds the skills in the configured folders and the workspace.
+
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -11,44 +13,44 @@ use crate::tool::{WorkspacePath, one_line, resolve};
 
 /// The file that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
-/// Where a workspace has skills.
+/// The folder of a workspace's skills.
 const WORKSPACE_FOLDER: &str = ".hermod/skills";
-/// Bytes within which a front matter must end.
+/// The front matter must end within these bytes.
 const HEAD_BYTES: usize = 32 * 1024;
-/// Folders that are looked at in one place, by their names.
+/// Entries examined per folder, in order of names.
 const MAX_FOLDERS: usize = 1_000;
 
-/// Where skills are, besides those of the workspace.
+/// Folders of skills, besides that of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SkillFolders {
-    /// The operator's own; those of the workspace come behind it.
+    /// The operator's folder, which precedes the workspace's.
     pub own: Option<PathBuf>,
-    /// Further ones, behind those.
+    /// Further folders, after the workspace's.
     pub further: Vec<PathBuf>,
 }
 
-/// A skill.
+/// A skill of the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name.
+    /// Name of the skill.
     pub name: String,
-    /// What it is for, on one line.
+    /// Purpose of the skill, on one line.
     pub description: String,
-    /// The real path of its folder.
+    /// The real path of the skill's folder.
     pub folder: PathBuf,
 }
 
-/// What skills there are.
+/// The skills that were found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogue {
-    /// By their names; each name once.
+    /// Skills sorted by name; each name is unique.
     pub skills: Vec<Skill>,
-    /// What looks like a skill and is none, and why.
+    /// Reasons for the folders that are not valid skills.
     pub left_out: Vec<String>,
 }
 
 impl SkillFolders {
-    /// Looks for skills. Of two with one name the first counts.
+    /// Reads all skills. The first one of a name takes precedence.
     pub fn read(&self, workspace: &str) -> Catalogue {
         let (mut found, mut left_out) = (BTreeMap::new(), Vec::new());
         let own = self.own.iter().map(|path| SkillRoot::Trusted(path));
@@ -77,29 +79,29 @@ impl SkillFolders {
 }
 
 impl Catalogue {
-    /// The skill of that name.
+    /// The skill with this name.
     pub fn get(&self, name: &str) -> Option<&Skill> {
         self.skills.iter().find(|skill| skill.name == name)
     }
 
-    /// The names, for whoever asked for one that there is not.
+    /// All names in one line, for an error.
     pub fn names(&self) -> String {
         self.skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 }
 
 impl Skill {
-    /// A file of it, `SKILL.md` if none is named.
+    /// The path of a file in the skill's folder; `SKILL.md` by default. `None` if it is outside or cannot be resolved.
     pub(in crate::tool) fn file(&self, path: Option<&str>) -> Option<WorkspacePath> {
         resolve_in(&self.folder, path.unwrap_or(SKILL_FILE)).ok()
     }
 }
 
-/// A folder that holds skills.
+/// A folder that contains skills.
 enum SkillRoot<'a> {
-    /// The operator's: its symlinks are followed.
+    /// The operator's folder: its symlinks are followed.
     Trusted(&'a Path),
-    /// That of a workspace, which nothing may lead out of.
+    /// A workspace, out of which no path may lead.
     Confined(&'a str),
 }
 
@@ -111,7 +113,7 @@ impl SkillRoot<'_> {
         }
     }
 
-    /// What is in it that can be named, sorted; nothing if it is not there.
+    /// The sorted UTF-8 names in the folder; empty if the folder is missing.
     fn names(&self) -> Result<Vec<String>, String> {
         let folder = match self {
             Self::Trusted(path) => path.to_path_buf(),
@@ -133,7 +135,7 @@ impl SkillRoot<'_> {
         Ok(names)
     }
 
-    /// The skill in the folder of that name; `None` if it holds none.
+    /// The skill in the folder `name`; `None` without a `SKILL.md`.
     fn skill(&self, name: &str) -> Result<Option<Skill>, String> {
         let folder = match self {
             Self::Trusted(path) => path.join(name),
@@ -157,7 +159,7 @@ impl SkillRoot<'_> {
     }
 }
 
-/// A place in the folder of a skill; nothing leads out of it.
+/// A path in the folder of a skill; a path that leads out of it is an error.
 fn resolve_in(folder: &Path, path: &str) -> Result<WorkspacePath, String> {
     let root = folder.to_str().ok_or("its path is not UTF-8; use another name")?;
     resolve(root, "path", path).map_err(|bad| bad.error)

@@ -1,23 +1,26 @@
+//! Reads the beginning and the end of a file.
+
 use std::{io, os::unix::fs::FileExt};
 
 use crate::tool::WorkspacePath;
 
-/// Bytes at the beginning of a file among which a NUL makes it binary.
+/// A NUL byte within this many bytes makes a file binary.
 const SNIFFED: usize = 8 * 1024;
 
 /// The beginning and the end of a file of any size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileExcerpt {
-    /// Its first bytes; all of them, if there are no last ones.
+    /// The first bytes; the whole file if `tail` is empty.
     pub head: Vec<u8>,
-    /// Its last bytes.
+    /// The last bytes.
     pub tail: Vec<u8>,
-    /// How many it has.
+    /// Size of the file in bytes.
     pub total: u64,
 }
 
 impl FileExcerpt {
-    /// Reads a regular file, at most `most` bytes of either end. What is binary is refused. Errors are half sentences.
+    /// Reads a regular file, at most `most` bytes of either end. A shorter file, up to twice that, is read whole. A
+    /// binary one is an error. Errors are half sentences.
     pub fn read(place: &WorkspacePath, most: usize) -> Result<Self, String> {
         let (file, stat) = place.open_file().map_err(|bad| bad.error)?;
         let said = u64::try_from(stat.st_size).unwrap_or(0);
@@ -34,7 +37,7 @@ impl FileExcerpt {
         Ok(Self { head: head[..head.len().min(most)].to_vec(), tail, total })
     }
 
-    /// All of a text.
+    /// An excerpt that is the whole text.
     pub fn of(text: &str) -> Self {
         Self { head: text.as_bytes().to_vec(), tail: Vec::new(), total: text.len() as u64 }
     }

@@ -1,23 +1,23 @@
-//! The front matter of a `SKILL.md`: the part of YAML that texts need, between two lines `---`. A plain text may have a
-//! colon in it, as many skills have that other readers take.
+//! Parses the front matter of a `SKILL.md`, between two lines `---`: the part of YAML that texts need. A plain text may
+//! contain a colon, since many skills that other parsers accept have one.
 
 use std::{iter::Peekable, str::Lines};
 
-/// Characters of a name.
+/// Limit of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
-/// Characters of a description; the rest is left out.
+/// Limit of a description, in characters; the remainder is cut.
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 const END_HINT: &str = "end it with a line `---`";
 
-/// What a skill says of itself.
+/// The fields of a front matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::tool) struct FrontMatter {
     pub(in crate::tool) name: String,
-    /// On one line.
+    /// The description on one line, truncated.
     pub(in crate::tool) description: String,
 }
 
-/// The front matter of a text, and the text behind it. Errors are half sentences with the remedy.
+/// Splits a text into its front matter and its body. Errors are half sentences with the remedy.
 pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (inside, body) = parts(text)?;
@@ -52,7 +52,7 @@ pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> 
     Ok((FrontMatter { name, description }, body))
 }
 
-/// What stands between the two lines, and behind them.
+/// The text between the two lines, and the text after them.
 fn parts(text: &str) -> Result<(&str, &str), String> {
     let mut lines = text.split_inclusive('\n');
     let is_mark = |line: &str| line.trim_end() == "---";
@@ -69,7 +69,7 @@ fn parts(text: &str) -> Result<(&str, &str), String> {
     Err(format!("has a front matter without an end; {END_HINT}"))
 }
 
-/// The key and the value of a line at the outermost level; `None` for what says nothing there.
+/// Key and value of a line at the outermost level; `None` for other lines.
 fn entry(line: &str) -> Result<Option<(&str, &str)>, String> {
     if line.trim().is_empty() || line.starts_with(['#', ' ', '\t', '-']) {
         return Ok(None);
@@ -78,7 +78,7 @@ fn entry(line: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((key.trim(), value.trim())))
 }
 
-/// The lines that belong to the one before: they are indented, or empty.
+/// The continuation lines of an entry: they are indented or empty.
 fn continued(lines: &mut Peekable<Lines<'_>>) -> String {
     let mut joined = String::new();
     while let Some(line) = lines.next_if(|line| line.starts_with([' ', '\t']) || line.trim().is_empty()) {
@@ -88,7 +88,7 @@ fn continued(lines: &mut Peekable<Lines<'_>>) -> String {
     joined
 }
 
-/// The text that a value is, on one line.
+/// The text of a value, on one line.
 fn scalar(key: &str, value: &str, continued: &str) -> Result<String, String> {
     let no_text = || format!("has a `{key}` that is no text; write it behind the colon");
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! Skills as agentskills.io has them: folders with a `SKILL.md`, whose front matter says what they are for.
+//! Skills as defined by agentskills.io: folders with a `SKILL.md`, whose front matter names their purpose.
 
 mod catalogue;
 mod file_excerpt;

@@ -1,3 +1,5 @@
+//! Parsing and checks of single content blocks.
+
 use std::fmt;
 
 use serde::Deserialize;
@@ -14,13 +16,13 @@ use crate::rehearsal::{
     },
 };
 
-/// One block of a message, of the system prompt or of a result. It was checked on its own.
+/// One block of a message, of the system prompt or of a result, checked on its own.
 #[derive(Debug)]
 pub(super) struct RequestBlock<'a> {
     pub(super) at: BlockPath,
     pub(super) kind: BlockKind,
     pub(super) fields: JsonFields<'a>,
-    /// Of a result: its content.
+    /// The content blocks of a result.
     pub(super) parts: Vec<RequestBlock<'a>>,
     pub(super) marker: Option<Ttl>,
 }
@@ -35,11 +37,11 @@ pub(super) enum BlockKind {
     RedactedThinking,
     ToolUse,
     ToolResult,
-    /// Of a tool that the vendor runs.
+    /// A block of a tool that the vendor runs.
     Hosted,
 }
 
-/// Who holds a block.
+/// The container of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum BlockOwner {
@@ -51,10 +53,10 @@ pub(super) enum BlockOwner {
     Result,
 }
 
-/// Where a block stands: `messages.1.content.0`, `system.0`, and its parts below.
+/// The path of a block: `messages.1.content.0` or `system.0`, with the part of a result appended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockPath {
-    /// `None`: in the system prompt.
+    /// `None` in the system prompt.
     pub(super) message: Option<usize>,
     pub(super) block: usize,
     pub(super) part: Option<usize>,
@@ -131,7 +133,7 @@ const SPECS: &[BlockSpec] = {
     ]
 };
 
-/// What the vendor's own tools leave in an assistant message; their fields are not looked at.
+/// Block types of the vendor's own tools in an assistant message; their fields are not checked.
 const HOSTED_TYPES: &[&str] = &[
     "server_tool_use",
     "web_search_tool_result",
@@ -160,7 +162,7 @@ impl<'a> RequestBlock<'a> {
         matches!(self.kind, BlockKind::Thinking | BlockKind::RedactedThinking)
     }
 
-    /// Reads a block of `holder` and checks it; thoughts must be those of `model`.
+    /// Parses a block of `holder`; reasoning must be sealed for `model`.
     pub(super) fn read(
         raw: &'a RawValue,
         at: BlockPath,
@@ -200,7 +202,7 @@ impl<'a> RequestBlock<'a> {
                 let (BorrowedText(thinking), BorrowedText(signature)) =
                     (text("thinking")?, text("signature")?);
                 let thought = seal::open(model, &signature);
-                // A vendor that was asked to leave the thoughts out gives the signature alone.
+                // If the client asked for no reasoning text, the block has only the signature.
                 let fits = |thought: String| thinking.is_empty() || thinking == thought;
                 if thought.is_some_and(fits) {
                     return Ok(());
@@ -310,7 +312,7 @@ fn refuse_image(place: &str, problem: &ImageError) -> RequestRefusal {
     }
 }
 
-/// The blocks of a content; a string is one text.
+/// The blocks of a content; a string is one text block.
 pub(super) fn blocks<'a>(
     content: &'a RawValue,
     message: Option<usize>,

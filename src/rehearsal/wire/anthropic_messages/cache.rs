@@ -1,3 +1,5 @@
+//! Cache marks of `anthropic_messages` requests.
+
 use std::fmt::Display;
 
 use serde::Deserialize;
@@ -11,10 +13,10 @@ use crate::rehearsal::{
     },
 };
 
-/// More marks are refused.
+/// Maximum number of marks; requests with more are refused.
 const MAX_MARKS: usize = 4;
 
-/// How long a cached beginning is kept.
+/// How long a prefix stays cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum Ttl {
     #[serde(rename = "5m")]
@@ -43,18 +45,18 @@ impl Ttl {
     }
 }
 
-/// The parts of a request in the order in which they are cached.
+/// The parts of a request in cache order.
 pub(super) struct CacheableParts<'p, 'a> {
     pub(super) model: &'p str,
     pub(super) tools: &'p [OfferedTool<'a>],
     pub(super) system: &'p [RequestBlock<'a>],
-    /// With the role before each block.
+    /// The blocks, each with its role.
     pub(super) blocks: Vec<(&'static str, &'p RequestBlock<'a>)>,
-    /// The mark that the vendor shall put on the last part.
+    /// The request's own mark, which applies to the last part.
     pub(super) last: Option<Ttl>,
 }
 
-/// What a cache may know of a request; refuses marks that are too many or in the wrong order.
+/// The prefixes of a request. Refuses too many marks and a wrong order of lifetimes.
 pub(super) fn prefix(parts: &CacheableParts<'_, '_>) -> Result<CachePrefix, RequestRefusal> {
     let mut prefix = CachePrefix::new(CachePolicy::Explicit, parts.model);
     let mut marks = Vec::new();
@@ -76,7 +78,7 @@ pub(super) fn prefix(parts: &CacheableParts<'_, '_>) -> Result<CachePrefix, Requ
             hash_fields(&mut prefix, &part.fields, &["cache_control"]);
             close(&mut prefix, part.marker);
         }
-        // The parts were the content of a result.
+        // The content of a result is already included as parts.
         let but: &[_] =
             if block.parts.is_empty() { &["cache_control"] } else { &["cache_control", "content"] };
         hash_fields(&mut prefix, &block.fields, but);
@@ -100,7 +102,8 @@ pub(super) fn prefix(parts: &CacheableParts<'_, '_>) -> Result<CachePrefix, Requ
     Ok(prefix)
 }
 
-/// Marks move from request to request, so they are left out; and a text is the same with and without a `type`.
+/// Hashes the fields except those in `but`. Marks are left out because they move from request to request. `type` is
+/// left out because a text is the same with and without it.
 fn hash_fields(prefix: &mut CachePrefix, fields: &JsonFields<'_>, but: &[&str]) {
     for (name, value) in fields.iter().filter(|(name, _)| *name != "type" && !but.contains(name)) {
         prefix.name(name);

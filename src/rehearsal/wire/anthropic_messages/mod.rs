@@ -17,7 +17,7 @@ use super::{
     fields::{FieldProblem, FieldProblemKind},
 };
 
-/// `anthropic_messages`.
+/// The format `anthropic_messages`.
 pub const FORMAT: Format =
     Format { path: "/v1/messages", header: Some("anthropic-version"), read, write, error, models };
 
@@ -25,7 +25,7 @@ fn refuse(place: impl Display, problem: impl Display) -> RequestRefusal {
     RequestRefusal::bad_request(None, format!("{place}: {problem}"))
 }
 
-/// Refuses a field of the object at `place`; the request itself has none.
+/// Refuses a field of the object at `place`, which is empty for the request itself.
 fn refuse_field(place: impl Display, problem: &FieldProblem) -> RequestRefusal {
     let place = place.to_string();
     let dot = if place.is_empty() { "" } else { "." };
@@ -37,7 +37,7 @@ fn refuse_field(place: impl Display, problem: &FieldProblem) -> RequestRefusal {
     }
 }
 
-/// What the names of tools and the ids of calls are made of.
+/// True if the text has only the characters of tool names and call ids.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

@@ -1,3 +1,5 @@
+//! Parsing and checks of `anthropic_messages` requests.
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -17,7 +19,7 @@ use crate::rehearsal::{
     },
 };
 
-/// The smallest budget of thoughts.
+/// The smallest accepted thinking budget.
 const MIN_BUDGET_TOKENS: u64 = 1024;
 
 const REQUEST: ObjectShape = ObjectShape {
@@ -48,7 +50,7 @@ const REQUEST: ObjectShape = ObjectShape {
     ],
 };
 
-/// Reads a request as the vendor would.
+/// Parses a request by the vendor's rules.
 pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let raw = serde_json::from_slice::<&RawValue>(body);
     let raw = raw.map_err(|error| {
@@ -116,7 +118,7 @@ enum Display {
     Omitted,
 }
 
-/// Reads `thinking`, and what must not stand beside it.
+/// Parses `thinking`, and checks the options that conflict with it.
 fn thinking_options(
     request: &JsonFields<'_>,
     choice: ToolChoiceMode,

@@ -1,3 +1,5 @@
+//! Parsing and checks of `tools` and `tool_choice` in `anthropic_messages` requests.
+
 use std::collections::HashSet;
 
 use super::{cache::Ttl, is_word, refuse, refuse_field};
@@ -9,7 +11,7 @@ use crate::rehearsal::{
     },
 };
 
-/// A tool that is offered.
+/// An offered tool.
 #[derive(Debug)]
 pub(super) struct OfferedTool<'a> {
     pub(super) name: BorrowedText<'a>,
@@ -17,7 +19,7 @@ pub(super) struct OfferedTool<'a> {
     pub(super) marker: Option<Ttl>,
 }
 
-/// Which of the tools may be called.
+/// The calls that `tool_choice` allows or requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolChoiceMode {
     Free,
@@ -39,7 +41,7 @@ const CUSTOM: ObjectShape = ObjectShape {
     ],
 };
 
-/// Reads `tools`.
+/// Parses `tools`.
 pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<OfferedTool<'a>>, RequestRefusal> {
     let list = request.read::<Vec<JsonFields<'_>>>("tools", "list");
     let list = list.map_err(|problem| refuse_field("", &problem))?.unwrap_or_default();
@@ -76,7 +78,7 @@ fn tool(index: usize, fields: JsonFields<'_>) -> Result<OfferedTool<'_>, Request
     Ok(OfferedTool { name: name.or(kind).unwrap_or(BorrowedText("".into())), fields, marker })
 }
 
-/// The vendor's own tools are named with the day of their version.
+/// True for the vendor's own tools; their types end in the date of their version.
 fn is_hosted(kind: &str) -> bool {
     let date = kind.rsplit_once('_').map(|(_, date)| date);
     kind == "mcp_toolset"
@@ -113,7 +115,7 @@ fn check_custom(place: &str, tool: &JsonFields<'_>) -> Result<(), RequestRefusal
     Ok(())
 }
 
-/// Reads `tool_choice`.
+/// Parses `tool_choice`.
 pub(super) fn choice(
     request: &JsonFields<'_>,
     tools: &[OfferedTool<'_>],

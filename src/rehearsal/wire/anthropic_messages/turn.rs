@@ -1,3 +1,5 @@
+//! Turns of an `anthropic_messages` request: checks of their order, and their conversion to messages.
+
 use serde_json::value::RawValue;
 
 use super::{
@@ -14,17 +16,17 @@ use crate::rehearsal::{
 
 const MESSAGE: ObjectShape = ObjectShape { required: &["role", "content"], optional: &[] };
 
-/// Messages of one role in a row, which count as one.
+/// Consecutive messages of one role, which count as one.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     role: BlockOwner,
-    /// The first message.
+    /// The index of the first message.
     message: usize,
     contents: Vec<&'a RawValue>,
     pub(super) blocks: Vec<RequestBlock<'a>>,
 }
 
-/// Reads `messages`, each checked on its own.
+/// Parses `messages`, each checked on its own.
 pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<Turn<'a>>, RequestRefusal> {
     let mut turns: Vec<Turn<'_>> = Vec::with_capacity(messages.len());
     let last = messages.len().checked_sub(1);
@@ -55,7 +57,7 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
     Ok(turns)
 }
 
-/// Whether the turns fit each other.
+/// Checks that the turns match each other.
 pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), RequestRefusal> {
     if turns.first().is_none_or(|turn| turn.role != BlockOwner::User) {
         return Err(refuse("messages", "first message must use the \"user\" role"));
@@ -74,7 +76,6 @@ pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), Re
 }
 
 impl<'a> Turn<'a> {
-    /// Its role.
     pub(super) fn name(&self) -> &'static str {
         match self.role {
             BlockOwner::Assistant => "assistant",
@@ -82,7 +83,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The texts `field` of the blocks of `kind`, each with its block.
+    /// The blocks of `kind` with their text in `field`.
     fn ids(
         &self,
         kind: BlockKind,
@@ -126,7 +127,7 @@ impl<'a> Turn<'a> {
     }
 
     fn check_calls(&self, next: Option<&Self>) -> Result<(), RequestRefusal> {
-        // Only within a turn, where the vendor looks at the whole request: a script's ids begin again with each run.
+        // The vendor checks ids in the whole request, this only within a turn: a script's ids repeat with each run.
         let calls = self.calls();
         let again =
             self.ids(BlockKind::ToolUse, "id").enumerate().find(|(n, (_, id))| calls[..*n].contains(id));
@@ -154,7 +155,7 @@ impl<'a> Turn<'a> {
         Err(refuse(format_args!("messages.{}", self.message), problem))
     }
 
-    /// An assistant's turn at the end is the beginning of the answer.
+    /// Checks an assistant's turn at the end, which is the start of the answer.
     fn check_prefill(&self) -> Result<(), RequestRefusal> {
         let text = self.blocks.last().filter(|_| self.role == BlockOwner::Assistant);
         let text = text.filter(|block| block.kind == BlockKind::Text).and_then(|block| block.text("text"));
@@ -164,7 +165,7 @@ impl<'a> Turn<'a> {
         Err(refuse("messages", "final assistant content cannot end with trailing whitespace"))
     }
 
-    /// Adds it to the messages that the script looks at. What is said beside results belongs to the last of them.
+    /// Appends the messages for the script. Text beside results is added to the last result.
     pub(super) fn append_messages(&self, messages: &mut Vec<RequestMessage<'a>>) {
         let mut all = RawContent::default();
         self.contents.iter().for_each(|content| all.push(content));
@@ -186,7 +187,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// With `thinking`, the assistant's turn that the answer goes on with must begin with what was thought.
+/// With `thinking`, the assistant's turn that the answer continues must start with reasoning.
 fn check_thinking(turns: &[Turn<'_>]) -> Result<(), RequestRefusal> {
     let at = turns.iter().rposition(|turn| turn.role == BlockOwner::Assistant);
     let Some((assistant, after)) = at.and_then(|at| Some((turns.get(at)?, &turns[at + 1..]))) else {

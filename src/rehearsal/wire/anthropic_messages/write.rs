@@ -1,3 +1,5 @@
+//! Rendering of `anthropic_messages` answers.
+
 use hermod_actors::model::{FinishReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
@@ -13,7 +15,7 @@ enum ReplyBlock<'a> {
     Call(&'a ToolCall),
 }
 
-/// Writes an answer as it is wanted: the same request gets the same bytes, its usage apart.
+/// Renders an answer in the requested mode. Equal requests get equal bytes, except for the usage.
 pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let blocks = blocks(scripted, exchange);
     let usage = usage(scripted.answer.usage.unwrap_or_default());
@@ -62,7 +64,7 @@ impl ReplyBlock<'_> {
             }
             Self::Text(text) => json!({ "type": "text", "text": text }),
             Self::Call(call) => {
-                // A script may write what is no JSON; here it can only be told as a text.
+                // A script may contain arguments that are no JSON, which can only be sent as a string.
                 let input = serde_json::from_str(&call.arguments);
                 let input = input.unwrap_or_else(|_| Value::String(call.arguments.clone()));
                 json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
@@ -70,7 +72,7 @@ impl ReplyBlock<'_> {
         }
     }
 
-    /// What a stream begins it with.
+    /// The block in the start event of a stream.
     fn start(&self) -> Value {
         match self {
             Self::Thinking { .. } => json!({ "type": "thinking", "thinking": "", "signature": "" }),
@@ -100,7 +102,7 @@ impl ReplyBlock<'_> {
     }
 }
 
-/// An event is named as its type.
+/// Writes an event; its name equals its type.
 fn send(events: &mut EventBuffer, kind: &str, mut body: Value) {
     if let Value::Object(fields) = &mut body {
         fields.shift_insert(0, "type".into(), kind.into());
@@ -132,7 +134,7 @@ fn stream(
     events
 }
 
-/// The vendor counts what was read or written in its cache apart from the rest.
+/// The usage in the vendor's form, which counts cached tokens separately.
 fn usage(usage: Usage) -> Value {
     let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
     json!({

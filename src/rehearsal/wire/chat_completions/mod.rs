@@ -1,4 +1,4 @@
-//! The `chat_completions` wire format: `POST /v1/chat/completions` of OpenAI and of everybody who copied it.
+//! The `chat_completions` wire format: `POST /v1/chat/completions` of OpenAI and compatible servers.
 
 mod read;
 mod write;
@@ -8,7 +8,7 @@ pub use write::write;
 
 use super::{Format, openai};
 
-/// `chat_completions`.
+/// The format `chat_completions`.
 pub const FORMAT: Format = Format {
     path: "/v1/chat/completions",
     header: None,

@@ -1,3 +1,5 @@
+//! Parsing and checks of `chat_completions` requests.
+
 use std::collections::HashSet;
 
 use serde::Deserialize;
@@ -98,7 +100,7 @@ struct OfferedFunction<'a> {
     parameters: Option<&'a RawValue>,
 }
 
-/// Reads a request as a strict provider would.
+/// Parses a request by the rules of a strict provider.
 pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let request: Request<'_> = serde_json::from_slice(body).map_err(|error| {
         RequestRefusal::bad_request(None, format!("the body is no chat completion request: {error}"))
@@ -179,9 +181,9 @@ impl Role {
         }
     }
 
-    /// The parts that its content may have.
+    /// The part types that its content may have.
     ///
-    /// Images in a tool message are an extension of many copies; OpenAI itself takes them from users only.
+    /// Images in a tool message are an extension of many servers; OpenAI itself accepts them only from users.
     fn parts(self) -> &'static [&'static str] {
         match self {
             Self::System | Self::Developer => &["text"],

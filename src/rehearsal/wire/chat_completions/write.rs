@@ -1,3 +1,5 @@
+//! Rendering of `chat_completions` answers.
+
 use hermod_actors::model::{FinishReason, ModelAnswer, ToolCall, Usage};
 use serde::Serialize;
 use serde_json::json;
@@ -78,8 +80,8 @@ impl From<&Usage> for WireUsage {
     }
 }
 
-/// Writes an answer as it is wanted. The answer's id and time say nothing but its step: the same request gets the
-/// same bytes.
+/// Renders an answer in the requested mode. Its id depends only on the step and its time is constant, so equal requests
+/// get equal bytes.
 pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let id = format!("chatcmpl-rehearsal-{}", scripted.step);
     match exchange.reply {

@@ -1,7 +1,9 @@
+//! Checks of the input items as a whole, and their conversion to messages.
+
 use super::item::{InputItem, ItemRole};
 use crate::rehearsal::{BorrowedText, RawContent, RequestMessage, wire::RequestRefusal};
 
-/// Whether the items fit each other: each call has its output, each output its call, each thought what it led to.
+/// Checks that each call has its output, each output its call, and each reasoning item its following item.
 pub(super) fn check(items: &[InputItem<'_>]) -> Result<(), RequestRefusal> {
     let refuse = |message: String| RequestRefusal::bad_request(Some("input"), message);
     let unanswered =
@@ -39,7 +41,7 @@ fn is_answer(item: &InputItem<'_>) -> bool {
     }
 }
 
-/// Adds the messages that the script looks at. What the model gave in a row is one answer.
+/// Appends the messages for the script. Consecutive items of the model form one answer.
 pub(super) fn append_messages<'a>(items: Vec<InputItem<'a>>, messages: &mut Vec<RequestMessage<'a>>) {
     let mut answer: Option<(RawContent<'a>, Vec<BorrowedText<'a>>)> = None;
     for item in items {

@@ -1,3 +1,5 @@
+//! Parsing and checks of single input items.
+
 use serde_json::value::RawValue;
 
 use super::{refuse, refuse_field, refuse_value};
@@ -12,21 +14,21 @@ use crate::rehearsal::{
     },
 };
 
-/// The longest id.
+/// Maximum length of an id.
 const MAX_ID_CHARS: usize = 64;
 
-/// One item of `input`. It was checked on its own.
+/// One item of `input`, checked on its own.
 #[derive(Debug)]
 pub(super) enum InputItem<'a> {
-    /// What is said.
+    /// A message.
     Message(ItemRole, &'a RawValue),
-    /// The call of a function, by its `call_id`.
+    /// A function call, with its `call_id`.
     Call(BorrowedText<'a>),
-    /// Its result.
+    /// The output of a call, with its `call_id`.
     Output(BorrowedText<'a>, &'a RawValue),
-    /// What was thought, by its id if it has one.
+    /// Reasoning, with its id if it has one.
     Reasoning(Option<BorrowedText<'a>>),
-    /// Of a tool that the vendor runs.
+    /// An item of a tool that the vendor runs.
     Hosted,
 }
 
@@ -55,7 +57,7 @@ const SUMMARY: ObjectShape = ObjectShape { required: &["type", "text"], optional
 
 const TYPES: &[&str] = &["message", "function_call", "function_call_output", "reasoning", "item_reference"];
 
-/// What the vendor's own tools leave in a conversation; their fields are not looked at.
+/// Item types of the vendor's own tools; their fields are not checked.
 const HOSTED_TYPES: &[&str] = &[
     "web_search_call",
     "file_search_call",
@@ -79,7 +81,7 @@ const HOSTED_TYPES: &[&str] = &[
 ];
 
 impl<'a> InputItem<'a> {
-    /// Reads the item at `place`; thoughts must be those of `model`.
+    /// Parses the item at `place`; reasoning must be sealed for `model`.
     pub(super) fn read(raw: &'a RawValue, place: &str, model: &str) -> Result<Self, RequestRefusal> {
         let fields = JsonFields::of(raw).ok_or_else(|| {
             refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an input item."))
@@ -186,7 +188,7 @@ fn reasoning<'a>(fields: &JsonFields<'a>, place: &str, model: &str) -> Result<In
     Err(RequestRefusal::bad_request(None, message).with_code("invalid_encrypted_content"))
 }
 
-/// What is only referred to would have to be stored.
+/// Refuses a reference to an item, because no items are stored.
 fn not_stored(id: &str) -> RequestRefusal {
     let message = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again with `store` \

@@ -1,4 +1,4 @@
-//! The `codex_responses` wire format: `POST /v1/responses` of OpenAI, without anything that is stored there.
+//! The `codex_responses` wire format: `POST /v1/responses` of OpenAI, without stored responses.
 
 mod history;
 mod item;
@@ -16,7 +16,7 @@ use super::{
     openai,
 };
 
-/// `codex_responses`.
+/// The format `codex_responses`.
 pub const FORMAT: Format =
     Format { path: "/v1/responses", header: None, read, write, error: openai::error, models: openai::models };
 
@@ -25,14 +25,14 @@ fn refuse(param: &str, code: &'static str, message: impl Into<String>) -> Reques
     RequestRefusal::bad_request(Some(param), message).with_code(code)
 }
 
-/// Refuses a value that is none of `supported`.
+/// Refuses a value that is not in `supported`.
 fn refuse_value(param: &str, value: &str, supported: &[&str]) -> RequestRefusal {
     let supported = supported.join("', '");
     let message = format!("Invalid value: '{value}'. Supported values are: '{supported}'.");
     refuse(param, "invalid_value", message)
 }
 
-/// Refuses a field of the object at `place`; the request itself has none.
+/// Refuses a field of the object at `place`, which is empty for the request itself.
 fn refuse_field(place: &str, problem: &FieldProblem) -> RequestRefusal {
     let dot = if place.is_empty() { "" } else { "." };
     let param = format!("{place}{dot}{}", problem.field);

@@ -1,3 +1,5 @@
+//! The output items of a `codex_responses` answer.
+
 use hermod_actors::model::ToolCall;
 use serde_json::{Value, json};
 
@@ -13,7 +15,7 @@ pub(super) enum OutputItem<'a> {
     Call { id: String, call: &'a ToolCall },
 }
 
-/// How far an item has come.
+/// The stage of an item in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemStage {
     Begun,
@@ -51,7 +53,7 @@ impl OutputItem<'_> {
         }
     }
 
-    /// The item, empty where it has only begun.
+    /// The item as JSON; without content at its start.
     pub(super) fn item(&self, stage: ItemStage) -> Value {
         let done = stage == ItemStage::Done;
         let status = if done { "completed" } else { "in_progress" };

@@ -1,3 +1,5 @@
+//! Parsing and checks of `codex_responses` requests.
+
 use serde_json::value::RawValue;
 
 use super::{
@@ -15,7 +17,7 @@ use crate::rehearsal::{
     },
 };
 
-/// The smallest `max_output_tokens`.
+/// The smallest accepted `max_output_tokens`.
 const MIN_OUTPUT_TOKENS: u64 = 16;
 const SEALED_REASONING: &str = "reasoning.encrypted_content";
 
@@ -67,7 +69,7 @@ const INCLUDABLE: &[&str] = &[
     "message.output_text.logprobs",
 ];
 
-/// Reads a request as the vendor would.
+/// Parses a request by the vendor's rules.
 pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let raw = serde_json::from_slice::<&RawValue>(body).map_err(|error| {
         RequestRefusal::bad_request(
@@ -135,7 +137,7 @@ fn items<'a>(list: &[&'a RawValue], model: &str) -> Result<Vec<InputItem<'a>>, R
     items.map(|(index, raw)| InputItem::read(raw, &format!("input[{index}]"), model)).collect()
 }
 
-/// Refuses what only a service that stores responses has.
+/// Refuses options that need stored responses.
 fn check_stored(request: &JsonFields<'_>) -> Result<(), RequestRefusal> {
     request.read::<bool>("store", "a boolean").map_err(refuse_request_field)?;
     if let Some(BorrowedText(id)) =
@@ -157,7 +159,7 @@ fn check_stored(request: &JsonFields<'_>) -> Result<(), RequestRefusal> {
     Ok(())
 }
 
-/// Reads what is said about the form of the output: whether it streams.
+/// Checks the output options; returns `stream`.
 fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal> {
     let max = request.read::<u64>("max_output_tokens", "an integer").map_err(refuse_request_field)?;
     if let Some(max) = max.filter(|max| *max < MIN_OUTPUT_TOKENS) {
@@ -175,7 +177,7 @@ fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal
     Ok(stream)
 }
 
-/// Reads `reasoning` and `include`.
+/// Parses `reasoning` and `include`.
 fn thinking_options(request: &JsonFields<'_>) -> Result<(ThinkingMode, AnswerOptions), RequestRefusal> {
     let wanted = request
         .read::<Vec<BorrowedText<'_>>>("include", "an array of strings")

@@ -1,3 +1,5 @@
+//! Parsing and checks of `tools` and `tool_choice` in `codex_responses` requests.
+
 use std::collections::HashSet;
 
 use serde_json::value::RawValue;
@@ -17,7 +19,7 @@ const FUNCTION: ObjectShape = ObjectShape {
     optional: &["description", "parameters", "strict", "defer_loading", "allowed_callers", "output_schema"],
 };
 
-/// Of the tools that the vendor runs, the beginnings of their types.
+/// Type prefixes of the tools that the vendor runs.
 const HOSTED_PREFIXES: &[&str] = &[
     "web_search",
     "file_search",
@@ -34,7 +36,7 @@ const HOSTED_PREFIXES: &[&str] = &[
     "programmatic_tool_calling",
 ];
 
-/// Reads `tools`.
+/// Parses `tools`.
 pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<JsonFields<'a>>, RequestRefusal> {
     let tools = request.read::<Vec<JsonFields<'_>>>("tools", "an array of objects");
     let tools = tools.map_err(|problem| refuse_field("", &problem))?.unwrap_or_default();
@@ -95,7 +97,7 @@ fn check_function<'a>(tool: &JsonFields<'a>, place: &str) -> Result<BorrowedText
     Ok(name)
 }
 
-/// Whether `tool_choice` lets the model call one.
+/// True if `tool_choice` allows calls.
 pub(super) fn may_call(request: &JsonFields<'_>) -> Result<bool, RequestRefusal> {
     let Some(choice) = request.get("tool_choice") else { return Ok(true) };
     if JsonFields::of(choice).is_some() {

@@ -1,3 +1,5 @@
+//! Rendering of `codex_responses` answers.
+
 use hermod_actors::model::{FinishReason, Usage};
 use serde_json::{Value, json};
 
@@ -7,7 +9,7 @@ use crate::rehearsal::{
     wire::{EventBuffer, ParsedRequest, ReplyMode, events::pieces},
 };
 
-/// Writes an answer as it is wanted: the same request gets the same bytes, its usage apart.
+/// Renders an answer in the requested mode. Equal requests get equal bytes, except for the usage.
 pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let outputs = outputs(scripted, exchange);
     let response = ResponseBuilder { scripted, model };
@@ -23,7 +25,7 @@ struct ResponseBuilder<'a> {
 }
 
 impl ResponseBuilder<'_> {
-    /// The response before anything is there.
+    /// The response at its start, without output.
     fn in_progress(&self) -> Value {
         json!({
             "id": format!("resp_rehearsal_{}", self.scripted.step),
@@ -52,7 +54,7 @@ impl ResponseBuilder<'_> {
         })
     }
 
-    /// Why the answer is not complete.
+    /// The reason of an incomplete answer; `None` if it is complete.
     fn incomplete(&self) -> Option<&'static str> {
         match self.scripted.answer.finish {
             FinishReason::Stop | FinishReason::ToolCalls => None,
@@ -89,7 +91,7 @@ fn usage(usage: Usage, thought: u64) -> Value {
     })
 }
 
-/// The events of a stream, numbered.
+/// Writes the numbered events of a stream.
 #[derive(Default)]
 struct EventWriter {
     events: EventBuffer,
@@ -97,7 +99,7 @@ struct EventWriter {
 }
 
 impl EventWriter {
-    /// An event is named as its type.
+    /// Writes an event; its name equals its type.
     fn send(&mut self, kind: &str, mut body: Value) {
         if let Value::Object(fields) = &mut body {
             fields.shift_insert(0, "type".into(), kind.into());
@@ -107,7 +109,7 @@ impl EventWriter {
         self.events.named(kind, &body);
     }
 
-    /// What comes between the begin and the end of an item.
+    /// Writes the events between the start and the end of an item.
     fn fill(&mut self, index: usize, output: &OutputItem<'_>, chunk: Option<usize>) {
         let at = |more: Value| {
             let mut body = json!({ "item_id": output.id(), "output_index": index });

@@ -1,3 +1,5 @@
+//! A consistent copy of the store's rows while the store is written.
+
 use std::{borrow::Borrow, fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use redb::{
@@ -15,23 +17,23 @@ use crate::store::redb::{
     throttle::{StoppedError, ThrottleFn},
 };
 
-/// Bytes of rows in a transaction of the copy: the disk is never held for longer by one.
+/// Bytes of rows per transaction of the copy: bounds how long one transaction occupies the disk.
 const BATCH_BYTES: usize = 1 << 20;
-/// Pages of the copy in memory.
+/// Bytes of the copy's page cache.
 const CACHE_BYTES: usize = 16 << 20;
 /// Why a copy was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// Something is being removed, or copied for somebody else.
+    /// A gc or another copy is under way.
     #[error("a gc or another backup of this store is under way; try again when it has ended")]
     Busy,
-    /// It was told to stop.
+    /// The throttle callback stopped it.
     #[error(transparent)]
     Stopped(#[from] StoppedError),
-    /// There is no store in the file, or one that this program does not know.
+    /// The file is no store, or one that this program does not know.
     #[error(transparent)]
     Open(OpenError),
-    /// The store cannot be read, or the copy not be written.
+    /// The store cannot be read, or the copy cannot be written.
     #[error("{0}")]
     Failed(String),
 }
@@ -53,7 +55,7 @@ impl From<StoreError> for CopyError {
     }
 }
 
-/// The store as it was at one instant. While one lives, no file that it may refer to goes.
+/// The store as of one instant. While it lives, gc removes no file that it may refer to.
 #[derive(Debug)]
 pub struct Snapshot {
     txn: ReadTransaction,
@@ -62,7 +64,7 @@ pub struct Snapshot {
 }
 
 impl RedbJournal {
-    /// The store as it is now: every commit that has resolved is in it, each whole or not at all.
+    /// A snapshot of now: contains every commit that has resolved, and each commit entirely or not at all.
     pub fn snapshot(&self) -> Result<Snapshot, CopyError> {
         let gate = Arc::clone(self.gc_gate()).try_acquire_owned().map_err(|_| CopyError::Busy)?;
         let file = self.db.file().clone();
@@ -72,8 +74,8 @@ impl RedbJournal {
 }
 
 impl Snapshot {
-    /// Copies all rows into a file that must not be there, which is closed and on disk then. Blocks; `pace` hears how many
-    /// bytes have come after every batch, and may wait or stop it.
+    /// Copies all rows into a new file, which is synced and closed on return. Blocks.
+    /// `pace` gets the bytes of every batch, and may wait or stop the copy.
     pub fn copy(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), CopyError> {
         self.file.catch(|| self.copy_rows(to, pace))?.map_err(|error| {
             match (error, self.file.known_damage()) {

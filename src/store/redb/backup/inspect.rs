@@ -1,3 +1,5 @@
+//! Checks a store's file without changing it.
+
 use std::{
     fs::{self, File},
     path::Path,
@@ -17,21 +19,21 @@ use crate::store::redb::{
     throttle::ThrottleFn,
 };
 
-/// What there is in a store's file, and what it refers to.
+/// The content of a store's file, and what it refers to.
 #[derive(Debug, Default)]
 pub struct StoreContents {
     /// The version of its schema.
     pub schema: u64,
     /// Its last epoch.
     pub epoch: u64,
-    /// How often it was restored.
+    /// How often the store was restored.
     pub restore_generation: u64,
-    /// All that a check finds, except whether the artifacts are there.
+    /// The report of the check, which does not look for the artifacts' files.
     pub checked: CheckReport,
 }
 
-/// Looks through all of a store's file, whose spilled values are in the folder `blobs`. Nothing is written. Blocks; `pace`
-/// hears how many bytes were looked at. Fails if there is no store in the file, or one that this program does not know.
+/// Checks all of a store's file; its spilled values are in the folder `blobs`. Writes nothing. Blocks.
+/// `pace` gets the bytes that were checked. Fails if the file is no store, or one that this program does not know.
 pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<StoreContents, CopyError> {
     let explain = |fault| open::explain(file.parent().unwrap_or(file), file, fault);
     let guard = EngineFile::new(file);
@@ -44,7 +46,7 @@ pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<S
         Ok((db, found))
     };
     let (db, found) = open().map_err(|fault| CopyError::Open(explain(fault)))?;
-    // Brings an older schema up to date, in memory alone.
+    // Upgrades an older schema in memory only.
     open::upgrade_schema(file, &db).map_err(CopyError::Open)?;
     let beside = ReferencedFiles { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
     let mut checked = guard.run(|| check::rows((&db, found.checked), beside, pace))?;
@@ -55,7 +57,7 @@ pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<S
 impl StoreContents {
     fn read_meta(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
         let meta = match txn.open_table(META) {
-            // What opens it says better what it is.
+            // A store without `META` is reported by `upgrade_schema`, which explains it better.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
             meta => meta?,
         };

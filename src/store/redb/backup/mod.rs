@@ -1,6 +1,7 @@
-//! What belongs to backups of the store: a consistent copy of it while it is written (`copy.rs`), what such a copy
-//! holds and whether it is whole (`inspect.rs`, which changes nothing: `overlay.rs`), and another store in the place of
-//! this one (`swap.rs`, which every opening goes through).
+//! Backups of the store: a consistent copy while the store is written (`copy.rs`), and a check of such a copy
+//! (`inspect.rs`, unchanged through `overlay.rs`).
+//! Also the replacement of the store by another one (`replace_store.rs`), which every opening completes if it was
+//! interrupted.
 
 mod copy;
 mod inspect;

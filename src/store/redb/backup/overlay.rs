@@ -1,3 +1,5 @@
+//! A read-only file to which the engine can write: its writes stay in memory.
+
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -10,7 +12,7 @@ use redb::StorageBackend;
 
 const PAGE_BYTES: usize = 4096;
 
-/// A file that is read and never written: what the engine writes is kept in memory, and lost.
+/// A file that is never written: the engine's writes stay in memory and are dropped with it.
 #[derive(Debug)]
 pub(super) struct CopyOnWriteFile {
     file: File,
@@ -20,7 +22,7 @@ pub(super) struct CopyOnWriteFile {
 #[derive(Debug)]
 struct MemoryPages {
     len: u64,
-    /// Up to here bytes are those of the file, where no page stands over them.
+    /// Bytes below this offset come from the file, unless a page of `pages` covers them.
     of_file: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
 }
@@ -36,7 +38,7 @@ impl CopyOnWriteFile {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file's own bytes, and zeros behind them.
+    /// Reads bytes of the file, and zeros behind `of_file`.
     fn read_file(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(of_file.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         self.file.read_exact_at(&mut out[..there], offset)?;
@@ -45,7 +47,7 @@ impl CopyOnWriteFile {
     }
 }
 
-/// The parts of a range: the number of each page, where the part begins in it, and where in the range.
+/// Splits a range by pages: each page's number, the offset within it, and the part of the range.
 fn page_ranges(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

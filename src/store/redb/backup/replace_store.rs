@@ -1,9 +1,11 @@
-//! Another store in the place of this one, by renames that any later opening takes to their end.
+//! Replaces the store by another one, with renames that any later opening completes.
 //!
-//! The new parts lie in `restore.part`. When all of them are on disk it becomes `restore.ready`, and with that one rename
-//! the new store is the store: whoever opens it next, first finishes what is left to be moved. Until then the old one is
-//! untouched. Moved are, one after the other, the old part into the folder that `restore.ready/replaced` names, and the new
-//! one into its place; the engine's file comes last, and its name always stands for one of the two.
+//! The new parts are made in `restore.part`. When all of them are synced, it is renamed to `restore.ready`: that rename
+//! commits the replacement.
+//! Before it, the old store is untouched; after it, every opening first completes the remaining moves.
+//!
+//! Each old part moves to the folder that `restore.ready/replaced` names, then the new part moves in.
+//! The engine's file comes last, and its name always refers to the old or the new one.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -28,19 +30,20 @@ use crate::{
 
 /// The row of `meta` that counts restores.
 pub(in crate::store::redb) const RESTORE_GENERATION: &str = "lineage";
-/// The folders that belong to a store, beside its file. The commands of a replaced store are none of the new one.
+/// The folders that belong to a store, beside its file. Includes `spool`: commands of a replaced store do not belong to
+/// the new one.
 pub const STORE_FOLDERS: &[&str] = &["blobs", "artifacts", "scripts", "memories", "spool"];
-/// What was noted about the processes of the old store; a new one begins without.
+/// The crash history of the old store's processes; the new store starts without one.
 const CRASH_HISTORY_FILE: &str = "process.json";
 const PARTIAL_FOLDER: &str = "restore.part";
 const READY_FOLDER: &str = "restore.ready";
-/// In `restore.ready`: the name of the folder for what was there.
+/// In `restore.ready`: a file with the name of the folder for the old store.
 const REPLACED_FILE: &str = "replaced";
-/// So many openings a store may have had whose file does not tell.
+/// Assumed number of openings and restores of a store that cannot be read.
 const ASSUMED_OPENINGS: u64 = 1_000_000;
 
-/// Opens the engine's file for writing, or makes it, and locks it: from here on no other process has it. A restore that was
-/// begun is brought to its end before.
+/// Opens or creates the engine's file for writing, and locks it against other processes. Completes an interrupted
+/// replacement first.
 pub(in crate::store::redb) fn open_locked(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(STORE_FILE);
     loop {
@@ -57,7 +60,7 @@ fn sync(folder: &Path) -> Result<(), StoreError> {
     files::sync_folder(folder).map_err(StoreError::at(folder))
 }
 
-/// Bytes of a file that was made to be locked and is no store yet. A file of a store that was emptied has none.
+/// Bytes of a file that was created only to be locked and is no store yet; a store's file that was truncated has 0.
 const LOCK_ONLY_BYTES: u64 = 1;
 
 fn lock(path: &Path) -> Result<File, StoreError> {
@@ -76,7 +79,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Whether the path still names this file.
+/// Whether the path still refers to this file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(there) => file.metadata().map(|own| (own.dev(), own.ino()) == (there.dev(), there.ino())),
@@ -85,7 +88,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A state directory whose store nobody else has, for as long as this lives.
+/// A state directory with exclusive access to its store, until this value is dropped.
 #[derive(Debug)]
 pub struct LockedStateDir {
     dir: PathBuf,
@@ -93,18 +96,18 @@ pub struct LockedStateDir {
 }
 
 impl LockedStateDir {
-    /// Takes it, if nobody has it.
+    /// Locks the store; fails if another process has it open.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
         let file = open_locked(dir).map_err(|fault| open::explain(dir, &dir.join(STORE_FILE), fault))?;
         Ok(Self { dir: dir.to_owned(), file })
     }
 
-    /// Whether there is a store.
+    /// Whether the directory has a store.
     pub fn has_store(&self) -> io::Result<bool> {
         Ok(self.file.metadata()?.len() > LOCK_ONLY_BYTES)
     }
 
-    /// An empty folder in which the new store is to be made; what an earlier process has left there is removed.
+    /// Creates the empty folder for the new store, and removes what an earlier process left there.
     pub fn create_part(&self) -> io::Result<PathBuf> {
         let part = self.dir.join(PARTIAL_FOLDER);
         self.discard()?;
@@ -112,12 +115,13 @@ impl LockedStateDir {
         Ok(part)
     }
 
-    /// Removes that folder.
+    /// Removes the folder of [`create_part`](Self::create_part).
     pub fn discard(&self) -> io::Result<()> {
         files::remove_tree(&self.dir.join(PARTIAL_FOLDER))
     }
 
-    /// The epoch and the lineage of the store that is there; zeros if there is none.
+    /// The epoch and the restore generation of the existing store: zeros without a store, 1,000,000 if they cannot be
+    /// read.
     pub fn epoch_and_generation(&self) -> io::Result<(u64, u64)> {
         if !self.has_store()? {
             return Ok((0, 0));
@@ -137,13 +141,14 @@ impl LockedStateDir {
         Some((row(EPOCH)?, row(RESTORE_GENERATION)?))
     }
 
-    /// Says that what is in [`LockedStateDir::part`], all of it on disk, is to take the place of the store, and that what was there goes
-    /// into the folder `replaced` of this directory. After this it is the store: a process that is killed in here leaves the
-    /// old one, or the new one.
+    /// Commits the replacement of the store by the content of [`create_part`](Self::create_part)'s folder, which must
+    /// be synced.
+    /// The old store goes to the folder `replaced` of this directory. Atomic: a process killed in here leaves the old
+    /// store or the new one.
     pub fn commit_replacement(&self, replaced: &str) -> io::Result<()> {
         let part = self.dir.join(PARTIAL_FOLDER);
         for name in STORE_FOLDERS {
-            // What has no new part gets an empty one, so that the old one is not taken for it.
+            // A folder without a new part is made empty: otherwise the old one would be taken for the new one.
             files::make_folder(&part.join(name))?;
         }
         files::write(&part.join(REPLACED_FILE), replaced.as_bytes())?;
@@ -151,27 +156,27 @@ impl LockedStateDir {
         fs::rename(&part, self.dir.join(READY_FOLDER))
     }
 
-    /// Moves all into its place. If that fails, the next opening does it.
+    /// Moves all parts into place. If that fails, the next opening completes it.
     pub fn finish(&self) -> io::Result<()> {
         files::sync_folder(&self.dir)?;
         finish(&self.dir).map_err(io::Error::other)
     }
 }
 
-/// Moves what is still to be moved. May be broken off at any point, and begun again by anybody.
+/// Makes the remaining moves. May be interrupted at any point, and continued by any process.
 fn finish(dir: &Path) -> Result<(), StoreError> {
     while one_step(dir)? {}
     Ok(())
 }
 
-/// Does the first of the moves that is not done; `false` if all are.
+/// Makes the first outstanding move; `false` if there is none.
 fn one_step(dir: &Path) -> Result<bool, StoreError> {
     let ready = dir.join(READY_FOLDER);
     let at = |path: &Path| StoreError::at(path.to_owned());
     let Some(_only) = lock_ready(&ready).map_err(at(&ready))? else { return Ok(false) };
     let replaced = match fs::read_to_string(ready.join(REPLACED_FILE)) {
         Ok(name) => dir.join(name),
-        // All was moved.
+        // All parts have been moved.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::remove_dir(&ready).map_err(at(&ready))?;
             sync(dir)?;
@@ -201,11 +206,12 @@ fn one_step(dir: &Path) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Moves the old part away, or the new one into its place; whether there was anything to move.
+/// Moves the old part away, or the new one into place; returns whether there was anything to move.
 fn move_part(name: &str, (dir, ready, replaced): (&Path, &Path, &Path)) -> io::Result<bool> {
     let (new, own) = (ready.join(name), dir.join(name));
     let is_new = new.try_exists()?;
-    // What has no new part is there only until it is moved away: nobody works before all is done.
+    // The crash history has no new part: an existing file is old, since no process uses the store before all moves are
+    // done.
     let is_old = own.try_exists()? && (is_new || name == CRASH_HISTORY_FILE);
     if is_old {
         files::make_folder(replaced)?;
@@ -218,7 +224,7 @@ fn move_part(name: &str, (dir, ready, replaced): (&Path, &Path, &Path)) -> io::R
     Ok(is_old || is_new)
 }
 
-/// Waits until nobody else moves anything; `None` if nothing is left to be moved.
+/// Waits for exclusive access to the moves; `None` if the replacement is complete.
 fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
     let folder = match File::open(ready) {
         Ok(folder) => folder,
@@ -229,7 +235,8 @@ fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
     Ok(is_at(&folder, ready)?.then_some(folder))
 }
 
-/// Makes a copy a store of its own: with an epoch that is at least this one, and this lineage. It is closed and on disk then.
+/// Stamps a copy as a restored store: its epoch becomes at least `epoch`, its restore generation `lineage`.
+/// The file is synced and closed on return.
 pub fn stamp_restored(file: &Path, (epoch, lineage): (u64, u64)) -> io::Result<()> {
     let guard = EngineFile::new(file);
     let renewed = || -> Result<(), StoreError> {
@@ -260,7 +267,7 @@ mod tests {
         journal.restore_generation()
     }
 
-    /// A store with a file in each of its folders, each of which says `text`.
+    /// Creates a store with a file in each of its folders, whose content is `text`.
     fn store(dir: &Path, text: &str) {
         drop(RedbJournal::open(dir, Durability::Strict).unwrap());
         fill(dir, text);
@@ -274,13 +281,13 @@ mod tests {
         }
     }
 
-    /// What the files in the folders of a store say.
+    /// The contents of the files in a store's folders.
     fn says(dir: &Path) -> Vec<String> {
         let text = |name: &&str| fs::read_to_string(dir.join(name).join("file")).unwrap_or_default();
         STORE_FOLDERS.iter().map(text).collect()
     }
 
-    /// A directory with a store in which another one is ready to take its place; the new one says nothing of commands.
+    /// A directory with a store and the prepared parts of its replacement, which has no `spool` folder.
     fn ready() -> (tempfile::TempDir, LockedStateDir) {
         let dir = tempfile::tempdir().unwrap();
         store(dir.path(), "old");

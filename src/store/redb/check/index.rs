@@ -1,4 +1,4 @@
-//! Rows beside the log: whether each can be read, and agrees with the records.
+//! Checks the rows beside the log: whether each can be read and agrees with the records.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::store::redb::{
     tables::{ACCOUNTS, INBOX, KEYS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS},
 };
 
-/// Looks at all of them.
+/// Checks all index rows, accounts, models and inbox rows.
 pub(super) fn check_index(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
     sessions(pass, facts)?;
     runs(pass, facts)?;
@@ -50,7 +50,7 @@ pub(super) fn check_index(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Resu
     Ok(())
 }
 
-/// The session of each run, as its session lists it.
+/// The session of each run, by the table of runs by session.
 fn owners(txn: &ReadTransaction) -> Result<BTreeMap<RunId, SessionId>, StoreError> {
     let mut owners = BTreeMap::new();
     for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
@@ -60,7 +60,7 @@ fn owners(txn: &ReadTransaction) -> Result<BTreeMap<RunId, SessionId>, StoreErro
     Ok(owners)
 }
 
-/// Damage of the session of a run; of the store, if no session lists the run.
+/// Damage of the run's session, or of the store if no session lists the run.
 fn run_damage(owners: &BTreeMap<RunId, SessionId>, run: RunId, table: &'static str, what: String) -> Damage {
     match owners.get(&run) {
         Some(session) => Damage::of(*session, table, what),
@@ -70,7 +70,7 @@ fn run_damage(owners: &BTreeMap<RunId, SessionId>, run: RunId, table: &'static s
 
 fn models(pass: &mut CheckPass<'_>) -> Result<(), StoreError> {
     let models = match pass.txn.open_table(MODELS) {
-        // No version that keeps them has opened it yet.
+        // No version that writes this table has opened the store yet.
         Err(TableError::TableDoesNotExist(_)) => return Ok(()),
         models => models?,
     };
@@ -187,7 +187,7 @@ fn runs(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError>
     Ok(())
 }
 
-/// What a run's row says otherwise than the records.
+/// How a run's row contradicts the records.
 fn disagreement(row: &RunRow, facts: &RecordFacts) -> Option<String> {
     if facts.sessions.get(&row.session).is_some_and(|session| session.damaged) {
         return None;

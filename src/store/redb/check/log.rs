@@ -1,4 +1,4 @@
-//! All rows of the log in one pass, in the order of time; then where sessions end.
+//! Checks all rows of the log in one pass, in the order of time; then the tails and marks of the sessions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,34 +16,34 @@ use crate::store::redb::{
     tables::{GRAVES, LOG, MARKS, TAILS},
 };
 
-/// Bytes of a row of numbers.
+/// Assumed bytes of a row of numbers.
 pub(super) const NUMBERS_ROW_BYTES: usize = 32;
 
-/// What the records say that index rows must agree with.
+/// Facts from the records that index rows must agree with.
 #[derive(Default)]
 pub(super) struct RecordFacts {
     pub(super) sessions: BTreeMap<SessionId, CheckedSession>,
     pub(super) runs: BTreeMap<RunId, CheckedRun>,
 }
 
-/// A session, as far as it was read.
+/// A session, as far as its rows were read.
 #[derive(Default)]
 pub(super) struct CheckedSession {
     tail: SessionTail,
-    /// Its key.
+    /// The session's key.
     pub(super) key: Option<Arc<str>>,
-    /// Whether a record of it could not be read: then not all is known of its runs.
+    /// Whether one of its records cannot be read; its runs are then not all known.
     pub(super) damaged: bool,
 }
 
-/// A run.
+/// A run, by the records that accepted and ended it.
 pub(super) struct CheckedRun {
     pub(super) session: SessionId,
     pub(super) first: Seq,
     pub(super) ended: Option<(Seq, OutcomeDetail)>,
 }
 
-/// Looks at all of it.
+/// Checks the log, and returns the facts for the other checks.
 pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts, StoreError> {
     let mut look = LogCheck { pass, facts: RecordFacts::default(), marks: BTreeSet::new() };
     look.rows()?;
@@ -55,16 +55,15 @@ pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts, StoreEr
 struct LogCheck<'a, 'p> {
     pass: &'a mut CheckPass<'p>,
     facts: RecordFacts,
-    /// The marks that there must be.
+    /// The marks that must exist: session, last record, and row.
     marks: BTreeSet<(u128, Seq, u64)>,
 }
 
 impl LogCheck<'_, '_> {
-    /// Looks at every row.
     fn rows(&mut self) -> Result<(), StoreError> {
         let txn = self.pass.txn;
         let graves = match txn.open_table(GRAVES) {
-            // Nothing was removed, and no newer version has opened it since.
+            // The table does not exist: nothing was removed, and no newer version has opened the store since.
             Err(TableError::TableDoesNotExist(_)) => None,
             graves => Some(graves?),
         };
@@ -80,7 +79,7 @@ impl LogCheck<'_, '_> {
                     continue;
                 }
             };
-            // What is left of a session that was removed goes too.
+            // A removed session whose rows are not all removed yet; gc removes the rest.
             if let Some(graves) = &graves
                 && graves.get(session.bits())?.is_some()
             {
@@ -187,7 +186,7 @@ impl LogCheck<'_, '_> {
         Ok(())
     }
 
-    /// One outcome for each leg: the run has no end any more.
+    /// Each leg has an outcome of its own: a reopened run has none again.
     fn reopened(&mut self, (session, state): (SessionId, &CheckedSession), run: RunId) -> Result<(), String> {
         let known = self.facts.runs.get_mut(&run).filter(|known| known.session == session);
         match known.map(|known| known.ended.take()) {
@@ -198,7 +197,7 @@ impl LogCheck<'_, '_> {
         }
     }
 
-    /// Compares where sessions end with what the rows say.
+    /// Compares the stored tails with the ends that the rows show.
     fn ends(&mut self) -> Result<(), StoreError> {
         let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
         self.pass.checked.counts.sessions = unseen.len() as u64;
@@ -222,7 +221,7 @@ impl LogCheck<'_, '_> {
         Ok(())
     }
 
-    /// Likewise the marks within them.
+    /// Compares the stored marks with those that the rows require.
     fn marks(&mut self) -> Result<(), StoreError> {
         let mut unseen = std::mem::take(&mut self.marks);
         for mark in self.pass.txn.open_table(MARKS)?.iter()? {

@@ -1,5 +1,5 @@
-//! Looks at all of a store, and changes nothing but what the engine itself can repair: one that nobody holds
-//! (`hermod store check`), or the copy in a backup.
+//! Checks a whole store, and changes only what the engine itself repairs.
+//! The store is one that no process has open (`hermod store check`), or the copy in a backup.
 
 mod index;
 mod log;
@@ -19,8 +19,8 @@ use super::{
     throttle::ThrottleFn,
 };
 
-/// Checks the store in `dir`, which no process may have open, and which this program or one of the same schema has written.
-/// Blocks, for as long as it takes to read it.
+/// Checks the store in `dir`, which no process may have open, and whose schema must be this program's. Blocks until all
+/// of it is read.
 pub fn check(dir: &Path, artifacts: ArtifactLookup<'_>) -> Result<CheckReport, OpenError> {
     let mut held = open::lock_store(dir)?;
     let beside = ReferencedFiles { blobs: &held.blobs, artifacts: Some(artifacts) };
@@ -29,13 +29,13 @@ pub fn check(dir: &Path, artifacts: ArtifactLookup<'_>) -> Result<CheckReport, O
     Ok(CheckReport { counts: StoreCounts { bytes: held.bytes, ..checked.counts }, ..checked })
 }
 
-/// Likewise, in a database that is open.
+/// Checks a database that is open.
 pub(super) fn check_over(db: &mut Database, beside: ReferencedFiles<'_>) -> Result<CheckReport, StoreError> {
     let checked = pages(db)?;
     rows((db, checked), beside, &mut |_| Ok(()))
 }
 
-/// Looks at the pages of the file.
+/// Checks the pages of the file.
 pub(super) fn pages(db: &mut Database) -> Result<CheckReport, StoreError> {
     let mut checked = CheckReport::default();
     if !db.check_integrity()? {
@@ -46,7 +46,7 @@ pub(super) fn pages(db: &mut Database) -> Result<CheckReport, StoreError> {
     Ok(checked)
 }
 
-/// Looks at all rows, after the pages.
+/// Checks all rows; `checked` is the report of [`pages`].
 pub(super) fn rows(
     (db, checked): (&Database, CheckReport),
     beside: ReferencedFiles<'_>,

@@ -1,3 +1,5 @@
+//! The state of a check: its report, and the files that it resolves.
+
 use std::{borrow::Cow, collections::BTreeMap, io, mem};
 
 use hermod_actors::{
@@ -14,27 +16,27 @@ use crate::store::redb::{
     throttle::ThrottleFn,
 };
 
-/// So much damage is told one by one.
+/// Maximum number of damaged places listed in a report; further ones are only counted.
 const MAX_DAMAGES: usize = 1_000;
-/// Bytes that are looked at without hearing whether to go on.
+/// Bytes between two calls of the throttle callback.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What a check has looked at, and what is wrong.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// How much was looked at.
+    /// Number of rows that were checked, by kind.
     pub counts: StoreCounts,
-    /// What is wrong; of much, the first 1,000.
+    /// The damaged places, at most 1,000.
     pub damages: Vec<Damage>,
-    /// How much more is wrong.
+    /// Number of further damaged places.
     pub more_damages: u64,
-    /// The spilled values that rows refer to, by their paths in the folder of blobs, with their bytes.
+    /// The blobs that rows refer to, by path in the folder of blobs, with their bytes.
     pub blobs: BTreeMap<String, u64>,
     /// The artifacts that records name.
     pub artifacts: BTreeMap<ArtifactName, Artifact>,
 }
 
-/// How much a check has looked at.
+/// Number of rows and references that a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreCounts {
@@ -44,19 +46,19 @@ pub struct StoreCounts {
     pub sessions: u64,
     /// Records.
     pub records: u64,
-    /// Rows of the log, of some records each.
+    /// Rows of the log; each has one or more records.
     pub rows: u64,
     /// Rows of runs.
     pub runs: u64,
-    /// Those that have not ended.
+    /// Runs that have not ended.
     pub open_runs: u64,
-    /// Accounts.
+    /// Budget accounts.
     pub accounts: u64,
-    /// Messages that wait in inboxes.
+    /// Unread inbox messages.
     pub inbox: u64,
     /// Idempotency keys.
     pub keys: u64,
-    /// References to values in files of their own.
+    /// References to blobs.
     pub blobs: u64,
     /// References to artifacts.
     pub artifacts: u64,
@@ -72,14 +74,14 @@ impl CheckReport {
     }
 }
 
-/// Says what there is of an artifact that a record of a session names.
+/// Looks up an artifact that a record of a session names.
 pub type ArtifactLookup<'a> = &'a dyn Fn(SessionId, &Artifact) -> io::Result<Presence>;
 
 /// The files that a store refers to.
 #[derive(Clone, Copy)]
 pub(in crate::store::redb) struct ReferencedFiles<'b> {
     pub(in crate::store::redb) blobs: &'b Blobs,
-    /// `None` if somebody else looks at the artifacts.
+    /// `None` if the caller checks the artifacts itself.
     pub(in crate::store::redb) artifacts: Option<ArtifactLookup<'b>>,
 }
 
@@ -89,7 +91,7 @@ pub(super) struct CheckPass<'p> {
     pub(super) checked: CheckReport,
     references: ReferencedFiles<'p>,
     throttle: &'p mut ThrottleFn<'p>,
-    /// Bytes since `pace` has heard of any.
+    /// Bytes since the last call of `throttle`.
     uncounted_bytes: usize,
 }
 
@@ -106,7 +108,7 @@ impl<'p> CheckPass<'p> {
         self.checked.damage(damage);
     }
 
-    /// Counts the bytes of a row that was looked at.
+    /// Counts the bytes of a row that was checked.
     pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<(), StoreError> {
         self.uncounted_bytes += bytes;
         if self.uncounted_bytes < BATCH_BYTES {
@@ -116,13 +118,13 @@ impl<'p> CheckPass<'p> {
         }
     }
 
-    /// All was looked at.
+    /// Ends the check.
     pub(super) fn finish(self) -> Result<CheckReport, StoreError> {
         (self.throttle)(self.uncounted_bytes)?;
         Ok(self.checked)
     }
 
-    /// The value that is stored so. A blob that it is in is noted.
+    /// Resolves a stored value, and lists its blob, if it has one.
     pub(super) fn value<'v>(&mut self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
         self.checked.counts.blobs += u64::from(Blobs::is_spilled(stored));
         if let Some((path, bytes)) = Blobs::path_and_bytes(stored) {
@@ -133,12 +135,12 @@ impl<'p> CheckPass<'p> {
         self.references.blobs.resolve(stored).map_err(BlobError::into_text)
     }
 
-    /// The JSON that is stored so.
+    /// Resolves a stored value and parses it as JSON.
     pub(super) fn json<T: DeserializeOwned>(&mut self, stored: &[u8]) -> Result<T, String> {
         serde_json::from_slice(&self.value(stored)?).map_err(|error| error.to_string())
     }
 
-    /// Notes an artifact that a record of this session names.
+    /// Lists an artifact that a record of this session names, and looks it up.
     pub(super) fn artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
         self.checked.counts.artifacts += 1;
         let name = &artifact.handle;

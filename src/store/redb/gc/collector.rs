@@ -1,3 +1,5 @@
+//! The public interface of gc: one pass at a time, made of steps that the committer runs.
+
 use std::{
     collections::HashSet,
     sync::{Arc, Weak, mpsc::sync_channel},
@@ -16,19 +18,19 @@ use super::{
     tally::{GcMode, Tally, why},
 };
 
-/// Sessions whose rows are looked up at once.
+/// Sessions that are looked up per snapshot.
 const SESSIONS_PER_SNAPSHOT: usize = 64;
 
-/// Why a store is not cared for.
+/// Why gc failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GcError {
-    /// It was closed.
+    /// The store was closed.
     #[error("the store was closed before this was done; what is left is removed the next time")]
     Closed,
-    /// Somebody else cares for it.
+    /// Another gc or a backup is under way.
     #[error("another care of the store is under way; try again when that has ended")]
     Busy,
-    /// It cannot be read or written.
+    /// The store cannot be read or written.
     #[error("the store cannot be cared for: {0}")]
     Failed(String),
 }
@@ -39,16 +41,16 @@ impl From<StoreError> for GcError {
     }
 }
 
-/// Care of a store that is open in this process. Does not keep it open. All of it blocks.
+/// Garbage collection of a store that is open in this process. Does not keep the store open. All methods block.
 #[derive(Debug, Clone)]
 pub struct GarbageCollector {
     journal: Weak<RedbJournal>,
 }
 
-/// The sessions that have gone in this care, or would go.
+/// The sessions that this pass removed, or would remove.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RemovedSet {
-    /// The sessions.
+    /// The removed sessions.
     pub sessions: HashSet<SessionId>,
     /// Their runs.
     pub runs: HashSet<RunId>,
@@ -59,14 +61,14 @@ impl GarbageCollector {
         Self { journal }
     }
 
-    /// Begins to remove what is not needed; nobody else does until the answer is dropped.
+    /// Starts a pass; fails with [`GcError::Busy`] while another pass or a backup is under way.
     pub fn start(&self, mode: GcMode) -> Result<GcPass, GcError> {
         let gate = Arc::clone(self.journal()?.gc_gate());
         let alone = gate.try_acquire_owned().map_err(|_| GcError::Busy)?;
         Ok(GcPass { collector: self.clone(), mode, max_append_wait: Duration::ZERO, _exclusive: alone })
     }
 
-    /// What the store takes up. Reads all of it.
+    /// The disk usage of the store. Reads all of it.
     pub fn footprint(&self) -> Result<StoreFootprint, GcError> {
         let (reader, blobs) = {
             let journal = self.journal()?;
@@ -76,7 +78,7 @@ impl GarbageCollector {
         Ok(file.run(|| footprint::measure(reader.txn(), file.path(), &blobs))?)
     }
 
-    /// Reads the store; what the engine cannot decode is told with the file and the remedy.
+    /// Reads the store; adds file and remedy to errors of damaged pages.
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, GcError>) -> Result<T, GcError> {
         let file = self.journal()?.db.file().clone();
         file.catch(work)?.map_err(|error| match (error, file.known_damage()) {
@@ -95,7 +97,7 @@ impl GarbageCollector {
     }
 }
 
-/// A care under way.
+/// A gc pass under way.
 #[derive(Debug)]
 pub struct GcPass {
     collector: GarbageCollector,
@@ -105,24 +107,25 @@ pub struct GcPass {
 }
 
 impl GcPass {
-    /// Whether something is removed.
+    /// Whether the pass removes or only reports.
     pub const fn mode(&self) -> GcMode {
         self.mode
     }
 
-    /// The longest time for which appends had to wait.
+    /// The longest time that appends waited for a step.
     pub const fn max_append_wait(&self) -> Duration {
         self.max_append_wait
     }
 
-    /// Answers questions from what is there now.
+    /// Lookups in a snapshot of now.
     pub fn lookup(&self) -> Result<Lookup, GcError> {
         Ok(Lookup::new(self.collector.journal()?.reader()?))
     }
 
-    /// Removes the sessions whose last record is not younger than `before`, if that is set; and what an earlier care has left
-    /// of some. Says what it saw, how many idempotency keys went with them, and which have gone: no power loss brings these
-    /// back, so that their files can go.
+    /// Removes the sessions whose last record is not newer than `before`, and the rest of sessions that an earlier pass
+    /// removed; `None` keeps all sessions.
+    /// Returns the tally of sessions, the tally of their idempotency keys, and the removed set.
+    /// The removal is durable on return, so that files of these sessions can be removed.
     pub fn remove_sessions(
         &mut self,
         before: Option<Timestamp>,
@@ -147,7 +150,7 @@ impl GcPass {
         let mut expired = self.collector.snapshot()?.expired(before, &mut tally)?.into_iter();
         loop {
             let mut doomed = Vec::new();
-            // A snapshot keeps the store from using again what is freed: it is not held for longer than needed.
+            // A snapshot prevents the engine from reusing freed pages: it is dropped as soon as possible.
             let plan = self.collector.snapshot()?;
             for expired in expired.by_ref().take(SESSIONS_PER_SNAPSHOT) {
                 match plan.removable(expired)? {
@@ -188,7 +191,7 @@ impl GcPass {
         Ok(())
     }
 
-    /// Removes the rows that are left of removed sessions.
+    /// Removes the remaining rows of removed sessions.
     fn remove_leftovers(&mut self) -> Result<(), GcError> {
         while self.mode == GcMode::Remove {
             let graves = self.collector.snapshot()?.tombstones()?;
@@ -202,7 +205,7 @@ impl GcPass {
         Ok(())
     }
 
-    /// Removes the blobs to which nothing refers, but what has gone.
+    /// Removes the blobs without references; rows of removed sessions do not count as references.
     pub fn remove_blobs(&mut self, gone: &RemovedSet) -> Result<Tally, GcError> {
         self.run_step(GcStep::StartTracking)?;
         let care = self.collector.clone();
@@ -224,7 +227,7 @@ impl GcPass {
         if all.is_empty() {
             return Ok(tally);
         }
-        // Whatever has gone refers to nothing any more, and what has the same name now is something else.
+        // After a real removal there are no rows left of it, and a row with the same id would be a new one.
         let gone = if self.mode == GcMode::DryRun { gone } else { &RemovedSet::default() };
         let Some(referred) = mark::referenced_blobs(reader.txn(), gone)? else {
             tally.retain(why::UNKNOWN, all.len() as u64);
@@ -246,7 +249,7 @@ impl GcPass {
         Ok(tally)
     }
 
-    /// Has something done by the committer, between two batches.
+    /// Sends a step to the committer, which runs it between two batches, and waits for its result.
     fn run_step<T>(&mut self, chore: impl FnOnce(StepReplySender<T>) -> GcStep) -> Result<T, GcError> {
         let (reply, answer) = sync_channel(1);
         if !self.collector.journal()?.send_gc_step(chore(reply)) {

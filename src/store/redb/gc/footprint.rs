@@ -1,3 +1,5 @@
+//! Disk usage of the store.
+
 use std::fs;
 
 use redb::{Key, ReadTransaction, ReadableTableMetadata, Value};
@@ -8,33 +10,33 @@ use super::super::{
     tables::{self, Definition, LOG, OPEN_RUNS, RUNS, SESSIONS, Visit},
 };
 
-/// What the store takes up.
+/// The disk usage and the row counts of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreFootprint {
-    /// Bytes of its file.
+    /// Bytes of the store's file.
     pub file: u64,
-    /// How many of them hold nothing: what is written next goes there.
+    /// Free bytes of the file, which later writes reuse.
     pub free: u64,
-    /// Bytes of the rows that hold records, the keys of these rows included.
+    /// Bytes of the rows of the log, with their keys.
     pub records: u64,
     /// Bytes of all other rows.
     pub index: u64,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Those that have not ended.
+    /// Runs that have not ended.
     pub unfinished: u64,
-    /// Values in files of their own.
+    /// Number of blobs.
     pub blobs: u64,
     /// Their bytes.
     pub blob_bytes: u64,
 }
 
-/// What tables take up.
+/// Sums the sizes of tables.
 struct TableSizes<'t> {
     txn: &'t ReadTransaction,
-    /// Bytes of their pages.
+    /// Bytes of the tables' pages.
     pages: u64,
     rows: u64,
 }

@@ -1,4 +1,4 @@
-//! What a snapshot refers to.
+//! The mark phase: the blobs and scripts to which rows of a snapshot refer.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -22,7 +22,7 @@ use super::{
     collector::{GcError, RemovedSet},
 };
 
-/// The blobs that something refers to which stays; `None` if a row cannot be read.
+/// The blobs that retained rows refer to; `None` if a row cannot be read.
 pub(super) fn referenced_blobs(
     txn: &ReadTransaction,
     gone: &RemovedSet,
@@ -57,7 +57,7 @@ pub(super) fn referenced_blobs(
     Ok(Some(found))
 }
 
-/// Answers questions from one snapshot. Blocks.
+/// Lookups in one snapshot. Blocks.
 pub struct Lookup {
     reader: SnapshotReader,
 }
@@ -67,13 +67,13 @@ impl Lookup {
         Self { reader }
     }
 
-    /// Whether there is this session.
+    /// Whether the session exists.
     pub fn has_session(&self, session: SessionId) -> Result<bool, GcError> {
         let is_there = || Ok(self.reader.txn().open_table(SESSIONS)?.get(session.bits())?.is_some());
         Ok(self.reader.file().run(is_there)?)
     }
 
-    /// The row of a run.
+    /// The row of a run; `None` if the run does not exist.
     pub fn run(&mut self, run: RunId) -> Result<Option<RunRow>, GcError> {
         match self.reader.read(&Query::Run(run)) {
             Ok(QueryRows::Runs(rows)) => Ok(rows.into_iter().next()),
@@ -95,7 +95,7 @@ impl Lookup {
         })
     }
 
-    /// The rehearsal scripts of runs that stay; `None` if one cannot be read.
+    /// The rehearsal scripts of retained runs; `None` if one cannot be read.
     pub fn scripts(&mut self, gone: &RemovedSet) -> Result<Option<BTreeSet<String>>, GcError> {
         let mut scripts = BTreeSet::new();
         for run in self.runs()?.into_iter().filter(|run| !gone.runs.contains(run)) {

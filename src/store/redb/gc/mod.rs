@@ -1,12 +1,13 @@
-//! Care of an open store: what nobody needs any more is removed, in steps so short that no append waits long for one.
+//! Garbage collection of an open store, in steps so short that no append waits long for one.
 //!
-//! - Only the committer's thread removes, one [`GcStep`] at a time, between two batches. One care at a time: see
-//!   [`GarbageCollector::begin`].
-//! - A session goes in one transaction, with every row that names it, if nobody has it open and it is as it was when it was
-//!   looked at. The rows of a long journal follow in slices: until they are gone, `graves` names the last one that is
-//!   left, so a kill in between leaves them to the next care.
-//! - Files go after the rows that named them. The spiller notes the blobs that it stores or finds stored; a snapshot that is
-//!   taken after that began is searched for references; what is in neither is not needed by anything, now or later.
+//! - Only the committer's thread removes rows and blobs, one [`GcStep`] at a time, between two batches. One pass at a
+//!   time: see [`GarbageCollector::start`].
+//! - A session is removed in one transaction, with every row that names it, unless it is open or has changed since the
+//!   snapshot. The remaining rows of a long journal follow in slices: until then `graves` names the last of them, so
+//!   after a kill the next pass continues.
+//! - Files are removed after the rows that named them. The spiller tracks the blobs that it stores or finds stored; a
+//!   snapshot taken after the start of tracking is searched for references. A blob in neither set has no reference, now
+//!   or later.
 
 mod collector;
 mod footprint;

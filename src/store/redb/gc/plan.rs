@@ -1,4 +1,4 @@
-//! Which sessions are to go, looked at in a snapshot.
+//! Selects the sessions to remove, from a snapshot.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,22 +24,23 @@ use super::{
     tally::{Tally, why},
 };
 
-/// A session that is to go if it is still like this, and all that goes with it.
+/// A session to remove if it is still unchanged, and the rows that are removed with it.
 #[derive(Debug, Clone)]
 pub(in super::super) struct RemovableSession {
     pub(super) session: u128,
     pub(super) key: String,
     pub(super) tail: (u64, u64, u64),
-    /// The rows of its records, the last one first.
+    /// The log rows of its records, the last one first.
     pub(super) positions: Vec<u64>,
     pub(super) runs: Vec<u128>,
     /// The idempotency keys of its runs.
     pub(super) keys: Vec<String>,
-    /// Of the rows of its records.
+    /// Bytes of the log rows.
     pub(super) bytes: u64,
 }
 
-/// Some of the rows that are left of a removed session, and the place of the one before them; 0 if there is none.
+/// Remaining log rows of a removed session, as many as fit in one step. `next` is the position of the row before them;
+/// 0 if there is none.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Tombstone {
     pub(super) session: u128,
@@ -47,7 +48,7 @@ pub(in super::super) struct Tombstone {
     pub(super) next: u64,
 }
 
-/// A session whose time is over, and its runs.
+/// A session whose retention time is over, and its runs.
 #[derive(Debug)]
 pub(super) struct ExpiredSession {
     session: u128,
@@ -72,17 +73,17 @@ impl GcSnapshot {
         self.reader.txn()
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     pub(super) fn sessions(&self) -> Result<u64, StoreError> {
         Ok(self.txn().open_table(SESSIONS)?.len()?)
     }
 
-    /// How many idempotency keys there are.
+    /// Number of idempotency keys.
     pub(super) fn keys(&self) -> Result<u64, StoreError> {
         Ok(self.txn().open_table(KEYS)?.len()?)
     }
 
-    /// Those whose last record is not younger than `before`, that have no unfinished run and no message waiting.
+    /// The sessions whose last record is not newer than `before`, without unfinished runs and without unread messages.
     pub(super) fn expired(
         &mut self,
         before: Timestamp,
@@ -152,7 +153,7 @@ impl GcSnapshot {
         }
     }
 
-    /// An account below that of a run that goes would have lost the one above it.
+    /// Retains sessions whose accounts are parents of retained accounts.
     fn retain_parents(&self, expired: &mut Vec<ExpiredSession>, tally: &mut Tally) -> Result<(), StoreError> {
         let mut family = Vec::new();
         for row in self.txn().open_table(ACCOUNTS)?.iter()? {
@@ -168,7 +169,7 @@ impl GcSnapshot {
             expired.retain(|one| !one.runs.iter().any(|run| needed.contains(run)));
             let kept = before - expired.len();
             tally.retain(why::PARENT, kept as u64);
-            // What stays now may have a parent too.
+            // The sessions retained now may have parents too.
             if kept == 0 {
                 return Ok(());
             }
@@ -192,7 +193,7 @@ impl GcSnapshot {
         Ok(())
     }
 
-    /// With the rows that hold its records; `None` if these cannot be followed.
+    /// Adds the log rows of its records; `None` if their chain cannot be followed.
     pub(super) fn removable(&self, expired: ExpiredSession) -> Result<Option<RemovableSession>, StoreError> {
         let ExpiredSession { session, key, tail, runs, keys } = expired;
         let log = self.txn().open_table(LOG)?;
@@ -209,7 +210,7 @@ impl GcSnapshot {
         }))
     }
 
-    /// What is left of sessions that were removed: of each the rows of one step.
+    /// The remaining rows of removed sessions, as many of each as fit in one step.
     pub(super) fn tombstones(&self) -> Result<Vec<Tombstone>, StoreError> {
         let log = self.txn().open_table(LOG)?;
         let mut graves = Vec::new();
@@ -218,17 +219,17 @@ impl GcSnapshot {
             let session = session.value();
             let RowChain { positions: places, next, .. } =
                 read_chain(&log, session, place.value(), MAX_ROWS_PER_STEP)?;
-            // Behind a row that is lost nothing can be found: it stays.
+            // Rows before a lost one cannot be found: they stay.
             graves.push(Tombstone { session, positions: places, next: next.unwrap_or(0) });
         }
         Ok(graves)
     }
 }
 
-/// Rows on the way back.
+/// Rows of a session's log, from the last one backwards.
 struct RowChain {
     positions: Vec<u64>,
-    /// The place of the row before them; `None` if the way is lost.
+    /// The position of the row before them; `None` if the chain is broken.
     next: Option<u64>,
     bytes: u64,
 }

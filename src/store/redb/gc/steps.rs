@@ -1,3 +1,5 @@
+//! The steps of gc that the committer's thread runs between two batches.
+
 use std::{io, sync::mpsc::SyncSender, time::Duration};
 
 use hermod_actors::model::SessionId;
@@ -17,39 +19,40 @@ use super::{
     tally::{GcMode, why},
 };
 
-/// Rows of the log, or files, that go in one step: about a millisecond. (A row lies on a page of its own.)
+/// Log rows or files removed by one step: about a millisecond. (A row lies on a page of its own.)
 pub(super) const MAX_ROWS_PER_STEP: usize = 96;
-/// Rows that go with a run.
+/// Index rows of a run.
 const ROWS_PER_RUN: usize = 4;
 
-/// A piece of work for the committer.
+/// A step of gc, run by the committer.
 pub(in super::super) enum GcStep {
-    /// Note every blob that is stored from now on.
+    /// Tracks every blob that is stored from now on.
     StartTracking(StepReplySender<()>),
-    /// Remove as many of these sessions as a step has room for, at least one; say what became of each.
+    /// Removes as many of these sessions as one step may, at least one; the reply has one outcome for each that was
+    /// reached.
     Remove(Vec<RemovableSession>, GcMode, StepReplySender<Vec<RemoveOutcome>>),
-    /// Remove the last rows that are left of a session.
+    /// Removes remaining rows of a removed session.
     RemoveRest(Tombstone, StepReplySender<()>),
-    /// Remove these blobs, if they were not stored meanwhile.
+    /// Removes those of these blobs that were not stored since the tracking started.
     Unlink(Vec<BlobHash>, GcMode, StepReplySender<Vec<UnlinkOutcome>>),
-    /// Bring to disk what was removed.
+    /// Makes the removals durable.
     Flush(StepReplySender<()>),
-    /// Note no more.
+    /// Ends the tracking.
     StopTracking,
 }
 
-/// Who waits for a chore.
+/// Sends a step's result to the waiting pass.
 pub(in super::super) type StepReplySender<T> = SyncSender<StepResult<T>>;
 
-/// What came of a chore, and for how long nothing else was written.
+/// The result of a step, and the time for which it kept writes waiting.
 pub(in super::super) struct StepResult<T> {
     pub(in super::super) result: Result<T, String>,
     pub(super) took: Duration,
 }
 
-/// What became of a session: removed, or why not.
+/// Whether a session was removed, or the reason why not.
 pub(in super::super) type RemoveOutcome = Result<(), &'static str>;
-/// What became of a blob: its bytes, or why it stays.
+/// The bytes of a removed blob, or the reason why it stays.
 pub(in super::super) type UnlinkOutcome = Result<u64, &'static str>;
 
 impl Committer {
@@ -136,7 +139,8 @@ impl Committer {
     }
 
     fn unlink_blobs(&mut self, blobs: &[BlobHash], mode: GcMode) -> Vec<UnlinkOutcome> {
-        // What a power loss would bring back of a relaxed store refers to more than the snapshot that was searched.
+        // With relaxed durability, a power loss would bring back rows that refer to more blobs than the searched
+        // snapshot does.
         self.flush_acknowledged();
         let unlink = |blob: &BlobHash| match (self.failure.is_none() && self.spiller.is_removable(blob), mode)
         {
@@ -156,11 +160,11 @@ fn unlink_outcome(bytes: io::Result<u64>) -> UnlinkOutcome {
 }
 
 fn send_result<T>(reply: &StepReplySender<T>, begun: Instant, result: Result<T, String>) {
-    // Whoever asked may have gone.
+    // The receiver may be dropped.
     let _ = reply.send(StepResult { result, took: begun.elapsed() });
 }
 
-/// Whether the session is as it was when it was looked at, and nobody's.
+/// Whether the session is unchanged since the snapshot, not open, and without unread messages.
 fn check_removable(
     tables: &mut Tables<'_>,
     memory: &CommitterState,
@@ -178,7 +182,7 @@ fn check_removable(
     Ok(if waits { Err(why::MESSAGE) } else { Ok(()) })
 }
 
-/// Removes what names the session, and as many of its records' rows as there is room for.
+/// Removes every row that names the session, and at most `room` log rows of its records.
 fn remove_session(tables: &mut Tables<'_>, doomed: &RemovableSession, room: usize) -> Result<(), StoreError> {
     let bits = doomed.session;
     tables.sessions.open()?.remove(bits)?;

@@ -1,36 +1,38 @@
+//! Counts of a gc pass, and the reasons for which things are retained.
+
 use std::collections::BTreeMap;
 
-/// Whether something is removed, or only looked at.
+/// Whether a pass removes or only reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GcMode {
-    /// It is removed.
+    /// Removes.
     Remove,
-    /// It is said what would be.
+    /// Only reports what would be removed.
     DryRun,
 }
 
-/// What was seen of one class of things, and what became of it.
+/// Counts of one class of things.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// How many there were.
+    /// Number of things that were examined.
     pub seen: u64,
-    /// How many were removed, or would be.
+    /// Number that was removed, or would be.
     pub removed: u64,
-    /// The bytes of those.
+    /// Bytes of the removed ones.
     pub bytes: u64,
-    /// How many stay, by the reason.
+    /// Number of retained ones, by reason.
     pub retained: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// One that goes.
+    /// Counts a removed one.
     pub fn remove(&mut self, bytes: u64) {
         self.seen += 1;
         self.removed += 1;
         self.bytes += bytes;
     }
 
-    /// So many that stay.
+    /// Counts `count` retained ones.
     pub fn retain(&mut self, why: &'static str, count: u64) {
         self.seen += count;
         if count > 0 {
@@ -39,32 +41,32 @@ impl Tally {
     }
 }
 
-/// Why something stays.
+/// The reasons for which things are retained.
 pub mod why {
-    /// No time is set after which it goes.
+    /// No retention time is configured.
     pub const FOREVER: &str = "forever";
-    /// Its time is not over.
+    /// Its retention time is not over.
     pub const YOUNG: &str = "not old enough";
     /// A run of it has not ended.
     pub const UNFINISHED: &str = "unfinished";
-    /// Somebody has said something to it that it has not read.
+    /// The session has an unread inbox message.
     pub const MESSAGE: &str = "a message waits";
-    /// This process has it open.
+    /// The session is open in this process.
     pub const OPEN: &str = "open";
-    /// Something was written into it meanwhile.
+    /// The session changed since the snapshot.
     pub const CHANGED: &str = "changed meanwhile";
-    /// A run that stays was started by one of it.
+    /// One of its runs started a run that is retained.
     pub const PARENT: &str = "started a run that stays";
-    /// The run that it stands for stays.
+    /// The run that the key refers to is retained.
     pub const RUN: &str = "its run stays";
-    /// A command runs there.
+    /// Its command is running.
     pub const ALIVE: &str = "a command runs";
     /// This program cannot read it.
     pub const UNREADABLE: &str = "unreadable";
-    /// Something that stays refers to it.
+    /// Something retained refers to it.
     pub const REFERRED: &str = "referred to";
-    /// It cannot be known what refers to it: a part of the store cannot be read.
+    /// References are unknown: a part of the store cannot be read.
     pub const UNKNOWN: &str = "the store has a damaged row; see `hermod store check`";
-    /// The file system does not let it go.
+    /// The file system refused the removal.
     pub const REFUSED: &str = "cannot be removed; see the log";
 }

@@ -1,4 +1,4 @@
-//! What must stay stays, whatever is removed beside it and whenever somebody writes.
+//! What gc must retain stays readable, whatever is removed beside it and whenever appends happen.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::store::redb::{Durability, RedbJournal, blobs::Blobs};
 struct Bench {
     dir: tempfile::TempDir,
     journal: Arc<RedbJournal>,
-    /// The incarnation and the last sequence of each session that is open.
+    /// The incarnation and the last sequence number of each open session.
     open: BTreeMap<u128, (Incarnation, u64)>,
 }
 
@@ -38,12 +38,12 @@ fn run(n: u128) -> RunId {
     RunId::from_bits(n << 64 | 7)
 }
 
-/// The content of this number: every third is short.
+/// The content with this number: every third one is short.
 fn content(n: u8) -> String {
     format!("{n} ").repeat(if n.is_multiple_of(3) { 10 } else { 10_000 })
 }
 
-/// The same bytes whosever it is, so that sessions share blobs.
+/// The same bytes in every session, so that sessions share blobs.
 fn record(at: i64, text: String) -> Arc<Record> {
     let call = CallId { run: run(0), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, text);
@@ -78,7 +78,7 @@ impl Bench {
         Self { dir, journal, open: BTreeMap::new() }
     }
 
-    /// The same store in another process.
+    /// Opens the same store again, as another process does.
     fn again(self) -> Self {
         let Self { dir, journal, .. } = self;
         drop(Arc::into_inner(journal).unwrap());
@@ -107,7 +107,7 @@ impl Bench {
         self.open.get_mut(&n).unwrap().1 += more;
     }
 
-    /// A session with one run that has ended, and these contents, each in a row of its own.
+    /// A session with one ended run and these contents, each in a row of its own.
     fn ended(&mut self, n: u128, at: i64, contents: &[u8]) {
         self.appended(n, |append| {
             append.records = vec![record(at, "first".into())];
@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// What the committer does, one step at a time.
+/// Runs single steps of the committer.
 struct Steps<'b>(&'b mut Bench);
 
 impl Steps<'_> {
@@ -237,13 +237,13 @@ impl Steps<'_> {
     }
 }
 
-/// Deterministic, and the same everywhere.
+/// A deterministic generator of random numbers.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
 }
 
-/// Sweeps blobs step by step, with appends between any two steps that store contents of which there may be a file.
+/// Removes blobs step by step, and between any two steps appends contents whose blobs may exist.
 fn swept_between_appends(seed: u64) {
     let mut random = seed;
     let mut bench = Bench::new();
@@ -352,7 +352,7 @@ fn a_parent_of_what_stays_stays() {
     assert_eq!([1, 2].map(|n| bench.is_known(n)), [true, false]);
 }
 
-/// A long session that is removed in several steps, and a kill after each of them.
+/// Removes a long session in several steps, with a kill after each of them.
 #[test]
 fn what_a_kill_has_left_of_a_session_goes_the_next_time() {
     for steps in 0..4 {
@@ -386,7 +386,7 @@ fn what_a_relaxed_store_has_removed_does_not_come_back() {
     let bench = bench.again();
     let mut caring = bench.journal.garbage_collector().start(GcMode::Remove).unwrap();
     caring.remove_sessions(Some(Timestamp(200))).unwrap();
-    // What another process would find if this one was killed now, before files are removed.
+    // The store that another process would find if this one was killed now, before files are removed.
     let dir = tempfile::tempdir().unwrap();
     let file = bench.journal.db.file().path().to_owned();
     std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();

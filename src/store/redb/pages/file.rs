@@ -1,3 +1,5 @@
+//! A storage backend that verifies every page when it is read.
+
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -14,7 +16,7 @@ use super::{
     newest,
 };
 
-/// The places of damaged pages that were met, in bytes from the beginning of the file.
+/// Offsets of the damaged pages that reads have met, in bytes from the start of the file.
 #[derive(Debug, Clone, Default)]
 pub(in crate::store::redb) struct DamagedPages(Arc<Mutex<BTreeSet<u64>>>);
 
@@ -23,7 +25,7 @@ impl DamagedPages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(offset)
     }
 
-    /// Those that were met so far, in order.
+    /// The offsets so far, sorted.
     pub(in crate::store::redb) fn offsets(&self) -> Vec<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
@@ -37,29 +39,29 @@ pub(in crate::store::redb) struct VerifiedFile<B> {
     known: Mutex<KnownPages>,
 }
 
-/// What is known of the pages of a file. One entry has 24 bytes.
+/// The expected pages of a file. One entry has 24 bytes.
 #[derive(Debug, Default)]
 struct KnownPages {
     geometry: Option<Geometry>,
     pages: HashMap<u64, ExpectedPage>,
-    /// The layouts of the trees that entries name by their place here.
+    /// The layouts of the trees; entries refer to them by index.
     trees: Vec<TreeLayout>,
 }
 
-/// The content that a page must have.
+/// The expected content of a page.
 #[derive(Debug, Clone, Copy)]
 struct ExpectedPage {
     /// The low half of the checksum.
     checksum: u64,
     pages: u32,
-    /// The place of the tree's layout; `WRITTEN` if this process wrote the page, and the checksum covers all of it.
+    /// Index of the tree's layout; `WRITTEN` if this process wrote the page, and the checksum covers all of it.
     tree: u32,
 }
 
 const WRITTEN: u32 = u32::MAX;
 
 impl<B> VerifiedFile<B> {
-    /// Over a backend. Damaged pages that are met are added to `damaged`.
+    /// Wraps a backend; adds damaged pages that reads meet to `damaged`.
     pub(in crate::store::redb) fn new(backend: B, damaged: DamagedPages) -> Self {
         Self { backend, damaged, known: Mutex::default() }
     }
@@ -68,7 +70,7 @@ impl<B> VerifiedFile<B> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a page is what it must be. A page of which nothing is known is.
+    /// Whether a page has its expected content; true if no expectation is known.
     fn is_sound(&self, offset: u64, page: &[u8]) -> bool {
         let (expected, tree, geometry) = {
             let known = self.lock_known();
@@ -105,8 +107,8 @@ impl KnownPages {
 }
 
 impl<B: StorageBackend> VerifiedFile<B> {
-    /// Learns from the engine's header where the pages are. If a commit of the engine is whole and newer than the one that the
-    /// header calls the current one, the engine is told that it is.
+    /// Reads the positions of the roots from the engine's header. If the header names an older commit as current
+    /// although a newer one is whole, the engine gets a header that names the newer one.
     fn read_header(&self, header: &mut [u8]) {
         let Some(geometry) = Geometry::of_header(header) else { return };
         let read = |page: &PageRef| {
@@ -157,7 +159,8 @@ impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // Noted before it is written, so that a reader of the new bytes finds them noted. No reader needs the old ones.
+        // Tracked before the write, so that a reader of the new bytes finds their checksum. No reader needs the old
+        // bytes.
         if offset == 0 {
             self.lock_known().geometry = Geometry::of_header(data);
         } else if let Ok(pages) = u32::try_from(data.len() as u64 / PAGE_BYTES) {

@@ -1,13 +1,14 @@
-//! Where the engine's file says which checksum a page has: in its commit slots, in branch pages and in the definitions of
-//! tables. Follows the engine's documented file format, version 3. Every function gives `None` for bytes that are not of this
-//! format, and then nothing is verified by them.
+//! Positions of checksums in the engine's file: in its commit slots, in branch pages and in the definitions of tables.
+//!
+//! Follows the engine's documented file format, version 3. Functions return `None` for bytes of another format; these
+//! are then not verified.
 
 /// Bytes of the smallest page.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes of the engine's header at the beginning of the file.
 pub(super) const HEADER_BYTES: usize = 320;
 
-/// The byte of the header that says which commit slot is current, and how it was written.
+/// Offset of the header's byte that tells which commit slot is current, and how it was written.
 const STATE_OFFSET: usize = 9;
 const SECOND_SLOT: u8 = 1;
 const TWO_PHASE: u8 = 4;
@@ -17,17 +18,17 @@ const SLOT_BYTES: usize = 128;
 const SLOT_CHECKSUM: usize = SLOT_BYTES - 16;
 const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
-/// The type byte of a table without multiple values of a key.
+/// The type byte of a table with one value per key.
 const PLAIN_TABLE: u8 = 3;
 /// The engine's placeholder for a checksum that it has not computed yet.
 const DEFERRED: u128 = 999;
 
-/// The checksum that the engine keeps of pages and commit slots.
+/// The engine's checksum of pages and commit slots.
 pub(super) fn checksum(bytes: &[u8]) -> u128 {
     twox_hash::XxHash3_128::oneshot(bytes)
 }
 
-/// How the rows of a tree are laid out: the fixed widths of its keys and values, if they have some.
+/// The row layout of a tree: the widths of its keys and values, if they are fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeLayout {
     /// The tree of table definitions, whose values hold the roots of other trees.
@@ -36,7 +37,7 @@ pub(super) enum TreeLayout {
     Rows { key: Option<u32>, value: Option<u32> },
 }
 
-/// A page that another one refers to.
+/// A reference to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageRef {
     pub(super) offset: u64,
@@ -46,7 +47,7 @@ pub(super) struct PageRef {
     pub(super) tree: TreeLayout,
 }
 
-/// The sizes of the regions of a file, in pages.
+/// The sizes of the file's regions, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Geometry {
     header_pages: u64,
@@ -54,7 +55,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Reads it from the engine's header.
+    /// Reads the geometry from the engine's header.
     pub(super) fn of_header(header: &[u8]) -> Option<Self> {
         let page = u32_at(header, 12)?;
         let (header_pages, data_pages) = (u32_at(header, 16)?, u32_at(header, 20)?);
@@ -71,8 +72,9 @@ impl Geometry {
             .collect()
     }
 
-    /// The roots of a commit that is newer than the current one, and those of the current one. The engine leaves such a commit
-    /// when it is killed before it has made it the current one; so does damage to the byte that says which one that is.
+    /// The roots of a commit that is newer than the current one, and the roots of the current one.
+    /// The engine leaves such a commit if it is killed before it marks it as current. Damage to the byte with that mark
+    /// has the same effect.
     pub(super) fn newer_commit(self, header: &[u8]) -> Option<(Vec<PageRef>, Vec<PageRef>)> {
         let state = *header.get(STATE_OFFSET)?;
         let is_second = state & SECOND_SLOT != 0;
@@ -109,7 +111,7 @@ impl Geometry {
         (0..pairs).filter_map(definition).filter_map(|definition| self.table(definition)).collect()
     }
 
-    /// The root in the definition of a table: type, rows, root, and the fixed widths.
+    /// The root in the definition of a table, which has type, rows, root, and the fixed widths.
     fn table(self, definition: &[u8]) -> Option<PageRef> {
         if *definition.first()? != PLAIN_TABLE || *definition.get(9)? == 0 {
             return None;
@@ -119,7 +121,7 @@ impl Geometry {
         self.page(definition, (10, 18), TreeLayout::Rows { key: width(42)?, value: width(47)? })
     }
 
-    /// The page whose number and checksum are at these places.
+    /// The page whose number and checksum are at these offsets.
     fn page(self, bytes: &[u8], (number, checksum): (usize, usize), tree: TreeLayout) -> Option<PageRef> {
         let number = u64::from_le_bytes(*bytes.get(number..)?.first_chunk()?);
         let checksum = u128::from_le_bytes(*bytes.get(checksum..)?.first_chunk()?);
@@ -132,14 +134,14 @@ impl Geometry {
     }
 }
 
-/// Makes the other commit slot of a header the current one.
+/// Marks the other commit slot of a header as current.
 pub(super) fn swap_slots(header: &mut [u8]) {
     if let Some(state) = header.get_mut(STATE_OFFSET) {
         *state ^= SECOND_SLOT;
     }
 }
 
-/// An intact commit slot.
+/// A commit slot with a valid checksum.
 struct CommitSlot<'h>(&'h [u8]);
 
 impl<'h> CommitSlot<'h> {
@@ -162,12 +164,11 @@ impl<'h> CommitSlot<'h> {
     }
 }
 
-/// Whether a page has the checksum that is expected of it.
+/// Whether a page has the expected checksum.
 pub(super) fn is_intact(page: &[u8], tree: TreeLayout, expected: u64) -> bool {
     covered(page, tree).is_some_and(|covered| low_half(checksum(covered)) == expected)
 }
 
-/// The low half of a checksum.
 pub(super) fn low_half(checksum: u128) -> u64 {
     u64::try_from(checksum & u128::from(u64::MAX)).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,11 @@
+//! Finds out whether a newer commit than the current one is complete.
+
 use std::collections::HashSet;
 
 use super::layout::{Geometry, PageRef, is_intact, low_half};
 
-/// Whether all pages of a newer commit are intact. Pages that it shares with the commit before it are not read again: they
-/// stand at the same depth in both, as long as no tree has become higher.
+/// Whether all pages of a newer commit are intact. Pages that it shares with the older commit are not read again.
+/// While no tree has grown in height, shared pages are at the same depth in both.
 pub(super) fn is_whole(
     geometry: Geometry,
     mut newer: Vec<PageRef>,

@@ -1,4 +1,5 @@
-//! What is set aside, as a file of JSON lines: one for each record and each row, `hex` where something cannot be read.
+//! Writes the rows that a repair sets aside to a file of JSON lines, one for each record and row. An unreadable one is
+//! written as `hex`.
 
 use std::{
     fs::File,
@@ -25,7 +26,7 @@ use crate::{
 
 type DumpSource<'s> = (&'s ReadTransaction, &'s Blobs);
 
-/// Writes all that names a session, and says how many lines that is. Without a file, only counts.
+/// Writes everything that names a session, and returns the number of lines. Without a path, only counts.
 pub(super) fn session(
     (txn, blobs): DumpSource<'_>,
     (survey, session): (&Survey, SessionId),
@@ -71,7 +72,7 @@ pub(super) fn session(
     lines.finish()
 }
 
-/// Writes rows that belong to no session that stays. Without a file, only counts.
+/// Writes rows that belong to no retained session. Without a path, only counts.
 pub(super) fn strays(
     (txn, blobs): DumpSource<'_>,
     survey: &Survey,
@@ -114,7 +115,7 @@ pub(super) fn strays(
     lines.finish()
 }
 
-/// A file that is on disk when it has ended.
+/// Counts lines, and writes them to a file that `finish` syncs.
 struct Lines {
     file: Option<(BufWriter<File>, PathBuf)>,
     count: u64,
@@ -137,7 +138,7 @@ impl Lines {
         writeln!(file, "{line}").map_err(StoreError::at(&*path))
     }
 
-    /// A row of JSON, behind the key that names it.
+    /// Writes a row of JSON, with the fields of its key first.
     fn row<T: Serialize + DeserializeOwned>(
         &mut self,
         table: &str,
@@ -164,7 +165,7 @@ impl Lines {
         self.write(&line)
     }
 
-    /// The records of a row of the log; the row as it is, if it is none.
+    /// Writes the records of a log row, or the raw row if it cannot be parsed.
     fn records(
         &mut self,
         session: SessionId,
@@ -205,7 +206,7 @@ impl Lines {
     }
 }
 
-/// Puts a stored record into a line: its fields, or why it cannot be read and its bytes.
+/// Adds a stored record to a line: its fields, or its error and its bytes.
 fn describe_record(line: &mut Value, stored: &[u8], blobs: &Blobs) {
     let value = match blobs.resolve(stored) {
         Ok(value) => value,

@@ -1,4 +1,4 @@
-//! Removes what was surveyed, in one transaction.
+//! Removes the surveyed rows in one transaction.
 
 use hermod_actors::model::{Amounts, BudgetAccount, RunId, Seq, SessionId};
 use redb::{Database, ReadableTable};
@@ -38,7 +38,7 @@ pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes the rows that the session's id finds.
+/// Removes the rows whose key is the session's id.
 fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), StoreError> {
     let bits = session.bits();
     tables.sessions.open()?.remove(bits)?;
@@ -70,7 +70,7 @@ fn remove_strays(tables: &mut Tables<'_>, strays: &StrayRows) -> Result<(), Stor
     Ok(())
 }
 
-/// Puts an account without limits in the place of one that cannot be read: others may be below it.
+/// Replaces an unreadable account by one without limits: it may be the parent of other accounts.
 fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
     let table = tables.accounts.open()?;
     let is_readable = table.get(id)?.is_some_and(|account| accounts::decode(account.value()).is_ok());
@@ -83,7 +83,7 @@ fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes where a session ends, and its marks, as its rows say.
+/// Rewrites a session's tail and marks according to its rows.
 fn mark(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<(), StoreError> {
     let bits = session.bits();
     tables.marks.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;

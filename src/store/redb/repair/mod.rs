@@ -1,5 +1,6 @@
-//! Sets damaged sessions of a store that no process holds aside: all that names one is written into a file, then removed
-//! from the store in one transaction. A kill in between leaves the store as it was, and a file too many.
+//! Repairs a store that no process has open, by setting damaged sessions aside.
+//! All that names such a session is written to a file, then removed from the store in one transaction. A kill in
+//! between leaves the store as it was, and an extra file.
 
 mod dump;
 mod erase;
@@ -20,31 +21,31 @@ use super::{
     open::{self, LockedStore, OpenError},
 };
 
-/// The folder in the state directory for what was set aside.
+/// The folder of the state directory for sessions that were set aside.
 pub const SET_ASIDE: &str = "set-aside";
 
-/// Which sessions are set aside.
+/// The sessions to set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepairTarget {
-    /// This one, damaged or not.
+    /// This session, damaged or not.
     Session(SessionId),
-    /// Each that is damaged; and damaged rows that belong to no session.
+    /// All damaged sessions, and damaged rows that belong to no session.
     All,
 }
 
-/// What a repair removes, or would.
+/// The changes of a repair, or of a dry run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// The sessions that are set aside: the file of each, and how many rows went into it.
+    /// The sessions set aside, each with its file and the number of rows in it.
     pub sessions: BTreeMap<SessionId, (PathBuf, u64)>,
-    /// The sessions that stay and whose marks, or rows that only claim to be theirs, are put right.
+    /// The retained sessions whose tail and marks are rewritten, and from whose log foreign rows are removed.
     pub mended: Vec<SessionId>,
-    /// Damaged rows that belong to no session that stays: how many, and their file.
+    /// The file of damaged rows that belong to no retained session, and their number.
     pub strays: Option<(PathBuf, u64)>,
 }
 
-/// Repairs the store in `dir`, which no process may have open, after a check that found `damages`. `stamp` is part of the
-/// names of files. With `dry_run` nothing is written. Blocks.
+/// Repairs the store in `dir`, which no process may have open, after a check that found `damages`. Blocks.
+/// `stamp` becomes part of the file names. With `dry_run` nothing is written.
 pub fn repair(
     dir: &Path,
     (target, damages): (RepairTarget, &[Damage]),

@@ -1,4 +1,4 @@
-//! What is to go, and what names it: read out of one snapshot.
+//! Selects the sessions and rows that a repair removes, from one snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +16,24 @@ use crate::store::redb::{
     tables::{ACCOUNTS, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, TAILS},
 };
 
-/// See the module.
+/// The sessions and rows that a repair removes or rewrites.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// The sessions that go.
+    /// The sessions to remove.
     pub(super) removable: BTreeSet<SessionId>,
-    /// The runs of those, with their sessions.
+    /// Their runs.
     pub(super) runs: BTreeMap<RunId, SessionId>,
-    /// The places of those sessions' rows in the log.
+    /// The positions of their log rows.
     pub(super) positions: BTreeMap<u64, SessionId>,
-    /// The sessions that stay and whose log is put right: the last sequence and the place of each row, in order.
+    /// Retained sessions whose tail and marks are rewritten: last sequence number and position of each log row, in
+    /// order.
     pub(super) mended: BTreeMap<SessionId, Vec<(Seq, u64)>>,
     pub(super) strays: StrayRows,
-    /// The accounts of runs that go which accounts of other runs name as the one above them.
+    /// Accounts of removed runs that are parents of retained accounts.
     pub(super) needed: BTreeSet<u128>,
 }
 
-/// Damaged rows that belong to no session that stays, by their keys.
+/// Damaged rows that belong to no retained session, by their keys.
 #[derive(Default)]
 pub(super) struct StrayRows {
     pub(super) log: BTreeSet<u64>,
@@ -55,7 +56,7 @@ impl StrayRows {
     }
 }
 
-/// The tables of the log: what is wrong there can be mended if the session's own rows are whole.
+/// The tables of the log: damage in them can be mended if the session's own rows are whole.
 const LOG_TABLES: [&str; 3] = ["appends", "tails", "marks"];
 
 impl Survey {
@@ -78,8 +79,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Which of the sessions with damage go, and which can be mended. What else seems to be wrong with a session that is mended
-    /// may come from rows that only claim to be its own: that shows when these have gone.
+    /// Decides which damaged sessions are removed, and which are mended. Other damage of a mended session may come from
+    /// foreign rows that claim to be its own. A later check shows whether it remains without them.
     fn choose_sessions(
         &mut self,
         txn: &ReadTransaction,
@@ -137,7 +138,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Accounts above those that stay stay too, whosever they are.
+    /// Retains all ancestors of retained accounts, whichever session they belong to.
     fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
         let mut above = Vec::new();
         for row in txn.open_table(ACCOUNTS)?.iter()? {
@@ -205,8 +206,8 @@ impl Survey {
     }
 }
 
-/// The rows of a session whose records can all be read on the way back from its end: the last sequence and the place of
-/// each, in order. `None` if one cannot.
+/// The log rows of a session, followed backwards from its tail: last sequence number and position of each, in order.
+/// `None` if a record cannot be read.
 fn readable_rows(
     txn: &ReadTransaction,
     blobs: &Blobs,
@@ -224,7 +225,7 @@ fn readable_rows(
         let mut end = row.first.saturating_sub(1);
         for (seq, record) in row.records() {
             let value = record.ok().and_then(|stored| blobs.resolve(stored).ok());
-            // What was written behind a lost beginning is no whole session.
+            // Records after a lost beginning are no whole session.
             let is_whole = value
                 .and_then(|value| decode(&value).ok())
                 .is_some_and(|record| (seq == 1) == matches!(record.body, Body::SessionOpened(_)));
