@@ -156,7 +156,8 @@ fn the_core_has_no_clock_no_disk_and_no_network() {
 
 #[test]
 fn persistence_alone_marks_records_as_durable() {
-    let marks = |text: &str| code(text).contains("mark_durable(") || code(text).contains("Durable::mark_durable");
+    let marks =
+        |text: &str| code(text).contains("mark_durable(") || code(text).contains("Durable::mark_durable");
     let mut found = 0;
     for (name, text) in sources("actors") {
         let may = DURABLE_SOURCES.contains(&name.as_str());
@@ -193,6 +194,25 @@ fn no_actor_reference_leaves_the_actors() {
     }
     for (name, text) in sources("src") {
         assert!(!code(&text).contains("ractor"), "{name} must not know actors");
+    }
+}
+
+/// A comment names its subject: code is not a person.
+#[test]
+fn comments_name_their_subject() {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    for (name, text) in ["actors", "src"].into_iter().flat_map(sources) {
+        if name.contains("/tests/") || name.contains("/testkit/") || name.ends_with("tests.rs") {
+            continue;
+        }
+        let lines = text.split("mod tests {").next().unwrap_or_default().lines().enumerate();
+        for (n, comment) in lines.filter_map(|(n, line)| Some((n + 1, line.trim_start().strip_prefix("//")?)))
+        {
+            for word in ["whoever", "nobody", "somebody", "anybody"] {
+                let found = comment.to_lowercase().split(|letter| !is_word(letter)).any(|part| part == word);
+                assert!(!found, "{name}, line {n}: name the subject in place of `{word}`");
+            }
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermod::provider::{Decoder, Dialect, WIRES, sse};
 use hermod_actors::{
-    model::{Answer, Failure, Origin},
-    port::Deltas,
+    model::{ModelAnswer, Failure, AnswerOrigin},
+    port::DeltaSink,
 };
 
 /// Cuts that one input may have.
@@ -52,7 +52,7 @@ type Texts = (String, String);
 #[derive(Default)]
 struct Shown(Mutex<Texts>);
 
-impl Deltas for Shown {
+impl DeltaSink for Shown {
     fn text(&self, delta: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.push_str(delta);
     }
@@ -61,9 +61,9 @@ impl Deltas for Shown {
     }
 }
 
-fn decode(format: &str, parts: &[&[u8]]) -> (Result<Answer, Failure>, Texts) {
+fn decode(format: &str, parts: &[&[u8]]) -> (Result<ModelAnswer, Failure>, Texts) {
     let wire = WIRES.iter().find(|wire| wire.name == format).expect("a wire format of this name");
-    let origin = Origin { provider: "p".into(), wire: format.into(), model: "m".into() };
+    let origin = AnswerOrigin { provider: "p".into(), wire: format.into(), model: "m".into() };
     let mut decoder: Box<dyn Decoder> = (wire.make)(&Dialect::default()).decoder(Arc::new(origin));
     let shown = Shown::default();
     let pushed = parts.iter().try_for_each(|part| decoder.push(part, &shown).map(drop));
@@ -73,10 +73,10 @@ fn decode(format: &str, parts: &[&[u8]]) -> (Result<Answer, Failure>, Texts) {
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn events(parts: &[&[u8]]) -> Result<Events, sse::TooLarge> {
+fn events(parts: &[&[u8]]) -> Result<Events, sse::EventTooLarge> {
     let mut events = Events::new();
-    let mut take = |event: sse::Event<'_>| events.push((event.name.to_vec(), event.data.to_vec()));
-    let mut parser = sse::Parser::new();
+    let mut take = |event: sse::SseEvent<'_>| events.push((event.name.to_vec(), event.data.to_vec()));
+    let mut parser = sse::SseParser::new();
     for part in parts {
         parser.push(part, &mut take)?;
     }
