@@ -177,7 +177,7 @@ impl fmt::Display for OutcomeCause {
 pub struct OutcomeDetail {
     /// The outcome.
     pub outcome: Outcome,
-    /// The error of reading it.
+    /// The cause; `None` where the outcome says it all.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub cause: Option<OutcomeCause>,
 }
