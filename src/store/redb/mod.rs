@@ -35,6 +35,7 @@ mod pages;
 mod preallocated_file;
 mod previous_epoch;
 mod quick_check;
+mod range_locks;
 mod read;
 mod repair;
 mod substitute_rows;

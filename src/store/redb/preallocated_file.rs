@@ -11,18 +11,17 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    ops::Bound,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use redb::{BackendError, StorageBackend};
+use redb::StorageBackend;
 use rustix::{
     fs::{FallocateFlags, fallocate},
     io::{Errno, retry_on_intr},
 };
 
-use super::disk_full_wait::DiskFullWait;
+use super::{disk_full_wait::DiskFullWait, range_locks::forward_range_locks};
 use crate::disk_space::is_full;
 
 /// Bytes of a piece; disk space is allocated by pieces.
@@ -121,27 +120,5 @@ impl<B: StorageBackend> StorageBackend for PreallocatedFile<B> {
         self.backend.close()
     }
 
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.backend.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.backend.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.backend.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.backend.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.backend.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.backend.query_lock_range(start, end)
-    }
+    forward_range_locks!(backend);
 }

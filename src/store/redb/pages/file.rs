@@ -3,11 +3,10 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io,
-    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use redb::{BackendError, StorageBackend};
+use redb::StorageBackend;
 
 use super::{
     layout::{
@@ -15,6 +14,7 @@ use super::{
     },
     newest,
 };
+use crate::store::redb::range_locks::forward_range_locks;
 
 /// Offsets of the damaged pages that reads have met, in bytes from the start of the file.
 #[derive(Debug, Clone, Default)]
@@ -174,27 +174,5 @@ impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
         self.backend.close()
     }
 
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.backend.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.backend.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.backend.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.backend.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.backend.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.backend.query_lock_range(start, end)
-    }
+    forward_range_locks!(backend);
 }
