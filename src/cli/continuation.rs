@@ -17,7 +17,12 @@ pub(super) struct BudgetUsage {
 /// How to continue a run with this end; `None` if it completed, failed, was refused or looped.
 pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<String> {
     let raise = match (ended.outcome, &ended.cause) {
-        (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })) => limit_raise(refusal, used),
+        // A limit of subagents belongs to their parent, and no command raises it.
+        (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal }))
+            if refusal.dimension != Dimension::Children =>
+        {
+            limit_raise(refusal, used)
+        }
         (Outcome::BudgetExhausted, Some(OutcomeCause::Time { limit_ms })) => {
             let raise = Duration::from_millis(*limit_ms).max(MIN_WALL_RAISE);
             format!("wall={}", humantime::format_duration(raise).to_string().replace(' ', ""))
@@ -74,6 +79,7 @@ mod tests {
         check(limit(Dimension::Usd, 600_000_000, Some(100_000_000)), Some(" usd=0.3 --wait`"));
         check(limit(Dimension::Iterations, 3, Some(1)), Some(" iterations=3 --wait`"));
         check(limit(Dimension::ToolCalls, 0, Some(1)), Some(" tool_calls=1 --wait`"));
+        check(limit(Dimension::Children, 1, Some(1)), Some("`hermod run --resume "));
         let time =
             |limit_ms| OutcomeDetail::with_cause(Outcome::BudgetExhausted, OutcomeCause::Time { limit_ms });
         check(time(1), Some(" wall=1m --wait`"));
