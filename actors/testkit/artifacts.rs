@@ -1,4 +1,4 @@
-//! Artifacts in memory, and what any keeper of artifacts must do.
+//! Artifacts in memory, and the contract test of every `Artifacts` adapter.
 
 use std::{
     collections::BTreeMap,
@@ -20,17 +20,17 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct MemoryArtifacts {
     store: Arc<Mutex<BTreeMap<ArtifactName, Bytes>>>,
-    /// How many bytes an artifact may have, if the disk is to be full then.
+    /// Most bytes of one artifact; a larger one fails as on a full disk. `None`: no limit.
     capacity: Option<usize>,
 }
 
 impl MemoryArtifacts {
-    /// A store that fails as a full disk does when an artifact grows beyond `room` bytes.
+    /// A store in which an artifact that grows beyond `room` bytes fails as on a full disk.
     pub fn full_after(room: usize) -> Self {
         Self { capacity: Some(room), ..Self::default() }
     }
 
-    /// Everything that was finished.
+    /// All finished artifacts.
     pub fn all(&self) -> BTreeMap<ArtifactName, Bytes> {
         lock(&self.store).clone()
     }
@@ -109,13 +109,14 @@ async fn write_pieces(artifacts: &Arc<dyn Artifacts>, name: ArtifactName, pieces
     keeper.finish().await.expect("it is durable");
 }
 
-/// What any [`Artifacts`] must do. `open` gives an empty store at first, and later what the openings before left.
+/// Checks what every [`Artifacts`] must do; panics where the contract is broken. `open` returns an empty store at
+/// first, and later the same store reopened.
 pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
     let artifacts = open();
     let (one, two) = (name(1, 1), name(1, 2));
     let missing = |name: ArtifactName| Err(ArtifactError::NotFound(name.handle()));
 
-    // Nothing is there before it is finished, and what is dropped leaves nothing.
+    // An artifact is not readable before it is finished; a dropped sink leaves nothing.
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
     let mut keeper = artifacts.create(one).await.expect("it begins");
     keeper.write(Bytes::from_static(b"half")).await.expect("it is written");
@@ -123,7 +124,7 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
     drop(keeper);
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
 
-    // It is read in excerpts, byte for byte.
+    // Excerpts return the bytes unchanged.
     write_pieces(&artifacts, one, &[b"ab\xff", b"", b"\0\x1bcd"]).await;
     for (offset, max, expected) in [
         (0, 99, &b"ab\xff\0\x1bcd"[..]),
@@ -136,14 +137,14 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
         assert_eq!((&excerpt.bytes[..], excerpt.total), (expected, 7), "{max} from {offset}");
     }
 
-    // One of the same name takes its place, when it is whole.
+    // A second artifact of the same name replaces the first when it is finished.
     let mut keeper = artifacts.create(one).await.expect("it begins");
     keeper.write(Bytes::from_static(b"new")).await.expect("it is written");
     assert_eq!(artifacts.read(one, 0, 2).await.expect("the old one").bytes, &b"ab"[..]);
     keeper.finish().await.expect("it is durable");
     assert_eq!(artifacts.read(one, 0, 9).await.expect("the new one").bytes, &b"new"[..]);
 
-    // A session reads its own; a call reads what its earlier attempts kept.
+    // A session reads only its own artifacts; a call reads those of its earlier attempts.
     write_pieces(&artifacts, two, &[]).await;
     let shelf = AttemptArtifacts::new(Arc::clone(&artifacts), name(1, 3));
     assert_eq!(shelf.read(&one.handle(), 1, 1).await.expect("its own").bytes, &b"e"[..]);
@@ -156,7 +157,7 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
     assert_eq!(stranger.read(&one.handle(), 0, 9).await, missing(one));
     assert!(matches!(shelf.read("../1", 0, 9).await, Err(ArtifactError::NotFound(_))));
 
-    // It is there for the next process.
+    // The next process finds the artifact.
     drop((artifacts, shelf, stranger));
     let artifacts = open();
     assert_eq!(artifacts.read(one, 0, 9).await.expect("it stayed").bytes, &b"new"[..]);

@@ -1,16 +1,18 @@
+//! A clock for tests: tokio's time and random numbers from a seed.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
 use crate::{model::Timestamp, port::Clock};
 
-/// Where the wall clock of a test stands when it begins: 2026-01-01T00:00:00Z.
+/// Wall clock at the start of a test, in ms since the Unix epoch: 2026-01-01T00:00:00Z.
 pub(super) const START_MS: i64 = 1_767_225_600_000;
 
-/// By how much the state of SplitMix64 moves on.
+/// The increment of SplitMix64's state.
 pub(super) const SPLITMIX_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What SplitMix64 makes of its state, from <https://prng.di.unimi.it/splitmix64.c>.
+/// SplitMix64's output for a state, from <https://prng.di.unimi.it/splitmix64.c>.
 pub(super) const fn mix(state: u64) -> u64 {
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +20,7 @@ pub(super) const fn mix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A clock that goes with tokio's time, virtual or not, and chance out of a seed.
+/// A clock that follows tokio's time, virtual or not. Its random numbers come from a seed.
 #[derive(Debug)]
 pub struct VirtualClock {
     since: Instant,
@@ -26,7 +28,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock whose chance is determined by `seed`. Must be called within a tokio runtime.
+    /// A clock whose random numbers are determined by `seed`. Must be called within a tokio runtime.
     pub fn new(seed: u64) -> Self {
         Self { since: Instant::now(), state: AtomicU64::new(seed) }
     }

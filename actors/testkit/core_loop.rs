@@ -1,3 +1,5 @@
+//! Drives the state machine of one session for benchmarks, without shell, store or model.
+
 use std::{fmt, sync::Arc};
 
 use serde_json::json;
@@ -15,8 +17,7 @@ use crate::{
     },
 };
 
-/// The pure core of one session that goes round and round, as its shell drives it, without shell, store or model: for
-/// measuring what deciding costs.
+/// The state machine of one session in an endless run, driven as its shell drives it. Measures the cost of deciding.
 pub struct CoreLoop {
     turn: Turn,
     cursor: RenderCursor,
@@ -31,7 +32,7 @@ impl fmt::Debug for CoreLoop {
 }
 
 impl CoreLoop {
-    /// A run of a new session, with so many messages in its history.
+    /// A run of a new session, after `messages / 2` iterations of two messages each.
     pub fn new(messages: usize) -> Self {
         let spec = super::world::spec(vec!["tick".into()]);
         let model = spec.chain[0].clone();
@@ -58,8 +59,8 @@ impl CoreLoop {
         core
     }
 
-    /// From one started model call to the next: an answer with one call, and that call's result. Two appends, as in the
-    /// runtime; each is decided, folded, and asked what is due.
+    /// Runs from one started model call to the next: an answer with one call, and that call's result. These are two
+    /// appends, as in the runtime. Each goes through decide, apply and due.
     pub fn iteration(&mut self) {
         let (rendered, cursor) = self.turn.render(self.cursor);
         debug_assert!(!rendered.is_empty(), "every request has something new");
@@ -91,7 +92,7 @@ impl CoreLoop {
     }
 }
 
-/// Gives the draft whatever it wants, and takes its records.
+/// Grants every lease and permit that the draft requests; returns its records.
 fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
     for want in draft.grant_requests() {
         draft.apply_input(&match want {
@@ -99,13 +100,13 @@ fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
             GrantRequest::Permit { call, attempt } => Input::Permitted { call, attempt },
         });
     }
-    // The shell asks what is still due before it appends.
+    // The shell also asks for the due actions before it appends.
     let due = draft.due();
     debug_assert!(!due.is_empty(), "the run goes on");
     draft.finish().records
 }
 
-/// What Persistence would say of these records.
+/// Marks the records as durable, as Persistence does after an append.
 fn all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
     let appended = AppendReceipt { last: 0, accounts: Vec::new() };
     match to_durable(WriteOutcome::Appended(appended), records) {

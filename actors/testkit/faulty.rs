@@ -1,3 +1,5 @@
+//! A journal adapter that fails at a chosen commit, or at chosen reads.
+
 use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -15,27 +17,27 @@ use tokio::time::Instant;
 
 use crate::port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome};
 
-/// What goes wrong with a commit.
+/// How a commit fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalFault {
-    /// Nothing is written, and the store says why.
+    /// Nothing is written; the store returns an I/O error.
     Error,
-    /// There is no room: nothing is written.
+    /// The disk is full: nothing is written.
     FullDisk,
-    /// It is written, and nobody ever says so.
+    /// The commit is written; its future never resolves.
     LostAnswer,
-    /// It is written, and the store does not know whether it is.
+    /// The commit is written; the store reports an ambiguous outcome.
     AmbiguousWritten,
-    /// It is not written, and the store does not know whether it is.
+    /// The commit is not written; the store reports an ambiguous outcome.
     AmbiguousUnwritten,
     /// The adapter panics; nothing is written.
     Panic,
-    /// It is written, after this time; every other commit takes as long. The only fault that keeps the whole contract.
+    /// Each commit is written after this time. The only fault that keeps the whole contract.
     Slow(Duration),
 }
 
 impl JournalFault {
-    /// Whether what the commit carried is in the store afterwards.
+    /// True if the commit's writes are in the store afterwards.
     pub const fn is_written(self) -> bool {
         match self {
             Self::LostAnswer | Self::AmbiguousWritten | Self::Slow(_) => true,
@@ -43,7 +45,7 @@ impl JournalFault {
         }
     }
 
-    /// What the store says of the commit and of every later one; `None` if it says nothing, or nothing bad.
+    /// The error for this commit and every later one. `None` if the commit succeeds, panics or never resolves.
     pub fn error(self) -> Option<JournalError> {
         match self {
             Self::Error => Some(JournalError::Unavailable("input/output error".into())),
@@ -56,8 +58,8 @@ impl JournalFault {
     }
 }
 
-/// A journal that fails: the commits before the one with the number `at` (from 1) go well, that one meets the fault, and
-/// the later ones find a store that has failed. Reads go on.
+/// A journal that fails from commit number `at` (counted from 1). Earlier commits succeed, commit `at` meets the fault,
+/// and later ones find a failed store. Reads still succeed, except after [`FaultyJournal::fail_reads`].
 #[derive(Debug, Clone)]
 pub struct FaultyJournal {
     inner: Arc<dyn Journal>,
@@ -65,27 +67,27 @@ pub struct FaultyJournal {
     at: usize,
     commits: Arc<AtomicUsize>,
     met: Arc<OnceLock<Instant>>,
-    /// How many of the next reads fail.
+    /// Number of the next reads of records that fail.
     unreadable: Arc<Mutex<usize>>,
 }
 
 impl FaultyJournal {
-    /// `inner`, whose commit number `at` meets the fault.
+    /// Wraps `inner`; commit number `at` (counted from 1) meets the fault.
     pub fn new(inner: Arc<dyn Journal>, fault: JournalFault, at: usize) -> Self {
         Self { inner, fault, at, commits: Arc::default(), met: Arc::default(), unreadable: Arc::default() }
     }
 
-    /// A journal whose commits go well; what can fail are reads.
+    /// Wraps `inner` without failing commits; reads can still be made to fail.
     pub fn sound(inner: Arc<dyn Journal>) -> Self {
         Self::new(inner, JournalFault::Error, usize::MAX)
     }
 
-    /// Lets the next `reads` of records fail.
+    /// Makes the next `reads` reads of records fail.
     pub fn fail_reads(&self, reads: usize) {
         *self.unreadable.lock().unwrap_or_else(PoisonError::into_inner) = reads;
     }
 
-    /// When the fault was met.
+    /// When the first commit met the fault. `None` before that, and always for [`JournalFault::Slow`].
     pub fn met_at(&self) -> Option<Instant> {
         self.met.get().copied()
     }

@@ -1,3 +1,5 @@
+//! Fault injection: makes an actor of a running runtime panic, fail or die.
+
 use ractor::{ActorProcessingErr, ActorRef, Message};
 
 use crate::{
@@ -10,20 +12,20 @@ use crate::{
     tool_executor::ToolExecutorMsg,
 };
 
-/// A kind of actor.
+/// The actor that is to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActorKind {
-    /// The actor at the top.
+    /// The root supervisor.
     Root,
-    /// The one writer. It can only be killed from here; a journal makes it fail.
+    /// The only writer of the store. Every [`ActorFault`] kills it; a `FaultyJournal` makes it fail otherwise.
     Persistence,
-    /// Keeps the providers.
+    /// The supervisor of the providers.
     ProviderSupervisor,
     /// The provider `test` of [`world`](super::world).
     Provider,
-    /// The control plane of the tools.
+    /// The holder of the tools' registry and permits.
     ToolExecutor,
-    /// The directory.
+    /// The supervisor of the sessions, with their directory.
     SessionSupervisor,
     /// A live session.
     Session(SessionId),
@@ -36,7 +38,7 @@ pub enum ActorFault {
     Panic,
     /// Its handler ends with an error.
     Error,
-    /// It is killed: none of its code runs any more.
+    /// The actor is killed: none of its code runs any more.
     Kill,
 }
 
@@ -49,29 +51,30 @@ impl ActorFault {
     }
 }
 
-/// What came of a strike.
+/// The result of an injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Injection {
-    /// The actor was told to fail.
+    /// The fault was sent to the actor.
     Sent,
-    /// There was none.
+    /// The actor was not there to receive it.
     Absent,
 }
 
-/// Makes an actor fail, which must be there. Resolves when it was told to.
+/// Makes an actor fail; panics if the fault cannot be sent. Resolves when it is sent, maybe before the actor fails.
 pub async fn inject(runtime: &Runtime, part: ActorKind, how: ActorFault) {
     let struck = try_inject(runtime, part, how).await;
     assert_eq!(struck, Injection::Sent, "the actor that is to be struck is there");
 }
 
-/// Makes an actor fail that may have gone by now.
+/// Makes an actor fail; does nothing if the fault cannot be sent.
 pub async fn inject_if_alive(runtime: &Runtime, part: ActorKind, how: ActorFault) {
     match try_inject(runtime, part, how).await {
         Injection::Sent | Injection::Absent => {}
     }
 }
 
-/// Makes an actor fail, if it is there.
+/// Sends a fault to an actor. Through a supervisor (a provider, or a session unless killed), only the supervisor's
+/// presence is checked.
 pub(super) async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Injection {
     let (root, doors) = runtime.handles_for_tests();
     let wiring = &doors.wiring;

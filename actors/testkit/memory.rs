@@ -1,3 +1,5 @@
+//! The journal in memory: the reference adapter for tests. No I/O.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,10 +23,10 @@ use crate::{
     },
 };
 
-/// A journal in memory. Records are kept encoded, so that each is read back as a disk would give it.
+/// A journal in memory. Records are stored encoded, so that each read decodes as it would from a disk.
 ///
-/// Clones are handles of one process; [`MemoryJournal::reopened`] is what the next process finds. A commit is applied
-/// when it is called.
+/// Clones are handles of one process; [`MemoryJournal::reopened`] returns the handle of the next process. A commit is
+/// applied when `commit` is called, not when its future is polled.
 #[derive(Debug, Clone)]
 pub struct MemoryJournal {
     store: Arc<Mutex<MemoryStore>>,
@@ -43,8 +45,8 @@ impl MemoryJournal {
         Self { store: Arc::new(Mutex::new(MemoryStore { epoch: 1, ..MemoryStore::default() })), epoch: 1 }
     }
 
-    /// The same store, as a new process opens it: the epoch is raised, and no session is open. Whoever still holds an
-    /// earlier handle belongs to a process that is gone: its commits are `Unavailable`.
+    /// The same store, opened by a new process: the epoch is raised, and no session is open. Earlier handles belong to
+    /// an ended process: their commits fail as `Unavailable`.
     #[must_use]
     pub fn reopened(&self) -> Self {
         let mut store = lock(&self.store);
@@ -54,12 +56,12 @@ impl MemoryJournal {
         Self { store: Arc::clone(&self.store), epoch: store.epoch }
     }
 
-    /// How many sessions are open: whoever forgets one closes it.
+    /// Number of open sessions. Passivation closes a session: the number is 0 when all are passivated.
     pub fn open_sessions(&self) -> usize {
         lock(&self.store).open.len()
     }
 
-    /// What waits in inboxes, with whose they are.
+    /// All inbox messages, each with its session.
     pub fn inboxes(&self) -> Vec<(SessionId, InboxItem)> {
         lock(&self.store).inbox.iter().map(|((session, _), item)| (*session, Arc::clone(item))).collect()
     }
@@ -83,7 +85,7 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// No write leaves a row half done, so a panic of another test thread does not spoil the store.
+/// Ignores poisoning: a panic in another test thread leaves no row half written.
 fn lock(store: &Mutex<MemoryStore>) -> MutexGuard<'_, MemoryStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -91,9 +93,9 @@ fn lock(store: &Mutex<MemoryStore>) -> MutexGuard<'_, MemoryStore> {
 #[derive(Debug, Default)]
 struct MemoryStore {
     epoch: u64,
-    /// The revivals of the sessions that are open.
+    /// The open sessions, each with the revival of its incarnation.
     open: BTreeMap<SessionId, u32>,
-    /// How often one was opened in this epoch.
+    /// Openings of any session in this epoch.
     revivals: u32,
     log: BTreeMap<(SessionId, Seq), Vec<u8>>,
     inbox: BTreeMap<(SessionId, u64), InboxItem>,
@@ -250,7 +252,7 @@ impl MemoryStore {
     }
 }
 
-/// The last `max` of rows that come in the order of ids.
+/// Returns the last `max` of `rows`, which are in the order of their ids; keeps that order.
 fn youngest<'a, T: Clone + 'a>(rows: impl DoubleEndedIterator<Item = &'a T>, max: usize) -> Vec<T> {
     let mut rows: Vec<T> = rows.rev().take(max).cloned().collect();
     rows.reverse();

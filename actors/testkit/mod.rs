@@ -1,4 +1,5 @@
-//! For tests of whoever builds on this crate.
+//! Test doubles, contract tests and fault injection, for tests of this crate and of crates that use it. Behind the
+//! feature `testkit`.
 
 mod artifacts;
 mod clock;

@@ -1,3 +1,5 @@
+//! Scripted models and tools. No network, and no side effects of their own.
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -19,10 +21,11 @@ use crate::{
     },
 };
 
-/// What a scripted model says: a function of the view, whose messages are JSON objects as [`PlainEncoder`] writes them.
+/// The answer of a scripted model, as a function of the view. Its messages are JSON objects as [`PlainEncoder`] writes
+/// them.
 pub type ScriptFn = Arc<dyn Fn(&[Value]) -> Result<ModelAnswer, Failure> + Send + Sync>;
 
-/// A model without a network.
+/// A provider whose model answers by a script, without a network.
 #[derive(Clone)]
 pub struct ScriptedProvider {
     script: ScriptFn,
@@ -30,7 +33,7 @@ pub struct ScriptedProvider {
 }
 
 impl ScriptedProvider {
-    /// A model that answers by the script, after a delay of tokio's time.
+    /// A model that answers by `script` after `delay` of tokio's time.
     pub fn new(
         delay: Duration,
         script: impl Fn(&[Value]) -> Result<ModelAnswer, Failure> + Send + Sync + 'static,
@@ -47,7 +50,7 @@ impl fmt::Debug for ScriptedProvider {
 
 impl ModelProvider for ScriptedProvider {
     fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
-        // One for all, so that views stay encoded from call to call.
+        // One encoder for all calls, so that views stay encoded from call to call.
         static ENCODER: std::sync::OnceLock<Arc<PlainEncoder>> = std::sync::OnceLock::new();
         let encoder: &Arc<PlainEncoder> = ENCODER.get_or_init(Arc::default);
         Arc::<PlainEncoder>::clone(encoder)
@@ -75,7 +78,8 @@ impl ModelProvider for ScriptedProvider {
 pub struct PlainEncoder;
 
 impl PlainEncoder {
-    /// The messages of a request, the system prompt first; that has `"tool_choice": "none"` if no tool may be called.
+    /// The messages of a request, the system prompt first. The prompt has `"tool_choice": "none"` if the request
+    /// forbids tool calls.
     pub fn decode(request: &ModelRequest) -> Vec<Value> {
         let mut bytes = request.head.bytes.to_vec();
         let messages = request.messages.clone().assemble(&[], &BTreeMap::new());
@@ -122,14 +126,14 @@ impl Encoder for PlainEncoder {
     }
 }
 
-/// A whole answer that says `text`.
+/// A complete answer with this text.
 pub fn says(text: &str) -> ModelAnswer {
     let message = AssistantMessage { text: text.into(), ..AssistantMessage::default() };
     let usage = Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() });
     ModelAnswer { message, finish: FinishReason::Stop, usage }
 }
 
-/// A whole answer that asks for these calls: name and arguments of each.
+/// A complete answer with these tool calls, each a name and arguments.
 pub fn calls(calls: &[(&str, Value)]) -> ModelAnswer {
     let call = |(n, (name, arguments)): (usize, &(&str, Value))| ToolCall {
         id: format!("c{n}"),
@@ -144,7 +148,7 @@ pub fn calls(calls: &[(&str, Value)]) -> ModelAnswer {
 type RunFn = Arc<dyn Fn(Invocation) -> BoxFuture<'static, CallEnd> + Send + Sync>;
 type AttachFn = Arc<dyn Fn(Invocation, Boot) -> BoxFuture<'static, AttachOutcome> + Send + Sync>;
 
-/// A tool without a world.
+/// A tool that runs a closure.
 #[derive(Clone)]
 pub struct ScriptedTool {
     spec: ToolSpec,
@@ -155,7 +159,7 @@ pub struct ScriptedTool {
 }
 
 impl ScriptedTool {
-    /// A tool that does what `run` does.
+    /// A tool whose calls run `run`; a call of an earlier process cannot be attached.
     pub fn new<F: Future<Output = CallEnd> + Send + 'static>(
         name: &str,
         effect: EffectClass,
@@ -175,7 +179,7 @@ impl ScriptedTool {
         }
     }
 
-    /// The same tool, which finds calls of before so.
+    /// The same tool with detached calls; `attach` finds those that an earlier process started.
     #[must_use]
     pub fn with_attach<F: Future<Output = AttachOutcome> + Send + 'static>(
         mut self,
@@ -186,19 +190,19 @@ impl ScriptedTool {
         self
     }
 
-    /// The attempts whose ends it knows to be in the journal.
+    /// The attempts for which `forget` was called: their ends are in the journal.
     pub fn forgotten_attempts(&self) -> Vec<(CallId, Attempt)> {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same tool, whose calls touch this.
+    /// The same tool, whose calls declare this access.
     #[must_use]
     pub fn with_access(mut self, access: Access) -> Self {
         self.intent.access = access;
         self
     }
 
-    /// A tool that says `content` at once.
+    /// A tool that returns `content` at once.
     pub fn fixed(name: &str, effect: EffectClass, content: &str) -> Self {
         let end = CallEnd::ok(content);
         Self::new(name, effect, move |_| std::future::ready(end.clone()))

@@ -1,3 +1,5 @@
+//! Runtime dependencies made of test doubles, and invocations for tests of single tools.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// A whole world of test doubles: one provider `test` with one model `model`, these tools, this journal.
+/// Runtime dependencies made of test doubles: one provider `test` with one model `model`, these tools, this journal.
 pub fn world(
     journal: Arc<dyn Journal>,
     provider: ScriptedProvider,
@@ -52,7 +54,7 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
     }
 }
 
-/// The first attempt of a call with these arguments, for trying a tool on its own.
+/// The first attempt of a call with these arguments, for tests of a single tool.
 pub fn invocation(workspace: &str, arguments: Value) -> Invocation {
     let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
     let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 1 };

@@ -1,3 +1,5 @@
+//! Cases: reservations, settlements and raises on budget accounts.
+
 use super::subject::{Subject, account, one, record, session};
 use crate::{
     model::{
@@ -30,12 +32,12 @@ fn settle(of: AccountId, reserved: u64, spent: u64) -> LedgerChange {
     LedgerChange { settlements: vec![settle], ..LedgerChange::default() }
 }
 
-/// An append with a ledger, as the `expected`th of session `SESSION`.
+/// An append of one record with a ledger change, at sequence number `expected` of session `SESSION`.
 fn with(fence: Incarnation, expected: u64, ledger: LedgerChange) -> Append {
     Append { ledger, ..one(session(SESSION), fence, expected) }
 }
 
-/// Accounts 1 (limit 100), 2 below it (limit 80) and 3 below that (no limit), opened by the first append.
+/// Opens accounts with the first append: 1 (limit 100 tokens), its child 2 (limit 80) and 2's child 3 (no limit).
 async fn tree(journal: &Subject) -> Incarnation {
     let fence = journal.take_over(session(SESSION)).await.incarnation;
     let open = |id, parent, limits| NewAccount { id, parent, limits, owns_iterations: false };
@@ -48,7 +50,7 @@ async fn tree(journal: &Subject) -> Incarnation {
     fence
 }
 
-/// One of the tree's accounts, with so many tokens spent and reserved; `None` where nothing ever was.
+/// Account `n` of [`tree`] with these tokens spent and reserved; `None` if there never were any.
 fn state(n: u128, spent: Option<u64>, reserved: Option<u64>) -> (AccountId, BudgetAccount) {
     let of = |tokens| Amounts { tokens, ..Amounts::default() };
     let limits = of([Some(100), Some(80), None][n as usize - 1]);

@@ -1,3 +1,5 @@
+//! Cases: sequence numbers, fencing, atomicity and sizes of appends.
+
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
@@ -219,14 +221,14 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
     };
     let reading = async {
         let mut reads = 0;
-        // It ends by itself: the commit is under way when the first read is made.
+        // The loop ends: the commit is under way before the first read.
         while records().await < RECORDS {
             let (before, counted, after) = (runs().await, records().await, runs().await);
             assert!(counted == 0 || counted == RECORDS, "{counted} of {RECORDS} records");
             assert!(before == 0 || counted == RECORDS, "the row came before its records");
             assert!(after == 1 || counted == 0, "the records came before their row");
             reads += 1;
-            // A slow store needs time, which does not go on while anybody is busy.
+            // A slow store needs time, and virtual time stands still while any task is busy.
             if reads % 100 == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -237,7 +239,7 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
     assert_eq!(appended.last, RECORDS);
 }
 
-/// An answer whose opaque state nests too deep for the reader. Only a deserialiser makes one: the constructor refuses it.
+/// The record's opaque state nests too deep for the reader. Only deserialization can make one: its constructor refuses.
 pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });

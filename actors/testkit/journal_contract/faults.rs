@@ -1,5 +1,5 @@
-//! What holds when a store fails. What was acknowledged is there; what failed is there as a whole or not at all; and after
-//! a failure nothing is written any more.
+//! The contract of a store that fails. Acknowledged appends are in the store. A failed append is there as a whole or
+//! not at all. After a failure the store writes nothing more.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     testkit::{FaultyJournal, JournalFault},
 };
 
-/// The commit that meets the fault.
+/// Number of the commit that meets the fault, counted from 1.
 const FAULTY_COMMIT: usize = 4;
 
 /// Every fault after which a store has failed.
@@ -28,7 +28,7 @@ pub const FAULTS: &[JournalFault] = &[
     JournalFault::Panic,
 ];
 
-/// Runs all faults, each on a store that `make` makes.
+/// Runs all faults, each on a new store from `make`. Panics where the contract is broken.
 pub async fn fault_contract(mut make: impl FnMut() -> StoreOpener) {
     for fault in FAULTS {
         tracing::info!(?fault, "journal contract");
@@ -64,7 +64,7 @@ async fn a_failure_is_whole_and_final(mut open: StoreOpener, fault: JournalFault
     assert_eq!(subject.append(next).await.last, opened.last + 1, "{fault:?}: the next process goes on");
 }
 
-/// An append that has all that an append can have.
+/// An append of records, a new account, an index row, a key and an inbox message.
 fn whole(id: crate::model::SessionId, fence: Incarnation) -> Append {
     let mut append = Append::new(id, fence, 2, (2..=4).map(record).collect());
     let limits = Amounts { tokens: Some(5), ..Amounts::default() };
@@ -80,7 +80,7 @@ fn whole(id: crate::model::SessionId, fence: Incarnation) -> Append {
     append
 }
 
-/// Expects the append of the fault to be there as a whole, or not at all, and nothing after it.
+/// Expects the failed append to be there as a whole or not at all, as the fault says, and nothing after it.
 async fn check_whole(subject: &Subject, fault: JournalFault) {
     let count = if fault.is_written() { 4 } else { 1 };
     let records: Vec<_> = (1..=count).map(record).collect();
@@ -100,12 +100,12 @@ async fn check_whole(subject: &Subject, fault: JournalFault) {
     assert_eq!(found.is_some(), fault.is_written(), "{fault:?}");
 }
 
-/// What came of a commit.
+/// How a commit ended.
 #[derive(Debug)]
 enum CommitEnd {
     Written(Vec<WriteOutcome>),
     Failed(JournalError),
-    /// Nothing, for as long as anybody would wait.
+    /// No answer within 200 ms.
     Nothing,
     Panicked,
 }

@@ -1,4 +1,4 @@
-//! What every [`Journal`] must do, as one table of cases.
+//! The contract test of every [`Journal`], as one table of cases.
 
 mod accounts;
 mod appends;
@@ -14,11 +14,11 @@ use crate::port::Journal;
 pub use faults::{FAULTS, fault_contract};
 use subject::Subject;
 
-/// Opens one store: the first call finds it empty, each later one finds what the calls before left. What an earlier call
-/// gave is dropped before the next.
+/// Opens one store. The first call finds it empty; each later call finds what was written before. The journal of one
+/// call is dropped before the next call.
 pub type StoreOpener = Box<dyn FnMut() -> Box<dyn Journal>>;
 
-/// A case, run on a store of its own. Panics where the contract is broken.
+/// A case, which runs on a store of its own. Panics where the contract is broken.
 pub type ContractCase = fn(StoreOpener) -> LocalBoxFuture<'static, ()>;
 
 macro_rules! cases {
@@ -62,7 +62,7 @@ cases! {
     rows::everything_is_there_after_reopening,
 }
 
-/// Runs all cases, each on a store that `make` makes.
+/// Runs all cases, each on a new store from `make`. Panics where the contract is broken.
 pub async fn journal_contract(mut make: impl FnMut() -> StoreOpener) {
     for (name, case) in CASES {
         tracing::info!(name, "journal contract");

@@ -1,3 +1,5 @@
+//! Cases: index rows of sessions, runs and models, and their keys.
+
 use super::subject::{Subject, index_run, one, record, run, run_row, session, session_row};
 use crate::{
     model::{
@@ -124,7 +126,7 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
     let all = || Query::Models(["org/b", "nobody", "a"].map(model).into());
     journal.check(all(), QueryRows::Models(Vec::new())).await;
     journal.append(listing(1, vec![row("a", Some(300), None), row("org/b", Some(200), Some(9))])).await;
-    // What a row does not say stays, within one append too; what is refused changes nothing.
+    // Fields that a row leaves out keep their values, within one append too. A refused append changes nothing.
     journal.append(listing(2, vec![row("a", None, Some(7)), row("a", Some(400), None)])).await;
     let wrong = WriteRefusal::WrongSeq { expected: 9, last: 2 };
     journal.check_refused(listing(9, vec![row("a", Some(500), Some(1))]), wrong).await;

@@ -1,3 +1,5 @@
+//! Cases: sessions that an append of another session spawns.
+
 use super::subject::{
     Subject, account, appended, index_run, one, record, record_of, run, session, session_row,
 };
@@ -6,7 +8,7 @@ use crate::{
     port::{Append, IndexRow, Query, QueryRows, SpawnedSession, WriteOp, WriteOutcome, WriteRefusal},
 };
 
-/// A session that begins with records of these numbers.
+/// A spawned session whose first records have these numbers.
 fn founded(n: u128, records: impl IntoIterator<Item = u64>) -> SpawnedSession {
     SpawnedSession { session: session(n), records: records.into_iter().map(record).collect() }
 }
@@ -53,7 +55,8 @@ pub(super) async fn sessions_that_another_one_begins_are_there(mut journal: Subj
     journal.check_journal(unopened, &[record(1), record(2)]).await;
 }
 
-/// An opening alone leaves no trace, so that it is no beginning; whoever has it open goes on behind what is there then.
+/// An opening writes no record, so another session can still spawn the opened one. Its incarnation then appends after
+/// the spawned records.
 pub(super) async fn a_session_that_is_only_open_can_be_begun(journal: Subject) {
     let [parent, child] = [1, 2].map(session);
     let fence = journal.take_over(parent).await.incarnation;

@@ -1,3 +1,5 @@
+//! The journal under test with its checks, and builders of test data.
+
 use std::sync::Arc;
 
 use super::StoreOpener;
@@ -12,7 +14,7 @@ use crate::{
     },
 };
 
-/// The journal under test.
+/// The journal under test, which can be reopened.
 pub(super) struct Subject {
     open: StoreOpener,
     journal: Option<Box<dyn Journal>>,

@@ -1,4 +1,4 @@
-//! Adapters that do one misdeed, in the victim's third iteration.
+//! Adapters that fail once, in the victim's third iteration.
 
 use std::{
     sync::{
@@ -29,16 +29,16 @@ use crate::{
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 
-/// What the victim's task says.
+/// The input of the victim's run, by which scripts recognise it.
 pub(super) const TARGET_INPUT: &str = "victim";
-/// How many tool results a run wants to see.
+/// Tool results after which a run ends.
 const TOOL_RESULTS: usize = 8;
-/// The result before the iteration in which the misdeed is done.
+/// The tool result that precedes the iteration with the fault.
 const TRIGGER_RESULT: &str = "omen";
-/// What a model call takes.
+/// Duration of a model call.
 const MODEL_DELAY: Duration = Duration::from_millis(5);
 
-/// When the fault struck.
+/// Records when the fault happened, and at which record of the victim.
 #[derive(Debug)]
 pub(super) struct InjectionClock {
     journal: MemoryJournal,
@@ -46,26 +46,26 @@ pub(super) struct InjectionClock {
     point: Mutex<Option<InjectionPoint>>,
 }
 
-/// See [`InjectionClock`].
+/// Time and journal position of the fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InjectionPoint {
     pub(super) at: Instant,
-    /// The victim's last record then.
+    /// The victim's last record at that time; 0 if there is none.
     pub(super) last: Seq,
 }
 
 impl InjectionClock {
-    /// It is still to come.
+    /// A clock without an injection point yet.
     pub(super) fn new(journal: MemoryJournal) -> Self {
         Self { journal, target: OnceLock::new(), point: Mutex::default() }
     }
 
-    /// Says whom it concerns.
+    /// Sets the victim. Only the first call counts.
     pub(super) fn set_target(&self, victim: SessionId) {
         self.target.get_or_init(|| victim);
     }
 
-    /// Now. Only the first time counts.
+    /// Sets the injection point to now. Only the first call counts.
     pub(super) fn record(&self) {
         let all = |session| Query::Records { session, from: 1, max: usize::MAX };
         let read = self.target.get().and_then(|victim| self.journal.read(all(*victim)).now_or_never());
@@ -77,13 +77,13 @@ impl InjectionClock {
         struck.get_or_insert_with(|| InjectionPoint { at: Instant::now(), last });
     }
 
-    /// When it was.
+    /// The injection point; `None` before the fault.
     pub(super) fn injection_point(&self) -> Option<InjectionPoint> {
         *self.point.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Three sessions' world, in which `deed` will be done.
+/// Dependencies of a runtime for three sessions, with the adapters' part of the fault `deed`.
 pub(super) fn scenario_dependencies(
     journal: Arc<dyn Journal>,
     deed: FaultAction,
@@ -106,7 +106,7 @@ pub(super) fn scenario_dependencies(
     RuntimeDependencies { providers: vec![("test".into(), Arc::new(provider), 1_000)], ..world }
 }
 
-/// Reads eight times; the victim gets the omen second, and calls the odd tool third.
+/// Eight tool calls, then the end. All call `read`, but the victim's second call is `omen` and its third is `odd`.
 fn script(view: &[Value]) -> ModelAnswer {
     let seen = view.iter().filter(|message| message["role"] == "tool").count();
     let tool = match (is_target(view), seen) {
@@ -126,7 +126,7 @@ fn follows_trigger(view: &[Value]) -> bool {
     view.last().is_some_and(|last| last["content"] == TRIGGER_RESULT)
 }
 
-/// Does its misdeed once.
+/// Causes its fault once.
 #[derive(Debug, Clone)]
 struct FaultInjector {
     fault: Option<AdapterFault>,
@@ -135,7 +135,7 @@ struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// Whether it is time for this misdeed.
+    /// True once, if `misdeed` is this injector's fault; records the injection point.
     fn is_due(&self, misdeed: AdapterFault) -> bool {
         let does = self.fault == Some(misdeed) && !self.done.swap(true, Ordering::SeqCst);
         if does {
@@ -174,7 +174,7 @@ struct FaultyProvider {
     inner: ScriptedProvider,
     encoder: Arc<FaultyEncoder>,
     injector: FaultInjector,
-    /// Whether the victim's third iteration never ends.
+    /// True if the model call of the victim's third iteration never ends.
     is_stuck: bool,
 }
 

@@ -1,5 +1,6 @@
-//! Drills: one fault at a time in a runtime with three sessions at work, and what must come of it. A table, for the test
-//! that checks it and the benchmark that prints it.
+//! Fault scenarios: one fault each in a runtime with three working sessions, and the expected outcome. The victim is
+//! the first session, which session and call faults target; the other two are its siblings. A test checks the table,
+//! and a benchmark prints it.
 
 mod faulty_adapters;
 mod run;
@@ -14,71 +15,75 @@ use crate::{
 };
 pub use table::{FAULT_SCENARIOS, NO_FREEZE};
 
-/// One fault.
+/// One fault in one runtime, with its expected outcome.
 #[derive(Debug)]
 pub struct FaultScenario {
-    /// The kind of actor or call.
+    /// The kind of actor or call that fails.
     pub kind: &'static str,
     /// `panic`, `error` or `freeze`.
     pub fault: &'static str,
-    /// How it is brought about.
+    /// How the fault is caused, in words.
     pub how: &'static str,
-    /// What must come of it, in words.
+    /// The expected outcome, in words.
     pub what: &'static str,
-    /// The same, as it can be seen.
+    /// The expected outcome, as a test can observe it.
     pub expect: ExpectedOutcome,
-    /// Whether it waits for limits, so that only virtual time is worth waiting for.
+    /// True if the scenario waits for long delays or limits: run it under virtual time.
     pub waits: bool,
     action: FaultAction,
 }
 
-/// What must be seen after a drill.
+/// What must be observed after a scenario.
 #[derive(Debug)]
 pub struct ExpectedOutcome {
-    /// What was started again, and how often.
+    /// Restarted actors by name, each with its number of restarts.
     pub restarted: &'static [(&'static str, u32)],
     /// The kinds of the victim's first records after the fault.
     pub records: &'static [&'static str],
-    /// How the victim's run ends, at the latest after the next start.
+    /// How the victim's run ends, in this runtime or after the next start.
     pub outcome: &'static str,
-    /// What the runtime ends of, if it does.
+    /// Why the runtime ends; `None` if it continues.
     pub terminated: Option<&'static str>,
 }
 
-/// What was seen.
+/// What was observed after a scenario.
 #[derive(Debug)]
 pub struct ObservedOutcome {
-    /// What was started again, and how often.
+    /// Restarted actors by name, each with its number of restarts.
     pub restarted: Vec<(String, u32)>,
-    /// The kinds of the victim's first three records after the fault.
+    /// The kinds of the victim's first records after the fault, at most three.
     pub records: Vec<&'static str>,
-    /// How the victim's run ended, at the latest after the next start.
+    /// How the victim's run ended, in this runtime or after the next start.
     pub outcome: String,
     /// How the siblings' runs ended.
     pub siblings: Vec<String>,
-    /// How many terminal records each run has.
+    /// Number of `run.ended` records of each run, the victim's first.
     pub ends: Vec<usize>,
-    /// What the runtime ended of, if it did.
+    /// Why the runtime ended; `None` if it continued.
     pub terminated: Option<RuntimeEnd>,
-    /// From the fault to the next progress: of an actor that nobody waits for, its next answer; of the runtime's end, that
-    /// it is said; of a slow store, the first acceptance; else the victim's next durable record.
+    /// Time from the fault to the victim's next durable record, with these exceptions:
+    ///
+    /// - a provider, its supervisor or the tool executor failed: until its next answer
+    /// - the runtime ends: until the end is reported
+    /// - a slow store: from before the start to the first accepted run
+    /// - a tool that ignores its stop: from the stop to the run's end
     pub progress: Duration,
 }
 
-/// What is done in a drill.
+/// The fault that a scenario causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultAction {
-    /// An actor is struck.
+    /// An actor fails.
     Actor(FaultTarget, ActorFault),
-    /// The victim's session is struck three times where it stands.
+    /// The victim's session fails three times at the same step.
     ActorThrice(ActorFault),
-    /// A call of the victim's goes wrong.
+    /// One of the victim's calls fails.
     Call(AdapterFault),
-    /// A commit goes wrong.
+    /// A commit fails.
     Commit(JournalFault),
 }
 
-/// Whom a strike meets.
+/// The actor that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FaultTarget {
     Root,
@@ -90,7 +95,7 @@ enum FaultTarget {
     TargetSession,
 }
 
-/// What an adapter does, once.
+/// What an adapter does wrong, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AdapterFault {
     ModelPanics,
@@ -101,6 +106,6 @@ enum AdapterFault {
     ToolPanics(EffectClass),
     ToolFails,
     ToolFreezes,
-    /// It is stopped, and does not care.
+    /// The tool keeps running after it was stopped.
     ToolIgnoresStop,
 }

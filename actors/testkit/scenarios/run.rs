@@ -1,3 +1,5 @@
+//! Runs a fault scenario and collects what can be observed.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
@@ -13,13 +15,13 @@ use crate::{
     testkit::{ActorKind, FaultyJournal, JournalFault, MemoryJournal, inject},
 };
 
-/// The commit that meets a fault: by then every run is accepted and at work.
+/// Number of the commit that meets a fault: by then every run is accepted and at work.
 const FAULTY_COMMIT: usize = 12;
-/// How many records after the fault are looked at.
+/// Most records after the fault that are collected.
 const MAX_RECORDS: usize = 3;
 
 impl FaultScenario {
-    /// Does it, in a runtime of its own.
+    /// Runs the scenario in a runtime of its own. If that runtime ends, a second one finishes the runs.
     pub async fn run(&self) -> ObservedOutcome {
         let journal = MemoryJournal::new();
         let moment = Arc::new(InjectionClock::new(journal.clone()));
@@ -74,18 +76,18 @@ impl FaultScenario {
     }
 }
 
-/// Where the fault is.
+/// One scenario under way.
 struct ScenarioRun<'a> {
     runtime: &'a Runtime,
     target: AcceptedRun,
     clock: &'a InjectionClock,
     store: &'a FaultyJournal,
-    /// The victim's after the fault.
+    /// Kinds of the victim's records after the fault.
     records: Vec<&'static str>,
 }
 
 impl ScenarioRun<'_> {
-    /// Brings the fault about, and says how long it took to the next progress.
+    /// Causes the fault; returns the time that becomes [`ObservedOutcome::progress`].
     async fn inject(&mut self, deed: FaultAction, first_accepted: Duration) -> Duration {
         match deed {
             FaultAction::Commit(JournalFault::Slow(_)) => first_accepted,
@@ -100,7 +102,7 @@ impl ScenarioRun<'_> {
                 self.wait_for_recovery(who).await
             }
             FaultAction::ActorThrice(how) => {
-                // It stands still in its third iteration; each revival starts the call again.
+                // The session waits in its third iteration; each revival starts the call again.
                 let mut progress = None;
                 for asked in 3..6 {
                     self.wait_for_records(asked, Kind::ModelStarted).await;
@@ -138,14 +140,14 @@ impl ScenarioRun<'_> {
         }
     }
 
-    /// Waits until whoever was struck is back.
+    /// Waits until the failed actor has recovered or the runtime has ended; returns the time since the fault.
     async fn wait_for_recovery(&mut self, who: FaultTarget) -> Duration {
         match who {
             FaultTarget::Root | FaultTarget::Persistence => return self.wait_for_end().await,
             FaultTarget::SessionSupervisor | FaultTarget::TargetSession => {
                 return self.wait_for_progress().await;
             }
-            // A provider's mailbox dies with it: it is asked until the next one answers.
+            // A provider's mailbox is lost with it, so the query repeats until the next provider answers.
             FaultTarget::ProviderSupervisor | FaultTarget::Provider => {
                 while self.runtime.providers().await.is_empty() {}
             }
@@ -164,7 +166,7 @@ impl ScenarioRun<'_> {
         self.elapsed()
     }
 
-    /// Waits until the victim has so many records of a kind.
+    /// Waits until the victim has `count` records of this kind.
     async fn wait_for_records(&self, count: usize, kind: Kind) {
         let mut watch = self.runtime.watch(self.target.session, 1);
         let mut seen = 0;
@@ -175,7 +177,8 @@ impl ScenarioRun<'_> {
         }
     }
 
-    /// Waits for the victim's records after the fault, and says when the first one came.
+    /// Collects the victim's records after the fault, up to `MAX_RECORDS` or the run's end. Returns the time from the
+    /// fault to the first one.
     async fn wait_for_progress(&mut self) -> Duration {
         let mut watch = self.runtime.watch(self.target.session, 1);
         let mut first = None;
@@ -196,7 +199,7 @@ impl ScenarioRun<'_> {
 }
 
 impl ObservedOutcome {
-    /// Waits for the ends of all runs; or for the runtime's.
+    /// Waits for the ends of all runs, then suspends the runtime. Returns the reason if the runtime ends first.
     async fn collect_outcomes(&mut self, runtime: Runtime, runs: &[RunId]) -> Option<RuntimeEnd> {
         let mut outcomes = Vec::new();
         for run in runs {

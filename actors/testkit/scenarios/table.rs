@@ -1,3 +1,5 @@
+//! The table of fault scenarios, with the expected outcome of each.
+
 use std::time::Duration;
 
 use super::{AdapterFault, ExpectedOutcome, FaultAction, FaultScenario, FaultTarget};
@@ -6,7 +8,7 @@ use crate::{
     testkit::{ActorFault, JournalFault},
 };
 
-/// Kinds that no input can freeze, and why.
+/// Kinds of actors that no input can freeze, each with the reason.
 pub const NO_FREEZE: &[(&str, &str)] = &[
     ("Root", "handlers await nothing; it waits only for a child's `pre_start`, which does no I/O"),
     ("ProviderSupervisor", "handlers await nothing"),
@@ -23,22 +25,22 @@ const KILLED: (&str, &str) = ("error", "it is killed");
 const COMPLETED: &str = "completed";
 const REVIVED: &[&str] = &["session.revived", "model.failed", "model.started"];
 
-/// Nothing is started again, and the victim goes on so.
+/// No actor restarts; the victim continues with these records.
 const fn continues(records: &'static [&'static str], outcome: &'static str) -> ExpectedOutcome {
     ExpectedOutcome { restarted: &[], records, outcome, terminated: None }
 }
 
-/// This is started again, and nobody notices.
+/// The actors in `part` restart; every run completes.
 const fn restarted(part: &'static [(&'static str, u32)]) -> ExpectedOutcome {
     ExpectedOutcome { restarted: part, records: &[], outcome: COMPLETED, terminated: None }
 }
 
-/// The victim's session is revived.
+/// The actors in `part` restart; the victim's session is revived, and its run completes.
 const fn revived(part: &'static [(&'static str, u32)]) -> ExpectedOutcome {
     ExpectedOutcome { restarted: part, records: REVIVED, outcome: COMPLETED, terminated: None }
 }
 
-/// The runtime ends, and the next start goes on.
+/// The runtime ends for this reason; the runs complete after the next start.
 const fn ends(reason: &'static str) -> ExpectedOutcome {
     ExpectedOutcome { restarted: &[], records: &[], outcome: COMPLETED, terminated: Some(reason) }
 }
@@ -82,7 +84,7 @@ const ALL_REVIVED: &str =
 const BY_SESSIONS: &str =
     "SessionSupervisor ends its tasks and revives it from its journal; the call is made again";
 
-/// All drills, in the order of the tree.
+/// All fault scenarios, in the order of the supervision tree.
 pub const FAULT_SCENARIOS: &[FaultScenario] = &[
     actor_fault(
         "Root",

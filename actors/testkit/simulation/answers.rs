@@ -1,4 +1,4 @@
-//! What models say, as it is planned.
+//! The planned answers of the simulated models.
 
 use serde_json::{Value, json};
 
@@ -15,15 +15,15 @@ use crate::{
     policy::delegation::DELEGATE_TASK,
 };
 
-/// Tokens that an answer says it has read; less than any request is estimated at.
+/// Input tokens that each answer reports; fewer than any request is estimated at.
 const INPUT_TOKENS: u64 = 2;
-/// More tokens than any call of a plan can have; an answer that tells of them is not believed.
+/// More tokens than any call of a plan can have; reported usage of this size is not believed.
 pub(super) const IMPOSSIBLE_TOKENS: u64 = 1_000_000_000_000;
-/// So many words says a model that does not find an end.
+/// Words in the answer of a model that does not stop.
 const LONG_ANSWER_WORDS: usize = 4_000;
 
-/// Which run of the plan the view is of, and how many steps it has made: one more than the last that it shows, because what
-/// is before that may have been left out.
+/// The run of the plan that a view belongs to, and the number of steps it has made: one more than the last step shown,
+/// because earlier steps may have been left out.
 pub(super) fn position(messages: &[Value]) -> (Option<usize>, usize) {
     let text = |message: &Value| message["text"].as_str().unwrap_or_default().to_owned();
     let is_task = |message: &&Value| {
@@ -38,17 +38,17 @@ pub(super) fn position(messages: &[Value]) -> (Option<usize>, usize) {
     (run, messages[begin..].iter().rev().find_map(made).map_or(0, |last| last + 1))
 }
 
-/// The vendor's id of a call: which step of which run of the plan it is of, and which call of that.
+/// The vendor's id of a call: the run of the plan, its step, and the call within the step.
 pub(super) fn call_id((run, at): (usize, usize), call: &str) -> String {
     format!("{run}_{at}_{call}")
 }
 
-/// The step that a call is of.
+/// Reads the step out of an id made by `call_id`.
 fn step_of(id: &str) -> Option<usize> {
     id.split('_').nth(1)?.parse().ok()
 }
 
-/// What comes of one attempt that is at a step of a run; nothing, if it never ends or panics.
+/// The result of one attempt at a step of a run; `None` if the attempt never ends or panics.
 pub(super) fn planned_answer(
     (plan, run): (&SimulationPlan, Option<&RunPlan>),
     (at, step, mishap): (usize, &PlannedStep, Option<ModelFault>),
@@ -65,7 +65,7 @@ pub(super) fn planned_answer(
     answer_or_fault(mishap, (run.map_or(0, |run| run.n), at), max_tokens, whole)
 }
 
-/// What comes of one attempt that would have this answer if nothing went wrong; nothing, if it never ends or panics.
+/// The result of one attempt whose answer without a fault is `whole`; `None` if the attempt never ends or panics.
 pub(super) fn answer_or_fault(
     mishap: Option<ModelFault>,
     place: (usize, usize),
@@ -122,14 +122,14 @@ pub(super) fn answer_or_fault(
     Some(Ok(answer))
 }
 
-/// An answer that says this.
+/// An answer with this text and no tool calls.
 pub(super) fn text_answer(text: &str, max_tokens: u64) -> ModelAnswer {
     let message = AssistantMessage { text: text.into(), ..AssistantMessage::default() };
     let usage = Usage { input_tokens: INPUT_TOKENS, output_tokens: max_tokens.min(40), ..Usage::default() };
     ModelAnswer { message, finish: FinishReason::Stop, usage: Some(usage) }
 }
 
-/// An answer that asks for these calls.
+/// An answer with these tool calls.
 fn call_answer(calls: Vec<ToolCall>, max_tokens: u64) -> ModelAnswer {
     let message = AssistantMessage { calls, ..AssistantMessage::default() };
     ModelAnswer { message, finish: FinishReason::ToolCalls, ..text_answer("", max_tokens) }
@@ -166,7 +166,7 @@ fn calls((plan, run): (&SimulationPlan, usize), at: usize, step: &PlannedStep) -
     calls
 }
 
-/// A task as a model gives it away: what it is to do is told by its number, like a run's.
+/// The arguments with which a model delegates a task. The goal names the task by its number, like a run's.
 fn task_of(task: &RunPlan) -> Value {
     let mut budget = json!({});
     for dimension in Dimension::ALL {

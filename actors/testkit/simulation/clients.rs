@@ -1,4 +1,4 @@
-//! Those who use a runtime while it lives: they hand in tasks, wait, watch, and answer what they are asked.
+//! The clients of a runtime during one life: they submit runs, wait for them, watch sessions, and answer approvals.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -22,12 +22,12 @@ use crate::{
     testkit::MemoryJournal,
 };
 
-/// Before somebody tries again.
+/// Pause before a retry.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// So often is it looked whether all inboxes are empty; longer than any session takes to be opened.
+/// Maximum number of polls for empty inboxes; together longer than opening any session takes.
 const MAX_INBOX_POLLS: u32 = 300;
 
-/// Who uses the runtime.
+/// All clients of one runtime.
 #[derive(Debug, Clone)]
 pub(super) struct Clients {
     pub(super) plan: Arc<SimulationPlan>,
@@ -38,7 +38,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Does what is still to be done. Whether all is done; else the runtime is to be suspended.
+    /// Carries out the rest of the plan. Returns true if all is done, false if the runtime is to be suspended.
     pub(super) async fn drive(&self, clients: &mut JoinSet<()>, tasks: &mut JoinSet<()>) -> bool {
         self.run_overdue_events().await;
         if let Err(error) = self.runtime.revive_all().await {
@@ -64,10 +64,10 @@ impl Clients {
 
     async fn wait_for_all(&self, tasks: &mut JoinSet<()>) {
         while tasks.join_next().await.is_some() {}
-        // Runs that nobody was told of, and messages that have become runs.
+        // Still open may be runs whose acceptance reached no client, and runs that messages have become.
         loop {
             let mut open = self.outside.lock().observations.open();
-            // Of a run that was said to have ended and has not, nothing more is to be heard: the judge finds it.
+            // A run that has a result but is still open is a violation: the invariants find it. Nothing more follows.
             open.retain(|run| !self.outside.lock().observations.results.contains_key(run));
             let settled = self.outside.lock().quiet_at;
             if open.is_empty() && settled <= self.outside.now() {
@@ -82,7 +82,7 @@ impl Clients {
         }
     }
 
-    /// Nobody waits for what lies in inboxes, and yet it is to be heard.
+    /// No client waits for inbox messages, but sessions must consume them before the end.
     async fn wait_for_empty_inboxes(&self) {
         for _ in 0..MAX_INBOX_POLLS {
             if self.store.inboxes().is_empty() {
@@ -96,7 +96,7 @@ impl Clients {
         Duration::from_millis(ms.saturating_sub(self.outside.now()))
     }
 
-    /// Hands a run in, if it is not known to be accepted, and waits for its end.
+    /// Submits a run, unless it is known to be accepted, and waits for its end.
     async fn run_to_end(&self, run: &RunPlan) {
         let known = self.outside.lock().observations.accepted.get(&run.n).copied();
         let accepted = match known {
@@ -122,7 +122,7 @@ impl Clients {
             match self.runtime.wait(run, None).await {
                 Ok(result) => {
                     let mut inner = self.outside.lock();
-                    // It may have been let go on meanwhile.
+                    // The run may have been reopened meanwhile.
                     if !inner.observations.is_reopened(run) {
                         return drop(inner.observations.results.insert(run, result));
                     }
@@ -145,13 +145,13 @@ impl Clients {
             }
             match self.submit(run).await {
                 Ok(accepted) => return Some(accepted),
-                // Nothing was accepted: whoever has no key may come again.
+                // Nothing was accepted: a run with a key is submitted again.
                 Err(RunError::NotAccepted(SubmitError::Overloaded { .. } | SubmitError::CrashLooping(_)))
                     if run.is_keyed =>
                 {
                     tokio::time::sleep(POLL_INTERVAL).await;
                 }
-                // What the key stands for could not be read.
+                // The run of the key could not be read.
                 Err(RunError::Read(_)) if run.is_keyed => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(RunError::NotAccepted(SubmitError::CrashLooping(_))) => return None,
                 Err(error) => {
@@ -186,7 +186,7 @@ impl Clients {
         Ok(accepted)
     }
 
-    /// What has not happened yet, in the order of times.
+    /// The timed events that have not happened yet, ordered by time.
     pub(super) fn remaining_events(&self) -> Vec<(u64, usize, PlannedEvent)> {
         let mut events: Vec<(u64, usize, PlannedEvent)> = Vec::new();
         for fault in &self.plan.faults {
@@ -200,7 +200,7 @@ impl Clients {
         events
     }
 
-    /// Lets happen what happens at its time. Ends when the runtime is to be suspended.
+    /// Runs each timed event when it is due. Returns when the runtime is to be suspended.
     async fn run_events(&self, clients: &mut JoinSet<()>) {
         for (at, n, event) in self.remaining_events() {
             tokio::time::sleep(self.time_until(at)).await;
@@ -242,7 +242,7 @@ impl Clients {
         never().await;
     }
 
-    /// Answers what a person is asked, sooner or later, or never.
+    /// Answers pending approvals in place of a person: soon, late, or never.
     async fn answer_approvals(self) {
         let mut deciding = FuturesUnordered::new();
         let mut known = Vec::new();
@@ -276,7 +276,7 @@ impl Clients {
         self.outside.lock().observations.journals.keys().copied().collect()
     }
 
-    /// Watches a session from the beginning.
+    /// Watches a session from its first record.
     async fn watch(self, session: SessionId) {
         let mut watch = self.runtime.watch(session, 1);
         while let Ok(event) = watch.next().await {
@@ -286,7 +286,7 @@ impl Clients {
         }
     }
 
-    /// An error that only the end of the runtime explains.
+    /// Reports a violation, unless the end of the runtime or a failed read explains the error.
     pub(super) fn report_unless_terminated(&self, what: &str, error: &RunError) {
         if !matches!(error, RunError::Terminated(_) | RunError::Read(_)) {
             self.outside.report_violation("callers are told what is so", format!("{what}: {error}"));

@@ -1,4 +1,4 @@
-//! Views that become too long: what fits, who makes them shorter, and what goes wrong with that.
+//! Plans with views that become too long: what fits, how summaries are made, and which faults they meet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,34 +17,33 @@ use crate::{
     port::ModelRequest,
 };
 
-/// So many plans of a hundred have views that become too long.
+/// Percentage of plans that have views that become too long.
 const PERCENT_OF_PLANS: u64 = 25;
-/// What a request for a summary begins with.
+/// The beginnings of requests for a summary.
 const SUMMARY_PREFIXES: [&str; 2] = ["# The conversation\n", "# The notes so far\n"];
 
-/// How little fits into a view, and what comes of that.
+/// The limits of views in a plan, and its compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContextPressure {
-    /// The tokens that fit, if that is known.
+    /// The context window in tokens, if it is known.
     window: Option<u64>,
-    /// Over so many bytes a provider refuses a request.
+    /// A provider refuses a request with more bytes than this.
     max_request_bytes: Option<usize>,
-    /// Whether it says then what fits.
+    /// Whether such a refusal reports the limit.
     reports_limit: bool,
     /// Whether models are asked for summaries.
     summarised: bool,
-    /// Whether before a run has to wait for it.
+    /// Whether compaction begins before a run has to wait for it.
     ahead: bool,
     protect_last: u32,
-    /// What comes of the attempts at summaries, in the order in which they are made, and after how many milliseconds; those
-    /// that follow go well.
+    /// The duration in milliseconds and the fault of each attempt at a summary, in order. All further attempts succeed.
     summaries: Vec<(u64, Option<ModelFault>)>,
 }
 
 impl ContextPressure {
-    /// What a seed makes of views; runs are longer where they become too long.
+    /// The context pressure of a seed, if it has any. Adds steps to the runs then, so that views become too long.
     pub(super) fn of(seed: u64, runs: &mut [RunPlan]) -> Option<Self> {
-        // Dice of its own: without it a plan is what it is in any case.
+        // A generator of its own: the draws here leave the draws of the rest of the plan unchanged.
         let mut dice = SeededRng::new(seed.rotate_left(32) ^ u64::from(u32::MAX));
         if !dice.chance(PERCENT_OF_PLANS) {
             return None;
@@ -65,7 +64,7 @@ impl ContextPressure {
         })
     }
 
-    /// What runs are told of it.
+    /// Sets the model profiles and the compaction policy of a run.
     pub(super) fn apply_to(&self, spec: &mut RunSpec) {
         let traits = vec![ModelProfile { window: self.window, ..ModelProfile::default() }; spec.chain.len()];
         spec.compaction = Some(Arc::new(CompactionPolicy {
@@ -78,7 +77,7 @@ impl ContextPressure {
         spec.profiles = traits;
     }
 
-    /// Why a request is refused, if it is too long.
+    /// The failure of a request that is too long.
     pub(super) fn refusal(&self, messages: &[Value]) -> Option<Failure> {
         let bytes: usize = messages.iter().map(|message| message.to_string().len()).sum();
         let most = self.max_request_bytes.filter(|most| bytes > *most)?;
@@ -109,7 +108,7 @@ fn planned_summary(dice: &mut SeededRng) -> (u64, Option<ModelFault>) {
     (dice.pick(&[1, 300, 1_500, 8_000]), mishap)
 }
 
-/// The bytes that a call's result has beyond what it says.
+/// Bytes of padding in the result of a call.
 pub(super) const fn padding(call: usize) -> usize {
     [0, 300, 700, 1_500][call % 4]
 }

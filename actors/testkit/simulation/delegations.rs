@@ -1,4 +1,4 @@
-//! From a seed to what runs give to subagents.
+//! Generates from a seed what runs delegate to subagents.
 
 use super::{
     generate::{limits, step},
@@ -10,14 +10,14 @@ use crate::{
     testkit::ActorFault,
 };
 
-/// The number of the first task of a run's tree; those of the next run begin so much higher.
+/// The first task number of run 0; the task numbers of each next run begin this much higher.
 const TASK_NUMBER_STEP: usize = 1_000;
-/// So deep may a subagent be.
+/// Maximum depth of a subagent.
 const MAX_DEPTH: u32 = 2;
-/// So many tasks have the subagents of a run together at most, at whatever depth: it is about them and not about the load.
+/// Maximum number of tasks of all subagents of a run, at any depth: plans test delegation, not load.
 const MAX_TASKS: usize = 8;
 
-/// Lets a run give tasks to subagents. Gives the tasks.
+/// Lets a run delegate tasks to subagents, and returns these tasks.
 pub(super) fn plan_delegations(dice: &mut SeededRng, run: &mut RunPlan) -> Vec<RunPlan> {
     let mut tasks = Vec::new();
     if dice.chance(30) {
@@ -38,7 +38,7 @@ pub(super) fn plan_delegations(dice: &mut SeededRng, run: &mut RunPlan) -> Vec<R
     tasks
 }
 
-/// Puts tasks into the steps of a run at this depth, and the same into theirs.
+/// Adds delegations to the steps of a run at this depth, and recursively to those of its tasks.
 fn add_delegations(dice: &mut SeededRng, run: &mut RunPlan, (depth, tasks): (u32, &mut Vec<RunPlan>)) {
     if run.steps.is_empty() {
         run.steps.push(step(dice, true));
@@ -83,7 +83,7 @@ fn task(dice: &mut SeededRng, n: usize, of: &RunPlan) -> RunPlan {
     }
 }
 
-/// What happens to a subagent.
+/// A fault or a stop that concerns a subagent.
 pub(super) fn subagent_event(dice: &mut SeededRng) -> PlannedEvent {
     let which = dice.index(MAX_TASKS);
     let how = dice.pick(&[ActorFault::Panic, ActorFault::Error, ActorFault::Kill]);

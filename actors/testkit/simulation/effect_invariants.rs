@@ -1,4 +1,4 @@
-//! What must hold of tool calls and their effects.
+//! The invariants of tool calls and their effects.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::{
     policy::{delegation::DELEGATE_TASK, todo::TODO},
 };
 
-/// What the records say of one call.
+/// The records of one call.
 #[derive(Default)]
 struct CallRecords<'a> {
     admitted: Option<&'a CallAdmitted>,
     ends: Vec<&'a CallEnded>,
-    /// Why there was another attempt after each of these.
+    /// The reason for the next attempt, by lost attempt.
     lost: BTreeMap<Attempt, RetryReason>,
     started: u32,
 }
@@ -39,7 +39,7 @@ fn call_records<'a>(past: &'a FinalState<'_>) -> BTreeMap<CallId, CallRecords<'a
     calls
 }
 
-/// Every call that was admitted has one; of a run that was ended without its session, at most one.
+/// Every admitted call has one result; a call of a force-failed run has at most one.
 pub(super) fn one_result(past: &FinalState<'_>) -> Violations {
     let wrong = |(call, told): (CallId, CallRecords<'_>)| {
         let ends = told.ends.len();
@@ -49,8 +49,7 @@ pub(super) fn one_result(past: &FinalState<'_>) -> Violations {
     call_records(past).into_iter().filter_map(wrong).collect()
 }
 
-/// A call that must not be repeated silently is repeated only with leave: it never began, or somebody wants it again
-/// whatever it did.
+/// A `once` call is repeated only if the earlier attempt never began, or if its repetition in doubt was decided.
 pub(super) fn at_most_once(past: &FinalState<'_>) -> Violations {
     let mut found = Violations::new();
     for (call, told) in call_records(past) {
@@ -82,11 +81,11 @@ pub(super) fn at_most_once(past: &FinalState<'_>) -> Violations {
     found
 }
 
-/// What the result says to be done was done by the attempt that it is of.
+/// A result that reports success belongs to an attempt whose execution finished.
 pub(super) fn at_least_once(past: &FinalState<'_>) -> Violations {
     let mut found = Violations::new();
     for (call, told) in call_records(past) {
-        // What is given to a subagent has no effect of its own, and a list is the session's.
+        // A delegation has no effect of its own, and a todo list is state of the session.
         if told.admitted.is_some_and(|admitted| [DELEGATE_TASK, TODO].contains(&&*admitted.tool)) {
             continue;
         }
@@ -106,7 +105,7 @@ pub(super) fn at_least_once(past: &FinalState<'_>) -> Violations {
     found
 }
 
-/// Two attempts of a call are never under way at once; but a call in doubt that is made again may still be going on.
+/// Two attempts of a call never overlap, except after a call in doubt is repeated: its earlier attempt may still go on.
 pub(super) fn no_overlap(past: &FinalState<'_>) -> Violations {
     let told = call_records(past);
     let overlaps = past.inner.executions.iter().filter_map(|deed| Some((deed, deed.overlaps?)));

@@ -1,4 +1,4 @@
-//! What happens to a runtime at its time: it is told to stop, to listen, to decide; and it is struck.
+//! The timed events of a plan: stops, steering, decisions and raised limits for a runtime, and faults of its actors.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -19,17 +19,18 @@ use crate::{
     },
 };
 
-/// Longer than a model needs for an answer, in milliseconds.
+/// Milliseconds that a slow commit takes: longer than a model needs for an answer.
 const SLOW_COMMIT_MS: u64 = 2_000;
-/// Between two looks at what models, or persons, are asked.
+/// Pause between two polls for model calls, approvals or notices.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
-/// Then it is given up.
+/// Number of polls after which a wait is given up.
 const MAX_POLLS: u32 = 400;
-/// A message that is said again has another number than any fault.
+/// Added to a message's number for each repeat, so that it differs from the number of every fault.
 const REPEAT_NUMBER_STEP: usize = 100;
 
 impl Clients {
-    /// Gives the orders whose time has come while nobody lived, before any session goes on.
+    /// Runs the `…WithoutResume` events that became due while no process lived, before any session goes on.
+    /// Decisions stay planned while no approval is pending.
     pub(super) async fn run_overdue_events(&self) {
         for (at, n, event) in self.remaining_events() {
             let rests = matches!(
@@ -47,8 +48,8 @@ impl Clients {
         }
     }
 
-    /// Does it while sessions go on. What was let go on at rest is taken up by whoever has ordered it: nobody else does, if
-    /// its session is not live, and whether it goes on may be known only later.
+    /// Runs an event while sessions go on. After `RaiseWithoutResume` it also revives the session: nothing else does if
+    /// the session is not live. Whether the run goes on may be known only later.
     pub(super) async fn run_event_and_revive(self, n: usize, event: PlannedEvent) {
         self.clone().run_event(n, event).await;
         let PlannedEvent::RaiseWithoutResume(run, _) = event else { return };
@@ -115,7 +116,7 @@ impl Clients {
         }
     }
 
-    /// What is known of a run to which something is to be done.
+    /// The accepted run that an event is for; notes the event's name as a fault if the run is known.
     fn find_run(&self, run: usize, name: &'static str) -> Option<AcceptedRun> {
         let mut inner = self.outside.lock();
         let known = inner.run(run)?;
@@ -123,7 +124,7 @@ impl Clients {
         Some(known)
     }
 
-    /// What is asked, as soon as something is; what is not decided in this life is in the next.
+    /// Waits for pending approvals and returns them. An event that finds none stays planned for the next life.
     async fn wait_for_approvals(&self, n: usize, name: &'static str) -> Vec<CallId> {
         for _ in 0..MAX_POLLS {
             {
@@ -151,7 +152,7 @@ impl Clients {
         }
     }
 
-    /// Raises the limits of a run that has used them up, as often as it is planned. Whether it goes on.
+    /// Raises the limits of a run that has used them up, as often as planned. Returns whether the run goes on.
     pub(super) async fn raise_exhausted(&self, plan: &RunPlan, run: RunId) -> bool {
         let Some((times, by)) = plan.raises else { return false };
         let is_exhausted = {
@@ -172,14 +173,14 @@ impl Clients {
     fn record_raise(&self, run: RunId, raised: Result<(), RunError>) {
         match raised {
             Ok(()) => self.outside.lock().observations.raised.push(run),
-            // It may be on its way to disk: who waits for the run has to look again.
+            // The raise may still become durable: clients that wait for the run have to look again.
             Err(RunError::NotRaised(_, RaiseError::Unknown)) => self.outside.lock().extend_quiet_time(),
             Err(RunError::NotRaised(..)) => {}
             Err(error) => self.report_unless_terminated("raise", &error),
         }
     }
 
-    /// Waits until a model is asked for the run; then the stop and the answer both wait behind a slow commit.
+    /// Waits until a model call of the run is under way. Then the stop and the answer both wait behind a slow commit.
     async fn stop_late(&self, n: usize, run: usize) {
         let Some(AcceptedRun { run: id, .. }) = self.outside.lock().run(run) else { return };
         let mut looks = 0..MAX_POLLS;
@@ -204,7 +205,7 @@ impl Clients {
         join(self.steer(n, run), stop).await;
     }
 
-    /// Waits until a session has something to tell others, and strikes it before that is on disk.
+    /// Waits until a session writes messages to others or spawns subagents, and injects a fault before that is durable.
     async fn inject_before_notice(&self, how: ActorFault, name: &'static str) {
         self.process.notice_delay_ms.store(SLOW_COMMIT_MS, Ordering::SeqCst);
         for _ in 0..MAX_POLLS {
@@ -219,7 +220,7 @@ impl Clients {
         }
     }
 
-    /// Says something to a run. Whoever is not told whether it was heard says it again, in other words, in the next life.
+    /// Steers a run. A message without a confirmation is sent again in the next life, under another number.
     async fn steer(&self, n: usize, run: usize) {
         let Some(AcceptedRun { run: id, .. }) = self.find_run(run, "message") else { return };
         let number = {
@@ -240,7 +241,7 @@ impl Clients {
         self.outside.lock().observations.unconfirmed_steers.remove(&n);
     }
 
-    /// Says again what a life before was told, and has not confirmed.
+    /// Sends the messages again that an earlier life has not confirmed.
     pub(super) fn steer_again(&self, clients: &mut JoinSet<()>) {
         let unheard = self.outside.lock().observations.unconfirmed_steers.clone();
         for (n, (run, _)) in unheard {
@@ -286,7 +287,7 @@ impl Clients {
     }
 
     async fn inject_into_actor(&self, part: ActorKind, (who, how): (PlannedTarget, ActorFault)) {
-        // Who is dead already cannot be struck.
+        // A dead actor takes no fault.
         if inject::try_inject(&self.runtime, part, how).await == Injection::Sent {
             let mut inner = self.outside.lock();
             inner.record_forced_end();
@@ -296,7 +297,7 @@ impl Clients {
 }
 
 impl ExternalState {
-    /// What is known of a run of the plan.
+    /// The accepted run with this number in the plan.
     fn run(&self, n: usize) -> Option<AcceptedRun> {
         self.observations.accepted.get(&n).copied()
     }

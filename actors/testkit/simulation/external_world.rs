@@ -1,5 +1,5 @@
-//! The world around the process, which goes on when that dies: the time, the effects of tools, commands that run on, and
-//! what providers have served.
+//! The world outside the process, which survives the process: the time, the effects of tools, detached commands, and
+//! the model calls that providers have served.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,47 +21,47 @@ use crate::{
     testkit::{MemoryJournal, clock::START_MS},
 };
 
-/// No commit takes longer that ends, in milliseconds.
+/// Milliseconds that a commit takes at most, if it ends.
 const MAX_COMMIT_MS: u64 = 60_000;
 
-/// The world of one plan. One thread lives in it; the locks are for the compiler.
+/// The world of one plan. Only one thread uses it; the lock satisfies the compiler.
 #[derive(Debug)]
 pub(super) struct ExternalWorld(Mutex<ExternalState>);
 
-/// See [`ExternalWorld`].
+/// The state of an [`ExternalWorld`]. Times are milliseconds since the first life, without jumps of the wall clock.
 #[derive(Debug)]
 pub(super) struct ExternalState {
-    /// What is known of the store and of who was told what.
+    /// What the store contains and what callers were told.
     pub(super) observations: Observations,
-    /// Milliseconds before the present life, and when that began.
+    /// Milliseconds before the present life.
     before: u64,
     began: Option<Instant>,
-    /// By how much the wall's clock is wrong.
+    /// Milliseconds by which the wall clock is wrong.
     pub(super) clock_jump_ms: i64,
     dice: SeededRng,
-    /// What tools did, in order.
+    /// The attempts of tool calls that began, in order.
     pub(super) executions: Vec<ToolExecution>,
     pub(super) commands: BTreeMap<(CallId, Attempt), DetachedCommand>,
-    /// The attempts of which it was said that they never began: they must not begin any more.
+    /// The attempts that were reported as never started: they must not begin any more.
     pub(super) fenced: BTreeSet<(CallId, Attempt)>,
-    /// What providers were asked, in order.
+    /// The attempts of model calls that providers received, in order.
     pub(super) model_calls: Vec<ServedModelCall>,
-    /// When something was ended by force for the last time: the process, or an actor of it.
+    /// Time of the last forced end of the process or of one of its actors.
     pub(super) forced_end_at: Option<u64>,
-    /// Until then something may be written that nobody knows of.
+    /// Until this time a write whose outcome was unknown to its caller may become durable.
     pub(super) quiet_at: u64,
-    /// Who has something on its way to disk of which others are to hear, and is to be struck.
+    /// The session whose messages to others are being committed, and which is to get a fault.
     pub(super) notifying_session: Option<SessionId>,
-    /// What a process has written that is gone, with its own handle of the store, and before which commit it arrives.
+    /// A late write of a dead process: its own handle of the store, the batch, and the commit before which it arrives.
     pub(super) stray: Option<(MemoryJournal, Vec<WriteOp>, u64)>,
-    /// What lay in inboxes when the present life began, of sessions that have no run to go on with, and how many records
-    /// each of these had.
+    /// The inbox messages, when the present life began, of sessions without an open run, and the number of records that
+    /// each of these sessions had.
     pub(super) leftover_inboxes: Vec<(SessionId, InboxItem, usize)>,
-    /// What models of a session were shown last, without the postscript, and how often that was made shorter before.
+    /// The last view of each session, without the postscript, and the number of compactions before it.
     pub(super) views: BTreeMap<SessionId, (Vec<Value>, u32)>,
-    /// What is done only once was done.
+    /// The keys that `is_first` was called with.
     once: BTreeSet<String>,
-    /// How often something was asked for.
+    /// The number of calls of `count`, by key.
     counts: BTreeMap<String, usize>,
 }
 
@@ -72,28 +72,28 @@ pub(super) struct ToolExecution {
     pub(super) attempt: Attempt,
     pub(super) kind: ToolKind,
     pub(super) began: u64,
-    /// `None` while it goes on.
+    /// The time and kind of its end; `None` while it goes on.
     pub(super) ended: Option<(u64, EndKind)>,
     /// The attempt of the same call that was under way when this one began.
     pub(super) overlaps: Option<Attempt>,
 }
 
-/// How something ended.
+/// How a tool call, a model call or a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndKind {
     Finished,
     Stopped,
-    /// Whoever did it was dropped, by a panic, by force, or with its process.
+    /// The task that did it was dropped: by a panic, by force, or with its process.
     Dropped,
 }
 
 /// A command that goes on without the process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DetachedCommand {
-    /// Which of the deeds it is.
+    /// Its index in `executions`.
     execution: usize,
     pub(super) behaviour: ToolBehaviour,
-    /// When it ends, if nobody ends it.
+    /// When it ends by itself; `u64::MAX` for never.
     until: u64,
 }
 
@@ -103,10 +103,10 @@ pub(super) struct ServedModelCall {
     pub(super) call: CallId,
     pub(super) attempt: Attempt,
     pub(super) ended: Option<EndKind>,
-    /// What the provider has said that it used, and when the process heard of it.
+    /// The usage that the provider reported. The process received it at `reported_at`.
     pub(super) reported_usage: Option<Usage>,
     pub(super) reported_at: u64,
-    /// Which messages to runs it has shown, by number.
+    /// The numbers of the messages to runs in its request.
     pub(super) shown_messages: Vec<usize>,
 }
 
@@ -142,7 +142,7 @@ impl ExternalWorld {
         self.lock().observations.report_violation(invariant, what);
     }
 
-    /// A process begins to live on a store; within its tokio runtime. A machine that was started anew has no commands.
+    /// Starts a process on a store; must be called within its tokio runtime. A reboot ends all detached commands.
     pub(super) fn start_process(&self, store: &MemoryJournal, reboots: bool) {
         let mut inner = self.lock();
         inner.leftover_inboxes = inner.observations.left_in_inboxes(store.inboxes());
@@ -156,17 +156,17 @@ impl ExternalWorld {
         }
     }
 
-    /// The process ends: within its tokio runtime, whose time nobody knows any more when it is gone.
+    /// Ends the process. Must be called within its tokio runtime, because the runtime's time is lost with it.
     pub(super) fn end_process(&self) {
         let mut inner = self.lock();
         inner.before = inner.now();
         inner.began = None;
     }
 
-    /// The process is gone, and it takes so long until the next one.
+    /// Ends all that the dead process did itself, then adds the milliseconds until the next process starts.
     pub(super) fn finish_downtime(&self, pause_ms: u64) {
         let mut inner = self.lock();
-        // What the process did itself ends with it; only then time goes on.
+        // Work of the process itself ends at its death, before the downtime passes.
         let now = inner.before;
         let commands: Vec<usize> = inner.commands.values().map(|command| command.execution).collect();
         for (n, deed) in inner.executions.iter_mut().enumerate() {
@@ -184,17 +184,17 @@ impl ExternalWorld {
         self.lock().now()
     }
 
-    /// Something goes wrong as it is planned.
+    /// Notes the name of a planned fault that occurred.
     pub(super) fn record_fault(&self, wrong: &'static str) {
         self.lock().observations.fault_names.insert(wrong);
     }
 
-    /// Whether this is the first time that somebody asks so.
+    /// Whether this is the first call with this key.
     pub(super) fn is_first(&self, what: String) -> bool {
         self.lock().once.insert(what)
     }
 
-    /// How often this was asked before.
+    /// The number of earlier calls with this key.
     pub(super) fn count(&self, what: String) -> usize {
         let mut inner = self.lock();
         let count = inner.counts.entry(what).or_default();
@@ -209,18 +209,18 @@ impl ExternalState {
         self.before + u64::try_from(elapsed).unwrap_or(u64::MAX)
     }
 
-    /// The process or an actor of it is ended by force: what was on its way within it may be lost.
+    /// Notes a forced end of the process or of one of its actors: messages on their way within it may be lost.
     pub(super) fn record_forced_end(&mut self) {
         self.forced_end_at = Some(self.now());
     }
 
-    /// Something was said of which nobody knows whether it will be written.
+    /// Notes a write whose outcome is unknown: it may become durable for as long as a commit can take.
     pub(super) fn extend_quiet_time(&mut self) {
         self.quiet_at = self.now() + MAX_COMMIT_MS;
     }
 
-    /// What a process that is gone has written reaches the store, if it does before this commit. Nothing comes of it: that
-    /// process would go on as if it were alive.
+    /// Applies the late write of a dead process, if it arrives before this commit. The store must refuse it: otherwise
+    /// that process would go on as if it were alive.
     pub(super) fn apply_stray_write(&mut self, commit: u64) {
         let Some((store, batch, _)) = self.stray.take_if(|(.., before)| *before <= commit) else { return };
         let written = store.commit(batch).now_or_never();
@@ -233,7 +233,7 @@ impl ExternalState {
         }
     }
 
-    /// An attempt of a tool call begins. Gives its number among the deeds.
+    /// Starts an attempt of a tool call. Returns its index in `executions`.
     pub(super) fn start_execution(&mut self, (call, attempt): (CallId, Attempt), kind: ToolKind) -> usize {
         self.end_finished_commands();
         if !self.observations.has_started(call, attempt) {
@@ -258,20 +258,20 @@ impl ExternalState {
         self.executions.len() - 1
     }
 
-    /// It has ended, unless it had already.
+    /// Notes the end of an execution, unless it has ended already.
     pub(super) fn end_execution(&mut self, deed: usize, how: EndKind) {
         let now = self.now();
         self.executions[deed].ended.get_or_insert((now, how));
     }
 
-    /// A command begins, and ends by itself after so many milliseconds; `None` for never.
+    /// Starts a command that ends by itself after `ms` milliseconds; `None` for never.
     pub(super) fn launch(&mut self, id: (CallId, Attempt), does: ToolBehaviour, ms: Option<u64>) {
         let deed = self.start_execution(id, ToolKind::Build);
         let until = ms.map_or(u64::MAX, |ms| self.now() + ms);
         self.commands.insert(id, DetachedCommand { execution: deed, behaviour: does, until });
     }
 
-    /// What a command has come to; or in how many milliseconds it ends by itself.
+    /// The command and its end, or `Err` with the milliseconds until it ends by itself; `None` if it was never started.
     pub(super) fn command(
         &mut self,
         id: (CallId, Attempt),
@@ -289,7 +289,7 @@ impl ExternalState {
         }
     }
 
-    /// Notes what has ended by itself.
+    /// Notes the ends of commands that have ended by themselves.
     fn end_finished_commands(&mut self) {
         let now = self.now();
         for command in self.commands.values() {
@@ -300,7 +300,7 @@ impl ExternalState {
     }
 }
 
-/// The clock of one life: time begins anew with the process, the wall's does not.
+/// The clock of one life: its monotonic time restarts with the process, its wall clock does not.
 #[derive(Debug)]
 pub(super) struct LifeClock {
     outside: Arc<ExternalWorld>,

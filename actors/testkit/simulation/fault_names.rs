@@ -1,9 +1,9 @@
-//! What everything that goes wrong is called, so that tests can show that all of it does.
+//! The names of all faults of plans, so that tests can show that each of them occurs.
 
 use super::plan::{CommitFault, ModelFault, PlannedEvent, PlannedTarget, ToolBehaviour};
 use crate::testkit::{ActorFault, JournalFault};
 
-/// All that can go wrong in a plan.
+/// The names of all faults that can occur in a plan.
 pub const FAULT_NAMES: [&str; 68] = [
     "crash before a commit",
     "crash after a commit",

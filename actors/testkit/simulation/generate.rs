@@ -1,4 +1,4 @@
-//! From a seed to a plan.
+//! Generates a simulation plan from a seed: the same seed gives the same plan.
 
 use super::{
     context_pressure::ContextPressure,
@@ -14,9 +14,9 @@ use crate::{
     testkit::{ActorFault, JournalFault},
 };
 
-/// Within this time, in milliseconds, the first things happen; it is about what a run without faults takes.
+/// Milliseconds within which runs and timed faults start; about the duration of a run without faults.
 const MAX_START_MS: u64 = 6_000;
-/// The clock of the wall moves by at most so much.
+/// Milliseconds that a jump moves the wall clock by at most.
 const MAX_CLOCK_JUMP_MS: i64 = 3 * 3_600_000;
 
 impl SimulationPlan {

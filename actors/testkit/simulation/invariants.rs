@@ -1,4 +1,4 @@
-//! What must hold when all is over: each invariant is one function, by its name in [`INVARIANTS`].
+//! The invariants that must hold at the end of a simulation: one function each, listed by name in [`INVARIANTS`].
 
 use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 
@@ -16,16 +16,16 @@ use crate::{
     testkit::MemoryJournal,
 };
 
-/// All that is known at the end.
+/// All that is known at the end of a simulation.
 pub(super) struct FinalState<'a> {
-    /// What is in the store.
+    /// The records in the store.
     pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
-    /// What nobody has taken out of an inbox.
+    /// Inbox messages that no session has consumed.
     pub(super) inboxes: Vec<(SessionId, InboxItem)>,
     pub(super) inner: &'a ExternalState,
 }
 
-/// What an invariant has found.
+/// The violations of one invariant, for reading.
 pub(super) type Violations = Vec<String>;
 
 type Invariant = fn(&FinalState<'_>) -> Violations;
@@ -48,7 +48,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("a list is what its calls made of it", todo::list_is_current),
 ];
 
-/// Judges what the store and the world are like in the end.
+/// Checks all invariants against the store and the external world, and reports the violations.
 pub(super) fn check_invariants(outside: &ExternalWorld, store: &MemoryJournal) {
     let journals = match journals(store) {
         Ok(journals) => journals,
@@ -63,7 +63,7 @@ pub(super) fn check_invariants(outside: &ExternalWorld, store: &MemoryJournal) {
     found.into_iter().for_each(|(name, what)| inner.observations.report_violation(name, what));
 }
 
-/// Every session's records, whose numbers must be dense.
+/// The records of every session. A gap in their numbers is an error.
 pub(super) fn journals(store: &MemoryJournal) -> Result<BTreeMap<SessionId, Vec<Arc<Record>>>, String> {
     let rows = |what| store.read(what).now_or_never().and_then(Result::ok).ok_or("the store cannot be read");
     let QueryRows::Sessions(sessions) = rows(Query::Sessions { max: usize::MAX })? else {
@@ -83,12 +83,12 @@ pub(super) fn journals(store: &MemoryJournal) -> Result<BTreeMap<SessionId, Vec<
 }
 
 impl FinalState<'_> {
-    /// Every record, with the session that it is of.
+    /// The records of all sessions.
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
         self.journals.values().flatten().map(|record| &**record)
     }
 
-    /// Whether somebody else than its session has ended the run, so that its calls have no ends.
+    /// Whether the run was force-failed: ended without its session, so that its calls may have no ends.
     pub(super) fn is_force_failed(&self, run: RunId) -> bool {
         self.records().any(|record| match &record.body {
             Body::RunEnded(ended) => ended.run == run && is_force_fail(&ended.ended),
@@ -195,8 +195,9 @@ fn completed_has_an_answer(past: &FinalState<'_>) -> Violations {
     silent.map(|result| format!("{} is completed and says nothing", result.run)).collect()
 }
 
-/// The places at which a model is shown more than before: a retry shows what the first attempt has shown, and so does the
-/// question that follows an answer that was not taken. The last call of an exhausted run shows no message that came later.
+/// The positions and calls at which a model is shown more than before. A retry shows what the first attempt has shown,
+/// and so does the request after an answer that was not taken. The last call of an exhausted run shows no later
+/// message.
 fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
     let (mut asked_again, mut exhausted, mut views) = (false, None, Vec::new());
     for (at, record) in records.iter().enumerate() {
@@ -215,8 +216,8 @@ fn new_views(records: &[Arc<Record>]) -> Vec<(usize, CallId)> {
     views
 }
 
-/// Every message that was recorded stands in whatever is shown for the first time after it, until the view is cut behind its
-/// first showing; but for one to a run that was ended before it began.
+/// Every recorded message is in each new view after it, until a compaction drops history after its first showing.
+/// A message to a run that ended before it began is exempt.
 fn messages_are_shown(past: &FinalState<'_>) -> Violations {
     let mut found = Violations::new();
     for records in past.journals.values() {
@@ -230,7 +231,7 @@ fn messages_are_shown(past: &FinalState<'_>) -> Violations {
             let first = after.peek().map_or(records.len(), |(view, _)| *view);
             let ends =
                 |record: &Arc<Record>| matches!(&record.body, Body::RunEnded(run) if run.run == message.run);
-            // What was said to a run that has ended before it was shown may go with that.
+            // If the run ended before the message was shown, a compaction may drop the message with the run.
             let from = if records[at..first].iter().any(ends) { at } else { first };
             let cut = (from..records.len()).find(|at| drops_history(&records[*at])).unwrap_or(records.len());
             let after: Vec<CallId> = after.filter(|(view, _)| *view < cut).map(|(_, call)| *call).collect();
@@ -240,7 +241,7 @@ fn messages_are_shown(past: &FinalState<'_>) -> Violations {
                 past.inner.model_calls.iter().filter(|asked| after.contains(&asked.call) && !is_cut(asked));
             let not_shown =
                 asked.filter(|asked| number.is_none_or(|number| !asked.shown_messages.contains(&number)));
-            // What is said to a run that waits behind others is shown when that begins.
+            // A message to a run that waits behind others is shown when that run begins.
             let too_early = |call: CallId| !began || is_before(records, call, message.run);
             found.extend(not_shown.filter(|asked| !too_early(asked.call)).map(|asked| {
                 format!("{} of {} is not in the request of {}", message.text, message.run, asked.call)
@@ -250,12 +251,12 @@ fn messages_are_shown(past: &FinalState<'_>) -> Violations {
     found
 }
 
-/// Whether it starts that attempt.
+/// Whether the record starts that attempt.
 fn starts_attempt(record: &Record, asked: &ServedModelCall) -> bool {
     matches!(&record.body, Body::ModelStarted(started) if (started.call, started.attempt) == (asked.call, asked.attempt))
 }
 
-/// Whether the oldest part of the view goes.
+/// Whether the record drops the oldest part of the view.
 fn drops_history(record: &Record) -> bool {
     matches!(&record.body, Body::ContextCompacted(compacted) if compacted.method != CompactionMethod::Elided)
 }

@@ -1,4 +1,4 @@
-//! The store of one life, which fails as the plan says, and notes what it wrote and what it answered.
+//! The store of one process life: injects the plan's commit and read faults, records what it wrote and acknowledged.
 
 use std::{
     sync::{
@@ -24,38 +24,38 @@ use crate::{
     testkit::MemoryJournal,
 };
 
-/// What decides about one life of the process.
+/// State of one process life, shared by its store and its driver.
 #[derive(Debug, Default)]
 pub(super) struct ProcessState {
-    /// Nothing is written or read by it any more.
+    /// The process has crashed: no commit or read returns any more.
     dead: AtomicBool,
     died: Notify,
-    /// What follows on its end.
+    /// The downtime after this life.
     downtime: std::sync::Mutex<Option<Downtime>>,
-    /// Its store has failed.
+    /// The store has failed: every later commit returns an error.
     failed: AtomicBool,
-    /// How many commits are under way.
+    /// Number of commits under way.
     writing: AtomicUsize,
-    /// Whether the runtime may end by itself.
+    /// Whether the runtime may end by itself without a violation.
     pub(super) may_end: AtomicBool,
-    /// How many of the next reads fail, and how many have failed.
+    /// Number of the next reads of records that fail. `failed_reads` counts those that have failed.
     pub(super) reads_to_fail: AtomicUsize,
     failed_reads: AtomicUsize,
-    /// What the next commit takes beyond the usual, in milliseconds.
+    /// Milliseconds added to the next commit.
     pub(super) delay_ms: AtomicU64,
-    /// What the next commit takes that founds a subagent or has something for an inbox.
+    /// Milliseconds added to the next commit that spawns a subagent or delivers to an inbox.
     pub(super) notice_delay_ms: AtomicU64,
 }
 
 impl ProcessState {
-    /// The process ends, and the next one begins after this pause.
+    /// Crashes the process. The next life begins after `pause`, unless a downtime is already set.
     pub(super) fn kill(&self, pause: Downtime) {
         self.dead.store(true, Ordering::SeqCst);
         self.set_downtime(pause);
         self.died.notify_one();
     }
 
-    /// What comes after its end, by whatever that is.
+    /// Sets the downtime after this life; the first one set stays.
     pub(super) fn set_downtime(&self, pause: Downtime) {
         self.downtime.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(pause);
     }
@@ -69,7 +69,7 @@ impl ProcessState {
         self.died.notified().await;
     }
 
-    /// Whether the store has something to answer, for which tasks wait that nothing ends.
+    /// Whether a commit is under way. Tasks that wait for it do not end by themselves.
     pub(super) fn is_writing(&self) -> bool {
         self.writing.load(Ordering::SeqCst) > 0
     }
@@ -79,7 +79,7 @@ impl ProcessState {
     }
 }
 
-/// See the module.
+/// The journal of one life, over the store that outlasts it.
 #[derive(Debug, Clone)]
 pub(super) struct LifeJournal {
     pub(super) inner: MemoryJournal,
@@ -91,7 +91,7 @@ pub(super) struct LifeJournal {
 
 type SimulatedCommit = Result<Vec<WriteOutcome>, JournalError>;
 
-/// What each write carried, for noting that it was answered: records, by their session and the first sequence.
+/// The records of each write of a batch, by session and first sequence, to record as acknowledged after the commit.
 type BatchRecords = Vec<Vec<(SessionId, Seq, Vec<Arc<Record>>)>>;
 
 fn records_of_write(write: &WriteOp) -> Vec<(SessionId, Seq, Vec<Arc<Record>>)> {
@@ -102,7 +102,7 @@ fn records_of_write(write: &WriteOp) -> Vec<(SessionId, Seq, Vec<Arc<Record>>)> 
 }
 
 impl LifeJournal {
-    /// The fault of this commit.
+    /// Counts a commit and returns its planned fault. Applies a stray write that is due first.
     fn fault(&self) -> Option<CommitFault> {
         let mut inner = self.outside.lock();
         inner.observations.commits += 1;
@@ -117,7 +117,7 @@ impl LifeJournal {
         Some(fault)
     }
 
-    /// What a batch takes longer because others hear of it; from whom that is, is told.
+    /// Milliseconds added to a batch that notifies other sessions. If any, records the notifying session.
     fn notice_delay_ms(&self, batch: &[WriteOp]) -> u64 {
         let says = |append: &Append| !append.deliver.is_empty() || !append.spawned.is_empty();
         let who = batch.iter().find_map(|write| match write {
@@ -132,7 +132,7 @@ impl LifeJournal {
         ms
     }
 
-    /// Writes, and notes what is written; unless the process has died in the meantime.
+    /// Applies a batch and records its appends. Never returns if the process has crashed in the meantime.
     async fn write(self, batch: Vec<WriteOp>) -> SimulatedCommit {
         if self.process.is_dead() {
             return pending().await;
@@ -154,7 +154,7 @@ impl LifeJournal {
         Ok(written)
     }
 
-    /// Answers, and notes what is said by that.
+    /// Returns the result, and records the batch's appended records as acknowledged.
     fn acknowledge(&self, carried: &BatchRecords, committed: SimulatedCommit) -> SimulatedCommit {
         let mut inner = self.outside.lock();
         for (carried, written) in carried.iter().zip(committed.iter().flatten()) {
@@ -264,7 +264,7 @@ impl Journal for LifeJournal {
         if fails {
             self.outside.record_fault("unreadable records");
         }
-        // The third one of a session ends the runtime.
+        // The third failed read of a session ends the runtime. The count covers all sessions of the life.
         if fails && self.process.failed_reads.fetch_add(1, Ordering::SeqCst) >= 2 {
             self.process.may_end.store(true, Ordering::SeqCst);
         }

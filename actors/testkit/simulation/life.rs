@@ -1,4 +1,4 @@
-//! One life of the process: a tokio runtime on virtual time, which is dropped where the process crashes.
+//! Process lives: each is a tokio runtime on virtual time, dropped when the process crashes.
 
 use std::{
     future::pending,
@@ -24,27 +24,27 @@ use crate::{
     testkit::{MemoryArtifacts, MemoryJournal, world},
 };
 
-/// Nothing that a run waits for takes longer, however often it is begun anew.
+/// Upper bound of a life in virtual time: nothing that a run waits for takes longer, retries included.
 const LIFE_TIMEOUT: Duration = Duration::from_hours(24 * 14);
-/// What tasks have to end in when their runtime has.
+/// Time for tasks to end after their runtime has ended.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a life ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LifeEnd {
-    /// By force, wherever it was.
+    /// The process crashed.
     Crashed,
     /// The runtime ended by itself.
     Terminated(RuntimeEnd),
-    /// It was suspended.
+    /// The runtime was suspended with work left.
     Suspended,
-    /// All is done, and it was suspended.
+    /// All work is done, and the runtime was suspended.
     Done,
-    /// It does not go on.
+    /// No progress within `LIFE_TIMEOUT`.
     Stuck,
 }
 
-/// Lets one life after the other pass, until all runs have ended; the world and the store are as they leave them.
+/// Runs lives one after the other until all runs have ended. The external world and the store persist between them.
 pub(super) fn run_lives(plan: &Arc<SimulationPlan>, outside: &Arc<ExternalWorld>, store: &MemoryJournal) {
     let faults: Arc<[PlannedFault]> = plan.faults.as_slice().into();
     let mut pause = Downtime { ms: 0, reboots: false };
@@ -142,14 +142,14 @@ impl ProcessLife<'_> {
         };
         tokio::select! {
             biased;
-            // What is on its way to disk may be what the process dies of.
+            // A commit under way may have the fault that crashes the process.
             () = self.process.wait_for_end() => return LifeEnd::Crashed,
             () = runtime.suspend() => {}
         }
         self.check_nothing_left(end).await
     }
 
-    /// Nothing is left of a runtime that was suspended.
+    /// Checks that a suspended runtime leaves no task alive.
     async fn check_nothing_left(&self, end: LifeEnd) -> LifeEnd {
         let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         for _ in 0..20 {
@@ -197,7 +197,7 @@ struct LifeConfig {
     spec: RunSpec,
 }
 
-/// The providers, and what a run is given if the plan does not say otherwise.
+/// The providers' names, and the default spec of a run.
 fn life_config(plan: &SimulationPlan) -> LifeConfig {
     let names = if plan.process.links > 1 { &["test", "other"][..] } else { &["test"] };
     let own = ToolKind::ALL.iter().map(|kind| kind.name());
@@ -211,7 +211,7 @@ fn life_config(plan: &SimulationPlan) -> LifeConfig {
     LifeConfig { names, spec }
 }
 
-/// Waits for ever once a process has been told to die: nothing follows on that within it.
+/// Never returns. Awaited after the process was killed: nothing may follow within it.
 pub(super) async fn never() {
     pending::<()>().await;
 }

@@ -1,4 +1,4 @@
-//! The providers: what a model says is a function of the view, but for what goes wrong before, which happens once.
+//! Simulated providers. A model's answer is a function of the view, except for planned faults, which happen once each.
 
 use std::{
     future::pending,
@@ -20,13 +20,13 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 
-/// So often a model that has nothing left to do goes wrong anew because of calls that it should not have made; one that
-/// never stopped would keep a run without limits for ever.
+/// Limit of steps after a run's last planned one that may still have faults. Some faults add calls and so another step;
+/// without a limit, a run without limits would never end.
 const MAX_FAULTS_AFTER_LAST: usize = 8;
-/// No plan needs so many answers: who asks for more goes round in circles.
+/// Limit of model calls in a simulation: no plan needs as many, so more mean an endless loop.
 const MAX_MODEL_CALLS: usize = 1_000;
 
-/// One provider of the plan's world.
+/// A simulated provider.
 #[derive(Debug)]
 pub(super) struct SimulatedProvider {
     pub(super) plan: Arc<SimulationPlan>,
@@ -40,7 +40,7 @@ impl SimulatedProvider {
         Self { plan, outside, encoder }
     }
 
-    /// Whether more was asked than any plan needs. No answer comes then, so that the time goes on and the life ends.
+    /// Whether `MAX_MODEL_CALLS` is reached. The provider then never answers, so that time advances and the life ends.
     pub(super) fn is_endless(&self) -> bool {
         let asked = self.outside.lock().model_calls.len();
         if asked == MAX_MODEL_CALLS {
@@ -125,7 +125,7 @@ impl ToolKind {
     }
 }
 
-/// An attempt that a provider serves; dropped, it is known to be gone.
+/// An attempt served by a provider. Dropping the guard unfinished records the end as `EndKind::Dropped`.
 pub(super) struct ServedCallGuard {
     outside: Arc<ExternalWorld>,
     n: usize,
@@ -136,7 +136,7 @@ impl ServedCallGuard {
     pub(super) fn start(outside: &Arc<ExternalWorld>, request: &ModelRequest, shown: Vec<usize>) -> Self {
         let mut inner = outside.lock();
         let call = request.call;
-        // A request does not say which attempt it is of.
+        // A request does not carry its attempt.
         let attempt = inner.observations.last_started(call);
         if attempt == 0 {
             inner.observations.report_violation(
@@ -179,7 +179,7 @@ impl Drop for ServedCallGuard {
     }
 }
 
-/// Panics at some tasks, once.
+/// Panics once for each run with `encoder_panics`.
 #[derive(Debug)]
 struct SimulatedEncoder {
     plan: Arc<SimulationPlan>,

@@ -1,4 +1,4 @@
-//! What the store was told and what callers were told, noted as it happens.
+//! Observations of a simulation: what the store applied and what callers were told, recorded as it happens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,56 +16,56 @@ use crate::{
     port::{Append, AppendReceipt, InboxItem},
 };
 
-/// Something that must not be.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What must hold.
+    /// The invariant's name.
     pub invariant: &'static str,
-    /// Where it does not.
+    /// Where and how it was violated.
     pub what: String,
 }
 
-/// See the module.
+/// State that accumulates over all lives of one simulation.
 #[derive(Debug, Default)]
 pub(super) struct Observations {
     pub(super) violations: Vec<Violation>,
-    /// What is in the store: every record that was applied, in order.
+    /// Every record the store applied, in order.
     pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
     pub(super) accounts: BTreeMap<AccountId, BudgetAccount>,
     started: BTreeSet<(CallId, Attempt)>,
-    /// What was started and ended in one append: it was never made.
+    /// Attempts started and ended in one append: they were never made.
     revoked: BTreeSet<(CallId, Attempt)>,
     open: BTreeSet<RunId>,
-    /// The runs that were let go on when they had ended.
+    /// Runs that were reopened after their end.
     reopened: BTreeSet<RunId>,
-    /// The runs that subagents have worked for, and their sessions.
+    /// By subagent run: its parent run and the subagent's session.
     parents: BTreeMap<RunId, (RunId, SessionId)>,
     pending_approvals: BTreeSet<CallId>,
-    /// How often the views of sessions were made shorter.
+    /// Number of compactions of each session's view.
     compactions: BTreeMap<SessionId, u32>,
-    /// Whoever waits until something is stored.
+    /// Notified after each append.
     pub(super) changed: Arc<Notify>,
-    /// Commits that were begun, over all lives.
+    /// Number of commits started, over all lives.
     pub(super) commits: u64,
-    /// What somebody was told to be durable: the store's answers, and what watchers saw.
+    /// Records acknowledged as durable: by the store's answers, or shown to watchers.
     pub(super) acknowledged: BTreeMap<(SessionId, Seq), Arc<Record>>,
-    /// Which runs of the plan were handed in, and which are known to be accepted.
+    /// Runs of the plan that were submitted. `accepted` has those known to be accepted.
     pub(super) submitted: BTreeSet<usize>,
     pub(super) accepted: BTreeMap<usize, AcceptedRun>,
     pub(super) results: BTreeMap<RunId, RunResult>,
     pub(super) stopped: BTreeSet<RunId>,
-    /// The runs whose limits were said to be raised, once for each time.
+    /// Runs whose raise was acknowledged, one entry per raise.
     pub(super) raised: Vec<RunId>,
-    /// Messages that were accepted: the number, the run, and the id.
+    /// Accepted messages: number, run, and id.
     pub(super) steered: Vec<(usize, RunId, RunId)>,
-    /// Messages of which nobody knows whether they were accepted: the fault, its run in the plan, and how often it was said.
+    /// Messages whose acceptance is unknown. By number of the event: the run's number in the plan, and the times sent.
     pub(super) unconfirmed_steers: BTreeMap<usize, (usize, usize)>,
     pub(super) decided: Vec<(CallId, ApprovalDecision)>,
-    /// How the lives ended, for reading.
+    /// How each life ended, as text for the report.
     pub(super) lives: Vec<String>,
-    /// The faults that came about.
+    /// Numbers of the planned faults that occurred.
     pub(super) injected: BTreeSet<usize>,
-    /// What they and all else that went wrong are called.
+    /// Names of everything that went wrong, planned faults included.
     pub(super) fault_names: BTreeSet<&'static str>,
 }
 
@@ -78,13 +78,13 @@ impl Observations {
         self.started.contains(&(call, attempt))
     }
 
-    /// The last attempt of a call that was started; 0 if none was.
+    /// The last started attempt of a call; 0 if none.
     pub(super) fn last_started(&self, call: CallId) -> Attempt {
         let attempts = self.started.range((call, 0)..=(call, Attempt::MAX));
         attempts.last().map_or(0, |(_, attempt)| *attempt)
     }
 
-    /// Whether an attempt was started and ended in one append, so that it was never made.
+    /// Whether one append started and ended the attempt, so that it was never made.
     pub(super) fn is_revoked(&self, call: CallId, attempt: Attempt) -> bool {
         self.revoked.contains(&(call, attempt))
     }
@@ -94,24 +94,24 @@ impl Observations {
         self.open.iter().copied().collect()
     }
 
-    /// How often the view of a session was made shorter.
+    /// Number of compactions of a session's view.
     pub(super) fn compactions(&self, session: SessionId) -> u32 {
         self.compactions.get(&session).copied().unwrap_or(0)
     }
 
-    /// Whether a run has not ended that has before.
+    /// Whether a run is open again after an earlier end.
     pub(super) fn is_reopened(&self, run: RunId) -> bool {
         self.open.contains(&run) && self.reopened.contains(&run)
     }
 
-    /// One of the subagents that have not ended.
+    /// Session and run of an open subagent: `which` modulo their number. `None` if none is open.
     pub(super) fn subagent(&self, which: usize) -> Option<(SessionId, RunId)> {
         let live: Vec<_> = self.parents.iter().filter(|(run, _)| self.open.contains(run)).collect();
         let (run, (_, session)) = live.get(which.checked_rem(live.len())?)?;
         Some((*session, **run))
     }
 
-    /// What of this lies in inboxes of sessions without an open run, with how many records these have.
+    /// The given inbox items whose session has no open run, each with the session's number of records.
     pub(super) fn left_in_inboxes(
         &self,
         inboxes: Vec<(SessionId, InboxItem)>,
@@ -121,12 +121,12 @@ impl Observations {
         left.map(|(session, item)| (session, item, records(session).len())).collect()
     }
 
-    /// Whether one of the runs in a session's records has not ended.
+    /// Whether a run in a session's records is open.
     fn has_open(&self, records: &[Arc<Record>]) -> bool {
         records.iter().filter_map(|record| record.body.run()).any(|run| self.open.contains(&run))
     }
 
-    /// Where the sessions with open runs stand: their last records.
+    /// The last four records, newest first, of each session with an open run, as text.
     pub(super) fn open_positions(&self) -> Vec<String> {
         let open = self.journals.iter().filter(|(_, records)| self.has_open(records));
         let stand = |(session, records): (&SessionId, &Vec<Arc<Record>>)| {
@@ -136,25 +136,25 @@ impl Observations {
         open.map(stand).collect()
     }
 
-    /// The runs that were accepted and whose outcome nobody was told.
+    /// Accepted runs whose outcome was never reported, as text.
     pub(super) fn missing_results(&self) -> Vec<String> {
         let runs = self.accepted.iter().filter(|(_, accepted)| !self.results.contains_key(&accepted.run));
         runs.map(|(n, accepted)| format!("nobody was told how run {n} has ended, {}", accepted.run)).collect()
     }
 
-    /// The calls that a person is asked about.
+    /// Calls waiting for approval.
     pub(super) fn pending_approvals(&self) -> Vec<CallId> {
         self.pending_approvals.iter().copied().collect()
     }
 
-    /// The session's id by its number in the plan.
+    /// A session's id by its number in the plan; `None` before it is opened.
     pub(super) fn session(&self, key: usize) -> Option<SessionId> {
         let key = session_key(key);
         let is_it = |records: &[Arc<Record>]| matches!(records.first().map(|record| &record.body), Some(Body::SessionOpened(opened)) if *opened.key == *key);
         self.journals.iter().find(|(_, records)| is_it(records)).map(|(session, _)| *session)
     }
 
-    /// An append is in the store.
+    /// The store applied an append.
     pub(super) fn on_appended(&mut self, append: &Append, appended: &AppendReceipt) {
         self.extend(append.session, append.expected, &append.records);
         append.spawned.iter().for_each(|founded| self.extend(founded.session, 1, &founded.records));
@@ -186,7 +186,7 @@ impl Observations {
         }
     }
 
-    /// Somebody is told that a record is durable.
+    /// A record was reported as durable. Every later report must equal the first.
     pub(super) fn on_acknowledged(&mut self, session: SessionId, seq: Seq, record: &Arc<Record>) {
         let first = self.acknowledged.entry((session, seq)).or_insert_with(|| Arc::clone(record));
         if *first != *record {
@@ -195,8 +195,8 @@ impl Observations {
         }
     }
 
-    /// What a record means for its session's view, and for subagents, who are heard when they have ended and not before; and
-    /// nobody has before them.
+    /// Counts compactions and tracks parents of subagents. Checks that a subagent's end is received only after its end,
+    /// and that no run ends before its subagents.
     fn track_session(&mut self, session: SessionId, record: &Record) {
         match &record.body {
             Body::ContextCompacted(_) => *self.compactions.entry(session).or_default() += 1,
@@ -267,7 +267,7 @@ impl Observations {
         }
     }
 
-    /// Providers never use more than they are given here, so not even a settlement may go beyond a limit.
+    /// Simulated providers never exceed their reservation, so even a settlement must stay within the limits.
     fn check_limits(&mut self, id: AccountId, account: &BudgetAccount) {
         for dimension in Dimension::ALL {
             let of = |amounts: &crate::model::Amounts| amounts.get(dimension).unwrap_or(0);
@@ -282,7 +282,7 @@ impl Observations {
     }
 }
 
-/// Whether somebody else than its session has ended the run.
+/// Whether the run was force-failed, not ended by its own session.
 pub(super) const fn is_force_fail(ended: &OutcomeDetail) -> bool {
     matches!(ended.cause, Some(OutcomeCause::CrashLoop { .. } | OutcomeCause::Unreadable { .. }))
 }

@@ -1,4 +1,4 @@
-//! Panics that are planned say nothing; others are noted.
+//! Panic hook of a simulation: planned panics are ignored, others are recorded. Neither is printed.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,12 +11,12 @@ thread_local! {
     static UNPLANNED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How the message of a planned panic begins.
+/// Prefix of a planned panic's message.
 const PLANNED_PREFIX: &str = "planned: ";
-/// What an actor says that is struck.
+/// Panic message of an actor with an injected fault.
 const INJECTED_MESSAGE: &str = "struck";
 
-/// While it is there, panics of this thread are noted and not printed.
+/// Until it is dropped, unplanned panics of this thread are recorded, and no panic of it is printed.
 pub(super) struct PanicCapture(());
 
 impl PanicCapture {
@@ -34,7 +34,7 @@ impl PanicCapture {
         Self(())
     }
 
-    /// Ends it, and gives the panics that nobody has planned.
+    /// Ends the capture and returns the unplanned panics.
     pub(super) fn finish(self) -> Vec<String> {
         drop(self);
         UNPLANNED.take()

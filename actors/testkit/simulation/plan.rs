@@ -1,4 +1,4 @@
-//! What happens in a simulation: a pure function of its seed, of which parts can be left out.
+//! The plan of a simulation: a pure function of its seed. Runs and faults can be left out by number.
 
 use std::{fmt, str::FromStr};
 
@@ -10,85 +10,84 @@ use crate::{
     testkit::{ActorFault, JournalFault},
 };
 
-/// All that is done to a runtime and what it is asked to do.
+/// The runs given to a runtime and the faults injected into it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimulationPlan {
     pub(super) seed: u64,
     pub(super) process: ProcessConfig,
     pub(super) runs: Vec<RunPlan>,
-    /// What their models give to subagents, at whatever depth: numbered behind all runs, and like runs, but that nobody hands
-    /// them in.
+    /// Tasks that models delegate to subagents, at any depth. They are numbered after `runs` and never submitted.
     pub(super) tasks: Vec<RunPlan>,
     pub(super) faults: Vec<PlannedFault>,
-    /// Whether views become too long.
+    /// `Some` if views become too long.
     pub(super) context_pressure: Option<ContextPressure>,
-    /// Whether something was left out.
+    /// False if runs or faults were left out.
     pub(super) is_whole: bool,
 }
 
-/// What every life of the process is given.
+/// Settings shared by all lives of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessConfig {
-    /// What a commit takes.
+    /// Milliseconds of one commit.
     pub(super) disk_ms: u64,
-    /// How many models a run may ask.
+    /// Length of a run's model chain.
     pub(super) links: usize,
-    /// How many calls each of them may have at once.
+    /// Limit of concurrent calls of each provider.
     pub(super) leases: usize,
-    /// How many tool calls may be under way.
+    /// Limit of concurrent tool calls.
     pub(super) tool_calls: usize,
-    /// Whether somebody watches.
+    /// Whether a client watches the sessions.
     pub(super) is_watched: bool,
-    /// For how long a session with nothing to do keeps its actor.
+    /// Milliseconds until an idle session's actor is passivated.
     pub(super) idle_ms: u64,
 }
 
-/// A task and what the model makes of it.
+/// A task and the model's steps for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RunPlan {
     /// Its number in the whole plan.
     pub(super) n: usize,
     pub(super) session: usize,
-    /// When it is handed in.
+    /// When it is submitted.
     pub(super) at_ms: u64,
-    /// Whether it is handed in again, with its key, until it is known to be accepted; else it is only once.
+    /// True: submitted with a key, again until it is known to be accepted. False: submitted once.
     pub(super) is_keyed: bool,
     pub(super) limits: Limits,
     pub(super) in_doubt: InDoubtAction,
-    /// What a person is given to answer.
+    /// Milliseconds a person has to answer an approval.
     pub(super) approval_timeout_ms: u64,
     /// Whether the encoder panics when it first sees the task.
     pub(super) encoder_panics: bool,
-    /// What it may give to subagents.
+    /// What the run may delegate to subagents.
     pub(super) delegation: Option<Delegation>,
-    /// By how much its limits are raised each time that it has used them up, so often.
+    /// Each time the run exhausts its limits they are raised by this increase, at most `u32` times.
     pub(super) raises: Option<(u32, LimitIncrease)>,
-    /// What the model does, step by step; then it gives its answer.
+    /// The model's steps before its answer.
     pub(super) steps: Vec<PlannedStep>,
-    /// The way to the answer, which is a step without calls.
+    /// The step that gives the answer: it has no calls.
     pub(super) last: PlannedStep,
 }
 
-/// One step of a model: what goes wrong before, and the calls it asks for in the end.
+/// One step of a model: its faults, in order of the attempts, and the calls of the attempt that succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct PlannedStep {
     pub(super) ms: u64,
     pub(super) faults: Vec<ModelFault>,
     pub(super) calls: Vec<CallPlan>,
-    /// The tasks that it gives away beside them.
+    /// Calls that delegate tasks, in addition to `calls`.
     pub(super) delegations: Vec<PlannedDelegation>,
 }
 
-/// A call that gives tasks to subagents.
+/// A call that delegates tasks to subagents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedDelegation {
-    /// By their numbers.
+    /// Numbers of the tasks.
     pub(super) tasks: Vec<usize>,
-    /// Whether the model goes on meanwhile.
+    /// Whether the model continues without waiting for them.
     pub(super) background: bool,
 }
 
-/// What goes wrong with one attempt of a model call.
+/// The fault of one attempt of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ModelFault {
     RateLimited(Option<u64>),
@@ -97,31 +96,31 @@ pub(super) enum ModelFault {
     Network,
     /// There is no connection: nothing was sent.
     NotConnected,
-    /// It breaks, and says how many tokens were written until then.
+    /// The call fails, and the failure reports this number of output tokens.
     FailedWithUsage(u64),
     IncompleteStream,
     Auth,
     Hang,
     Panic,
-    /// It answers nothing.
+    /// The answer is empty.
     Empty,
-    /// It thinks, and answers nothing.
+    /// The answer has reasoning only.
     ReasoningOnly,
-    /// Its text is cut off.
+    /// The text is truncated.
     Truncated,
-    /// Its calls are cut off.
+    /// The calls are truncated.
     TruncatedCalls,
-    /// It calls a tool that does not exist.
+    /// The answer calls a tool that does not exist.
     UnknownTool,
-    /// It calls a tool with what is no JSON.
+    /// The answer calls a tool with arguments that are no JSON.
     Malformed,
-    /// It refuses.
+    /// The model refuses.
     Refused,
-    /// It says far too much.
+    /// The answer is far too long.
     TooLong,
-    /// It answers well, and does not say what that used.
+    /// A good answer without usage.
     NoUsage,
-    /// It answers well, and says that this used what cannot be.
+    /// A good answer with an impossible usage.
     WrongUsage,
 }
 
@@ -131,40 +130,40 @@ pub(super) struct CallPlan {
     pub(super) tool: ToolKind,
     pub(super) ms: u64,
     pub(super) behaviour: ToolBehaviour,
-    /// Whether it is the same as the one before it.
+    /// Whether it equals the call before it.
     pub(super) is_twin: bool,
 }
 
-/// The tools.
+/// The kind of a simulated tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolKind {
-    /// Pure.
+    /// A pure tool.
     Look,
-    /// Idempotent; writes to one place.
+    /// An idempotent tool that writes to one path.
     Put,
-    /// Once.
+    /// A tool of effect class `Once`.
     Send,
-    /// Once, and outlives its process.
+    /// A tool of effect class `Once` whose command outlives the process.
     Build,
 }
 
-/// What a call does.
+/// The behaviour of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolBehaviour {
     Well,
     Fail,
-    /// Its first attempt panics.
+    /// The first attempt panics.
     PanicOnce,
     PanicAlways,
     Hang,
-    /// It does not end when it is told to.
+    /// The call ignores its cancellation.
     IgnoreStop,
-    /// Its arguments make the tool panic, once.
+    /// The tool panics the first time it plans these arguments.
     PlanPanics,
 }
 
-/// Something that happens to the runtime.
+/// A fault injected into the runtime, or an order given to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PlannedFault {
     /// Its number in the whole plan.
@@ -172,73 +171,73 @@ pub(super) struct PlannedFault {
     pub(super) trigger: FaultTrigger,
 }
 
-/// See [`PlannedFault`].
+/// When a [`PlannedFault`] occurs, and what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FaultTrigger {
-    /// To a commit, counted from 1 over all lives.
+    /// At a commit, counted from 1 over all lives.
     Commit(u64, CommitFault),
-    /// After so many milliseconds, counted over all lives.
+    /// At this time in milliseconds, counted over all lives.
     At(u64, PlannedEvent),
 }
 
-/// What happens to a commit.
+/// The fault of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitFault {
-    /// The process ends before it is applied.
+    /// The process crashes before the commit is applied.
     CrashBefore(Downtime),
-    /// The process ends when it is applied and nobody knows.
+    /// The process crashes after the commit is applied and before it is acknowledged.
     CrashAfter(Downtime),
-    /// It takes so long.
+    /// The commit takes this number of milliseconds.
     Slow(u64),
-    /// The store fails, and the runtime ends of that.
+    /// The store fails for the rest of the life, and the runtime ends because of it.
     Fails(JournalFault, Downtime),
-    /// The store does not answer, and the process ends so much later. Whether it is applied.
+    /// The store does not answer, and the process crashes `u64` milliseconds later. `bool`: the commit is applied.
     Hangs(bool, u64, Downtime),
-    /// The process ends, and what it writes reaches the store when the next ones have begun so many commits.
+    /// The process crashes. Its batch reaches the store only when later lives have started `u64` more commits.
     Strays(u64, Downtime),
 }
 
-/// Between two lives.
+/// The time between two lives of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Downtime {
     pub(super) ms: u64,
-    /// Whether the machine is started anew, so that commands end.
+    /// Whether the machine reboots, which ends all commands.
     pub(super) reboots: bool,
 }
 
-/// What happens at a time. Runs are named by their numbers, sessions by those of the plan.
+/// An event at a point in time. Runs and sessions are given by their numbers in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlannedEvent {
     Crash(Downtime),
     Suspend(Downtime),
     ActorFault(PlannedTarget, ActorFault),
-    /// The wall clock moves by so many milliseconds.
+    /// The wall clock jumps by this number of milliseconds.
     ClockJump(i64),
     Stop(usize),
-    /// Likewise, without letting its session go on for that.
+    /// Stops a run without resuming its session.
     StopWithoutResume(usize),
-    /// It is stopped while its model answers, and nobody can hear of either before a message to it is written.
+    /// Stops a run while its model answers. Stop and answer both wait behind the slow commit of a message to the run.
     StopLate(usize),
     Steer(usize),
-    /// The limits of a run are raised.
+    /// Raises the limits of a run.
     Raise(usize, LimitIncrease),
-    /// Likewise, without letting its session go on for that.
+    /// Raises the limits of a run without resuming its session.
     RaiseWithoutResume(usize, LimitIncrease),
-    /// A session is struck while something is on its way to disk of which another one is to hear.
+    /// Injects a fault into a session while a commit that notifies another session is under way.
     FaultBeforeNotice(ActorFault),
-    /// One of the subagents that have not ended is stopped.
+    /// Stops one of the open subagents.
     StopSubagent(usize),
-    /// A run is handed in again.
+    /// Submits a run again.
     Resubmit(usize),
-    /// Whatever is asked is answered so.
+    /// Answers all pending approvals with this decision.
     Decide(ApprovalDecision),
-    /// Likewise, without letting sessions go on for that.
+    /// Answers all pending approvals without resuming their sessions.
     DecideWithoutResume(ApprovalDecision),
-    /// So many reads of records fail.
+    /// The next `usize` reads of records fail.
     Unreadable(usize),
 }
 
-/// Who is struck.
+/// The actor that receives a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlannedTarget {
     Root,
@@ -247,31 +246,31 @@ pub(super) enum PlannedTarget {
     Provider,
     ToolExecutor,
     SessionSupervisor,
-    /// The one with this number in the plan, if it is there.
+    /// The session with this number in the plan, if its actor is live.
     Session(usize),
-    /// That of one of the subagents that have not ended.
+    /// The session of one of the open subagents.
     Subagent(usize),
 }
 
 impl PlannedEvent {
-    /// Whether it waits for something that is asked.
+    /// Whether the event waits for a pending approval.
     pub(super) const fn is_decision(self) -> bool {
         matches!(self, Self::Decide(_) | Self::DecideWithoutResume(_))
     }
 }
 
 impl SimulationPlan {
-    /// The seed that it was made of.
+    /// The seed the plan was generated from.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// How many runs and faults it has.
+    /// The number of runs and of faults.
     pub const fn size(&self) -> (usize, usize) {
         (self.runs.len(), self.faults.len())
     }
 
-    /// The same with these runs and faults alone, by their numbers.
+    /// Keeps only the runs and faults with these numbers.
     #[must_use]
     pub fn restricted_to(mut self, runs: &[usize], faults: &[usize]) -> Self {
         self.runs.retain(|run| runs.contains(&run.n));
@@ -280,12 +279,12 @@ impl SimulationPlan {
         self
     }
 
-    /// Whether subagents are planned.
+    /// Whether the plan has tasks for subagents.
     pub fn has_delegations(&self) -> bool {
         !self.tasks.is_empty()
     }
 
-    /// The numbers of its runs and faults.
+    /// The numbers of the plan's runs and faults.
     pub fn numbers(&self) -> (Vec<usize>, Vec<usize>) {
         let runs = self.runs.iter().map(|run| run.n).collect();
         (runs, self.faults.iter().map(|fault| fault.n).collect())
@@ -295,7 +294,7 @@ impl SimulationPlan {
         self.runs.iter().chain(&self.tasks).find(|run| run.n == n)
     }
 
-    /// How to get this plan again.
+    /// Text that parses to this plan again: a seed, or `seed:runs:faults` if runs or faults were left out.
     pub fn replay(&self) -> String {
         if self.is_whole {
             return self.seed.to_string();
@@ -306,7 +305,7 @@ impl SimulationPlan {
     }
 }
 
-/// Reads what [`SimulationPlan::replay`] says: a seed, or `seed:runs:faults` with the numbers of those that are left.
+/// Parses the text of [`SimulationPlan::replay`]: a seed, or `seed:runs:faults` with the numbers of those to keep.
 impl FromStr for SimulationPlan {
     type Err = String;
 

@@ -1,3 +1,5 @@
+//! Runs a plan and reports its violations.
+
 use std::{collections::BTreeSet, fmt, ops::Range, sync::Arc};
 
 use super::{
@@ -13,26 +15,26 @@ use crate::{
     testkit::{MemoryJournal, clock::START_MS},
 };
 
-/// What came of a plan.
+/// The result of a simulated plan.
 #[derive(Debug)]
 pub struct SimulationReport {
     /// The plan.
     pub plan: SimulationPlan,
-    /// What must not be; empty if all is well.
+    /// The violated invariants; empty if all hold.
     pub violations: Vec<Violation>,
     /// The kinds of the records of each session, with their times.
     pub journals: Vec<(SessionId, Vec<(Timestamp, Kind)>)>,
     /// How each life ended.
     pub lives: Vec<String>,
-    /// What went wrong, of [`WRONGS`](super::WRONGS).
+    /// Names of the faults that occurred, of [`FAULT_NAMES`](super::FAULT_NAMES).
     pub fault_names: BTreeSet<&'static str>,
-    /// How many runs were accepted.
+    /// The number of accepted runs.
     pub runs: usize,
     /// A hash of every byte in the store's journals.
     pub digest: Hash,
 }
 
-/// Lets a plan happen, on this thread alone.
+/// Runs a plan, on this thread alone.
 pub fn simulate(plan: &SimulationPlan) -> SimulationReport {
     let quiet = PanicCapture::start();
     let (outside, store) = (ExternalWorld::new(plan.seed()), MemoryJournal::new());
@@ -55,7 +57,7 @@ pub fn simulate(plan: &SimulationPlan) -> SimulationReport {
     }
 }
 
-/// The first of these seeds with a violation, and what came of it; on this thread alone.
+/// The first of these seeds with a violation, and its report. Runs on this thread alone.
 pub fn first_violation(seeds: Range<u64>) -> Option<(u64, SimulationReport)> {
     seeds
         .map(|seed| (seed, simulate(&SimulationPlan::of(seed))))
@@ -96,7 +98,7 @@ mod tests {
         PlannedStep { ms: 1, calls: vec![call], ..PlannedStep::default() }
     }
 
-    /// Without limits, at the beginning.
+    /// A run submitted at 0 ms, with a small `max_tokens` and no other limits.
     fn run(n: usize, steps: usize) -> RunPlan {
         RunPlan {
             n,
@@ -134,7 +136,7 @@ mod tests {
         }
     }
 
-    /// How the last life ends, how often run 0 begins a leg, and which invariants do not hold.
+    /// Checks how the last life ends, how many legs run 0 starts, and which invariants are violated.
     #[track_caller]
     fn check(plan: &SimulationPlan, (life, legs): (&str, usize), violated: &[&str]) {
         let SimulationReport { violations, lives, journals, .. } = simulate(plan);

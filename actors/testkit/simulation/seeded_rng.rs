@@ -1,12 +1,14 @@
+//! SplitMix64 random numbers for generating plans: a pure function of the seed.
+
 use crate::testkit::clock::{SPLITMIX_GAMMA, mix};
 
-/// Chance out of a seed.
+/// A deterministic random number generator.
 #[derive(Debug, Clone)]
 pub(super) struct SeededRng(u64);
 
 impl SeededRng {
     pub(super) const fn new(seed: u64) -> Self {
-        // Seeds that lie side by side must have nothing in common.
+        // Mixed, so that adjacent seeds give unrelated sequences.
         Self(mix(seed.wrapping_add(SPLITMIX_GAMMA)))
     }
 
@@ -15,7 +17,7 @@ impl SeededRng {
         mix(self.0)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(super) const fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -25,18 +27,18 @@ impl SeededRng {
         from + self.below(to - from + 1)
     }
 
-    /// An index into a list of `len`.
+    /// An index into a list of length `len`, which must not be 0.
     pub(super) fn index(&mut self, len: usize) -> usize {
         let len = u64::try_from(len).unwrap_or(u64::MAX);
         usize::try_from(self.below(len)).unwrap_or(0)
     }
 
-    /// Whether something happens that happens so often in a hundred times.
+    /// True with a probability of `percent` in 100.
     pub(super) const fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// One element of `from`, which must not be empty.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }

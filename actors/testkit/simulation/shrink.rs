@@ -1,4 +1,4 @@
-//! From a plan that fails to the fewest faults and runs that still fail.
+//! Reduces a failing plan to the fewest faults and runs that still fail.
 
 use super::{plan::SimulationPlan, report::simulate};
 
@@ -11,17 +11,17 @@ pub fn shrink(plan: &SimulationPlan) -> SimulationPlan {
     shrink_while(plan, |plan| of(plan).iter().any(|invariant| violated.contains(invariant)))
 }
 
-/// The shortest plan for which this holds: first as few faults as can be, then as few runs.
+/// The shortest plan for which `fails` holds: first the fewest faults, then the fewest runs.
 pub fn shrink_while(plan: &SimulationPlan, mut fails: impl FnMut(&SimulationPlan) -> bool) -> SimulationPlan {
     let (runs, faults) = plan.numbers();
     let faults = fewest(faults, |faults| fails(&plan.clone().restricted_to(&runs, faults)));
     let runs = fewest(runs, |runs| fails(&plan.clone().restricted_to(runs, &faults)));
-    // With fewer runs some faults may have become needless.
+    // With fewer runs, some faults may no longer be needed.
     let faults = fewest(faults, |faults| fails(&plan.clone().restricted_to(&runs, faults)));
     plan.clone().restricted_to(&runs, &faults)
 }
 
-/// The fewest of these for which it still holds: halves are left out, then quarters, down to single ones.
+/// The fewest numbers for which `holds` is true. Leaves out halves, then quarters, down to single numbers.
 fn fewest(mut all: Vec<usize>, mut holds: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let mut size = all.len().div_ceil(2);
     while size > 0 && !all.is_empty() {

@@ -1,4 +1,4 @@
-//! What must hold of accounts.
+//! Invariants of budget accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::model::{
     RetryReason, RunId, Usage, UsageAnomaly,
 };
 
-/// What a record says of a usage: what is believed, else what is not.
+/// The usage in a record: an accepted usage, else the anomaly that was rejected.
 type RecordedUsage<'a> = (Option<Usage>, Option<&'a UsageAnomaly>);
 
-/// What a run's records come to.
+/// Totals of a run's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct RunTotals {
     tokens: u64,
@@ -22,8 +22,8 @@ struct RunTotals {
     tool_calls: u64,
 }
 
-/// Every account is spent by what its run's records come to, and those of the subagents that have worked for it: by what a provider has told of each attempt, or by all that
-/// was reserved for it where nothing was told. Nothing is reserved in the end.
+/// Each account's spent amounts equal the totals of its run's records and those of its subagents. An attempt costs what
+/// the provider reported, or all that was reserved if it reported nothing. Nothing stays reserved in the end.
 pub(super) fn add_up(past: &FinalState<'_>) -> Violations {
     let (own, mut found) = run_totals(past);
     let workers = subagents_by_run(past);
@@ -53,7 +53,7 @@ pub(super) fn add_up(past: &FinalState<'_>) -> Violations {
     found
 }
 
-/// Who has worked for each run, and whether their iterations are counted there too.
+/// The subagents of each run, and whether each shares its iterations with the parent.
 fn subagents_by_run(past: &FinalState<'_>) -> BTreeMap<RunId, Vec<(RunId, bool)>> {
     let mut workers = BTreeMap::<RunId, Vec<(RunId, bool)>>::new();
     for record in past.records() {
@@ -67,7 +67,7 @@ fn subagents_by_run(past: &FinalState<'_>) -> BTreeMap<RunId, Vec<(RunId, bool)>
     workers
 }
 
-/// What a run's records come to, and those of all below it.
+/// Totals of a run and of all its descendants.
 fn total(
     run: RunId,
     own: &BTreeMap<RunId, RunTotals>,
@@ -83,7 +83,7 @@ fn total(
     sum
 }
 
-/// What an answer has cost that reached the process is booked, however late it came, unless it was lost within it.
+/// Usage that was reported after the last forced end is booked, however late it came, unless its attempt was lost.
 pub(super) fn reported_usage_is_booked(past: &FinalState<'_>) -> Violations {
     let mut gone = BTreeSet::new();
     for record in past.records() {
@@ -107,7 +107,7 @@ pub(super) fn reported_usage_is_booked(past: &FinalState<'_>) -> Violations {
         .collect()
 }
 
-/// Whether nobody knows what became of the attempt.
+/// Whether the outcome of the attempt is unknown.
 const fn is_lost(class: &FailureClass) -> bool {
     matches!(class, FailureClass::Lost | FailureClass::Interrupted)
 }
@@ -134,12 +134,12 @@ fn run_totals(past: &FinalState<'_>) -> (BTreeMap<RunId, RunTotals>, Violations)
     (sums.totals, sums.violations)
 }
 
-/// What the records come to that were seen.
+/// Totals of the records read so far.
 struct TotalsBuilder<'a> {
     past: &'a FinalState<'a>,
     totals: BTreeMap<RunId, RunTotals>,
     violations: Violations,
-    /// The attempts of models and of tools that are started.
+    /// Started model attempts without an end. `calls` has those of tools.
     model_calls: BTreeMap<(CallId, Attempt), &'a ModelStarted>,
     calls: BTreeSet<(CallId, Attempt)>,
 }
@@ -200,7 +200,7 @@ impl<'a> TotalsBuilder<'a> {
         self.totals.entry(id.0.run).or_default().tool_calls += u64::from(counts);
     }
 
-    /// Of a run that others have ended, all that was reserved is spent.
+    /// Attempts still open when a run ends, as in a force-failed run, cost all that was reserved.
     fn run_ended(&mut self, run: RunId) {
         let open: Vec<&ModelStarted> =
             self.model_calls.values().filter(|started| started.call.run == run).copied().collect();
@@ -212,7 +212,7 @@ impl<'a> TotalsBuilder<'a> {
         calls.into_iter().for_each(|id| self.call_ended(id, true));
     }
 
-    /// What a record says that was used is what the provider has said, and it is believed unless it cannot be.
+    /// Checks that a recorded usage equals the reported one, and that exactly the impossible ones are rejected.
     fn check_reported(&mut self, (call, attempt): (CallId, Attempt), (usage, anomaly): RecordedUsage<'_>) {
         let is_believed = usage.is_none_or(|usage| usage.total() < IMPOSSIBLE_TOKENS);
         if !is_believed || anomaly.is_some_and(|anomaly| anomaly.reported.total() < IMPOSSIBLE_TOKENS) {
@@ -229,8 +229,8 @@ impl<'a> TotalsBuilder<'a> {
     }
 }
 
-/// What of the reserved tokens a failed attempt has cost: what was reported, else nothing if its request was not sent or was
-/// turned away.
+/// Tokens that a failed attempt costs: the reported usage, else all that was reserved. Without a usage, a request that
+/// was not sent, was rejected, or is not billed costs 0.
 fn cost(failure: &Failure, reserved: u64) -> u64 {
     match (&failure.usage, failure.request) {
         (Some(usage), _) => usage.total(),
@@ -240,7 +240,7 @@ fn cost(failure: &Failure, reserved: u64) -> u64 {
     }
 }
 
-/// Whether an attempt that failed so may have cost something, if the failure says no more.
+/// Whether an attempt with this failure may be billed, if the failure has neither usage nor request fate.
 const fn is_billed(class: &FailureClass) -> bool {
     match class {
         FailureClass::Server

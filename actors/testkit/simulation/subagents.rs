@@ -1,4 +1,4 @@
-//! What must hold of subagents beside what must hold of all runs.
+//! Invariants of subagents, in addition to those of all runs.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{
     port::InboxItem,
 };
 
-/// Whoever works for a run is heard by it, once; of a run that others have ended, at most once.
+/// A parent run receives the end of each of its subagents exactly once; a force-failed parent at most once.
 pub(super) fn ended_once(past: &FinalState<'_>) -> Violations {
     let mut heard = BTreeMap::<(SessionId, RunId), usize>::new();
     for (session, records) in &past.journals {
@@ -31,10 +31,10 @@ pub(super) fn ended_once(past: &FinalState<'_>) -> Violations {
     found
 }
 
-/// Nothing lies in an inbox that anybody could want.
+/// Inboxes are empty, except for items of force-failed runs and stops left over from an earlier life.
 pub(super) fn inboxes_are_empty(past: &FinalState<'_>) -> Violations {
     let left = past.inboxes.iter().filter(|(session, item)| match InboxMessage::parse(item) {
-        // Nobody opens a session for what concerns a run that is over.
+        // No session is opened for an item of a run that is over.
         Ok(InboxMessage::ChildEnded { call, .. }) => !past.is_force_failed(call.run),
         Ok(InboxMessage::Stop { run, .. }) => {
             !is_of_force_failed(past, run) && !is_left_over(past, *session, item)
@@ -44,8 +44,8 @@ pub(super) fn inboxes_are_empty(past: &FinalState<'_>) -> Violations {
     left.map(|(session, item)| format!("{item} lies in the inbox of {session}")).collect()
 }
 
-/// Whether the process that was told of it is dead, no run of the session was open by then, and nobody has come to the
-/// session since: whoever does reads it, and a stop says nothing to a run that has ended.
+/// Whether the item lay in the inbox when the present life began, in a session without an open run and without a record
+/// since. A session that resumes reads its inbox, and a stop has no effect on an ended run.
 fn is_left_over(past: &FinalState<'_>, session: SessionId, item: &InboxItem) -> bool {
     let records = past.journals.get(&session).map_or(0, Vec::len);
     past.inner.leftover_inboxes.iter().any(|(of, left, had)| (*of, left, *had) == (session, item, records))
@@ -68,8 +68,8 @@ mod tests {
     use super::{super::external_world::ExternalWorld, *};
     use crate::model::{Outcome, OutcomeDetail, Record, RunEnded, StopReason, Timestamp, Usage};
 
-    /// Whether a stop may lie in the inbox of a session with `records` records, which had `left` when the present life began
-    /// with it there, if it did.
+    /// Checks whether a stop may lie in the inbox of a session with `records` records. `left` is the number of records
+    /// the session had when the present life began with the stop in its inbox; `None` if it began without.
     #[track_caller]
     fn check(records: usize, left: Option<usize>, may_lie: bool) {
         let (session, run) = (SessionId::from_bits(1), RunId::from_bits(2));

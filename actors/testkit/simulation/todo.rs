@@ -1,4 +1,4 @@
-//! The lists of models: what they ask for, and what must come of it.
+//! To-do lists in a simulation: the calls that models make, and the invariant of their results.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     policy::todo::TODO,
 };
 
-/// What a model makes of its list at a step of a run: it adds to it, or looks at it, or neither.
+/// The to-do call of a model at step `at` of run `run`: it writes or reads the list. `None` if the step has none.
 pub(super) fn call((run, at): (usize, usize)) -> Option<ToolCall> {
     let id = format!("{run}.{at}");
     let arguments = match (run + at) % 4 {
@@ -25,7 +25,7 @@ pub(super) fn call((run, at): (usize, usize)) -> Option<ToolCall> {
     Some(ToolCall { id: call_id((run, at), "l"), name: TODO.into(), arguments: arguments.to_string() })
 }
 
-/// Every call is told the list that was recorded last in its session, whoever has died meanwhile.
+/// Every to-do call returns the list last recorded in its session, despite crashes in between.
 pub(super) fn list_is_current(past: &FinalState<'_>) -> Violations {
     let mut found = Violations::new();
     for records in past.journals.values() {

@@ -1,4 +1,4 @@
-//! The tools, whose effects the world outside knows.
+//! Simulated tools. Their executions are recorded in the external world.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -16,18 +16,18 @@ use crate::{
     port::{AttachOutcome, BadArguments, Boot, Intent, Invocation, Tool},
 };
 
-/// What a call is told to do.
+/// The arguments of a simulated call.
 #[derive(Debug, Deserialize)]
 struct SimulatedArguments {
     of: String,
     ms: u64,
     does: ToolBehaviour,
-    /// The bytes of its result beyond what it says.
+    /// Bytes of padding added to the result.
     #[serde(default)]
     pad: usize,
 }
 
-/// One of the tools.
+/// A simulated tool of one kind.
 #[derive(Debug)]
 pub(super) struct SimulatedTool {
     kind: ToolKind,
@@ -130,7 +130,7 @@ fn read(arguments: &Value) -> Result<SimulatedArguments, BadArguments> {
     })
 }
 
-/// A result that says more than it has to.
+/// Pads a result with `bytes` bytes.
 fn padded(mut end: CallEnd, bytes: usize) -> CallEnd {
     end.content = format!("{}{}", end.content, ".".repeat(bytes)).into();
     end
@@ -149,7 +149,7 @@ fn panic_if(arguments: &SimulatedArguments, attempt: Attempt) {
     assert!(!panics, "planned: the tool panics");
 }
 
-/// What the process does itself.
+/// Executes a call within the process, so that it ends with it.
 async fn run_in_process(
     outside: Arc<ExternalWorld>,
     kind: ToolKind,
@@ -193,7 +193,7 @@ fn planned_end(does: ToolBehaviour) -> CallEnd {
     }
 }
 
-/// Waits for a command's end, which may have come long ago; `None` if nobody knows it.
+/// Waits for a command's end. `None` if the command is unknown or its end was lost.
 async fn wait_for_command(
     outside: Arc<ExternalWorld>,
     id: (CallId, Attempt),
@@ -212,7 +212,7 @@ async fn wait_for_command(
                         pending::<()>().await;
                     }
                 };
-                // Longer than anything waits.
+                // About three years: longer than any wait.
                 let left = Duration::from_millis(left.min(100_000_000_000));
                 tokio::select! {
                     biased;
@@ -224,7 +224,7 @@ async fn wait_for_command(
     }
 }
 
-/// An effect that is under way; dropped, it is known to be gone.
+/// A running execution. Dropping the guard records its end as `EndKind::Dropped`.
 struct ToolExecutionGuard {
     outside: Arc<ExternalWorld>,
     deed: usize,

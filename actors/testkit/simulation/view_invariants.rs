@@ -1,16 +1,16 @@
-//! What models are shown: well formed, never another past, and less than before only where that was recorded.
+//! Invariants of the views in model requests: well formed, append-only, and shorter only after a recorded compaction.
 
 use serde_json::Value;
 
 use super::external_world::ExternalWorld;
 use crate::model::SessionId;
 
-/// How messages begin that ask to continue a text; they stand behind the view, as the part before them does.
+/// Prefixes of messages that ask to continue a text. They and the partial text before them follow the view.
 const CONTINUE_PREFIXES: [&str; 2] = [
     "[From the runtime, not from the user: your answer was cut off",
     "[From the runtime, not from the user: you were thinking",
 ];
-/// What is said behind the last message of the view, and is no part of it.
+/// Prefixes of notes appended to the last message of the view. They are no part of it.
 const TRANSIENT_PREFIXES: [&str; 5] = [
     "\n\n[From the runtime, not from the user: this conversation fills",
     "\n\n[From the runtime, not from the user: your calls have returned",
@@ -19,13 +19,13 @@ const TRANSIENT_PREFIXES: [&str; 5] = [
     "\n\n[From the runtime, not from the user: the budget of this run",
 ];
 
-/// What stands for an old result that was left out.
+/// Text in place of an elided old result.
 const ELIDED_TEXT: &str = " bytes of an old result were left out to save room";
-/// What stands behind a message in place of all that was before it.
+/// Text appended to a message in place of all older messages.
 const OMITTED_TEXT: &str =
     "\n\n[From the runtime, not from the user: the older part of this conversation was left out";
 
-/// Checks one request of a session. Gives the numbers of the messages to runs that it shows.
+/// Checks one request of a session. Returns the numbers of the steering messages in its view.
 pub(super) fn check(outside: &ExternalWorld, session: SessionId, messages: &[Value]) -> Vec<usize> {
     let mut inner = outside.lock();
     let letters = letters(messages);
@@ -64,8 +64,8 @@ pub(super) fn check(outside: &ExternalWorld, session: SessionId, messages: &[Val
     shown
 }
 
-/// Whether a view may have come of a longer one: of what was called before it shows the end without a hole, word by word
-/// but for long results; and something stands for what is missing.
+/// Checks that a view can be the compaction of a longer one. It keeps the last steps without a gap and verbatim, except
+/// for elided results, and a text stands for missing steps.
 fn check_shortened(before: &[Value], view: &[Value]) -> Result<(), String> {
     let steps = |messages: &[Value]| -> Vec<Vec<Value>> {
         let step = |message: &Value| message["role"] == "tool" || is_call(message);
@@ -99,7 +99,7 @@ fn is_call(message: &Value) -> bool {
     message["calls"].as_array().is_some_and(|calls| !calls.is_empty())
 }
 
-/// Whether a message is the same as before, or what is left of a long result.
+/// Whether a message is unchanged, or the elided form of a result.
 fn is_same_or_elided(old: &Value, new: &Value) -> bool {
     let is_elided = new["content"].as_str().is_some_and(|content| content.contains(ELIDED_TEXT));
     old == new || (is_elided && (&old["role"], &old["call"]) == (&new["role"], &new["call"]))
@@ -110,7 +110,7 @@ fn number(text: &str) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// The messages without the system prompt and without what is asked behind the view.
+/// The view: the messages without the system prompt and without what follows the view.
 fn stripped(messages: &[Value]) -> Vec<Value> {
     let mut view = messages.get(1..).unwrap_or_default().to_vec();
     let continues = |message: &Value| {
@@ -145,7 +145,7 @@ fn letters(messages: &[Value]) -> String {
     messages.iter().skip(1).map(letter).collect()
 }
 
-/// `(u (c t+)* a)*`, and behind that what asks: `u (c t+)*`.
+/// Whether the letters match `(u (c t+)* a)*`, followed by the open round `u (c t+)*`.
 fn is_well_formed(letters: &str) -> bool {
     let mut rounds = letters.split('u');
     let begins = rounds.next() == Some("");
