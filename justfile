@@ -16,3 +16,31 @@ demo:
 
 bench:
     cargo bench
+
+# Seeds of the simulation: a number, or a range as 2000..50000.
+simulation seeds="50000":
+    HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test runtime simulation:: -- --nocapture
+
+# Seeds of the simulation until each mutation is found.
+mutations seeds="50000":
+    HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test runtime mutations_found:: -- --nocapture
+
+# Sequences of inputs through the core: a number, or a range as 2000..50000.
+core sequences="1000000":
+    HERMOD_SEQUENCES={{sequences}} cargo test -p hermod-actors --release --lib fuzz -- --nocapture
+
+# Power cuts at any operation of the disk, under the store and under runs.
+power cuts="2000":
+    HERMOD_CUTS={{cuts}} cargo test --release --lib power -- --nocapture
+
+# Damage to the files of a store.
+damage damages="2000":
+    HERMOD_DAMAGES={{damages}} cargo test --release --lib damage -- --nocapture
+
+# Instants at which a small disk is full.
+full-disk rounds="100":
+    HERMOD_FULL_DISK_ROUNDS={{rounds}} cargo test --release --test store full_disk:: -- --nocapture
+
+# Seconds for which each tool is called with damaged arguments.
+fuzz-tools seconds="1800":
+    HERMOD_FUZZ_SECONDS={{seconds}} cargo test --release --test process tools::fuzz:: -- --nocapture

@@ -76,7 +76,7 @@ impl fmt::Display for SimulationReport {
         for Violation { invariant, what } in &self.violations {
             writeln!(f, "VIOLATED: {invariant}: {what}")?;
         }
-        write!(f, "again: HERMOD_SEED={} cargo test --test simulation", self.plan.replay())
+        write!(f, "again: HERMOD_SEED={} cargo test --test runtime simulation::", self.plan.replay())
     }
 }
 

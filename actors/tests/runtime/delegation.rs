@@ -1,0 +1,143 @@
+//! What subagents leave behind whoever dies, and when. On virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use hermod_actors::{
+    AcceptedRun, RunRequest, Runtime,
+    model::{Amounts, BudgetAccount, Delegation, Outcome, OutcomeCause, RunId, RunRow, RunState},
+    port::{Journal, Query, QueryRows},
+    testkit::{
+        ActorFault, ActorKind, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, calls,
+        inject_if_alive, says, world,
+    },
+};
+use serde_json::json;
+
+/// What a commit takes, so that there is time to die in.
+const COMMIT: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_hours(1);
+
+/// A model that has a subagent do what it is told, which that answers.
+async fn start(store: &MemoryJournal, answers_in: Duration) -> Runtime {
+    let provider = ScriptedProvider::new(answers_in, |view| {
+        let is_subagent = view[1]["text"].as_str().unwrap().starts_with("count");
+        match view.iter().any(|message| message["role"] == "tool") {
+            _ if is_subagent => Ok(says("three")),
+            false => Ok(calls(&[("delegate_task", json!({"goal": "count"}))])),
+            true => Ok(says("it is three")),
+        }
+    });
+    let slow = FaultyJournal::new(Arc::new(store.clone()), JournalFault::Slow(COMMIT), 1);
+    let mut world = world(Arc::new(slow), provider, Vec::new());
+    world.defaults.spec.tools = vec!["delegate_task".into()];
+    world.defaults.spec.delegation = Some(Delegation {
+        depth: 0,
+        max_depth: 1,
+        max_children: 3,
+        iterations: 5,
+        shares_iterations: false,
+        progress_ms: None,
+    });
+    Runtime::start(world).await.expect("the runtime starts")
+}
+
+async fn subagent(runtime: &Runtime, of: AcceptedRun) -> Option<RunRow> {
+    let runs = runtime.list(None, 9).await.unwrap();
+    runs.into_iter().find(|row| row.id != of.run)
+}
+
+async fn account(store: &MemoryJournal, run: RunId) -> BudgetAccount {
+    let QueryRows::Account(Some(account)) = store.read(Query::Account(run.into())).await.unwrap() else {
+        panic!("there is no account")
+    };
+    *account
+}
+
+/// Kills the session of the run, or of its subagent, at each moment; somebody waits for the run.
+async fn check(kills: Kills) {
+    for tenths in 1..120 {
+        let store = MemoryJournal::new();
+        let runtime = start(&store, COMMIT / 4).await;
+        let accepted = runtime.submit(RunRequest::new("how many?")).await.unwrap();
+        let kill = async {
+            tokio::time::sleep(COMMIT / 10 * tenths).await;
+            let session = match kills {
+                Kills::Run => Some(accepted.session),
+                Kills::Subagent => subagent(&runtime, accepted).await.map(|row| row.session),
+            };
+            if let Some(session) = session {
+                inject_if_alive(&runtime, ActorKind::Session(session), ActorFault::Kill).await;
+            }
+        };
+        let (result, ()) = tokio::join!(runtime.wait(accepted.run, Some(LONG)), kill);
+        let result = result.unwrap_or_else(|error| panic!("killed after {tenths} tenths: {error}"));
+        assert_eq!(result.ended.outcome, Outcome::Completed, "killed after {tenths} tenths");
+        assert!(store.inboxes().is_empty(), "killed after {tenths} tenths: {:?}", store.inboxes());
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kills {
+    Run,
+    Subagent,
+}
+
+/// The end is durable and its session dead: the run is told of it, and goes on.
+#[tokio::test(start_paused = true)]
+async fn an_end_is_heard_though_whoever_tells_it_dies() {
+    check(Kills::Subagent).await;
+}
+
+/// The end is durable and its session dead: whoever waits is told of it.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_is_told_though_whoever_came_to_it_dies() {
+    check(Kills::Run).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_row_of_a_subagent_names_its_parent_for_ever() {
+    let store = MemoryJournal::new();
+    let runtime = start(&store, COMMIT).await;
+    let accepted = runtime.submit(RunRequest::new("how many?")).await.unwrap();
+    runtime.wait(accepted.run, Some(LONG)).await.unwrap();
+    let row = subagent(&runtime, accepted).await.unwrap();
+    assert_eq!(row.state, RunState::Ended);
+    assert_eq!(row.parent.map(|parent| parent.call.run), Some(accepted.run));
+}
+
+/// The session of a run dies until it is given up, while its subagent has reserved what a call of it may cost.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_given_up_pays_for_its_own_calls_alone() {
+    let store = MemoryJournal::new();
+    let runtime = start(&store, COMMIT * 20).await;
+    let accepted = runtime.submit(RunRequest::new("how many?")).await.unwrap();
+    let is_asked = |account: &BudgetAccount| account.reserved.tokens.is_some_and(|tokens| tokens > 0);
+    let subagent = loop {
+        tokio::time::sleep(COMMIT).await;
+        if let Some(row) = subagent(&runtime, accepted).await
+            && is_asked(&account(&store, row.id).await)
+        {
+            break row;
+        }
+    };
+    while runtime.row(accepted.run).await.unwrap().state != RunState::Ended {
+        inject_if_alive(&runtime, ActorKind::Session(accepted.session), ActorFault::Kill).await;
+        tokio::time::sleep(COMMIT / 3).await;
+    }
+    let result = runtime.wait(accepted.run, Some(LONG)).await.unwrap();
+    assert!(matches!(result.ended.cause, Some(OutcomeCause::CrashLoop { .. })), "{}", result.ended);
+    let stopped = runtime.wait(subagent.id, Some(LONG)).await.unwrap();
+    assert_eq!(stopped.ended.outcome, Outcome::Stopped, "{}", stopped.ended);
+    tokio::time::sleep(LONG).await;
+    let [all, own] = [account(&store, accepted.run).await, account(&store, subagent.id).await];
+    let nothing = |amounts: &Amounts| {
+        [amounts.tokens, amounts.iterations, amounts.tool_calls, amounts.children]
+            .into_iter()
+            .flatten()
+            .all(|amount| amount == 0)
+    };
+    assert!(nothing(&all.reserved) && nothing(&own.reserved), "{all:?} {own:?}");
+    // 15 for the one call of the run that was answered.
+    assert_eq!(all.spent.tokens, own.spent.tokens.map(|tokens| tokens + 15));
+    assert_eq!((all.spent.children.unwrap_or(0), all.spent.tool_calls), (0, Some(1)));
+}

@@ -1,0 +1,31 @@
+//! The whole tree of actors on virtual time: a scripted model, scripted tools, a journal in memory.
+#![cfg(feature = "testkit")]
+#![allow(clippy::unwrap_used)] // a test ends where it fails
+
+mod accounts;
+mod at_rest;
+mod calls;
+mod delegation;
+mod doubt;
+mod gathering;
+mod judging;
+mod ladder;
+mod learned;
+mod mutations;
+mod mutations_found;
+mod not_made;
+mod passivation;
+mod prompts;
+mod providers;
+mod records;
+mod reopen;
+mod requests;
+mod runs;
+mod shown;
+mod simulation;
+mod steer;
+mod subagents;
+mod supervision;
+mod unreadable;
+mod waits;
+mod watching;

@@ -1,0 +1,168 @@
+//! When a system prompt is built, and what comes of one that cannot be: the whole tree on virtual time.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use hermod_actors::{
+    Defaults, RunError, RunRequest, Runtime, SessionChoice, SubmitError,
+    model::{Body, SessionId, SessionRow, Timestamp},
+    port::{
+        Journal, JournalError, PromptLayer, PromptRequest, Query, QueryRows, ReadError, SystemPrompt,
+        SystemPromptBuilder, SystemPromptError, WriteOp, WriteOutcome,
+    },
+    testkit::{MemoryJournal, ScriptedProvider, says, world},
+};
+use tokio::time::Instant;
+
+/// What an engine comes to.
+#[derive(Debug, Clone, Copy)]
+enum Comes {
+    Built,
+    Failed,
+    Panic,
+    Never,
+}
+
+/// An engine that notes for what it was asked.
+#[derive(Debug)]
+struct Engine {
+    comes: Comes,
+    asked: Mutex<Vec<PromptRequest>>,
+}
+
+impl Engine {
+    fn new(comes: Comes) -> Arc<Self> {
+        Arc::new(Self { comes, asked: Mutex::default() })
+    }
+
+    fn asked(&self) -> Vec<PromptRequest> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl SystemPromptBuilder for Engine {
+    fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(occasion);
+        let layer = |text: String| PromptLayer { name: "l".into(), text, original_bytes: None };
+        let prompt =
+            SystemPrompt { layers: vec![layer(format!("prompt {}", asked.len())), layer("end".into())] };
+        match self.comes {
+            Comes::Built => async { Ok(prompt) }.boxed(),
+            Comes::Failed => async { Err(SystemPromptError("SOUL.md: unreadable".into())) }.boxed(),
+            Comes::Panic => async { panic!("the engine panics") }.boxed(),
+            Comes::Never => futures::future::pending().boxed(),
+        }
+    }
+}
+
+async fn start(journal: impl Journal, engine: &Arc<Engine>) -> Runtime {
+    let provider = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("done")));
+    let mut world = world(Arc::new(journal), provider, Vec::new());
+    world.defaults =
+        Defaults { prompt: Arc::clone(engine) as Arc<dyn SystemPromptBuilder>, ..world.defaults };
+    Runtime::start(world).await.expect("the runtime starts")
+}
+
+fn keyed(key: &str) -> RunRequest {
+    RunRequest { session: SessionChoice::Key(key.into()), ..RunRequest::new("do it") }
+}
+
+/// The prompts that the sessions of a journal were opened with.
+async fn prompts(journal: &MemoryJournal, session: SessionId) -> Vec<String> {
+    let read = Query::Records { session, from: 1, max: 1_000 };
+    let Ok(QueryRows::Records(records)) = journal.read(read).await else { panic!("no records") };
+    let opened = records.iter().filter_map(|stored| {
+        let Body::SessionOpened(opened) = &stored.record.body else { return None };
+        Some(opened.prompt.to_string())
+    });
+    opened.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_is_built_once_for_a_session() {
+    let (journal, engine) = (MemoryJournal::new(), Engine::new(Comes::Built));
+    let runtime = start(journal.clone(), &engine).await;
+    let first = runtime.run(keyed("k")).await.unwrap();
+    assert_eq!(runtime.run(keyed("k")).await.unwrap().session, first.session);
+    let again = RunRequest { session: SessionChoice::Id(first.session), ..RunRequest::new("again") };
+    runtime.run(again).await.unwrap();
+    assert_eq!(engine.asked().len(), 1);
+    assert_eq!(prompts(&journal, first.session).await, ["prompt 1\n\nend"]);
+    let own = RunRequest { prompt: Some("own".into()), ..RunRequest::new("with a prompt") };
+    let own = runtime.run(own).await.unwrap();
+    assert_eq!(prompts(&journal, own.session).await, ["own"]);
+    assert_eq!(engine.asked().len(), 1, "a prompt that is given is not built");
+    let second = runtime.run(RunRequest::new("anew")).await.unwrap();
+    assert_eq!(prompts(&journal, second.session).await, ["prompt 2\n\nend"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_built_for_what_the_run_is_given() {
+    let engine = Engine::new(Comes::Built);
+    let runtime = start(MemoryJournal::new(), &engine).await;
+    let mut spec = runtime.defaults().spec.clone();
+    (spec.workspace, spec.tools) = ("/elsewhere".into(), vec!["a".into(), "b".into()]);
+    runtime.run(RunRequest { spec: Some(spec), ..RunRequest::new("do it") }).await.unwrap();
+    let [occasion] = &engine.asked()[..] else { panic!("{:?}", engine.asked()) };
+    assert_eq!((occasion.workspace.as_str(), occasion.tools.join(" ").as_str()), ("/elsewhere", "a b"));
+    assert_eq!(occasion.model.as_ref().map(ToString::to_string).as_deref(), Some("test/model"));
+    assert!(occasion.day.len() == 10 && occasion.day.starts_with("20"), "{}", occasion.day);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_prompt_no_run_is_accepted() {
+    let check = async |comes: Comes, part: &str, most: Duration| {
+        let (journal, engine) = (MemoryJournal::new(), Engine::new(comes));
+        let runtime = start(journal.clone(), &engine).await;
+        let since = Instant::now();
+        let error = runtime.submit(keyed("k")).await.unwrap_err();
+        assert!(matches!(error, RunError::NotAccepted(SubmitError::NoPrompt(_))), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+        assert!(since.elapsed() <= most, "{:?}", since.elapsed());
+        assert_eq!(runtime.sessions(10).await.unwrap(), []);
+        // Nothing is held against the next one.
+        let own = RunRequest { prompt: Some("own".into()), ..keyed("k") };
+        let run = runtime.run(own).await.unwrap();
+        assert_eq!(prompts(&journal, run.session).await, ["own"]);
+    };
+    check(Comes::Failed, "cannot be built: SOUL.md: unreadable", Duration::ZERO).await;
+    check(Comes::Panic, "panicked", Duration::ZERO).await;
+    check(Comes::Never, "longer than 5 s", Duration::from_secs(6)).await;
+}
+
+/// A journal that at first tells of a session which is not there any more.
+#[derive(Debug, Clone)]
+struct Stale(MemoryJournal, Arc<AtomicBool>);
+
+impl Journal for Stale {
+    fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
+        self.0.commit(batch)
+    }
+
+    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
+        let Query::SessionOfKey(key) = &what else { return self.0.read(what) };
+        if self.1.swap(true, Ordering::SeqCst) {
+            return self.0.read(what);
+        }
+        let (id, opened_at) = (SessionId::from_bits(17), Timestamp(1));
+        let row = SessionRow { id, key: Arc::clone(key), opened_at };
+        async { Ok(QueryRows::Sessions(vec![row])) }.boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_removed_meanwhile_is_begun_anew() {
+    let (journal, engine) = (MemoryJournal::new(), Engine::new(Comes::Built));
+    let runtime = start(Stale(journal.clone(), Arc::default()), &engine).await;
+    let run = runtime.run(keyed("k")).await.unwrap();
+    assert_ne!(run.session, SessionId::from_bits(17));
+    assert_eq!(prompts(&journal, run.session).await, ["prompt 1\n\nend"]);
+    assert_eq!(runtime.sessions(10).await.unwrap().len(), 1);
+}

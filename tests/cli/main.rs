@@ -1,0 +1,27 @@
+//! The real binary, as a person or a program calls it: commands, configuration, terminal, control socket.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
+
+mod bad_files;
+mod bad_input;
+mod budget;
+mod compression;
+mod config;
+mod config_command;
+mod control;
+mod json_fields;
+mod library;
+mod manners;
+mod model_lists;
+mod models;
+mod prompt;
+mod providers;
+mod run;
+#[path = "../common/running.rs"]
+mod running;
+mod server;
+mod suspended;
+mod terminal;
+mod tree;
+mod waits;
+#[path = "../common/world.rs"]
+mod world;

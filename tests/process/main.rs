@@ -1,0 +1,19 @@
+//! Processes that are signalled, stopped, killed and started again, the commands that outlive them, and the tools.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
+
+mod approvals;
+mod crash;
+mod killed_command;
+mod last;
+#[path = "../common/own_process.rs"]
+mod own_process;
+mod queued_behind_parked;
+mod resume;
+mod runner;
+#[path = "../common/running.rs"]
+mod running;
+mod signals;
+mod stopped_process;
+mod tools;
+#[path = "../common/world.rs"]
+mod world;
