@@ -80,6 +80,13 @@ pub fn rfc3339(at: Timestamp) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
 }
 
+/// The time of a text that [`rfc3339`] has written; the error says what is wrong with another text.
+pub fn parse_rfc3339(text: &str) -> Result<Timestamp, String> {
+    let time = humantime::parse_rfc3339(text).map_err(|error| format!("`{text}`: {error}"))?;
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +95,8 @@ mod tests {
     fn times_are_rfc_3339() {
         assert_eq!(rfc3339(Timestamp(1_700_000_000_123)), "2023-11-14T22:13:20.123Z");
         assert_eq!(rfc3339(Timestamp(-5)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(parse_rfc3339("2023-11-14T22:13:20.123Z"), Ok(Timestamp(1_700_000_000_123)));
+        assert!(parse_rfc3339("now").unwrap_err().starts_with("`now`: "));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod run_defaults;
 pub mod secret;
 pub mod store;
 pub mod tool;
+pub mod view;
 mod watchdog;
 
 pub use builder::{ApiMode, Builder};

@@ -120,7 +120,8 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "run_defaults", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms("src/control", &["clock", "files"]);
+    check_rooms("src/view", &["clock", "config"]);
+    check_rooms("src/control", &["clock", "files", "view"]);
     check_rooms(
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],

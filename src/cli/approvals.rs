@@ -4,22 +4,21 @@ use std::{path::Path, sync::Arc};
 
 use clap::{Args, Subcommand};
 use hermod_actors::{
-    model::{ApprovalDecision, Timestamp, WaitKind},
+    model::{ApprovalDecision, Timestamp},
     port::{Clock, Journal},
 };
-use serde_json::{Value, json};
 
 use super::{
     exit::{CliError, Exit},
     identifier::Identifier,
     output::{print, print_json, print_note},
-    report,
     store_client::{StoreAccess, StoreClient, unexpected_response},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{AskError, ControlRequest, ControlResponse, PendingApproval, RunRowStatus, StoreReader},
+    control::{AskError, ControlRequest, ControlResponse, StoreReader},
     host,
+    view::{ApprovalView, DecisionView, RunView},
 };
 
 /// What runs ask you, and your answers
@@ -66,7 +65,7 @@ async fn list(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
         return Err(unexpected_response().into());
     };
     if json {
-        return print_json(&Value::from(open.iter().map(object).collect::<Vec<_>>()));
+        return print_json(&open);
     }
     if open.is_empty() {
         print_note("no run waits for a person");
@@ -75,19 +74,8 @@ async fn list(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
     open.iter().try_for_each(|approval| print(&format_approval(approval, now)))
 }
 
-fn object(approval: &PendingApproval) -> Value {
-    json!({
-        "call": approval.call.to_string(),
-        "run": approval.call.run.to_string(),
-        "session": approval.session.to_string(),
-        "question": approval.question,
-        "since": rfc3339(approval.since),
-        "expires_at": rfc3339(approval.expires_at),
-    })
-}
-
-fn format_approval(approval: &PendingApproval, now: Timestamp) -> String {
-    let PendingApproval { call, question, since, expires_at, .. } = approval;
+fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
+    let ApprovalView { call, question, since, expires_at, .. } = approval;
     let (since, until) = (rfc3339(*since), rfc3339(*expires_at));
     let then = if *expires_at > now {
         format!("taken for a no at {until}")
@@ -107,12 +95,11 @@ async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClie
             write_without_owner(&args.call, verdict, (journal, inquiry.state())).await?
         }
     };
-    let ControlResponse::Decided { call, run } = answer else { return Err(unexpected_response().into()) };
+    let ControlResponse::Decided(decision) = answer else { return Err(unexpected_response().into()) };
     if args.json {
-        return print_json(
-            &json!({ "call": call.to_string(), "verdict": verdict, "run": report::run(&run) }),
-        );
+        return print_json(&decision);
     }
+    let DecisionView { call, run, .. } = *decision;
     print(&format!("call {call} is {verdict}"))?;
     // The decision is recorded, even if the follow-up query fails.
     if is_unowned(&run, inquiry).await.unwrap_or(false) {
@@ -122,12 +109,12 @@ async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClie
 }
 
 /// True if no process runs the run; the owner of the store may run another one.
-async fn is_unowned(run: &RunRowStatus, inquiry: &StoreClient) -> Result<bool, CliError> {
+async fn is_unowned(run: &RunView, inquiry: &StoreClient) -> Result<bool, CliError> {
     let request = ControlRequest::RunsShow { run: run.id.to_string() };
     let ControlResponse::Run(detail) = inquiry.request(&request).await? else {
         return Err(unexpected_response().into());
     };
-    Ok(detail.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess))
+    Ok(detail.is_unowned())
 }
 
 /// Writes the decision from this process; no process runs the run, and none is started.
@@ -141,7 +128,8 @@ async fn write_without_owner(
     let runtime = host::start_write_only((journal, state)).await?;
     let decided = runtime.runtime.decide_without_resume(call, verdict).await;
     runtime.suspend(host::ShutdownUrgency::Normal).await;
-    Ok(ControlResponse::Decided { call, run: Box::new(RunRowStatus::without_process(decided?)) })
+    let run = RunView::without_process(decided?);
+    Ok(ControlResponse::Decided(Box::new(DecisionView { call, verdict, run })))
 }
 
 /// The connection was lost before the reply, so it is unknown whether the decision was recorded.

@@ -7,7 +7,6 @@ use super::{
     exit::CliError,
     identifier::Identifier,
     output::print_json,
-    report,
     store_client::{StoreClient, unexpected_response},
 };
 use crate::control::{ControlRequest, ControlResponse};
@@ -29,7 +28,5 @@ pub(crate) async fn execute(args: JournalArgs, inquiry: &StoreClient) -> Result<
     let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
         return Err(unexpected_response().into());
     };
-    inquiry
-        .records(detail.session.row.id.to_string(), args.from, |record| print_json(&report::record(record)))
-        .await
+    inquiry.records(detail.session.id.to_string(), args.from, |event| print_json(&event)).await
 }

@@ -25,7 +25,6 @@ mod progress;
 mod prompt;
 mod providers;
 mod rehearse;
-mod report;
 mod resume;
 mod run;
 mod runs;

@@ -8,7 +8,8 @@ use std::{
 };
 
 use hermod_actors::{SanitizedText, port::Clock};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::{
     exit::{CliError, Exit},
@@ -53,8 +54,14 @@ pub(crate) fn print_over(over: &str, text: &str) -> Result<StdoutState, CliError
 
 /// Writes a JSON value as one line to standard output. Characters that a terminal hides are escaped, so the output
 /// parses to exactly this value.
-pub(crate) fn print_json(value: &Value) -> Result<(), CliError> {
-    print_escaped(&value.to_string())
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+    print_escaped(&to_json(value)?)
+}
+
+/// A value as JSON text.
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String, CliError> {
+    serde_json::to_string(value)
+        .map_err(|error| CliError { exit: Exit::Internal, text: format!("the result is no JSON: {error}") })
 }
 
 /// Writes a JSON text to standard output, with hidden characters escaped.
@@ -196,6 +203,8 @@ impl Drop for StatusLine {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     /// Checks the table of hidden characters against another source of the same properties.

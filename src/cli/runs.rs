@@ -1,11 +1,7 @@
 //! `hermod runs`: the runs of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::{
-    model::{RunRow, Timestamp},
-    port::Clock,
-};
-use serde_json::Value;
+use hermod_actors::{model::Timestamp, port::Clock};
 
 use super::{
     ListArgs,
@@ -13,15 +9,15 @@ use super::{
     format::{self, dollars, seconds},
     identifier::Identifier,
     output::{print, print_json, print_note},
-    report,
     resume::{self, ResumeArgs},
     store_client::{StoreClient, unexpected_response},
     table, waits,
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{ControlRequest, ControlResponse, RunDetail, RunRowStatus, RunSummary},
+    control::{ControlRequest, ControlResponse},
     discovery::Variables,
+    view::{RunDetailView, RunSummaryView, RunView},
 };
 
 /// The runs in the store
@@ -57,14 +53,13 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
             else {
                 return Err(unexpected_response().into());
             };
-            let json = || Value::from(runs.iter().map(report::summary).collect::<Vec<_>>());
             for (run, why) in runs.iter().filter_map(|run| Some((run, run.unreadable.as_ref()?))) {
-                let (id, session) = (run.status.id, run.status.session);
+                let (id, session) = (run.run.id, run.run.session);
                 print_note(format!(
                     "unreadable run {id}: {why}; `hermod store repair {session}` sets its session aside"
                 ));
             }
-            if list.json { print_json(&json()) } else { print(&list_of(&runs)) }
+            if list.json { print_json(&runs) } else { print(&list_of(&runs)) }
         }
         RunsCommand::Show { id, json } => {
             let ControlResponse::Run(run) =
@@ -72,11 +67,7 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
             else {
                 return Err(unexpected_response().into());
             };
-            if json {
-                print_json(&report::detail(&run))
-            } else {
-                print(&format_run(&run, SystemClock::default().at()))
-            }
+            if json { print_json(&run) } else { print(&format_run(&run, SystemClock::default().at())) }
         }
     };
     told.map(|()| Exit::Ok)
@@ -86,23 +77,23 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
 const MAX_TASK_CHARS: usize = 40;
 
 /// Runs of the whole store in columns, the most important first, since a terminal truncates lines.
-fn list_of(runs: &[RunSummary]) -> String {
-    let cells = |run: &RunSummary| {
-        let RunSummary { status, input, model, workspace, spent_usd, unreadable: _ } = run;
+fn list_of(runs: &[RunSummaryView]) -> String {
+    let cells = |summary: &RunSummaryView| {
+        let RunSummaryView { run, input, model, workspace, spent_usd, unreadable: _ } = summary;
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
         [
-            status.id.to_string(),
-            state(status),
+            run.id.to_string(),
+            state(run),
             or_dash((!task.is_empty()).then(|| format::truncated_line(&task, MAX_TASK_CHARS))),
             or_dash(model.as_ref().map(ToString::to_string)),
-            duration(status),
-            status.iterations.to_string(),
-            status.usage.total().to_string(),
+            duration(run),
+            run.iterations.to_string(),
+            run.usage.total().to_string(),
             or_dash(spent_usd.map(dollars)),
-            rfc3339(status.accepted_at),
+            rfc3339(run.accepted_at),
             or_dash(workspace.clone()),
-            status.session.to_string(),
+            run.session.to_string(),
         ]
     };
     let head = [
@@ -122,8 +113,8 @@ fn list_of(runs: &[RunSummary]) -> String {
 }
 
 /// Runs in columns.
-pub(crate) fn table_of(rows: &[RunRowStatus]) -> String {
-    let cells = |row: &RunRowStatus| {
+pub(crate) fn table_of(rows: &[RunView]) -> String {
+    let cells = |row: &RunView| {
         [
             row.id.to_string(),
             state(row),
@@ -139,17 +130,17 @@ pub(crate) fn table_of(rows: &[RunRowStatus]) -> String {
 }
 
 /// The outcome; for an unfinished run, its state.
-pub(crate) fn state(run: &RunRowStatus) -> String {
-    run.ended.as_ref().map_or(run.state(), |ended| ended.outcome.name()).to_owned()
+pub(crate) fn state(run: &RunView) -> String {
+    run.ended.as_ref().map_or(run.state.name(), |ended| ended.outcome.name()).to_owned()
 }
 
-fn duration(row: &RunRow) -> String {
+pub(crate) fn duration(row: &RunView) -> String {
     let span = row.started_at.zip(row.ended_at);
     span.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start)))
 }
 
-fn format_run(detail: &RunDetail, now: Timestamp) -> String {
-    let row = &detail.row;
+fn format_run(detail: &RunDetailView, now: Timestamp) -> String {
+    let row = &detail.run;
     let (Some(spec), None) = (&detail.spec, &detail.unreadable) else { return unreadable(detail) };
     let chain: Vec<_> = spec.chain.iter().map(ToString::to_string).collect();
     let cause = row.ended.as_ref().map_or_else(|| state(row), ToString::to_string);
@@ -161,7 +152,7 @@ fn format_run(detail: &RunDetail, now: Timestamp) -> String {
             format!("not known of {}", unpriced.join(", "))
         }
     };
-    let legs = if row.leg > 1 { format!("legs        {}\n", row.leg) } else { String::new() };
+    let legs = if row.legs > 1 { format!("legs        {}\n", row.legs) } else { String::new() };
     let waits: String = detail.waits.iter().map(|wait| waits::line(wait, row.id, now)).collect();
     format!(
         "run         {}\nsession     {}\nstate       {cause}\n{legs}{waits}accepted    {}\ntook        {}\n\
@@ -182,8 +173,8 @@ fn format_run(detail: &RunDetail, now: Timestamp) -> String {
 }
 
 /// A run of which only the index row is readable.
-fn unreadable(detail: &RunDetail) -> String {
-    let row = &detail.row;
+fn unreadable(detail: &RunDetailView) -> String {
+    let row = &detail.run;
     format!(
         "run         {}\nsession     {}\nstate       {}\naccepted    {}\ntook        {}\nunreadable  {}\n\
          remedy      `hermod stop {}` ends the run if it is unfinished, `hermod store repair {}` sets its session aside\n",

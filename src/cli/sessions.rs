@@ -1,21 +1,21 @@
 //! `hermod sessions`: the conversations of the store.
 
 use clap::{Args, Subcommand};
-use hermod_actors::{SanitizedText, model::SessionRow};
-use serde_json::Value;
+use hermod_actors::SanitizedText;
 
 use super::{
     ListArgs,
     exit::CliError,
     identifier::Identifier,
     output::{print, print_json},
-    report, runs,
+    runs,
     store_client::{StoreClient, unexpected_response},
     table,
 };
 use crate::{
     clock::rfc3339,
-    control::{ControlRequest, ControlResponse, SessionDetail, SessionInfo},
+    control::{ControlRequest, ControlResponse},
+    view::{SessionDetailView, SessionView},
 };
 
 /// The conversations in the store
@@ -51,32 +51,26 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result
             else {
                 return Err(unexpected_response().into());
             };
-            let (mut cells, mut objects) = (Vec::new(), Vec::new());
-            for SessionInfo { row, quarantined } in sessions {
-                objects.push(object_of(&row, quarantined.as_deref()));
-                let state = state(quarantined.as_deref());
-                cells.push([row.id.to_string(), row.key.to_string(), rfc3339(row.opened_at), state]);
-            }
             if list.json {
-                return print_json(&Value::from(objects));
+                return print_json(&sessions);
             }
-            print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &cells))
+            let cells = |session: &SessionView| {
+                [session.id.to_string(), session.key.clone(), rfc3339(session.opened_at), state(session)]
+            };
+            let rows: Vec<_> = sessions.iter().map(cells).collect();
+            print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &rows))
         }
         SessionsCommand::Show { id, max, json } => {
             let request = ControlRequest::SessionsShow { session: id.into(), max };
             let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
                 return Err(unexpected_response().into());
             };
-            let SessionDetail { session: SessionInfo { row: session, quarantined }, runs: rows, todo } =
-                detail;
             if json {
-                let mut object = object_of(&session, quarantined.as_deref());
-                object["runs"] = rows.iter().map(report::run).collect();
-                object["todo"] = todo.into();
-                return print_json(&object);
+                return print_json(&detail);
             }
+            let SessionDetailView { session, runs, todo } = detail;
             let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
-            let (state, runs) = (state(quarantined.as_deref()), runs::table_of(&rows));
+            let (state, runs) = (state(&session), runs::table_of(&runs));
             let todo = todo
                 .map_or_else(String::new, |todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(&todo)));
             print(&format!(
@@ -87,12 +81,6 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result
 }
 
 /// `readable`, or `quarantined` with the reason: this program then cannot use the session.
-fn state(quarantined: Option<&str>) -> String {
-    quarantined.map_or_else(|| "readable".into(), |why| format!("quarantined: {why}"))
-}
-
-fn object_of(row: &SessionRow, quarantined: Option<&str>) -> Value {
-    let mut object = report::session(row);
-    object["quarantined"] = quarantined.into();
-    object
+fn state(session: &SessionView) -> String {
+    session.quarantined.as_ref().map_or_else(|| "readable".into(), |why| format!("quarantined: {why}"))
 }

@@ -7,20 +7,20 @@ use hermod_actors::{
     model::{RunRow, RunState},
     port::{Journal, Query},
 };
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{
     exit::CliError,
     identifier::Identifier,
     output::{print, print_json},
-    owner, report, runs,
+    owner, runs,
     store_client::{StoreAccess, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{AskError, ControlRequest, ControlResponse, RequestError, RunRowStatus, StoreReader},
+    control::{AskError, ControlRequest, ControlResponse, RequestError, StoreReader},
     host,
     process::runner::Runner,
+    view::RunView,
 };
 
 /// End a run as stopped, and its subagents with it: at once if it waits for its model; its commands get two seconds to end by themselves
@@ -48,13 +48,13 @@ pub(crate) async fn execute(args: StopArgs, inquiry: &StoreClient) -> Result<(),
         Some(run) if args.tree => StopTarget::Tree(run.into()),
         Some(run) => StopTarget::Run(run.into()),
     };
-    let rows: Vec<RunRowStatus> = stop(&target, inquiry).await?.into_iter().map(RunRowStatus::from).collect();
+    let rows = stop(&target, inquiry).await?;
     if args.json {
-        print_json(&Value::from(rows.iter().map(report::run).collect::<Vec<_>>()))?;
+        print_json(&rows)?;
     } else if rows.is_empty() {
         print("no run is unfinished")?;
     } else {
-        let line = |row: &RunRowStatus| match &row.ended {
+        let line = |row: &RunView| match &row.ended {
             Some(ended) => format!("run {} has ended: {ended}\n", row.id),
             None => {
                 format!("run {} is {} still: it ends when its tools have ended\n", row.id, runs::state(row))
@@ -91,8 +91,8 @@ impl StopTarget {
     }
 }
 
-/// Stops the runs, and returns their rows.
-async fn stop(target: &StopTarget, inquiry: &StoreClient) -> Result<Vec<RunRow>, CliError> {
+/// Stops the runs, and returns them as they are then.
+async fn stop(target: &StopTarget, inquiry: &StoreClient) -> Result<Vec<RunView>, CliError> {
     let request = target.request();
     loop {
         match inquiry.access().await? {
@@ -115,7 +115,7 @@ async fn write_without_owner(
     target: &StopTarget,
     journal: Arc<dyn Journal>,
     state: &Path,
-) -> Result<Vec<RunRow>, CliError> {
+) -> Result<Vec<RunView>, CliError> {
     let reader = StoreReader::new(Arc::clone(&journal));
     let rows = target.rows(&reader).await?;
     if rows.iter().all(|row| row.state == RunState::Ended) {
@@ -123,10 +123,10 @@ async fn write_without_owner(
             // Commands may outlive their runs, and also the store that knew those runs.
             Runner::new(host::OWN_PROGRAM, state).sweep(|_| false).await;
         }
-        return Ok(rows);
+        return Ok(rows.into_iter().map(RunView::from).collect());
     }
     let daemon = host::start_write_only((journal, state)).await?;
     let stopped = owner::stop(&daemon.runtime, rows).await;
     daemon.suspend(host::ShutdownUrgency::Normal).await;
-    Ok(stopped?)
+    Ok(stopped?.into_iter().map(RunView::from).collect())
 }

@@ -6,19 +6,19 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
 use tokio::{sync::mpsc, time::sleep};
 
 use super::exit::{CliError, Exit};
 use crate::{
     control::{
         AskError, ControlClient, ControlRequest, ControlResponse, PAGE_RECORDS, RequestError, RequestHandler,
-        StoreReader, record_json,
+        StoreReader,
     },
     discovery::Variables,
     host::{self, StartError},
     maintenance::StateDirMaintenance,
     store::redb::{Durability, OpenError, RedbJournal},
+    view::EventView,
 };
 
 /// Tries with `RETRY_DELAY` between them, while a process owns the store but does not listen: it is starting or
@@ -76,21 +76,21 @@ impl StoreClient {
         &self,
         session: String,
         mut from: u64,
-        mut each: impl FnMut(Value) -> Result<(), CliError>,
+        mut each: impl FnMut(EventView) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         let (mut failed, mut gone) = (None, 0);
         loop {
             let begin = from;
-            let mut tell = |record: Value| {
-                from = record["seq"].as_u64().map_or(from, |seq| seq + 1);
-                each(record)
+            let mut tell = |event: EventView| {
+                from = event.seq + 1;
+                each(event)
             };
             match self.access().await? {
                 StoreAccess::Owner(mut client) => {
                     let request = ControlRequest::Journal { session: session.clone(), from: begin };
                     let tell = |answer| {
-                        let ControlResponse::Record(record) = answer else { return Ok(()) };
-                        tell(record).map_err(|failure| {
+                        let ControlResponse::Record(event) = answer else { return Ok(()) };
+                        tell(event).map_err(|failure| {
                             let fault = RequestError::usage(failure.text.clone());
                             failed = Some(failure);
                             fault
@@ -186,11 +186,10 @@ async fn page(
     journal: Arc<RedbJournal>,
     session: &str,
     from: u64,
-) -> Result<(Vec<Value>, Option<RequestError>), CliError> {
+) -> Result<(Vec<EventView>, Option<RequestError>), CliError> {
     let reader = StoreReader::new(journal);
     let session = reader.session(session).await?.id;
-    let (page, damage) = reader.readable_page(session, from, PAGE_RECORDS).await?;
-    Ok((page.iter().map(|(seq, record)| record_json(*seq, record)).collect::<Result<_, _>>()?, damage))
+    Ok(reader.events(session, from).await?)
 }
 
 /// Answers a request from the store opened here.

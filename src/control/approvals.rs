@@ -9,15 +9,17 @@ use hermod_actors::{
 
 use super::{
     error::{RequestError, RequestErrorKind},
-    protocol::PendingApproval,
     reader::StoreReader,
 };
-use crate::clock::{SystemClock, rfc3339};
+use crate::{
+    clock::{SystemClock, rfc3339},
+    view::ApprovalView,
+};
 
 impl StoreReader {
     /// The pending approvals of all parked runs, in the order of runs. Sessions that this version cannot read are left
     /// out.
-    pub async fn approvals(&self) -> Result<Vec<PendingApproval>, RequestError> {
+    pub async fn approvals(&self) -> Result<Vec<ApprovalView>, RequestError> {
         let mut open = Vec::new();
         for row in self.runs(Query::OpenRuns).await? {
             if row.state == RunState::Parked && self.quarantine_reason(row.session).await?.is_none() {
@@ -69,7 +71,7 @@ impl StoreReader {
     }
 
     /// The pending approvals of a run and of its subagents.
-    async fn approvals_below(&self, row: &RunRow) -> Result<Vec<PendingApproval>, RequestError> {
+    async fn approvals_below(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
         let mut open = self.approvals_of(row).await?;
         for other in self.runs(Query::OpenRuns).await? {
             let is_below = other.state == RunState::Parked
@@ -82,7 +84,7 @@ impl StoreReader {
         Ok(open)
     }
 
-    async fn approvals_of(&self, row: &RunRow) -> Result<Vec<PendingApproval>, RequestError> {
+    async fn approvals_of(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
         let mut records = Vec::new();
         self.records(row.session, 1, |(_, record)| {
             records.push(record);
@@ -90,15 +92,7 @@ impl StoreReader {
         })
         .await?;
         let open = pending_approvals(row.session, records.iter()).into_iter();
-        Ok(open
-            .map(|question| PendingApproval {
-                call: question.request.call,
-                session: row.session,
-                question: question.request.question,
-                since: question.since,
-                expires_at: question.request.expires_at,
-            })
-            .collect())
+        Ok(open.map(|pending| ApprovalView::new(row.session, pending)).collect())
     }
 }
 

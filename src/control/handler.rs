@@ -8,7 +8,7 @@ use std::{
 
 use hermod_actors::{
     HealthProbe, Runtime, StalledHandler,
-    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, RunWait, Seq, SessionRow},
+    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionRow},
     port::{Clock, Query},
 };
 use tokio::{
@@ -23,14 +23,14 @@ use super::{
     backup_service::{BackupService, back_up},
     error::{RequestError, RequestErrorKind},
     maintenance::{GcRequest, MaintenanceService},
-    protocol::{
-        ControlRequest, ControlResponse, HandlerStall, RunDetail, SessionDetail, SessionInfo, record_json,
-    },
+    protocol::{ControlRequest, ControlResponse, HandlerStall},
     reader::{PAGE_RECORDS, StoreReader},
-    status::{RunRowStatus, RunSummary},
     tree::{self, RunTreeCache},
 };
-use crate::clock::SystemClock;
+use crate::{
+    clock::SystemClock,
+    view::{BudgetView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView, WaitView},
+};
 
 /// Limit of commands that wait for the runtime.
 const MAX_PENDING_COMMANDS: usize = 32;
@@ -194,18 +194,17 @@ impl RequestHandler {
         }
     }
 
-    async fn runs(&self, what: Query) -> Result<Vec<RunRowStatus>, RequestError> {
-        let mut rows = Vec::new();
+    async fn runs(&self, what: Query) -> Result<Vec<RunView>, RequestError> {
+        let mut runs = Vec::new();
         for row in self.reader.runs(what).await? {
-            let row = self.reader.with_current_counts(row).await?;
-            rows.push(self.status(row).await);
+            runs.push(self.view(row).await?);
         }
-        Ok(rows)
+        Ok(runs)
     }
 
-    async fn summaries(&self, what: Query) -> Result<Vec<RunSummary>, RequestError> {
+    async fn summaries(&self, what: Query) -> Result<Vec<RunSummaryView>, RequestError> {
         let mut summaries = Vec::new();
-        for run in self.runs(what).await? {
+        for row in self.reader.runs(what).await? {
             // A session that cannot be read must not hide the other runs.
             let mut unreadable = None;
             let mut tolerate = |error: RequestError| {
@@ -215,51 +214,51 @@ impl RequestHandler {
                 unreadable = Some(error.text);
                 Ok(())
             };
-            let accepted = self.reader.acceptance(&run).await.map(Some);
+            let accepted = self.reader.acceptance(&row).await.map(Some);
             let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
-            let account = self.reader.account(run.id.into()).await;
+            let account = self.reader.account(row.id.into()).await;
             let account = account.or_else(|error| tolerate(error).map(|()| None))?;
-            let summary = RunSummary::new(run, accepted.as_ref(), account.as_ref());
-            summaries.push(RunSummary { unreadable, ..summary });
+            let spent_usd = account.and_then(|account| account.spent.usd);
+            let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
+            summaries.push(RunSummaryView { spent_usd, unreadable, ..summary });
         }
         Ok(summaries)
     }
 
-    async fn status(&self, row: RunRow) -> RunRowStatus {
-        tree::run_status(row, self.vitals().as_ref()).await
+    /// The view of a run with current counts.
+    async fn view(&self, row: RunRow) -> Result<RunView, RequestError> {
+        let row = self.reader.with_current_counts(row).await?;
+        Ok(tree::run_view(row, self.vitals().as_ref()).await)
     }
 
     async fn run(&self, id: &str) -> Result<ControlResponse, RequestError> {
         let row = self.reader.run(id).await?;
         if let Some(why) = self.reader.quarantine_reason(row.session).await? {
-            return Ok(ControlResponse::Run(Box::new(RunDetail::unreadable(self.status(row).await, why))));
+            return self.unreadable(row, why).await;
         }
-        let row = self.reader.with_current_counts(row).await?;
         let accepted = match self.reader.acceptance(&row).await {
             Err(fault) if fault.kind == RequestErrorKind::Store => {
-                return Ok(ControlResponse::Run(Box::new(RunDetail::unreadable(
-                    self.status(row).await,
-                    fault.text,
-                ))));
+                return self.unreadable(row, fault.text).await;
             }
             accepted => accepted?,
         };
         let said = self.reader.last_text(&row).await?;
         let bill = self.reader.bill(&row).await?;
-        let (input, spec) = (accepted.input.to_string(), Some((*accepted.spec).clone()));
-        let (cost, unpriced) = (bill.nano_usd(), bill.unpriced().to_vec());
-        let (waits, row) = (self.waits(&row).await?, self.status(row).await);
-        let unreadable = None;
-        Ok(ControlResponse::Run(Box::new(RunDetail {
-            row,
-            input,
-            last_text: said,
-            spec,
-            cost,
-            unpriced,
+        let waits = self.waits(&row).await?;
+        Ok(ControlResponse::Run(Box::new(RunDetailView {
+            run: self.view(row).await?,
             waits,
-            unreadable,
+            cost: bill.nano_usd(),
+            unpriced: bill.unpriced().to_vec(),
+            input: accepted.input.to_string(),
+            last_text: said,
+            spec: Some((*accepted.spec).clone()),
+            unreadable: None,
         })))
+    }
+
+    async fn unreadable(&self, row: RunRow, why: String) -> Result<ControlResponse, RequestError> {
+        Ok(ControlResponse::Run(Box::new(RunDetailView::unreadable(self.view(row).await?, why))))
     }
 
     fn vitals(&self) -> Option<HealthProbe> {
@@ -267,39 +266,39 @@ impl RequestHandler {
     }
 
     /// What a run waits for; empty if it has ended or its session cannot be read.
-    async fn waits(&self, row: &RunRow) -> Result<Vec<RunWait>, RequestError> {
+    async fn waits(&self, row: &RunRow) -> Result<Vec<WaitView>, RequestError> {
         if row.state == RunState::Ended || self.reader.quarantine_reason(row.session).await?.is_some() {
             return Ok(Vec::new());
         }
         let waits = self.reader.waits(row.session).await?;
-        Ok(match self.vitals() {
+        let waits = match self.vitals() {
             Some(vitals) => vitals.waits(row.session, row.id, &waits).await,
             None => waits.waits_unowned(row.id, SystemClock::default().at()),
-        })
+        };
+        Ok(waits.into_iter().map(WaitView::from).collect())
     }
 
     async fn session(&self, id: &str, max: usize) -> Result<ControlResponse, RequestError> {
         let row = self.reader.session(id).await?;
         let runs = self.runs(Query::Runs { session: Some(row.id), max }).await?;
-        let session = self.session_info(row).await?;
+        let session = self.session_view(&row).await?;
         let todo = match session.quarantined {
-            None => self.reader.waits(session.row.id).await?.todo(),
+            None => self.reader.waits(session.id).await?.todo(),
             Some(_) => None,
         };
-        Ok(ControlResponse::Session(SessionDetail { session, runs, todo }))
+        Ok(ControlResponse::Session(SessionDetailView { session, runs, todo }))
     }
 
-    async fn sessions(&self, max: usize) -> Result<Vec<SessionInfo>, RequestError> {
+    async fn sessions(&self, max: usize) -> Result<Vec<SessionView>, RequestError> {
         let mut sessions = Vec::new();
         for row in self.reader.sessions(Query::Sessions { max }).await? {
-            sessions.push(self.session_info(row).await?);
+            sessions.push(self.session_view(&row).await?);
         }
         Ok(sessions)
     }
 
-    async fn session_info(&self, row: SessionRow) -> Result<SessionInfo, RequestError> {
-        let quarantined = self.reader.quarantine_reason(row.id).await?;
-        Ok(SessionInfo { row, quarantined })
+    async fn session_view(&self, row: &SessionRow) -> Result<SessionView, RequestError> {
+        Ok(SessionView::new(row, self.reader.quarantine_reason(row.id).await?))
     }
 
     async fn journal(
@@ -311,11 +310,11 @@ impl RequestHandler {
         let session = self.reader.session(id).await?.id;
         let mut next = from;
         loop {
-            let (page, damage) = self.reader.readable_page(session, next, PAGE_RECORDS).await?;
+            let (page, damage) = self.reader.events(session, next).await?;
             let more = page.len() == PAGE_RECORDS;
-            for (seq, record) in page {
-                next = seq + 1;
-                if !send(to, ControlResponse::Record(record_json(seq, &record)?)).await {
+            for event in page {
+                next = event.seq + 1;
+                if !send(to, ControlResponse::Record(event)).await {
                     return Ok(None);
                 }
             }
@@ -345,7 +344,7 @@ impl RequestHandler {
     async fn stop_all(&self) -> Result<Option<ControlResponse>, RequestError> {
         let open = self.reader.runs(Query::OpenRuns).await?;
         if open.is_empty() {
-            return Ok(Some(ControlResponse::Stopped(open)));
+            return Ok(Some(ControlResponse::Stopped(Vec::new())));
         }
         self.send_command(ControlCommand::Stop(open)).await
     }
@@ -357,9 +356,9 @@ impl RequestHandler {
 
     async fn budget(&self, id: &str) -> Result<ControlResponse, RequestError> {
         let row = self.reader.run(id).await?;
-        let mut budget = self.reader.budget(row).await?;
-        budget.row = self.status(budget.row.row).await;
-        Ok(ControlResponse::Budget(Box::new(budget)))
+        let (leg, (accounts, wall)) = (row.leg, self.reader.budget(&row).await?);
+        let run = self.view(row).await?;
+        Ok(ControlResponse::Budget(Box::new(BudgetView { run, leg, accounts, wall })))
     }
 
     async fn raise(&self, id: &str, by: LimitIncrease) -> Result<Option<ControlResponse>, RequestError> {

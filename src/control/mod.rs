@@ -22,25 +22,19 @@ mod reader;
 mod run_projection;
 mod server;
 mod socket_path;
-mod status;
 mod token;
 mod tree;
 #[cfg(test)]
 mod tree_tests;
 
 pub use backup_service::BackupService;
-pub use budget::{AccountWithId, BudgetDetail};
 pub use client::{AskError, ControlClient};
 pub use error::{RequestError, RequestErrorKind};
 pub use handler::{CommandReceiver, ControlCommand, PendingCommand, RequestHandler};
 pub use maintenance::{
     ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService, StoreUsage,
 };
-pub use protocol::{
-    ControlRequest, ControlResponse, HandlerStall, PendingApproval, RunDetail, RunNode, SessionDetail,
-    SessionInfo, record_json,
-};
+pub use protocol::{ControlRequest, ControlResponse, HandlerStall};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::{ControlServer, ListenError};
-pub use status::{RunRowStatus, RunSummary};
 pub use tree::RunTreeCache;

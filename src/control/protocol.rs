@@ -2,23 +2,18 @@
 
 use std::path::PathBuf;
 
-use hermod_actors::{
-    ProviderStatus,
-    model::{
-        ApprovalDecision, BudgetAccount, CallId, LimitIncrease, ModelRef, ModelRow, Record, RunId, RunRow,
-        RunSpec, RunWait, Seq, SessionId, SessionRow, Timestamp,
-    },
-};
+use hermod_actors::model::{ApprovalDecision, LimitIncrease, ModelRow, RunId, Seq, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
-    budget::BudgetDetail,
     error::{RequestError, RequestErrorKind},
     maintenance::{Footprint, GcReport, GcRequest},
-    status::{RunRowStatus, RunSummary},
 };
-use crate::clock::rfc3339;
+use crate::view::{
+    ApprovalView, BudgetView, DecisionView, EventView, NodeView, ProviderView, RunDetailView, RunSummaryView,
+    RunView, SessionDetailView, SessionView,
+};
 
 /// Rows of a list whose request has no `max`.
 const DEFAULT_MAX_ROWS: usize = 100;
@@ -193,21 +188,21 @@ pub enum ControlResponse {
         stalled: Vec<HandlerStall>,
     },
     /// Answer to `runs.list`, in order of acceptance.
-    Runs(Vec<RunSummary>),
+    Runs(Vec<RunSummaryView>),
     /// Answer to `runs.show`.
-    Run(Box<RunDetail>),
+    Run(Box<RunDetailView>),
     /// Answer to `sessions.list`, in order of opening.
-    Sessions(Vec<SessionInfo>),
+    Sessions(Vec<SessionView>),
     /// Answer to `sessions.show`.
-    Session(SessionDetail),
-    /// Answer to `journal`: one record in the form of [`record_json`]. More lines follow.
-    Record(Value),
+    Session(SessionDetailView),
+    /// Answer to `journal`: one record. More lines follow.
+    Record(EventView),
     /// Answer to `journal` after the last record.
     End {},
     /// Answer to `tree`.
-    Tree(Vec<RunNode>),
-    /// Answer to `stop` and `stop.all`: the rows of the runs afterwards.
-    Stopped(Vec<RunRow>),
+    Tree(Vec<NodeView>),
+    /// Answer to `stop` and `stop.all`: the runs afterwards.
+    Stopped(Vec<RunView>),
     /// Answer to `steer`: the message is durable.
     Steered {
         /// The steered run.
@@ -218,20 +213,15 @@ pub enum ControlResponse {
         next: RunId,
     },
     /// Answer to `budget.show`.
-    Budget(Box<BudgetDetail>),
+    Budget(Box<BudgetView>),
     /// Answer to `budget.add`: the increase is durable.
-    Raised(Box<RunRow>),
+    Raised(Box<RunView>),
     /// Answer to `approvals.list`.
-    Approvals(Vec<PendingApproval>),
+    Approvals(Vec<ApprovalView>),
     /// Answer to `models.list`, in order of names.
     Models(Vec<ModelRow>),
     /// Answer to `approvals.decide`: the decision is durable.
-    Decided {
-        /// The call that was decided.
-        call: CallId,
-        /// The call's run.
-        run: Box<RunRowStatus>,
-    },
+    Decided(Box<DecisionView>),
     /// Progress of `backup.create`. More lines follow.
     BackingUp {
         /// Bytes done so far.
@@ -240,7 +230,7 @@ pub enum ControlResponse {
     /// Answer to `backup.create`: the manifest of the complete backup.
     BackedUp(Value),
     /// Answer to `providers.status`: the providers that this process can call, by name.
-    Providers(Vec<ProviderStatus>),
+    Providers(Vec<ProviderView>),
     /// Answer to `providers.reset`.
     Reset {
         /// Name of the provider.
@@ -256,102 +246,6 @@ pub enum ControlResponse {
     Footprint(Footprint),
     /// Answer to any request that was not carried out, with the reason.
     Refused(RequestError),
-}
-
-/// All details of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunDetail {
-    /// The run's row.
-    pub row: RunRowStatus,
-    /// The run's task.
-    pub input: String,
-    /// The model's latest text.
-    #[serde(rename = "said")]
-    pub last_text: Option<String>,
-    /// Specification from the run's acceptance; `None` if the session cannot be read.
-    pub spec: Option<RunSpec>,
-    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
-    #[serde(default)]
-    pub cost: Option<u64>,
-    /// Models whose part of the cost is unknown.
-    #[serde(default)]
-    pub unpriced: Vec<ModelRef>,
-    /// What the run waits for; empty if it has ended.
-    #[serde(default)]
-    pub waits: Vec<RunWait>,
-    /// Why the session cannot be read, in which case only `row` is known; `None` if it can.
-    #[serde(default)]
-    pub unreadable: Option<String>,
-}
-
-impl RunDetail {
-    /// The detail of a run whose session cannot be read, for the reason `why`.
-    pub fn unreadable(row: RunRowStatus, why: String) -> Self {
-        Self {
-            row,
-            input: String::new(),
-            last_text: None,
-            spec: None,
-            cost: None,
-            unpriced: Vec::new(),
-            waits: Vec::new(),
-            unreadable: Some(why),
-        }
-    }
-}
-
-/// An approval that a person has to give or deny.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PendingApproval {
-    /// The call to decide about; it identifies the approval.
-    pub call: CallId,
-    /// The call's session.
-    pub session: SessionId,
-    /// The known facts and the question.
-    pub question: String,
-    /// When the approval was requested.
-    pub since: Timestamp,
-    /// When a missing answer counts as a denial.
-    pub expires_at: Timestamp,
-}
-
-/// A session, and whether it can be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionInfo {
-    /// The session's row.
-    pub row: SessionRow,
-    /// Why this version cannot read the journal; `None` if it can.
-    pub quarantined: Option<String>,
-}
-
-/// A session and its runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionDetail {
-    /// The session.
-    pub session: SessionInfo,
-    /// The session's newest runs.
-    pub runs: Vec<RunRowStatus>,
-    /// The model's to-do list, one item per line; `None` if it is empty or cannot be read.
-    #[serde(default)]
-    pub todo: Option<String>,
-}
-
-/// A run and its subagents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunNode {
-    /// The run.
-    pub run: RunRowStatus,
-    /// The beginning of the input, at most 200 characters; empty if the journal cannot be read.
-    #[serde(default)]
-    pub input: String,
-    /// The run's account with limits and spending; `None` without an account.
-    #[serde(default)]
-    pub account: Option<BudgetAccount>,
-    /// What the run waits for; empty if it has ended.
-    #[serde(default)]
-    pub waits: Vec<RunWait>,
-    /// The subagents, including ended ones, in the order of their start.
-    pub children: Vec<RunNode>,
 }
 
 impl ControlRequest {
@@ -383,7 +277,7 @@ impl ControlResponse {
             | Self::Raised(_)
             | Self::Approvals(_)
             | Self::Models(_)
-            | Self::Decided { .. }
+            | Self::Decided(_)
             | Self::BackedUp(_)
             | Self::Providers(_)
             | Self::Reset { .. }
@@ -403,28 +297,8 @@ pub(super) fn encode_line(value: &impl Serialize) -> Result<Vec<u8>, RequestErro
     Ok(line)
 }
 
-/// A record as JSON: `{seq, at, active_ms, kind, …fields of the body}`.
-pub fn record_json(seq: Seq, record: &Record) -> Result<Value, RequestError> {
-    let mut object = Map::new();
-    object.insert("seq".into(), seq.into());
-    object.insert("at".into(), rfc3339(record.at).into());
-    object.insert("active_ms".into(), record.active_ms.into());
-    object.insert("kind".into(), record.body.kind().name().into());
-    let body = record.body.to_json().map_err(|error| {
-        RequestError::new(
-            RequestErrorKind::Internal,
-            format!("record {seq} cannot be shown as JSON: {error}"),
-        )
-    })?;
-    if let Value::Object(fields) = body {
-        object.extend(fields);
-    }
-    Ok(Value::Object(object))
-}
-
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Body, RunStopping, StopReason, Timestamp};
     use serde_json::json;
 
     use super::*;
@@ -481,18 +355,5 @@ mod tests {
         let written = serde_json::to_value(&refused).unwrap();
         assert_eq!(written, json!({ "refused": { "kind": "usage", "text": "no" } }));
         assert_eq!(serde_json::from_value::<ControlResponse>(written).unwrap(), refused);
-    }
-
-    #[test]
-    fn a_record_shows_all_that_it_holds() {
-        let body = Body::RunStopping(RunStopping::stop(RunId::from_bits(1), StopReason::Signal));
-        let shown = record_json(7, &Record { at: Timestamp(0), active_ms: 4, body }).unwrap();
-        assert_eq!(
-            shown,
-            json!({
-                "seq": 7, "at": "1970-01-01T00:00:00.000Z", "active_ms": 4, "kind": "run.stopping",
-                "run": "00000000000000000000000001", "outcome": "stopped", "cause": "stop", "reason": "signal",
-            })
-        );
     }
 }

@@ -11,7 +11,11 @@ use hermod_actors::{
     port::{Journal, Query, QueryRows, ReadError, StoredRecord},
 };
 
-use super::{error::RequestError, run_projection::RunProjection};
+use super::{
+    error::{RequestError, RequestErrorKind},
+    run_projection::RunProjection,
+};
+use crate::view::EventView;
 
 /// Records per read.
 pub const PAGE_RECORDS: usize = 512;
@@ -303,14 +307,29 @@ impl StoreReader {
             .ok_or_else(|| unreadable(format!("no record of session {} accepts run {}", row.session, row.id)))
     }
 
-    /// At most `max` records of a session from `from` on, and the error of the next record if it cannot be read.
-    pub async fn readable_page(
+    /// At most [`PAGE_RECORDS`] records of a session from `from` on, and the error of the next record if it cannot be
+    /// read.
+    pub async fn events(
         &self,
         session: SessionId,
         from: Seq,
-        max: usize,
+    ) -> Result<(Vec<EventView>, Option<RequestError>), RequestError> {
+        let (page, damage) = self.readable_page(session, from).await?;
+        let event = |(seq, record): &NumberedRecord| {
+            EventView::new(*seq, record).map_err(|error| {
+                let text = format!("record {seq} cannot be shown as JSON: {error}");
+                RequestError::new(RequestErrorKind::Internal, text)
+            })
+        };
+        Ok((page.iter().map(event).collect::<Result<_, _>>()?, damage))
+    }
+
+    async fn readable_page(
+        &self,
+        session: SessionId,
+        from: Seq,
     ) -> Result<(Vec<NumberedRecord>, Option<RequestError>), RequestError> {
-        let error = match self.read_records(session, from, max).await {
+        let error = match self.read_records(session, from, PAGE_RECORDS).await {
             Ok(page) => return Ok((page, None)),
             Err(error) => error,
         };

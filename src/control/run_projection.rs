@@ -2,8 +2,7 @@
 
 use hermod_actors::model::{Body, RunId, Usage};
 
-/// Characters of a run's input that are retained.
-const MAX_INPUT_CHARS: usize = 200;
+use crate::view::RunSummaryView;
 
 /// The projection of one run. It expects all records of the run, from the first on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,7 +22,7 @@ impl RunProjection {
     pub(super) fn take(&mut self, body: &Body) {
         match body {
             Body::RunAccepted(accepted) => {
-                self.input = accepted.input.chars().take(MAX_INPUT_CHARS).collect();
+                self.input = RunSummaryView::shorten_input(&accepted.input);
             }
             Body::ModelAnswered(answered) => {
                 self.iterations += 1;

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hermod_actors::{
     HealthProbe, WaitTracker,
-    model::{Record, RunId, RunRow, RunState, RunWait, Seq, SessionId},
+    model::{Record, RunId, RunRow, RunState, Seq, SessionId},
     port::{Clock, Query},
 };
 
-use super::{
-    error::RequestError, protocol::RunNode, reader::StoreReader, run_projection::RunProjection,
-    status::RunRowStatus,
+use super::{error::RequestError, reader::StoreReader, run_projection::RunProjection};
+use crate::{
+    clock::SystemClock,
+    view::{NodeView, RunView, WaitView},
 };
-use crate::clock::SystemClock;
 
 /// Cached projections of sessions. A repeated request reads only new records.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct CachedSession {
 }
 
 /// A node without its children, and the index of its parent, which is smaller than its own.
-type NodeWithParent = (RunNode, Option<usize>);
+type NodeWithParent = (NodeView, Option<usize>);
 
 impl RunTreeCache {
     /// The trees of these runs; each run is in exactly one of them. `vitals` tells their waits if this process has a
@@ -38,7 +38,7 @@ impl RunTreeCache {
         &mut self,
         (reader, vitals): (&StoreReader, Option<&HealthProbe>),
         runs: Vec<RunRow>,
-    ) -> Result<Vec<RunNode>, RequestError> {
+    ) -> Result<Vec<NodeView>, RequestError> {
         let mut placed = Vec::<NodeWithParent>::new();
         let mut met = BTreeSet::new();
         // A stack: the next run is at the end.
@@ -62,7 +62,7 @@ impl RunTreeCache {
         &mut self,
         (reader, vitals): (&StoreReader, Option<&HealthProbe>),
         mut run: RunRow,
-    ) -> Result<(RunNode, Vec<RunId>), RequestError> {
+    ) -> Result<(NodeView, Vec<RunId>), RequestError> {
         // An account that cannot be read must not hide the runs.
         let account = reader.account(run.account).await.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id, %fault, "its account cannot be read");
@@ -80,9 +80,9 @@ impl RunTreeCache {
             (run.iterations, run.usage) = (told.iterations, told.usage);
             waits = seen.waits(&run, vitals).await;
         }
-        let run = run_status(run, vitals).await;
-        let node = RunNode { run, input: told.input, account, waits, children: Vec::new() };
-        Ok((node, told.children))
+        let parent = run.parent;
+        let node = NodeView::new(run_view(run, vitals).await, parent, account.as_ref());
+        Ok((NodeView { input: told.input, waits, ..node }, told.children))
     }
 }
 
@@ -112,21 +112,22 @@ impl CachedSession {
         Ok(())
     }
 
-    async fn waits(&self, run: &RunRow, vitals: Option<&HealthProbe>) -> Vec<RunWait> {
-        match vitals {
+    async fn waits(&self, run: &RunRow, vitals: Option<&HealthProbe>) -> Vec<WaitView> {
+        let waits = match vitals {
             Some(vitals) => vitals.waits(run.session, run.id, &self.waits).await,
             None => self.waits.waits_unowned(run.id, SystemClock::default().at()),
-        }
+        };
+        waits.into_iter().map(WaitView::from).collect()
     }
 }
 
-/// The status of a run, by the runtime of this process if there is one.
-pub(super) async fn run_status(row: RunRow, vitals: Option<&HealthProbe>) -> RunRowStatus {
+/// The view of a run; the runtime of this process, if there is one, knows whether a process runs it.
+pub(super) async fn run_view(row: RunRow, vitals: Option<&HealthProbe>) -> RunView {
     let has_process = match vitals {
         Some(vitals) if row.state != RunState::Ended => vitals.runs(row.session).await,
         Some(_) | None => false,
     };
-    if has_process { row.into() } else { RunRowStatus::without_process(row) }
+    if has_process { row.into() } else { RunView::without_process(row) }
 }
 
 /// Sorts runs without a given ancestor first: the others are then reached as their descendants.
@@ -142,7 +143,7 @@ async fn roots_first(reader: &StoreReader, runs: Vec<RunRow>) -> Result<Vec<RunR
 }
 
 /// Links nodes, given in preorder, to trees.
-fn assemble(mut placed: Vec<NodeWithParent>) -> Vec<RunNode> {
+fn assemble(mut placed: Vec<NodeWithParent>) -> Vec<NodeView> {
     let mut roots = Vec::new();
     while let Some((mut node, above)) = placed.pop() {
         // The children were added in reverse order.

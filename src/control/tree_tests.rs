@@ -14,7 +14,8 @@ use hermod_actors::{
     testkit::MemoryJournal,
 };
 
-use super::{protocol::RunNode, reader::StoreReader, tree::RunTreeCache};
+use super::{reader::StoreReader, tree::RunTreeCache};
+use crate::view::NodeView;
 
 /// A journal that records which records are read.
 #[derive(Debug)]
@@ -152,7 +153,7 @@ impl Bench {
         StoreReader::new(Arc::clone(&self.journal) as Arc<dyn Journal>)
     }
 
-    fn grow(&mut self, root: Option<u128>) -> Vec<RunNode> {
+    fn grow(&mut self, root: Option<u128>) -> Vec<NodeView> {
         let what = root.map_or(Query::OpenRuns, |root| Query::Run(RunId::from_bits(root)));
         let reader = self.reader();
         let rows = block_on(reader.runs(what)).unwrap();
@@ -166,8 +167,8 @@ impl Bench {
 }
 
 /// Formats trees like `1(2 3(4))`: a run, and its subagents in brackets.
-fn drawn(nodes: &[RunNode]) -> String {
-    let one = |node: &RunNode| {
+fn drawn(nodes: &[NodeView]) -> String {
+    let one = |node: &NodeView| {
         let below = drawn(&node.children);
         let id = node.run.id.bits().to_string();
         if below.is_empty() { id } else { format!("{id}({below})") }
@@ -199,7 +200,7 @@ fn a_tree_has_every_run_below_its_root() {
     bench.check(Some(7), "");
     bench.check(Some(8), "8(9)");
     let nodes = bench.grow(Some(5));
-    assert_eq!((nodes[0].input.as_str(), nodes[0].account.unwrap().limits.tokens), ("task 5", Some(100)));
+    assert_eq!((nodes[0].input.as_str(), nodes[0].limits.unwrap().tokens), ("task 5", Some(100)));
 }
 
 #[test]

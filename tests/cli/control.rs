@@ -331,8 +331,8 @@ fn who_ends_before_the_answer_is_replaced_by_the_store() {
     gone.join().unwrap();
     fs::remove_file(world.state().join("control.sock")).unwrap();
 
-    let session = json!({ "session": { "runs": [], "session": {
-        "quarantined": null, "row": { "id": id, "key": "k", "opened_at": 0 } } } });
+    let session = json!({ "session": {
+        "id": id, "key": "k", "opened_at": "1970-01-01T00:00:00.000Z", "quarantined": null, "runs": [], "todo": null } });
     let half = json!({ "record": records[0] }).to_string();
     let gone = holder(&world, vec![format!("{session}\n"), format!("{half}\n{half}")]);
     assert_eq!(world.journal("k"), records, "none is missing and none comes twice");

@@ -63,15 +63,16 @@ fn holder(world: &World, trees: Vec<Value>) -> JoinHandle<()> {
 /// A run as the holder tells it.
 fn node(n: u32, state: &str, children: &[Value]) -> Value {
     let id = format!("{n:026}");
-    let ended = (state == "ended").then(|| json!({ "outcome": "completed" }));
-    let tool =
-        json!({ "what": "tool", "call": format!("{id}.1.1"), "tool": "shell", "attempt": 1, "since": 0 });
-    let row = json!({
-        "id": id, "session": id, "account": id, "state": state, "accepted_at": 0, "ended": ended, "iterations": 1,
-        "usage": { "input_tokens": 0, "output_tokens": 0 }, "first": 1, "last": 1,
-    });
+    let at = "1970-01-01T00:00:00.000Z";
+    let call = format!("{id}.1.1");
+    let tool = json!({ "what": "tool", "call": call, "tool": "shell", "attempt": 1, "since": at });
     let waits = if state == "running" { vec![tool] } else { Vec::new() };
-    json!({ "run": row, "input": "look", "account": null, "waits": waits, "children": children })
+    json!({
+        "id": id, "session": id, "state": state, "outcome": (state == "ended").then_some("completed"), "cause": null,
+        "accepted_at": at, "started_at": at, "ended_at": null, "iterations": 1,
+        "usage": { "input_tokens": 0, "output_tokens": 0 }, "parent": null, "input": "look", "limits": null,
+        "spent": null, "reserved": null, "waits": waits, "children": children,
+    })
 }
 
 /// A root with one subagent that ends, and then ends itself; what has not changed comes more than once.

@@ -11,7 +11,8 @@ use tokio::time::timeout;
 
 use crate::{
     cli::output::print_note,
-    control::{CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError, RunRowStatus},
+    control::{CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError},
+    view::{DecisionView, ProviderView, RunView},
     watchdog::HandlerWatchdog,
 };
 
@@ -48,19 +49,22 @@ pub(crate) async fn serve_commands<T>(
 
 async fn execute_command(runtime: &Runtime, PendingCommand { command: order, reply }: PendingCommand) {
     let done = match order {
-        ControlCommand::Stop(rows) => {
-            stop(runtime, rows).await.map(ControlResponse::Stopped).map_err(RequestError::from)
-        }
+        ControlCommand::Stop(rows) => stop(runtime, rows)
+            .await
+            .map(|rows| ControlResponse::Stopped(rows.into_iter().map(RunView::from).collect()))
+            .map_err(RequestError::from),
         ControlCommand::Steer { run, text } => steer(runtime, &run, text).await,
         ControlCommand::Decide { call, verdict } => decide(runtime, call, verdict).await,
         // The command alone does not resume a run.
         ControlCommand::Raise { run, by } => runtime
             .raise_without_resume(run, by)
             .await
-            .map(Box::new)
-            .map(ControlResponse::Raised)
+            .map(|row| ControlResponse::Raised(Box::new(row.into())))
             .map_err(RequestError::from),
-        ControlCommand::Providers => Ok(ControlResponse::Providers(runtime.providers().await)),
+        ControlCommand::Providers => {
+            let known = runtime.providers().await.into_iter().map(ProviderView::from).collect();
+            Ok(ControlResponse::Providers(known))
+        }
         ControlCommand::ResetProvider(name) => reset(runtime, name).await,
     };
     if reply.send(done.unwrap_or_else(ControlResponse::Refused)).is_err() {
@@ -125,8 +129,8 @@ async fn decide(
 ) -> Result<ControlResponse, RequestError> {
     let row = runtime.decide_without_resume(call, verdict).await?;
     let has_process = runtime.health_probe().runs(row.session).await;
-    let run = if has_process { row.into() } else { RunRowStatus::without_process(row) };
-    Ok(ControlResponse::Decided { call, run: Box::new(run) })
+    let run = if has_process { row.into() } else { RunView::without_process(row) };
+    Ok(ControlResponse::Decided(Box::new(DecisionView { call, verdict, run })))
 }
 
 async fn reset(runtime: &Runtime, name: String) -> Result<ControlResponse, RequestError> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{ModelProfile, ModelRef};
-use serde_json::{Value, json};
 
 use crate::{
     cli::{
@@ -15,7 +14,8 @@ use crate::{
     config::Config,
     discovery::{DiscoveredProvider, Variables},
     model_catalogue,
-    secret::redacted_url,
+    secret::{MissingSecret, redacted_url},
+    view::{ConfiguredProviderView, CredentialView},
 };
 
 /// Lists the providers.
@@ -23,8 +23,8 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Cli
     let config = Config::read(variables)?;
     let found = run::discover(&config, variables, run::OllamaProbe::of(&config)).await;
     if json {
-        let objects: Vec<_> = found.iter().map(|found| object(found, (&config, variables))).collect();
-        return print_json(&Value::from(objects));
+        let views: Vec<_> = found.iter().map(|found| view(found, (&config, variables))).collect();
+        return print_json(&views);
     }
     let rows: Vec<_> = found
         .iter()
@@ -73,22 +73,24 @@ fn format_profile(traits: &ModelProfile) -> (String, String) {
     )
 }
 
-fn object(found: &DiscoveredProvider, (config, variables): (&Config, &Variables)) -> Value {
-    let traits = profile(found, config);
-    let credential = |(shown, missing): (String, Option<crate::secret::MissingSecret>)| json!({ "from": shown, "error": missing.map(|missing| missing.reason) });
-    let limits = found.account.limits;
-    json!({
-        "name": &*found.name,
-        "base_url": redacted_url(&found.base_url),
-        "wire": found.wire,
-        "credentials": found.account.credential_report(variables).into_iter().map(credential).collect::<Vec<_>>(),
-        "pool": found.account.pool,
-        "requests_per_minute": limits.requests,
-        "tokens_per_minute": limits.tokens,
-        "model": found.model.as_deref().ok(),
-        "window": traits.window,
-        "priced": traits.price.is_some(),
-        "calls": found.limits.calls.0,
-        "from": found.source.name(),
-    })
+fn view(found: &DiscoveredProvider, (config, variables): (&Config, &Variables)) -> ConfiguredProviderView {
+    let profile = profile(found, config);
+    let credential = |(from, missing): (String, Option<MissingSecret>)| CredentialView {
+        from,
+        error: missing.map(|missing| missing.reason),
+    };
+    ConfiguredProviderView {
+        name: found.name.to_string(),
+        base_url: redacted_url(&found.base_url),
+        wire: found.wire,
+        credentials: found.account.credential_report(variables).into_iter().map(credential).collect(),
+        pool: found.account.pool,
+        requests_per_minute: found.account.limits.requests,
+        tokens_per_minute: found.account.limits.tokens,
+        model: found.model.as_deref().ok().map(str::to_owned),
+        window: profile.window,
+        priced: profile.price.is_some(),
+        calls: found.limits.calls.0,
+        from: found.source.name(),
+    }
 }

@@ -1,10 +1,6 @@
 //! `hermod providers status` and `reset`: the provider state in the owner's memory.
 
-use hermod_actors::{
-    ModelStatus, ProviderStatus,
-    model::{BreakerState, Failure as CallFailure, RateLimits},
-};
-use serde_json::{Value, json};
+use hermod_actors::model::Failure as CallFailure;
 
 use crate::{
     cli::{
@@ -13,8 +9,8 @@ use crate::{
         store_client::{StoreClient, unexpected_response},
         table,
     },
-    clock::rfc3339,
     control::{AskError, ControlRequest, ControlResponse},
+    view::{BreakerView, ModelBreakerView, ProviderView},
 };
 
 /// Breakers are not stored; they exist only in the owner's memory.
@@ -32,7 +28,7 @@ pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), Cli
         Some(_) => return Err(unexpected_response().into()),
     };
     if json {
-        return print_json(&known.iter().map(object).collect());
+        return print_json(&known);
     }
     if known.is_empty() {
         return Ok(());
@@ -67,8 +63,8 @@ async fn ask(request: &ControlRequest, inquiry: &StoreClient) -> Result<Option<C
 }
 
 /// A row for the endpoint, and one for each of its models with each credential used.
-fn rows(provider: &ProviderStatus) -> Vec<[String; 8]> {
-    let of_model = |model: &ModelStatus| {
+fn rows(provider: &ProviderView) -> Vec<[String; 8]> {
+    let of_model = |model: &ModelBreakerView| {
         [
             String::new(),
             model.model.clone(),
@@ -82,9 +78,9 @@ fn rows(provider: &ProviderStatus) -> Vec<[String; 8]> {
     };
     let whole = [
         provider.name.clone(),
-        limits(provider.limits),
+        limits(provider),
         format!("{} in all", provider.credentials),
-        state(provider.endpoint),
+        state(provider.breaker),
         provider.answered.to_string(),
         provider.failed.to_string(),
         provider.usage_anomalies.to_string(),
@@ -93,57 +89,21 @@ fn rows(provider: &ProviderStatus) -> Vec<[String; 8]> {
     [whole].into_iter().chain(provider.models.iter().map(of_model)).collect()
 }
 
-fn state(state: BreakerState) -> String {
+fn state(state: BreakerView) -> String {
     match state {
-        BreakerState::Closed => "asked".to_owned(),
-        BreakerState::Open { until } => format!("not asked until {until}"),
-        BreakerState::HalfOpen => "tried".to_owned(),
+        BreakerView::Closed => "asked".to_owned(),
+        BreakerView::Open { until } => format!("not asked until {until}"),
+        BreakerView::HalfOpen => "tried".to_owned(),
     }
 }
 
-fn limits(limits: RateLimits) -> String {
-    let requests = limits.requests.map(|count| format!("{count} requests/min"));
-    let tokens = limits.tokens.map(|count| format!("{count} tokens/min"));
+fn limits(provider: &ProviderView) -> String {
+    let requests = provider.requests_per_minute.map(|count| format!("{count} requests/min"));
+    let tokens = provider.tokens_per_minute.map(|count| format!("{count} tokens/min"));
     let both: Vec<_> = requests.into_iter().chain(tokens).collect();
     if both.is_empty() { "-".to_owned() } else { both.join(", ") }
 }
 
 fn failure(failure: Option<&CallFailure>) -> String {
     failure.map_or_else(|| "-".to_owned(), ToString::to_string)
-}
-
-fn object(provider: &ProviderStatus) -> Value {
-    json!({
-        "name": provider.name,
-        "breaker": breaker(provider.endpoint),
-        "credentials": provider.credentials,
-        "requests_per_minute": provider.limits.requests,
-        "tokens_per_minute": provider.limits.tokens,
-        "answered": provider.answered,
-        "failed": provider.failed,
-        "usage_anomalies": provider.usage_anomalies,
-        "last_usage_anomaly": provider.last_usage_anomaly,
-        "last_failure": provider.last_failure,
-        "models": provider.models.iter().map(of_model).collect::<Vec<_>>(),
-    })
-}
-
-fn of_model(model: &ModelStatus) -> Value {
-    json!({
-        "model": model.model,
-        "credential": model.credential,
-        "breaker": breaker(model.breaker),
-        "answered": model.answered,
-        "failed": model.failed,
-        "usage_anomalies": model.usage_anomalies,
-        "last_failure": model.last_failure,
-    })
-}
-
-fn breaker(state: BreakerState) -> Value {
-    match state {
-        BreakerState::Closed => json!({ "state": "closed" }),
-        BreakerState::Open { until } => json!({ "state": "open", "until": rfc3339(until) }),
-        BreakerState::HalfOpen => json!({ "state": "half_open" }),
-    }
 }

@@ -80,7 +80,7 @@ pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exi
     let tried = join_all(found.iter().map(|found| probe_provider((found, &config), variables, &state))).await;
     let tried: Vec<ProbeResult> = tried.into_iter().flatten().collect();
     if args.json {
-        print_json(&tried.iter().map(object).collect())?;
+        print_json(&tried.iter().map(object).collect::<Vec<_>>())?;
     } else {
         let rows: Vec<_> = tried.iter().map(row).collect();
         print(&table::render(["PROVIDER", "MODEL", "CREDENTIAL", "OUTCOME", "TIME", "MESSAGE"], &rows))?;

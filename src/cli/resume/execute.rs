@@ -8,7 +8,6 @@ use hermod_actors::{
     model::{Outcome, RunId, RunRow, RunState},
     port::Query,
 };
-use serde_json::Value;
 
 use super::{follow, probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
@@ -17,20 +16,19 @@ use crate::{
         display::{DisplayArgs, ProgressDisplay},
         examples,
         exit::{CliError, Exit},
-        format::seconds,
         identifier::Identifier,
         output::{print, print_json, print_note, print_progress},
         owner::{self, OwnedStore},
-        report,
         run::{DurabilityArg, OllamaProbe, discover},
-        table,
+        runs, table,
     },
     clock::SystemClock,
     config::{Config, OLLAMA},
-    control::{ResolvedId, RunRowStatus, StoreReader},
+    control::{ResolvedId, StoreReader},
     discovery::Variables,
     host::{self, Endpoints, ShutdownUrgency},
     prompt::LayeredPrompt,
+    view::{EndedRunView, RunStateView, RunView},
 };
 
 /// Let unfinished runs go on, as many as there are at the same time
@@ -94,36 +92,23 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let mut holding = OwnedStore::acquire(state, durability.into()).await?;
     let came = resume_runs(args, (&config, variables), &mut holding).await;
     let ResumeOutcome { rows, signal_exit: left, texts } = holding.release(came).await?;
-    let rows: Vec<RunRowStatus> = rows.into_iter().map(RunRowStatus::without_process).collect();
+    let rows: Vec<RunView> = rows.into_iter().map(RunView::without_process).collect();
     if args.json {
-        print_json(&rows.iter().map(|row| object(row, &texts)).collect())?;
+        let text = |run: &RunView| texts.get(&run.id).map(String::as_str);
+        print_json(&rows.iter().map(|run| EndedRunView::new(run.clone(), text(run))).collect::<Vec<_>>())?;
     } else if !rows.is_empty() {
         print_runs((&rows, &texts), args.wait && args.id.is_some())?;
     }
     Ok(left.unwrap_or_else(|| exit(&rows)))
 }
 
-/// The run with its answer; the text of a run that did not complete is `partial`.
-fn object(row: &RunRowStatus, texts: &BTreeMap<RunId, String>) -> Value {
-    let mut object = report::run(row);
-    let text = texts.get(&row.id).map(String::as_str);
-    object["answer"] = text.filter(|_| has_completed(row)).into();
-    if let Some(text) = text.filter(|_| !has_completed(row)) {
-        object["partial"] = text.into();
-    }
-    object
-}
-
-fn has_completed(row: &RunRow) -> bool {
+fn has_completed(row: &RunView) -> bool {
     row.ended.as_ref().is_some_and(|ended| ended.outcome == Outcome::Completed)
 }
 
 /// Prints how the runs ended. The answer of a single named run is the only text on standard output, as with `hermod
 /// run`.
-fn print_runs(
-    (rows, texts): (&[RunRowStatus], &BTreeMap<RunId, String>),
-    is_named: bool,
-) -> Result<(), CliError> {
+fn print_runs((rows, texts): (&[RunView], &BTreeMap<RunId, String>), is_named: bool) -> Result<(), CliError> {
     if let ([row], true) = (rows, is_named) {
         print_progress(table_of(rows).trim_end());
         let used = BudgetUsage { tokens: row.usage.total(), nano_usd: 0 };
@@ -281,8 +266,8 @@ async fn endpoints(
 }
 
 /// 6 if a run is parked, else the first exit code that is not 0.
-fn exit(rows: &[RunRowStatus]) -> Exit {
-    if rows.iter().any(|row| row.state == RunState::Parked) {
+fn exit(rows: &[RunView]) -> Exit {
+    if rows.iter().any(|row| row.state == RunStateView::Parked) {
         return Exit::Parked;
     }
     let exits = rows.iter().filter_map(|row| row.ended.as_ref()).map(Exit::from);
@@ -290,25 +275,19 @@ fn exit(rows: &[RunRowStatus]) -> Exit {
 }
 
 /// A table of the runs' ends.
-fn table_of(rows: &[RunRowStatus]) -> String {
-    let cells = |row: &RunRowStatus| {
-        let took = row.started_at.zip(row.ended_at);
+fn table_of(rows: &[RunView]) -> String {
+    let cells = |row: &RunView| {
         [
             row.id.to_string(),
-            format_end(row),
+            row.ended.as_ref().map_or_else(|| row.state.name().to_owned(), ToString::to_string),
             row.session.to_string(),
             row.iterations.to_string(),
             row.usage.total().to_string(),
-            took.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start))),
+            runs::duration(row),
         ]
     };
     let rows: Vec<_> = rows.iter().map(cells).collect();
     table::render(["RUN", "END", "SESSION", "ITERATIONS", "TOKENS", "TOOK"], &rows)
-}
-
-/// The outcome and its cause; without an outcome, the state.
-fn format_end(run: &RunRowStatus) -> String {
-    run.ended.as_ref().map_or_else(|| run.state().to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]
@@ -342,7 +321,7 @@ mod tests {
         let looped =
             OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::CrashLoop { error: "x".into() });
         let check = |rows: &[RunRow], expect: u8| {
-            let runs: Vec<RunRowStatus> = rows.iter().cloned().map(RunRowStatus::without_process).collect();
+            let runs: Vec<RunView> = rows.iter().cloned().map(RunView::without_process).collect();
             assert_eq!(exit(&runs) as u8, expect, "{rows:?}");
         };
         let (fine, late, refused) =

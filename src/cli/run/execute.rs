@@ -31,7 +31,7 @@ use crate::{
         output::{print, print_error, print_json, print_note, print_progress},
         owner::{self, DiskFullMonitor, OwnedStore, Signals},
         progress::ProgressLines,
-        report, workspace,
+        workspace,
     },
     config::Config,
     control::StoreReader,
@@ -40,6 +40,7 @@ use crate::{
     host::{self, RuntimeHost, ShutdownUrgency},
     prompt::LayeredPrompt,
     rehearsal,
+    view::ResultView,
 };
 
 /// The ids of the run that the command waits for.
@@ -83,23 +84,23 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
                 print_answer(&result, exit, &display)?;
                 return Ok(exit);
             }
-            (report::result(&result), exit)
+            (ResultView::from(&*result), exit)
         }
         Ok(FollowOutcome::Parked(parked)) => {
             print_note(format_parked(parked, ids.map_or(parked, |(run, _)| run)));
-            (report::no_result(ids, "parked"), Exit::Parked)
+            (ResultView::without_outcome(ids, "parked"), Exit::Parked)
         }
         Ok(FollowOutcome::Interrupted(exit)) => {
             let (said, error) = format_suspended(ids, args.text.is_some());
             print_note(said);
-            (report::no_result(ids, error), exit)
+            (ResultView::without_outcome(ids, error), exit)
         }
         Err(failure) => {
             if !args.json {
                 return Err(failure);
             }
             print_error(format!("hermod: {failure}"));
-            (report::no_result(ids, &failure.text), failure.exit)
+            (ResultView::without_outcome(ids, &failure.text), failure.exit)
         }
     };
     if args.json {

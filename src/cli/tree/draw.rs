@@ -5,7 +5,7 @@ use hermod_actors::model::{RunId, Timestamp};
 use super::spend::spend;
 use crate::{
     cli::{format::truncated_line, runs, terminal::Charset, waits},
-    control::RunNode,
+    view::NodeView,
 };
 
 /// Characters of a task that are shown.
@@ -14,13 +14,13 @@ const MAX_INPUT_CHARS: usize = 60;
 const ID_SUFFIX_CHARS: usize = 8;
 
 /// The lines of the trees, one for each run.
-pub(super) fn lines(nodes: &[RunNode], now: Timestamp) -> Vec<String> {
+pub(super) fn lines(nodes: &[NodeView], now: Timestamp) -> Vec<String> {
     if nodes.is_empty() {
         return vec!["no run is unfinished".into()];
     }
     let mut drawn = Vec::new();
     for root in nodes {
-        if let Some(parent) = &root.run.parent {
+        if let Some(parent) = &root.parent {
             let call = parent.call;
             let (n, call) = (parent.n + 1, format!("{}.{}", call.iteration, call.n));
             drawn.push(format!("task {n} of call {call} of run {}", parent.call.run));
@@ -32,7 +32,7 @@ pub(super) fn lines(nodes: &[RunNode], now: Timestamp) -> Vec<String> {
 }
 
 /// Appends lines for the subagents of one run and those below them, indented by `indent`.
-pub(crate) fn below(nodes: &[RunNode], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
+pub(crate) fn below(nodes: &[NodeView], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
     for (n, node) in (1..).zip(nodes) {
         let (branch, next) = Charset::current().branch(n == nodes.len());
         drawn.push(format!("{indent}{branch}{}  {}", id_suffix(node.run.id), format_node(node, now)));
@@ -41,10 +41,10 @@ pub(crate) fn below(nodes: &[RunNode], now: Timestamp, indent: &str, drawn: &mut
 }
 
 /// `STATE, WAIT  SPEND  TASK`.
-fn format_node(node: &RunNode, now: Timestamp) -> String {
+fn format_node(node: &NodeView, now: Timestamp) -> String {
     let (state, waits) = (runs::state(&node.run), waits::short(&node.waits, now));
     let waits = waits.map_or_else(String::new, |waits| format!(", {waits}"));
-    let spent = spend(node.account.as_ref(), node.run.iterations);
+    let spent = spend(node);
     format!("{state}{waits}  {spent}  \"{}\"", truncated_line(&node.input, MAX_INPUT_CHARS))
 }
 
@@ -54,17 +54,22 @@ pub(crate) fn id_suffix(run: RunId) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use hermod_actors::model::{
-        Amounts, BudgetAccount, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, RunWait,
-        SessionId, Usage, WaitKind,
+        Amounts, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, SessionId, Usage, WaitKind,
     };
 
     use super::*;
+    use crate::view::WaitView;
 
     const ROOT: CallId = CallId { run: RunId::from_bits(1), iteration: 2, n: 1 };
 
-    fn node(n: u128, task: &str, what: Option<WaitKind>, children: Vec<RunNode>) -> RunNode {
+    pub(in crate::cli::tree) fn node(
+        n: u128,
+        task: &str,
+        what: Option<WaitKind>,
+        children: Vec<NodeView>,
+    ) -> NodeView {
         let id = RunId::from_bits(n);
         let outcome = OutcomeDetail { outcome: Outcome::Completed, cause: None };
         let parent = ParentRef { session: SessionId::from_bits(1), call: ROOT, n: 0 };
@@ -84,24 +89,23 @@ mod tests {
             first: 1,
             last: 1,
         };
-        let wait = what.map(|what| RunWait { kind: what, since: Timestamp(1_000), until: None });
-        RunNode {
-            run: run.into(),
+        let waits = what.map(|what| WaitView { kind: what, since: Timestamp(1_000), until: None });
+        NodeView {
             input: task.into(),
-            account: None,
-            waits: wait.into_iter().collect(),
+            waits: waits.into_iter().collect(),
             children,
+            ..NodeView::new(run.clone().into(), run.parent, None)
         }
     }
 
-    fn tree() -> RunNode {
+    fn tree() -> NodeView {
         let asks = WaitKind::Model { model: "p/m".parse().expect("a model"), attempt: 2 };
         let tool = WaitKind::Tool { call: CallId { n: 1, ..ROOT }, tool: "shell".into(), attempt: 1 };
         let mut deep = node(3, "count the words", Some(asks), vec![]);
         let limits = Amounts { iterations: Some(50), tokens: Some(50_000), ..Amounts::default() };
         let spent = Amounts { iterations: Some(7), tokens: Some(12_000), ..Amounts::default() };
         let reserved = Amounts { tokens: Some(3_000), ..Amounts::default() };
-        deep.account = Some(BudgetAccount { parent: None, limits, spent, reserved, owns_iterations: false });
+        (deep.limits, deep.spent, deep.reserved) = (Some(limits), Some(spent), Some(reserved));
         let first = node(2, "read\nall", Some(WaitKind::Children { call: ROOT, left: 1 }), vec![deep]);
         let third = node(5, "look", Some(tool), vec![]);
         let task = "x".repeat(70);
@@ -110,7 +114,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(nodes: &[RunNode], expect: &[&str]) {
+    fn check(nodes: &[NodeView], expect: &[&str]) {
         assert_eq!(lines(nodes, Timestamp(66_000)), expect);
     }
 

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use hermod_actors::port::Clock;
-use serde_json::Value;
 
 use super::{draw, follow};
 use crate::{
@@ -11,12 +10,11 @@ use crate::{
         exit::{CliError, Exit},
         identifier::Identifier,
         output::{print, print_json},
-        report,
         store_client::{StoreClient, unexpected_response},
         terminal::{stdout_columns, truncate},
     },
     clock::SystemClock,
-    control::{ControlRequest, ControlResponse, RunNode},
+    control::{ControlRequest, ControlResponse},
     discovery::Variables,
 };
 
@@ -52,15 +50,11 @@ pub(crate) async fn execute(
         return Err(unexpected_response().into());
     };
     if args.json {
-        print_json(&json(&nodes))?;
+        print_json(&nodes)?;
     } else {
         let lines = draw::lines(&nodes, SystemClock::default().at());
         let columns = stdout_columns().unwrap_or(usize::MAX);
         print(&lines.iter().map(|line| truncate(line, columns) + "\n").collect::<String>())?;
     }
     Ok(Exit::Ok)
-}
-
-pub(super) fn json(nodes: &[RunNode]) -> Value {
-    nodes.iter().map(report::node).collect()
 }

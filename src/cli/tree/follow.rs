@@ -2,28 +2,21 @@
 
 use std::time::Duration;
 
-use hermod_actors::{
-    model::{RunState, Timestamp},
-    port::Clock,
-};
-use serde_json::Value;
+use hermod_actors::{model::Timestamp, port::Clock};
 use tokio::time::sleep;
 
-use super::{
-    draw,
-    execute::{TreeArgs, json},
-    live_screen::LiveScreen,
-};
+use super::{draw, execute::TreeArgs, live_screen::LiveScreen};
 use crate::{
     cli::{
         exit::{CliError, Exit},
-        output::{StdoutState, escaped, print_note, print_over},
+        output::{StdoutState, escaped, print_note, print_over, to_json},
         owner::Signals,
         store_client::{self, StoreAccess, StoreClient, unexpected_response},
     },
     clock::SystemClock,
-    control::{AskError, ControlRequest, ControlResponse, RunNode},
+    control::{AskError, ControlRequest, ControlResponse},
     discovery::Variables,
+    view::{NodeView, RunStateView},
 };
 
 /// Pause between two polls.
@@ -37,7 +30,7 @@ pub(super) async fn follow(
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let told =
-        if args.json { TreeOutput::Json(Value::Null) } else { TreeOutput::Lines(LiveScreen::default()) };
+        if args.json { TreeOutput::Json(String::new()) } else { TreeOutput::Lines(LiveScreen::default()) };
     let mut watch = TreeFollower { run: args.run.map(String::from), output: told, variables };
     tokio::select! {
         biased;
@@ -55,8 +48,8 @@ struct TreeFollower<'a> {
 
 enum TreeOutput {
     Lines(LiveScreen),
-    /// The last printed value.
-    Json(Value),
+    /// The last printed line.
+    Json(String),
 }
 
 /// Whether to continue polling.
@@ -105,7 +98,7 @@ impl TreeFollower<'_> {
         ControlRequest::Tree { run: self.run.clone() }
     }
 
-    fn show(&mut self, nodes: &[RunNode]) -> Result<FollowStep, CliError> {
+    fn show(&mut self, nodes: &[NodeView]) -> Result<FollowStep, CliError> {
         // Fixes the run by its id: `last` may name another run at the next poll.
         if let (Some(run), [root]) = (&mut self.run, nodes) {
             *run = root.run.id.to_string();
@@ -115,15 +108,15 @@ impl TreeFollower<'_> {
                 let lines = draw::lines(nodes, SystemClock::default().at());
                 board.show(lines, draw::lines(nodes, Timestamp::default()), self.variables)?
             }
-            TreeOutput::Json(last) => match json(nodes) {
+            TreeOutput::Json(last) => match to_json(&nodes)? {
                 line if line == *last => StdoutState::Open,
                 line => {
                     *last = line;
-                    print_over("", &escaped(&last.to_string()))?
+                    print_over("", &escaped(last))?
                 }
             },
         };
-        let is_over = nodes.iter().all(|node| node.run.state == RunState::Ended);
+        let is_over = nodes.iter().all(|node| node.run.state == RunStateView::Ended);
         Ok(if is_over || audience == StdoutState::Closed { FollowStep::Done } else { FollowStep::Continue })
     }
 }

@@ -1,29 +1,27 @@
-//! Formats a run's spend and limits: an account in, text out.
+//! Formats a run's spend and limits: a node in, text out.
 
-use hermod_actors::model::{BudgetAccount, Dimension};
+use hermod_actors::model::{Amounts, Dimension};
 
-use crate::cli::format::dollars;
+use crate::{cli::format::dollars, view::NodeView};
 
 /// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: spent, reserved by calls in progress, limit. Dimensions
 /// without spend and limit are omitted, except the iterations.
-pub(super) fn spend(account: Option<&BudgetAccount>, iterations: u32) -> String {
-    let account = account.copied();
-    let told = Dimension::ALL.map(|dimension| account.and_then(|account| of(&account, dimension)));
-    let [own, rest @ ..] = told;
-    let own = own.unwrap_or_else(|| format!("iterations {iterations}"));
+pub(super) fn spend(node: &NodeView) -> String {
+    let [own, rest @ ..] = Dimension::ALL.map(|dimension| of(node, dimension));
+    let own = own.unwrap_or_else(|| format!("iterations {}", node.run.iterations));
     std::iter::once(own).chain(rest.into_iter().flatten()).collect::<Vec<_>>().join("  ")
 }
 
-fn of(account: &BudgetAccount, dimension: Dimension) -> Option<String> {
+fn of(node: &NodeView, dimension: Dimension) -> Option<String> {
     let show = |amount| match dimension {
         Dimension::Usd => dollars(amount),
         Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
             count(amount)
         }
     };
-    let amount = |of: Option<u64>| of.unwrap_or(0);
-    let (spent, reserved) = (amount(account.spent.get(dimension)), amount(account.reserved.get(dimension)));
-    let limit = account.limits.get(dimension);
+    let amount = |of: Option<Amounts>| of.and_then(|amounts| amounts.get(dimension));
+    let (spent, reserved) = (amount(node.spent).unwrap_or(0), amount(node.reserved).unwrap_or(0));
+    let limit = amount(node.limits);
     if limit.is_none() && spent == 0 && reserved == 0 {
         return None;
     }
@@ -52,9 +50,9 @@ fn count(amount: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::Amounts;
+    use hermod_actors::model::BudgetAccount;
 
-    use super::*;
+    use super::{super::draw::tests::node, *};
 
     #[test]
     fn a_count_is_short() {
@@ -81,10 +79,11 @@ mod tests {
         };
         let check = |limits, spent, reserved, expect: &str| {
             let account = BudgetAccount { parent: None, limits, spent, reserved, owns_iterations: false };
-            assert_eq!(spend(Some(&account), 9), expect);
+            let NodeView { run, parent, .. } = node(1, "", None, Vec::new());
+            assert_eq!(spend(&NodeView::new(run, parent, Some(&account))), expect);
         };
         let none = Amounts::default();
-        check(none, none, none, "iterations 9");
+        check(none, none, none, "iterations 2");
         check(none, amounts(Some(7), None, None, None), none, "iterations 7");
         let limits = amounts(Some(50), Some(50_000), Some(1_000_000_000), Some(8));
         check(limits, none, none, "iterations 0/50  tokens 0/50k  usd $0.00/$1.00  children 0/8");
@@ -98,6 +97,6 @@ mod tests {
             none,
             "iterations 7  tokens 12k/50k  usd $0.12",
         );
-        assert_eq!(spend(None, 9), "iterations 9");
+        assert_eq!(spend(&node(1, "", None, Vec::new())), "iterations 2");
     }
 }

@@ -1,0 +1,178 @@
+//! The JSON of times, money and outcomes in views. Each submodule is for `#[serde(with = "…")]`.
+
+use serde_json::{Value, json};
+
+/// Nano-dollars in a dollar.
+const NANO: f64 = 1e9;
+
+/// Nano-dollars as dollars; exact to the nano-dollar up to four million dollars.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn to_dollars(nano: u64) -> f64 {
+    nano as f64 / NANO
+}
+
+/// Dollars as nano-dollars; a negative amount is 0.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates
+pub(super) fn to_nano_dollars(dollars: f64) -> u64 {
+    (dollars * NANO).round() as u64
+}
+
+/// Converts the nano-dollars of stored values to dollars: `usd` of limits and accounts, and the numbers of a refusal
+/// whose `dimension` is `usd`.
+pub(super) fn in_dollars(value: Value) -> Value {
+    convert_money(value, &|nano| nano.as_u64().map(|nano| json!(to_dollars(nano))))
+}
+
+/// The inverse of [`in_dollars`].
+fn in_nano_dollars(value: Value) -> Value {
+    convert_money(value, &|dollars| dollars.as_f64().map(|dollars| json!(to_nano_dollars(dollars))))
+}
+
+/// Replaces each amount of money by what `convert` makes of it; `None` keeps it.
+fn convert_money(mut value: Value, convert: &dyn Fn(&Value) -> Option<Value>) -> Value {
+    const AMOUNTS: [&str; 4] = ["limit", "spent", "reserved", "needed"];
+    if let Value::Object(object) = &mut value {
+        let is_of_usd = object.get("dimension").is_some_and(|dimension| dimension == "usd");
+        for (name, field) in object.iter_mut() {
+            let is_money = name == "usd" || (is_of_usd && AMOUNTS.contains(&name.as_str()));
+            let converted = if is_money { convert(field) } else { None };
+            *field = converted.unwrap_or_else(|| convert_money(field.take(), convert));
+        }
+    }
+    value
+}
+
+/// A time in RFC 3339, in UTC, with milliseconds.
+pub(super) mod time {
+    use hermod_actors::model::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::clock::{parse_rfc3339, rfc3339};
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
+    pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&rfc3339(*at))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        parse_rfc3339(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// A time as in [`time`], or `null`.
+pub(super) mod optional_time {
+    use hermod_actors::model::Timestamp;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Time(#[serde(with = "super::time")] Timestamp);
+
+    #[allow(clippy::ref_option)] // the signature that serde calls
+    pub(crate) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+        at.map(Time).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<Time>::deserialize(from)?.map(|time| time.0))
+    }
+}
+
+/// Nano-dollars as a number of dollars, or `null`.
+pub(super) mod dollars {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[allow(clippy::ref_option)] // the signature that serde calls
+    pub(crate) fn serialize<S: Serializer>(nano: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        nano.map(super::to_dollars).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        Ok(Option::deserialize(from)?.map(super::to_nano_dollars))
+    }
+}
+
+/// A stored value, with its money in dollars.
+pub(super) mod money {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
+    use serde_json::Value;
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        let value = serde_json::to_value(value).map_err(ser::Error::custom)?;
+        super::in_dollars(value).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        let value = super::in_nano_dollars(Value::deserialize(from)?);
+        serde_json::from_value(value).map_err(de::Error::custom)
+    }
+}
+
+/// For a flattened field: `outcome`, `cause` and the fields of the cause; the first two are `null` without an outcome.
+pub(super) mod outcome {
+    use hermod_actors::model::OutcomeDetail;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+    use serde_json::{Map, Value};
+
+    #[allow(clippy::ref_option)] // the signature that serde calls
+    pub(crate) fn serialize<S: Serializer>(ended: &Option<OutcomeDetail>, to: S) -> Result<S::Ok, S::Error> {
+        let mut object = Map::new();
+        object.insert("outcome".into(), Value::Null);
+        object.insert("cause".into(), Value::Null);
+        if let Some(ended) = ended {
+            let ended = serde_json::to_value(ended).map_err(ser::Error::custom)?;
+            if let Value::Object(fields) = super::in_dollars(ended) {
+                object.extend(fields);
+            }
+        }
+        object.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<OutcomeDetail>, D::Error> {
+        let mut object = Map::deserialize(from)?;
+        if object.get("outcome").is_none_or(Value::is_null) {
+            return Ok(None);
+        }
+        if object.get("cause").is_some_and(Value::is_null) {
+            object.remove("cause");
+        }
+        let value = super::in_nano_dollars(Value::Object(object));
+        serde_json::from_value(value).map(Some).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_read_as_it_was_written() {
+        for nano in [0, 1, 45_001, 1_234_500_000, 4_000_000_123_456_789] {
+            assert_eq!(to_nano_dollars(to_dollars(nano)), nano);
+        }
+        assert_eq!(to_nano_dollars(to_dollars(u64::MAX)), u64::MAX);
+        let check = |nano, expect: &str| assert_eq!(json!(to_dollars(nano)).to_string(), expect);
+        check(0, "0.0");
+        check(1, "1e-9");
+        check(45_001, "0.000045001");
+        check(4_000_000_123_456_789, "4000000.123456789");
+    }
+
+    #[test]
+    fn only_money_is_converted() {
+        let check = |stored: Value, expect: Value| {
+            assert_eq!(in_dollars(stored.clone()), expect);
+            assert_eq!(in_nano_dollars(expect), stored);
+        };
+        check(json!({ "tokens": 5, "usd": 2_500_000_000_u64 }), json!({ "tokens": 5, "usd": 2.5 }));
+        check(
+            json!({ "limits": { "budget": { "usd": 1 } } }),
+            json!({ "limits": { "budget": { "usd": 1e-9 } } }),
+        );
+        let refusal =
+            |dimension: &str, of: Value| json!({ "dimension": dimension, "limit": of, "spent": of });
+        check(refusal("usd", json!(500_000_000)), refusal("usd", json!(0.5)));
+        check(refusal("tokens", json!(7)), refusal("tokens", json!(7)));
+    }
+}

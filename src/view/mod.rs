@@ -1,0 +1,31 @@
+//! Views: runs, sessions, accounts, approvals, providers, models and events, as clients read them.
+//!
+//! Every interface is drawn from these values: the tables and the `--json` of the command line, and the control
+//! socket. `docs/json.md` describes their JSON. Times are written in RFC 3339 and money in dollars; `encoding` alone
+//! converts them, so the fields hold [`Timestamp`](hermod_actors::model::Timestamp)s and nano-dollars.
+//!
+//! A view is made of values that were read before. No module here reads the store, and none knows a command line, a
+//! terminal or a socket.
+
+mod account;
+mod approval;
+mod encoding;
+mod event;
+mod message;
+mod model;
+mod node;
+mod provider;
+mod result;
+mod run;
+mod session;
+
+pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
+pub use approval::{ApprovalView, DecisionView};
+pub use event::EventView;
+pub use message::{FunctionView, MessageView, ToolCallView};
+pub use model::{ModelView, PriceView};
+pub use node::NodeView;
+pub use provider::{BreakerView, ConfiguredProviderView, CredentialView, ModelBreakerView, ProviderView};
+pub use result::{EndedRunView, ResultView};
+pub use run::{RunDetailView, RunStateView, RunSummaryView, RunView, WaitView};
+pub use session::{SessionDetailView, SessionView};

@@ -1,0 +1,288 @@
+//! Views of runs.
+
+use hermod_actors::model::{
+    ModelRef, OutcomeDetail, RunAccepted, RunId, RunRow, RunSpec, RunState, RunWait, SessionId, Timestamp,
+    Usage, WaitKind,
+};
+use serde::{Deserialize, Serialize};
+
+use super::encoding;
+
+/// Characters of a run's input in a summary.
+const MAX_INPUT_CHARS: usize = 200;
+
+/// The state of a run, as far as it is stored, and whether a process runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStateView {
+    /// Accepted; an earlier run of its session runs first.
+    Queued,
+    /// Under way.
+    Running,
+    /// Waits for a person's approval.
+    Parked,
+    /// Has its outcome.
+    Ended,
+    /// Queued or running by its records, but no process runs it: it was suspended, or its process died.
+    Suspended,
+}
+
+impl RunStateView {
+    /// The name in JSON and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Parked => "parked",
+            Self::Ended => "ended",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+impl From<RunState> for RunStateView {
+    fn from(state: RunState) -> Self {
+        match state {
+            RunState::Queued => Self::Queued,
+            RunState::Running => Self::Running,
+            RunState::Parked => Self::Parked,
+            RunState::Ended => Self::Ended,
+        }
+    }
+}
+
+/// A run: `{id, session, state, outcome, cause, …of the cause, accepted_at, started_at, ended_at, legs, iterations,
+/// usage}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunView {
+    /// The run's id.
+    pub id: RunId,
+    /// The run's session.
+    pub session: SessionId,
+    /// The run's state.
+    pub state: RunStateView,
+    /// The outcome and its cause; `None` (`null`) if the run has not ended.
+    #[serde(flatten, with = "encoding::outcome")]
+    pub ended: Option<OutcomeDetail>,
+    /// When the run was accepted.
+    #[serde(with = "encoding::time")]
+    pub accepted_at: Timestamp,
+    /// When the run started; `None` if it has not.
+    #[serde(with = "encoding::optional_time")]
+    pub started_at: Option<Timestamp>,
+    /// When the run ended; `None` if it has not.
+    #[serde(with = "encoding::optional_time")]
+    pub ended_at: Option<Timestamp>,
+    /// Number of legs; absent if it is 1.
+    #[serde(default = "one_leg", skip_serializing_if = "is_one_leg")]
+    pub legs: u32,
+    /// Number of iterations.
+    pub iterations: u32,
+    /// Usage of the run's model calls.
+    pub usage: Usage,
+}
+
+const fn one_leg() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
+pub(super) const fn is_one_leg(legs: &u32) -> bool {
+    *legs == 1
+}
+
+/// A run that has ended, or that a process runs.
+impl From<RunRow> for RunView {
+    fn from(row: RunRow) -> Self {
+        Self {
+            id: row.id,
+            session: row.session,
+            state: row.state.into(),
+            ended: row.ended,
+            accepted_at: row.accepted_at,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+            legs: row.leg,
+            iterations: row.iterations,
+            usage: row.usage,
+        }
+    }
+}
+
+impl RunView {
+    /// A run that no process runs. A parked run needs none and is not suspended.
+    pub fn without_process(row: RunRow) -> Self {
+        let is_suspended = matches!(row.state, RunState::Queued | RunState::Running);
+        let view = Self::from(row);
+        if is_suspended { Self { state: RunStateView::Suspended, ..view } } else { view }
+    }
+}
+
+/// A run in a list: `{…of the run, input, model, workspace, spent_usd}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummaryView {
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunView,
+    /// The beginning of the input, at most 200 characters; empty if the session cannot be read.
+    pub input: String,
+    /// The first model of the chain; `None` if the session cannot be read.
+    pub model: Option<ModelRef>,
+    /// The folder in which the run's tools work; `None` if the session cannot be read.
+    pub workspace: Option<String>,
+    /// Nano-dollars booked on the run's account, including its subagents; `None` if no price was known.
+    #[serde(with = "encoding::dollars")]
+    pub spent_usd: Option<u64>,
+    /// Why the session or the account cannot be read; absent if both can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+}
+
+impl RunSummaryView {
+    /// The beginning of an input, as summaries and trees show it.
+    pub fn shorten_input(input: &str) -> String {
+        input.chars().take(MAX_INPUT_CHARS).collect()
+    }
+
+    /// Summarizes a run from the record of its acceptance; `None` if that cannot be read.
+    pub fn new(run: RunView, accepted: Option<&RunAccepted>) -> Self {
+        Self {
+            run,
+            input: accepted.map_or_else(String::new, |accepted| Self::shorten_input(&accepted.input)),
+            model: accepted.and_then(|accepted| accepted.spec.chain.first().cloned()),
+            workspace: accepted.map(|accepted| accepted.spec.workspace.clone()),
+            spent_usd: None,
+            unreadable: None,
+        }
+    }
+}
+
+/// All details of a run: `{…of the run, waits, cost_usd, unpriced, input, said, spec}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDetailView {
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunView,
+    /// What the run waits for; empty if it has ended.
+    pub waits: Vec<WaitView>,
+    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
+    #[serde(rename = "cost_usd", with = "encoding::dollars")]
+    pub cost: Option<u64>,
+    /// Models whose part of the cost is unknown.
+    pub unpriced: Vec<ModelRef>,
+    /// The run's task.
+    pub input: String,
+    /// The model's latest text.
+    #[serde(rename = "said")]
+    pub last_text: Option<String>,
+    /// Specification from the run's acceptance; `None` if the session cannot be read.
+    #[serde(with = "encoding::money")]
+    pub spec: Option<RunSpec>,
+    /// Why the session cannot be read, in which case only `run` is known; absent if it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+}
+
+impl RunDetailView {
+    /// The detail of a run whose session cannot be read, for the reason `why`.
+    pub fn unreadable(run: RunView, why: String) -> Self {
+        Self {
+            run,
+            waits: Vec::new(),
+            cost: None,
+            unpriced: Vec::new(),
+            input: String::new(),
+            last_text: None,
+            spec: None,
+            unreadable: Some(why),
+        }
+    }
+
+    /// True if no process runs the run; the owner of the store may run another one.
+    pub fn is_unowned(&self) -> bool {
+        self.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess)
+    }
+}
+
+/// One thing that a run waits for: `{what, …of that, since, until}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitView {
+    /// The reason.
+    #[serde(flatten)]
+    pub kind: WaitKind,
+    /// Start of the wait.
+    #[serde(with = "encoding::time")]
+    pub since: Timestamp,
+    /// The latest end of the wait; absent if it has no time limit of its own.
+    #[serde(default, with = "encoding::optional_time", skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl From<RunWait> for WaitView {
+    fn from(wait: RunWait) -> Self {
+        Self { kind: wait.kind, since: wait.since, until: wait.until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{BudgetRefusal, Dimension, Outcome, OutcomeCause};
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(ended: Option<OutcomeDetail>) -> RunRow {
+        RunRow {
+            id: RunId::from_bits(1),
+            session: SessionId::from_bits(2),
+            account: RunId::from_bits(1).into(),
+            state: if ended.is_some() { RunState::Ended } else { RunState::Running },
+            accepted_at: Timestamp(0),
+            started_at: Some(Timestamp(1)),
+            ended_at: None,
+            ended,
+            iterations: 3,
+            usage: Usage { input_tokens: 5, output_tokens: 6, ..Usage::default() },
+            parent: None,
+            leg: 2,
+            first: 1,
+            last: 9,
+        }
+    }
+
+    #[test]
+    fn a_run_is_read_as_it_was_written() {
+        let account = RunId::from_bits(1).into();
+        let (dimension, limit) = (Dimension::Usd, 500_000_000);
+        let refusal = BudgetRefusal { account, dimension, limit, spent: 1, reserved: 0, needed: Some(2) };
+        let limited = OutcomeDetail::with_cause(Outcome::BudgetExhausted, OutcomeCause::Limit { refusal });
+        let completed = OutcomeDetail { outcome: Outcome::Completed, cause: None };
+        for ended in [None, Some(completed), Some(limited)] {
+            let run = RunView::from(row(ended));
+            let summary = RunSummaryView { spent_usd: Some(7), ..RunSummaryView::new(run.clone(), None) };
+            let detail = RunDetailView::unreadable(run, "why".into());
+            let written = json!([summary, detail]);
+            assert_eq!(
+                serde_json::from_value::<(_, _)>(written.clone()).unwrap(),
+                (summary, detail),
+                "{written}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_under_way_has_no_outcome() {
+        assert_eq!(
+            json!(RunView::without_process(row(None))).to_string(),
+            json!({
+                "id": "00000000000000000000000001", "session": "00000000000000000000000002", "state": "suspended",
+                "outcome": null, "cause": null, "accepted_at": "1970-01-01T00:00:00.000Z",
+                "started_at": "1970-01-01T00:00:00.001Z", "ended_at": null, "legs": 2, "iterations": 3,
+                "usage": { "input_tokens": 5, "output_tokens": 6 },
+            })
+            .to_string()
+        );
+        let parked = RunView::without_process(RunRow { state: RunState::Parked, ..row(None) });
+        assert_eq!(parked.state, RunStateView::Parked);
+    }
+}
