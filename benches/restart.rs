@@ -32,10 +32,10 @@ use hermod::{
 };
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies,
-    model::{Body, CallEnd, CallId, EffectClass, Failure, ModelAnswer, ModelProfile, SessionId},
+    model::{Body, CallEnd, CallId, EffectClass, Failure, ModelAnswer, ModelProfile, Seq, SessionId},
     port::{
-        DeltaSink, Encoder, Journal, JournalError, ModelProvider, ModelRequest, Query, QueryRows, ReadError,
-        WriteOp, WriteOutcome,
+        DeltaSink, Encoder, Journal, JournalError, ModelProvider, ModelRequest, ReadFuture, RowReader,
+        StoredRecord, WriteOp, WriteOutcome,
     },
     testkit::ScriptedTool,
 };
@@ -142,8 +142,12 @@ impl Journal for Progress {
             .boxed()
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.inner.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.inner.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.inner.rows()
     }
 }
 

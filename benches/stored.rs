@@ -46,7 +46,7 @@ use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{AssistantMessage, FinishReason, ModelAnswer, ModelProfile, SessionId, Usage, decode, encode},
     pending_approvals,
-    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest, Query, QueryRows},
+    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
     testkit::PlainEncoder,
 };
 use tempfile::TempDir;
@@ -348,8 +348,7 @@ async fn fold(records: usize, rounds: usize) {
         let journal: Arc<dyn Journal> = Arc::new(open_again(store).await);
         let (mut records, begin) = (Vec::new(), Cost::now());
         loop {
-            let page = Query::Records { session, from: records.len() as u64 + 1, max: 1_000 };
-            let Ok(QueryRows::Records(page)) = journal.read(page).await else { panic!("records") };
+            let page = journal.records(session, records.len() as u64 + 1, 1_000).await.expect("records");
             if page.is_empty() {
                 break;
             }
@@ -369,8 +368,7 @@ async fn fold(records: usize, rounds: usize) {
         let begin = Cost::now();
         runtime.revive(session).expect("it is there");
         // It is awake when its first record is there.
-        while !matches!(journal.read(Query::Records { session, from: before + 1, max: 1 }).await, Ok(QueryRows::Records(rows)) if !rows.is_empty())
-        {
+        while journal.records(session, before + 1, 1).await.expect("records").is_empty() {
             tokio::time::sleep(Duration::from_micros(100)).await;
         }
         opened.push(ms(begin.spent()));

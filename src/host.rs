@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies, RuntimeEnd,
     model::{BreakerPolicy, Hash, ModelRef, RunId, RunSpec},
-    port::{DiskSpaceGauge, Journal, ModelProvider, Query, QueryRows, Tool},
+    port::{DiskSpaceGauge, Journal, ModelProvider, Tool},
 };
 use rustix::fs::FlockOperation;
 use tokio::time::timeout;
@@ -396,21 +396,10 @@ pub async fn start_write_only(
 
 /// Starts to remove what commands of ended runs left, beside the working runtime.
 async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
-    match journal.read(Query::OpenRuns).await {
-        Ok(QueryRows::Runs(rows)) => {
+    match journal.rows().open_runs().await {
+        Ok(rows) => {
             let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
             tokio::spawn(runner.sweep(|run| open.contains(&run)));
-        }
-        Ok(
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_),
-        ) => {
-            tracing::warn!(
-                "the store answered another question; what ended runs have left is not cleared now"
-            );
         }
         Err(error) => tracing::warn!(%error, "what ended runs have left is not cleared now"),
     }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     model::{Durable, Record, RunRow, Seq, SessionId},
-    port::{Journal, Query, QueryRows, ReadError},
+    port::{Journal, ReadError},
 };
 
 /// Records of one page on replay.
@@ -22,15 +22,13 @@ pub(crate) async fn replay(
 ) -> Result<(), ReadError> {
     let mut from = from.max(1);
     let mut read = || {
-        let page = journal.read(Query::Records { session, from, max: PAGE_RECORDS });
+        let page = journal.records(session, from, PAGE_RECORDS);
         from += PAGE_RECORDS as Seq;
         page
     };
     let mut reading = VecDeque::from([read()]);
     while let Some(page) = reading.pop_front() {
-        let QueryRows::Records(page) = page.await? else {
-            return Err(ReadError::Unavailable("the journal answered another question".into()));
-        };
+        let page = page.await?;
         if page.len() < PAGE_RECORDS {
             reading.clear();
         } else {
@@ -48,10 +46,7 @@ pub(crate) async fn run_records(journal: &dyn Journal, row: &RunRow) -> Result<V
     let (mut records, mut from) = (Vec::new(), row.first);
     while from <= row.last {
         let max = usize::try_from(row.last - from + 1).unwrap_or(PAGE_RECORDS).min(PAGE_RECORDS);
-        let page = Query::Records { session: row.session, from, max };
-        let QueryRows::Records(page) = journal.read(page).await? else {
-            return Err(ReadError::Unavailable("the journal answered another question".into()));
-        };
+        let page = journal.records(row.session, from, max).await?;
         let Some(last) = page.last() else { break };
         from = last.seq + 1;
         let own = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));

@@ -27,13 +27,57 @@ pub trait Journal: Debug + Send + Sync + 'static {
         0
     }
 
-    /// Runs a query. Sees every commit that has returned.
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>>;
+    /// Reads at most `max` records of a session, from the sequence `from` on. Sees every commit that has returned.
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>>;
+
+    /// The reader of all rows but the records.
+    fn rows(&self) -> &dyn RowReader;
 
     /// The missing disk space that the current commit waits for; `None` if it does not wait. Never blocks.
     fn disk_full(&self) -> Option<DiskFull> {
         None
     }
+}
+
+/// The answer of a read.
+pub type ReadFuture<T> = BoxFuture<'static, Result<T, ReadError>>;
+
+/// Reads the rows of a store: indexes, inboxes, accounts, models. Sees every commit that has returned.
+///
+/// Lists are in the order of the ids, which is the order of creation.
+pub trait RowReader: Send + Sync {
+    /// The inbox of a session.
+    fn inbox(&self, session: SessionId) -> ReadFuture<Vec<InboxRow>>;
+
+    /// One session's row.
+    fn session(&self, id: SessionId) -> ReadFuture<Option<SessionRow>>;
+
+    /// The row of the session with this key.
+    fn session_of_key(&self, key: &str) -> ReadFuture<Option<SessionRow>>;
+
+    /// The rows of the `max` newest sessions.
+    fn sessions(&self, max: usize) -> ReadFuture<Vec<SessionRow>>;
+
+    /// One run's row.
+    fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>>;
+
+    /// The row of the run with this idempotency key.
+    fn run_of_key(&self, key: &str) -> ReadFuture<Option<RunRow>>;
+
+    /// The rows of the `max` newest runs, of one session or of all.
+    fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>>;
+
+    /// The rows of all runs that have not ended. The cost depends on their number, not on the size of the store.
+    fn open_runs(&self) -> ReadFuture<Vec<RunRow>>;
+
+    /// A budget account.
+    fn account(&self, id: AccountId) -> ReadFuture<Option<BudgetAccount>>;
+
+    /// The rows of these models, in this order; models without a row are left out.
+    fn models(&self, models: Vec<ModelRef>) -> ReadFuture<Vec<ModelRow>>;
+
+    /// The rows of all models, in the order of their names.
+    fn all_models(&self) -> ReadFuture<Vec<ModelRow>>;
 }
 
 /// One write of a batch.
@@ -111,7 +155,7 @@ impl Append {
 pub enum IndexRow {
     /// A session's row. Refused as `KeyTaken` if another session has its key.
     Session(SessionRow),
-    /// A run's row. The run is among [`Query::OpenRuns`] until its state is `Ended`.
+    /// A run's row. The run is among [`RowReader::open_runs`] until its state is `Ended`.
     Run(Box<RunRow>),
     /// A model's row; its absent fields keep their stored values.
     Model(ModelRow),
@@ -237,67 +281,6 @@ pub enum ReadError {
         /// The error, as text.
         error: String,
     },
-}
-
-/// A read request. Lists are ordered by id, which is the order of creation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Query {
-    /// Records of a session from a sequence on, at most `max`.
-    Records {
-        /// The session.
-        session: SessionId,
-        /// The first sequence wanted.
-        from: Seq,
-        /// Maximum number of rows.
-        max: usize,
-    },
-    /// The inbox of a session.
-    Inbox(SessionId),
-    /// One session's row.
-    Session(SessionId),
-    /// The row of the session with this key.
-    SessionOfKey(Arc<str>),
-    /// The rows of the `max` newest sessions.
-    Sessions {
-        /// Maximum number of rows.
-        max: usize,
-    },
-    /// One run's row.
-    Run(RunId),
-    /// The rows of the `max` newest runs, of one session or of all.
-    Runs {
-        /// The session whose runs are read; `None` for all sessions.
-        session: Option<SessionId>,
-        /// Maximum number of rows.
-        max: usize,
-    },
-    /// The rows of all runs that have not ended. The cost depends on their number, not on the size of the store.
-    OpenRuns,
-    /// The run of an idempotency key.
-    RunOfKey(Arc<str>),
-    /// A budget account.
-    Account(AccountId),
-    /// The rows of these models, in this order; models without a row are left out.
-    Models(Vec<ModelRef>),
-    /// The rows of all models, in the order of their names.
-    AllModels,
-}
-
-/// The rows that were read; the variant corresponds to the [`Query`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QueryRows {
-    /// Rows of [`Query::Records`].
-    Records(Vec<StoredRecord>),
-    /// Rows of [`Query::Inbox`].
-    Inbox(Vec<InboxRow>),
-    /// Rows of the queries for sessions.
-    Sessions(Vec<SessionRow>),
-    /// Rows of the queries for runs.
-    Runs(Vec<RunRow>),
-    /// Row of [`Query::Account`].
-    Account(Option<Box<BudgetAccount>>),
-    /// Rows of [`Query::Models`] and [`Query::AllModels`].
-    Models(Vec<ModelRow>),
 }
 
 /// A record and its sequence number.

@@ -19,8 +19,8 @@ pub use artifacts::{
 pub use clock::Clock;
 pub use disk_space::DiskSpaceGauge;
 pub use journal::{
-    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession, Query,
-    QueryRows, ReadError, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
+    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession, ReadError,
+    ReadFuture, RowReader, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
 };
 pub use ledger::{Posting, post};
 pub use message_buffer::MessageBuffer;

@@ -27,7 +27,7 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{DiskSpaceGauge, Journal, Query},
+    port::{DiskSpaceGauge, Journal},
     session::{SessionMsg, SubmitError},
     supervisor::{Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
 };
@@ -194,17 +194,17 @@ impl Runtime {
 
     /// The runs that have not ended.
     pub async fn open_runs(&self) -> Result<Vec<RunRow>, RunError> {
-        self.read_runs(Query::OpenRuns).await
+        Ok(self.journal.rows().open_runs().await?)
     }
 
     /// The latest runs, at most `max`, in the order of acceptance.
     pub async fn list(&self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>, RunError> {
-        self.read_runs(Query::Runs { session, max }).await
+        Ok(self.journal.rows().runs(session, max).await?)
     }
 
     /// The latest sessions, at most `max`, in the order of their opening.
     pub async fn sessions(&self, max: usize) -> Result<Vec<SessionRow>, RunError> {
-        self.read_sessions(Query::Sessions { max }).await
+        Ok(self.journal.rows().sessions(max).await?)
     }
 
     /// Ends all tasks and actors without an outcome: unfinished runs resume after the next start.

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{
-        Body, ModelRef, ModelRow, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId,
-        SessionRow,
-    },
+    model::{Body, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId, SessionRow},
     persistence::{replay, run_records},
     policy::{Bill, final_text},
-    port::{Query, QueryRows, ReadError},
+    port::ReadError,
     runtime::{RunError, RunResult, Runtime},
     turn::render_run,
 };
@@ -17,17 +14,17 @@ use crate::{
 impl Runtime {
     /// A run's index row.
     pub async fn row(&self, run: RunId) -> Result<RunRow, RunError> {
-        self.read_runs(Query::Run(run)).await?.pop().ok_or(RunError::NoRun(run))
+        self.journal.rows().run(run).await?.ok_or(RunError::NoRun(run))
     }
 
     /// A session's index row, by its id.
     pub async fn session(&self, session: SessionId) -> Result<SessionRow, RunError> {
-        self.read_sessions(Query::Session(session)).await?.pop().ok_or(RunError::NoSession(session))
+        self.journal.rows().session(session).await?.ok_or(RunError::NoSession(session))
     }
 
     /// A session's index row by its key; `None` if there is none.
     pub async fn session_of_key(&self, key: &str) -> Result<Option<SessionRow>, RunError> {
-        Ok(self.read_sessions(Query::SessionOfKey(key.into())).await?.pop())
+        Ok(self.journal.rows().session_of_key(key).await?)
     }
 
     /// The records of a session in order, beginning with `from`, each with its sequence number.
@@ -40,10 +37,7 @@ impl Runtime {
 
     /// The record that accepted a run.
     pub(super) async fn acceptance(&self, row: &RunRow) -> Result<RunAccepted, RunError> {
-        let what = Query::Records { session: row.session, from: row.first, max: 1 };
-        let QueryRows::Records(mut records) = self.journal.read(what).await? else {
-            return Err(unexpected_answer());
-        };
+        let mut records = self.journal.records(row.session, row.first, 1).await?;
         let record = records.pop().map(|stored| Arc::unwrap_or_clone(stored.record));
         if let Some(Record { body: Body::RunAccepted(accepted), .. }) = record {
             return Ok(*accepted);
@@ -55,44 +49,10 @@ impl Runtime {
 
     /// Whether the record that accepted the run is where its row says, and can be read.
     pub async fn has_acceptance(&self, row: &RunRow) -> bool {
-        let read = Query::Records { session: row.session, from: row.first, max: 1 };
-        let Ok(QueryRows::Records(records)) = self.journal.read(read).await else { return false };
+        let Ok(records) = self.journal.records(row.session, row.first, 1).await else { return false };
         let is_it =
             |record: &Record| matches!(&record.body, Body::RunAccepted(accepted) if accepted.run == row.id);
         records.first().is_some_and(|stored| is_it(&stored.record))
-    }
-
-    pub(super) async fn read_runs(&self, what: Query) -> Result<Vec<RunRow>, RunError> {
-        match self.journal.read(what).await? {
-            QueryRows::Runs(rows) => Ok(rows),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_) => Err(unexpected_answer()),
-        }
-    }
-
-    pub(super) async fn read_sessions(&self, what: Query) -> Result<Vec<SessionRow>, RunError> {
-        match self.journal.read(what).await? {
-            QueryRows::Sessions(rows) => Ok(rows),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_) => Err(unexpected_answer()),
-        }
-    }
-
-    pub(super) async fn read_models(&self, models: Vec<ModelRef>) -> Result<Vec<ModelRow>, RunError> {
-        match self.journal.read(Query::Models(models)).await? {
-            QueryRows::Models(rows) => Ok(rows),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Account(_) => Err(unexpected_answer()),
-        }
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
@@ -128,12 +88,4 @@ impl Runtime {
             ended_at: row.ended_at,
         })
     }
-}
-
-fn unexpected_answer() -> RunError {
-    RunError::Read(unexpected_rows())
-}
-
-fn unexpected_rows() -> ReadError {
-    ReadError::Unavailable("the journal answered another question".into())
 }

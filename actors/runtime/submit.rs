@@ -6,7 +6,6 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     model::{Dimension, RunId, RunSpec, SessionId, SessionRow},
-    port::Query,
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
     session::{AcceptedRun, SessionMsg, SubmitError, SubmitReply},
     supervisor::{SessionSeed, SessionsMsg},
@@ -133,7 +132,7 @@ impl Runtime {
     /// Applies limits observed by earlier runs, and limits listed by providers for models with an unknown window.
     /// Without them the run begins with estimates.
     async fn apply_observations(&self, spec: &mut RunSpec) {
-        let rows = self.read_models(spec.models()).await.unwrap_or_else(|error| {
+        let rows = self.journal.rows().models(spec.models()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "what was found out about models cannot be read");
             Vec::new()
         });
@@ -152,21 +151,18 @@ impl Runtime {
                 Ok(SessionTarget { session, new_key: Some(session.to_string().into()) })
             }
             SessionChoice::Key(key) => {
-                let known = self.read_sessions(Query::SessionOfKey(Arc::clone(key))).await?;
+                let known = self.session_of_key(key).await?;
                 let begin = || SessionTarget { session: new(), new_key: Some(Arc::clone(key)) };
-                Ok(known.first().map_or_else(begin, there))
+                Ok(known.as_ref().map_or_else(begin, there))
             }
-            SessionChoice::Id(id) => {
-                let known = self.read_sessions(Query::Session(*id)).await?;
-                known.first().map(there).ok_or(RunError::NoSession(*id))
-            }
+            SessionChoice::Id(id) => self.session(*id).await.map(|row| there(&row)),
         }
     }
 
     /// The first run of the request's idempotency key.
     async fn find_first(&self, request: &RunRequest) -> Result<Option<AcceptedRun>, RunError> {
         let Some(key) = &request.idempotency_key else { return Ok(None) };
-        match self.read_runs(Query::RunOfKey(Arc::clone(key))).await?.pop() {
+        match self.journal.rows().run_of_key(key).await? {
             Some(row) => self.check_repeat(request, row.id).await.map(Some),
             None => Ok(None),
         }

@@ -6,7 +6,7 @@ use crate::{
     hub::{Hub, HubEvent, Subscription},
     model::{Durable, EventBody, Record, RunRow, RunState, Seq, SessionEvent, SessionId},
     persistence::replay,
-    port::{Journal, Query, QueryRows, ReadError},
+    port::{Journal, ReadError},
     runtime::event_projection::EventProjection,
 };
 
@@ -114,10 +114,7 @@ async fn first_needed(journal: &dyn Journal, session: SessionId, from: Seq) -> R
     if from == 1 {
         return Ok(from);
     }
-    let QueryRows::Runs(rows) = journal.read(Query::Runs { session: Some(session), max: usize::MAX }).await?
-    else {
-        return Err(ReadError::Unavailable("the journal answered another question".into()));
-    };
+    let rows = journal.rows().runs(Some(session), usize::MAX).await?;
     let is_open = |row: &&RunRow| row.first < from && (row.state != RunState::Ended || row.last >= from);
     Ok(rows.iter().filter(is_open).map(|row| row.first).min().unwrap_or(from))
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     persistence::run_records,
     policy::{Bill, final_text},
-    port::{ArtifactName, AttemptArtifacts, InboxRow, Query, QueryRows, ReadError},
+    port::{ArtifactName, AttemptArtifacts, InboxRow, ReadError},
     session::{
         SessionDependencies, SessionInternalMsg,
         shell::SessionActorState,
@@ -119,9 +119,7 @@ struct InboxContext {
 
 impl InboxContext {
     async fn read(&self, last: u64) -> Result<InboxInputs, ReadError> {
-        let QueryRows::Inbox(rows) = self.wiring.journal.read(Query::Inbox(self.session)).await? else {
-            return Err(ReadError::Unavailable("the journal answered another question".into()));
-        };
+        let rows = self.wiring.journal.rows().inbox(self.session).await?;
         let mut heard = Vec::new();
         for InboxRow { id, item } in rows.into_iter().filter(|row| row.id > last) {
             heard.push((id, self.to_input(&item).await?));
@@ -144,17 +142,8 @@ impl InboxContext {
 
     /// The end of a subagent, with the result for its parent's model.
     async fn subagent_end(&self, call: CallId, child: SubagentRef) -> Result<ChildEnded, ReadError> {
-        let rows = match self.wiring.journal.read(Query::Run(child.run)).await? {
-            QueryRows::Runs(rows) => rows,
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_) => {
-                return Err(ReadError::Unavailable("the journal answered another question".into()));
-            }
-        };
-        let Some(row) = rows.into_iter().next() else { return Ok(removed_end(call, child)) };
+        let row = self.wiring.journal.rows().run(child.run).await?;
+        let Some(row) = row else { return Ok(removed_end(call, child)) };
         let records = match run_records(&*self.wiring.journal, &row).await {
             // The outcome is known from the index row all the same.
             Err(ReadError::Record { error, .. }) => {

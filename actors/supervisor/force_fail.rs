@@ -13,8 +13,7 @@ use crate::{
     },
     persistence::{DurableOutcome, PersistenceMsg},
     port::{
-        Append, InboxItem, IndexRow, Journal, JournalError, OpenedSession, Query, QueryRows, ReadError,
-        WriteOp, WriteRefusal,
+        Append, InboxItem, IndexRow, Journal, JournalError, OpenedSession, ReadError, WriteOp, WriteRefusal,
     },
     session::SessionDependencies,
     supervisor::{
@@ -41,7 +40,7 @@ pub(super) async fn force_fail_runs(
             return Err(unexpected_answer());
         }
     };
-    let all = open_runs(journal).await?;
+    let all = journal.rows().open_runs().await.map_err(OpenSessionError::Read)?;
     let is_it = |row: &&RunRow| row.session == session && only.is_none_or(|only| row.id == only);
     let open: Vec<RunRow> = all.iter().filter(is_it).cloned().collect();
     if open.is_empty() {
@@ -95,18 +94,6 @@ pub(super) async fn force_fail_runs(
     }
 }
 
-/// The open runs of all sessions.
-async fn open_runs(journal: &dyn Journal) -> Result<Vec<RunRow>, OpenSessionError> {
-    match journal.read(Query::OpenRuns).await.map_err(OpenSessionError::Read)? {
-        QueryRows::Runs(rows) => Ok(rows),
-        QueryRows::Records(_)
-        | QueryRows::Inbox(_)
-        | QueryRows::Sessions(_)
-        | QueryRows::Account(_)
-        | QueryRows::Models(_) => Ok(Vec::new()),
-    }
-}
-
 /// The inbox messages about the end: to the parent run, and to its open subagents.
 fn end_notices<'a>(
     session: SessionId,
@@ -125,16 +112,9 @@ fn end_notices<'a>(
 /// The session's active time by its last record, from which the time limits of its other runs continue. Zero if that
 /// record cannot be read: no run of that session can continue.
 async fn active_ms(journal: &dyn Journal, (session, last): (SessionId, Seq)) -> Result<u64, ReadError> {
-    match journal.read(Query::Records { session, from: last, max: 1 }).await {
-        Ok(QueryRows::Records(records)) => Ok(records.first().map_or(0, |stored| stored.record.active_ms)),
-        Ok(
-            QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_),
-        )
-        | Err(ReadError::Record { .. }) => Ok(0),
+    match journal.records(session, last, 1).await {
+        Ok(records) => Ok(records.first().map_or(0, |stored| stored.record.active_ms)),
+        Err(ReadError::Record { .. }) => Ok(0),
         Err(error @ (ReadError::Unavailable(_) | ReadError::Row { .. })) => Err(error),
     }
 }
@@ -170,21 +150,13 @@ async fn final_settlement(
 }
 
 async fn read_account(journal: &dyn Journal, id: AccountId) -> Result<Option<BudgetAccount>, ReadError> {
-    let rows = match journal.read(Query::Account(id)).await {
+    match journal.rows().account(id).await {
         Err(ReadError::Row { table, error }) => {
             tracing::error!(account = %id, table, error, "what it has reserved is not known");
-            return Ok(None);
+            Ok(None)
         }
-        rows => rows?,
-    };
-    Ok(match rows {
-        QueryRows::Account(account) => account.map(|account| *account),
-        QueryRows::Records(_)
-        | QueryRows::Inbox(_)
-        | QueryRows::Sessions(_)
-        | QueryRows::Runs(_)
-        | QueryRows::Models(_) => None,
-    })
+        read => read,
+    }
 }
 
 fn is_subagent_of(worker: &RunRow, row: &RunRow) -> bool {

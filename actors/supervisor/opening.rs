@@ -8,7 +8,7 @@ use ractor::{Actor, ActorProcessingErr, SpawnErr};
 use crate::{
     model::{Incarnation, OutcomeCause, SessionId},
     persistence::{DurableOutcome, replay},
-    port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp},
+    port::{Journal, JournalError, ReadError, WriteOp},
     session::{CallTasks, SessionActor, SessionArguments},
     supervisor::{
         directory::{Directory, send},
@@ -200,20 +200,11 @@ pub(super) async fn open_session(
 /// Checks that the account of the current run can be read: without it no spend could be booked.
 async fn check_account(journal: &dyn Journal, dormant: &ReplayedSession) -> Result<(), OpenSessionError> {
     let Some(standing) = dormant.crash_point() else { return Ok(()) };
-    match journal.read(Query::Account(standing.run.into())).await {
+    match journal.rows().account(standing.run.into()).await {
         Err(error @ ReadError::Row { .. }) => Err(OpenSessionError::Unreadable(error.to_string())),
         Err(error @ (ReadError::Unavailable(_) | ReadError::Record { .. })) => Err(error.into()),
-        Ok(QueryRows::Account(None)) => {
-            Err(OpenSessionError::Unreadable(format!("run {} has no account", standing.run)))
-        }
-        Ok(QueryRows::Account(Some(_))) => Ok(()),
-        Ok(
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Models(_),
-        ) => Err(unexpected_answer()),
+        Ok(None) => Err(OpenSessionError::Unreadable(format!("run {} has no account", standing.run))),
+        Ok(Some(_)) => Ok(()),
     }
 }
 

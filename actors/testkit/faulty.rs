@@ -15,7 +15,10 @@ use futures::{
 
 use tokio::time::Instant;
 
-use crate::port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome};
+use crate::{
+    model::{Seq, SessionId},
+    port::{Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
+};
 
 /// How a commit fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,9 +95,10 @@ impl FaultyJournal {
         self.met.get().copied()
     }
 
-    fn may_read(&self, what: &Query) -> bool {
+    /// Whether the next read of records succeeds.
+    fn may_read(&self) -> bool {
         let mut unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        let fails = *unreadable > 0 && matches!(what, Query::Records { .. });
+        let fails = *unreadable > 0;
         *unreadable -= usize::from(fails);
         !fails
     }
@@ -130,10 +134,14 @@ impl Journal for FaultyJournal {
         .boxed()
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        match self.may_read(&what) {
-            true => self.inner.read(what),
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        match self.may_read() {
+            true => self.inner.records(session, from, max),
             false => async { Err(ReadError::Unavailable("input/output error".into())) }.boxed(),
         }
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.inner.rows()
     }
 }

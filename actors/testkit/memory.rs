@@ -17,9 +17,9 @@ use crate::{
     },
     mutants::{Mutant, mutant_enabled},
     port::{
-        Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession, Query,
-        QueryRows, ReadError, StoreView, StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence,
-        validate_append,
+        Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession,
+        ReadError, ReadFuture, RowReader, StoreView, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
+        fence, validate_append,
     },
 };
 
@@ -66,6 +66,10 @@ impl MemoryJournal {
         lock(&self.store).inbox.iter().map(|((session, _), item)| (*session, Arc::clone(item))).collect()
     }
 
+    fn read<T: Send + 'static>(&self, read: impl FnOnce(&MemoryStore) -> T) -> ReadFuture<T> {
+        ready(Ok(read(&lock(&self.store)))).boxed()
+    }
+
     fn apply(&self, batch: Vec<WriteOp>) -> Result<Vec<WriteOutcome>, JournalError> {
         let mut store = lock(&self.store);
         if store.epoch != self.epoch && !mutant_enabled(Mutant::NoFence) {
@@ -80,8 +84,60 @@ impl Journal for MemoryJournal {
         ready(self.apply(batch)).boxed()
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        ready(lock(&self.store).read(&what)).boxed()
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        ready(lock(&self.store).records(session, from, max)).boxed()
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self
+    }
+}
+
+impl RowReader for MemoryJournal {
+    fn inbox(&self, session: SessionId) -> ReadFuture<Vec<InboxRow>> {
+        self.read(|store| store.inbox_of(session))
+    }
+
+    fn session(&self, id: SessionId) -> ReadFuture<Option<SessionRow>> {
+        self.read(|store| store.sessions.get(&id).cloned())
+    }
+
+    fn session_of_key(&self, key: &str) -> ReadFuture<Option<SessionRow>> {
+        self.read(|store| store.session_keys.get(key).and_then(|id| store.sessions.get(id)).cloned())
+    }
+
+    fn sessions(&self, max: usize) -> ReadFuture<Vec<SessionRow>> {
+        self.read(|store| youngest(store.sessions.values(), max))
+    }
+
+    fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>> {
+        self.read(|store| store.runs.get(&id).cloned())
+    }
+
+    fn run_of_key(&self, key: &str) -> ReadFuture<Option<RunRow>> {
+        self.read(|store| store.keys.get(key).and_then(|id| store.runs.get(id)).cloned())
+    }
+
+    fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
+        let is_of = |run: &&RunRow| session.is_none_or(|session| run.session == session);
+        self.read(|store| youngest(store.runs.values().filter(is_of), max))
+    }
+
+    fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {
+        self.read(|store| store.open_runs.iter().filter_map(|id| store.runs.get(id)).cloned().collect())
+    }
+
+    fn account(&self, id: AccountId) -> ReadFuture<Option<BudgetAccount>> {
+        self.read(|store| store.accounts.get(&id).copied())
+    }
+
+    fn models(&self, models: Vec<ModelRef>) -> ReadFuture<Vec<ModelRow>> {
+        let names = models.iter().map(ToString::to_string);
+        self.read(|store| names.filter_map(|name| store.models.get(&name)).cloned().collect())
+    }
+
+    fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
+        self.read(|store| store.models.values().cloned().collect())
     }
 }
 
@@ -211,44 +267,13 @@ impl MemoryStore {
         rows.map(|((_, id), item)| InboxRow { id: *id, item: Arc::clone(item) }).collect()
     }
 
-    fn read(&self, what: &Query) -> Result<QueryRows, ReadError> {
-        Ok(match what {
-            Query::Records { session, from, max } => self.records(*session, *from, *max)?,
-            Query::Inbox(session) => QueryRows::Inbox(self.inbox_of(*session)),
-            Query::Session(id) => QueryRows::Sessions(self.sessions.get(id).cloned().into_iter().collect()),
-            Query::SessionOfKey(key) => {
-                let row = self.session_keys.get(key).and_then(|id| self.sessions.get(id));
-                QueryRows::Sessions(row.cloned().into_iter().collect())
-            }
-            Query::Sessions { max } => QueryRows::Sessions(youngest(self.sessions.values(), *max)),
-            Query::Run(id) => QueryRows::Runs(self.runs.get(id).cloned().into_iter().collect()),
-            Query::Runs { session: None, max } => QueryRows::Runs(youngest(self.runs.values(), *max)),
-            Query::Runs { session: Some(session), max } => {
-                QueryRows::Runs(youngest(self.runs.values().filter(|run| run.session == *session), *max))
-            }
-            Query::OpenRuns => {
-                QueryRows::Runs(self.open_runs.iter().filter_map(|id| self.runs.get(id)).cloned().collect())
-            }
-            Query::RunOfKey(key) => {
-                let row = self.keys.get(key).and_then(|id| self.runs.get(id));
-                QueryRows::Runs(row.cloned().into_iter().collect())
-            }
-            Query::Account(id) => QueryRows::Account(self.accounts.get(id).copied().map(Box::new)),
-            Query::AllModels => QueryRows::Models(self.models.values().cloned().collect()),
-            Query::Models(models) => {
-                let row = |model: &ModelRef| self.models.get(&model.to_string()).cloned();
-                QueryRows::Models(models.iter().filter_map(row).collect())
-            }
-        })
-    }
-
-    fn records(&self, session: SessionId, from: Seq, max: usize) -> Result<QueryRows, ReadError> {
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadError> {
         let rows = self.log.range((session, from)..=(session, Seq::MAX)).take(max);
         let stored = rows.map(|((_, seq), bytes)| match decode(bytes) {
             Ok(record) => Ok(StoredRecord { seq: *seq, record: Arc::new(record) }),
             Err(error) => Err(ReadError::Record { session, seq: *seq, error }),
         });
-        Ok(QueryRows::Records(stored.collect::<Result<_, _>>()?))
+        stored.collect()
     }
 }
 

@@ -7,7 +7,10 @@ use std::sync::{
 
 use futures::future::BoxFuture;
 use hermod::store::redb::RedbJournal;
-use hermod_actors::port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome};
+use hermod_actors::{
+    model::{Seq, SessionId},
+    port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
+};
 
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -42,7 +45,11 @@ impl Journal for Watched {
         self.inner.commit(batch)
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.inner.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.inner.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.inner.rows()
     }
 }

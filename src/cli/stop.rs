@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     model::{RunRow, RunState},
-    port::{Journal, Query},
+    port::Journal,
 };
 use tokio::time::sleep;
 
@@ -86,7 +86,7 @@ impl StopTarget {
         match self {
             Self::Run(run) => Ok(vec![reader.run(run).await?]),
             Self::Tree(run) => Ok(vec![reader.root(run).await?]),
-            Self::All => reader.runs(Query::OpenRuns).await,
+            Self::All => reader.read(|rows| rows.open_runs()).await,
         }
     }
 }

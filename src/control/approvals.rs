@@ -4,7 +4,7 @@ use hermod_actors::{
     RunError,
     model::{CallId, RunRow, RunState},
     pending_approvals,
-    port::{Clock, Query},
+    port::Clock,
 };
 
 use super::{
@@ -21,7 +21,7 @@ impl StoreReader {
     /// out.
     pub async fn approvals(&self) -> Result<Vec<ApprovalView>, RequestError> {
         let mut open = Vec::new();
-        for row in self.runs(Query::OpenRuns).await? {
+        for row in self.read(|rows| rows.open_runs()).await? {
             if row.state == RunState::Parked && self.quarantine_reason(row.session).await?.is_none() {
                 open.extend(self.approvals_of(&row).await?);
             }
@@ -73,7 +73,7 @@ impl StoreReader {
     /// The pending approvals of a run and of its subagents.
     async fn approvals_below(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
         let mut open = self.approvals_of(row).await?;
-        for other in self.runs(Query::OpenRuns).await? {
+        for other in self.read(|rows| rows.open_runs()).await? {
             let is_below = other.state == RunState::Parked
                 && self.ancestors(&other).await?.iter().any(|above| above.id == row.id)
                 && self.quarantine_reason(other.session).await?.is_none();

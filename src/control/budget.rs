@@ -16,7 +16,7 @@ impl StoreReader {
     ) -> Result<(Vec<AccountView>, ActiveTimeView), RequestError> {
         let (mut accounts, mut next) = (Vec::new(), Some(row.account));
         while let Some(id) = next {
-            let Some(account) = self.account(id).await? else { break };
+            let Some(account) = self.read(|rows| rows.account(id)).await? else { break };
             next = account.parent;
             accounts.push(AccountView::new(id, &account));
         }

@@ -8,8 +8,8 @@ use std::{
 
 use hermod_actors::{
     HealthProbe, Runtime, StalledHandler,
-    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionRow},
-    port::{Clock, Query},
+    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    port::Clock,
 };
 use tokio::{
     sync::{
@@ -159,7 +159,7 @@ impl RequestHandler {
                 stalled: self.vitals().map(|vitals| stalled(&vitals)).unwrap_or_default(),
             })),
             ControlRequest::RunsList { max } => {
-                self.summaries(Query::Runs { session: None, max }).await.map(ControlResponse::Runs).map(Some)
+                self.summaries(max).await.map(ControlResponse::Runs).map(Some)
             }
             ControlRequest::RunsShow { run } => self.run(&run).await.map(Some),
             ControlRequest::SessionsList { max } => {
@@ -180,7 +180,7 @@ impl RequestHandler {
             ControlRequest::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
             ControlRequest::BackupCreate { dir } => back_up(self.backups.as_deref(), dir, to).await,
             ControlRequest::ModelsList {} => {
-                self.reader.models().await.map(ControlResponse::Models).map(Some)
+                self.reader.read(|rows| rows.all_models()).await.map(ControlResponse::Models).map(Some)
             }
             ControlRequest::ProvidersStatus {} => self.send_command(ControlCommand::Providers).await,
             ControlRequest::ProvidersReset { name } => {
@@ -194,17 +194,17 @@ impl RequestHandler {
         }
     }
 
-    async fn runs(&self, what: Query) -> Result<Vec<RunView>, RequestError> {
+    async fn runs(&self, session: Option<SessionId>, max: usize) -> Result<Vec<RunView>, RequestError> {
         let mut runs = Vec::new();
-        for row in self.reader.runs(what).await? {
+        for row in self.reader.read(|rows| rows.runs(session, max)).await? {
             runs.push(self.view(row).await?);
         }
         Ok(runs)
     }
 
-    async fn summaries(&self, what: Query) -> Result<Vec<RunSummaryView>, RequestError> {
+    async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
         let mut summaries = Vec::new();
-        for row in self.reader.runs(what).await? {
+        for row in self.reader.read(|rows| rows.runs(None, max)).await? {
             // A session that cannot be read must not hide the other runs.
             let mut unreadable = None;
             let mut tolerate = |error: RequestError| {
@@ -216,7 +216,7 @@ impl RequestHandler {
             };
             let accepted = self.reader.acceptance(&row).await.map(Some);
             let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
-            let account = self.reader.account(row.id.into()).await;
+            let account = self.reader.read(|rows| rows.account(row.id.into())).await;
             let account = account.or_else(|error| tolerate(error).map(|()| None))?;
             let spent_usd = account.and_then(|account| account.spent.usd);
             let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
@@ -280,7 +280,7 @@ impl RequestHandler {
 
     async fn session(&self, id: &str, max: usize) -> Result<ControlResponse, RequestError> {
         let row = self.reader.session(id).await?;
-        let runs = self.runs(Query::Runs { session: Some(row.id), max }).await?;
+        let runs = self.runs(Some(row.id), max).await?;
         let session = self.session_view(&row).await?;
         let todo = match session.quarantined {
             None => self.reader.waits(session.id).await?.todo(),
@@ -291,7 +291,7 @@ impl RequestHandler {
 
     async fn sessions(&self, max: usize) -> Result<Vec<SessionView>, RequestError> {
         let mut sessions = Vec::new();
-        for row in self.reader.sessions(Query::Sessions { max }).await? {
+        for row in self.reader.read(|rows| rows.sessions(max)).await? {
             sessions.push(self.session_view(&row).await?);
         }
         Ok(sessions)
@@ -330,7 +330,7 @@ impl RequestHandler {
     async fn tree(&self, id: Option<&str>) -> Result<ControlResponse, RequestError> {
         let runs = match id {
             Some(id) => vec![self.reader.run(id).await?],
-            None => self.reader.runs(Query::OpenRuns).await?,
+            None => self.reader.read(|rows| rows.open_runs()).await?,
         };
         let vitals = self.vitals();
         let mut forest = self.run_trees.lock().await;
@@ -342,7 +342,7 @@ impl RequestHandler {
     }
 
     async fn stop_all(&self) -> Result<Option<ControlResponse>, RequestError> {
-        let open = self.reader.runs(Query::OpenRuns).await?;
+        let open = self.reader.read(|rows| rows.open_runs()).await?;
         if open.is_empty() {
             return Ok(Some(ControlResponse::Stopped(Vec::new())));
         }

@@ -3,10 +3,7 @@
 //! Lineages have no index, because lookups are rare. An id contains the time of its record, so only runs open at that
 //! time can have it. Besides the row of every run, only the records of those runs are read.
 
-use hermod_actors::{
-    model::{Body, RunRow, SessionId, SessionRow, Timestamp},
-    port::Query,
-};
+use hermod_actors::model::{Body, RunRow, SessionId, SessionRow, Timestamp};
 
 use super::{
     error::RequestError,
@@ -22,12 +19,12 @@ impl StoreReader {
         let Ok(at) = i64::try_from(lineage.bits() >> ULID_RANDOM_BITS).map(Timestamp) else {
             return Ok(None);
         };
-        let mut runs = self.runs(Query::Runs { session: None, max: usize::MAX }).await?;
+        let mut runs = self.read(|rows| rows.runs(None, usize::MAX)).await?;
         runs.retain(|run| was_open_at(run, at));
         let mut unreadable = None;
         for run in &runs {
             match self.has_lineage(run, lineage).await {
-                Ok(true) => return Ok(self.sessions(Query::Session(run.session)).await?.pop()),
+                Ok(true) => return self.read(|rows| rows.session(run.session)).await,
                 Ok(false) => {}
                 // The lineage may be in another session, so the search continues.
                 Err(fault) => unreadable = Some(fault),

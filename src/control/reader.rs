@@ -4,11 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
     Bill, RunError, WaitTracker,
-    model::{
-        AccountId, Body, BudgetAccount, ModelRow, Record, RunAccepted, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow,
-    },
-    port::{Journal, Query, QueryRows, ReadError, StoredRecord},
+    model::{Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    port::{Journal, ReadError, ReadFuture, RowReader, StoredRecord},
 };
 
 use super::{
@@ -57,16 +54,16 @@ impl StoreReader {
             return self.last().await.map(|last| ResolvedId::Run(Box::new(last)));
         }
         if let Ok(run) = id.parse::<RunId>()
-            && let Some(row) = self.runs(Query::Run(run)).await?.pop()
+            && let Some(row) = self.read(|rows| rows.run(run)).await?
         {
             return Ok(ResolvedId::Run(Box::new(row)));
         }
         if let Ok(session) = id.parse::<SessionId>()
-            && let Some(row) = self.sessions(Query::Session(session)).await?.pop()
+            && let Some(row) = self.read(|rows| rows.session(session)).await?
         {
             return Ok(ResolvedId::Session(row));
         }
-        let of_key = self.sessions(Query::SessionOfKey(id.into())).await?.pop();
+        let of_key = self.read(|rows| rows.session_of_key(id)).await?;
         if let Some(row) = of_key {
             return Ok(ResolvedId::Session(row));
         }
@@ -86,7 +83,7 @@ impl StoreReader {
     async fn last(&self) -> Result<RunRow, RequestError> {
         let mut max = LAST_ROWS;
         loop {
-            let rows = self.runs(Query::Runs { session: None, max }).await?;
+            let rows = self.read(|rows| rows.runs(None, max)).await?;
             let is_all = rows.len() < max;
             match rows.into_iter().rfind(|row| row.parent.is_none()) {
                 Some(last) => return Ok(last),
@@ -105,8 +102,8 @@ impl StoreReader {
         if !SUFFIX_CHARS.contains(&end.len()) || !end.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
         }
-        let mut rows = self.runs(Query::Runs { session: None, max: MAX_SUFFIX_CANDIDATES }).await?;
-        rows.extend(self.runs(Query::OpenRuns).await?);
+        let mut rows = self.read(|rows| rows.runs(None, MAX_SUFFIX_CANDIDATES)).await?;
+        rows.extend(self.read(|rows| rows.open_runs()).await?);
         let upper = end.to_ascii_uppercase();
         rows.retain(|row| row.id.to_string().ends_with(&upper));
         rows.sort_by_key(|row| row.id);
@@ -124,7 +121,7 @@ impl StoreReader {
         let (mut above, mut met, mut parent) = (Vec::new(), BTreeSet::from([row.id]), row.parent);
         while let Some(of) = parent
             && met.insert(of.call.run)
-            && let Some(row) = self.runs(Query::Run(of.call.run)).await?.pop()
+            && let Some(row) = self.read(|rows| rows.run(of.call.run)).await?
         {
             parent = row.parent;
             above.push(row);
@@ -144,56 +141,18 @@ impl StoreReader {
             ResolvedId::Session(row) => return Ok(row),
             ResolvedId::Run(row) => row.session,
         };
-        let row = self.sessions(Query::Session(session)).await?.pop();
+        let row = self.read(|rows| rows.session(session)).await?;
         row.ok_or_else(|| RunError::NoSession(session).into())
     }
 
-    /// The rows of a query for runs; another kind of rows is an error.
-    pub async fn runs(&self, what: Query) -> Result<Vec<RunRow>, RequestError> {
-        match self.read(what).await? {
-            QueryRows::Runs(rows) => Ok(rows),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_) => Err(unexpected_rows()),
-        }
-    }
-
-    /// The rows of a query for sessions; another kind of rows is an error.
-    pub async fn sessions(&self, what: Query) -> Result<Vec<SessionRow>, RequestError> {
-        match self.read(what).await? {
-            QueryRows::Sessions(rows) => Ok(rows),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_) => Err(unexpected_rows()),
-        }
-    }
-
-    /// What runs have observed about models, in order of names.
-    pub async fn models(&self) -> Result<Vec<ModelRow>, RequestError> {
-        match self.read(Query::AllModels).await? {
-            QueryRows::Models(rows) => Ok(rows),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Account(_) => Err(unexpected_rows()),
-        }
-    }
-
-    /// The account with this id, if there is one.
-    pub async fn account(&self, id: AccountId) -> Result<Option<BudgetAccount>, RequestError> {
-        match self.read(Query::Account(id)).await? {
-            QueryRows::Account(account) => Ok(account.map(|account| *account)),
-            QueryRows::Records(_)
-            | QueryRows::Inbox(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Models(_) => Err(unexpected_rows()),
-        }
+    /// Reads rows.
+    pub async fn read<T>(
+        &self,
+        read: impl FnOnce(&dyn RowReader) -> ReadFuture<T>,
+    ) -> Result<T, RequestError> {
+        // Short reads are ready at once: without yielding, many in a row would block other tasks.
+        tokio::task::coop::consume_budget().await;
+        read(self.0.rows()).await.map_err(|error| RunError::Read(error).into())
     }
 
     /// The run that `id` names; the error of a session's id says how to list its runs.
@@ -224,19 +183,8 @@ impl StoreReader {
     ) -> Result<Vec<NumberedRecord>, ReadError> {
         // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
-        match self.0.read(Query::Records { session, from, max }).await? {
-            QueryRows::Records(page) => {
-                let own = |stored: StoredRecord| (stored.seq, Arc::unwrap_or_clone(stored.record));
-                Ok(page.into_iter().map(own).collect())
-            }
-            QueryRows::Inbox(_)
-            | QueryRows::Runs(_)
-            | QueryRows::Sessions(_)
-            | QueryRows::Account(_)
-            | QueryRows::Models(_) => {
-                Err(ReadError::Unavailable("the journal answered another question".into()))
-            }
-        }
+        let own = |stored: StoredRecord| (stored.seq, Arc::unwrap_or_clone(stored.record));
+        Ok(self.0.records(session, from, max).await?.into_iter().map(own).collect())
     }
 
     /// Passes the records of a session to `each` in order, from the sequence `from` on.
@@ -264,20 +212,11 @@ impl StoreReader {
     pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
         let mut from = 1;
         loop {
-            match self.0.read(Query::Records { session, from, max: PAGE_RECORDS }).await {
-                Ok(QueryRows::Records(page)) => match page.last() {
+            match self.0.records(session, from, PAGE_RECORDS).await {
+                Ok(page) => match page.last() {
                     Some(last) if page.len() == PAGE_RECORDS => from = last.seq + 1,
                     Some(_) | None => return Ok(None),
                 },
-                Ok(
-                    QueryRows::Inbox(_)
-                    | QueryRows::Runs(_)
-                    | QueryRows::Sessions(_)
-                    | QueryRows::Account(_)
-                    | QueryRows::Models(_),
-                ) => {
-                    return Err(unexpected_rows());
-                }
                 Err(error @ ReadError::Record { .. }) => return Ok(Some(error.to_string())),
                 Err(error) => return Err(RunError::Read(error).into()),
             }
@@ -403,16 +342,6 @@ impl StoreReader {
         .await?;
         Ok(bill)
     }
-
-    async fn read(&self, what: Query) -> Result<QueryRows, RequestError> {
-        // Short reads are ready at once: without yielding, many in a row would block other tasks.
-        tokio::task::coop::consume_budget().await;
-        self.0.read(what).await.map_err(|error| RunError::Read(error).into())
-    }
-}
-
-fn unexpected_rows() -> RequestError {
-    unreadable("the journal answered another question".into())
 }
 
 fn unreadable(reason: String) -> RequestError {

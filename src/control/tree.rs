@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hermod_actors::{
     HealthProbe, WaitTracker,
     model::{Record, RunId, RunRow, RunState, Seq, SessionId},
-    port::{Clock, Query},
+    port::Clock,
 };
 
 use super::{error::RequestError, reader::StoreReader, run_projection::RunProjection};
@@ -50,8 +50,8 @@ impl RunTreeCache {
             }
             let (node, children) = self.node((reader, vitals), row).await?;
             for child in children.into_iter().rev() {
-                let rows = reader.runs(Query::Run(child)).await?;
-                left.extend(rows.into_iter().map(|row| (row, Some(placed.len()))));
+                let row = reader.read(|rows| rows.run(child)).await?;
+                left.extend(row.map(|row| (row, Some(placed.len()))));
             }
             placed.push((node, above));
         }
@@ -64,7 +64,7 @@ impl RunTreeCache {
         mut run: RunRow,
     ) -> Result<(NodeView, Vec<RunId>), RequestError> {
         // An account that cannot be read must not hide the runs.
-        let account = reader.account(run.account).await.unwrap_or_else(|fault| {
+        let account = reader.read(|rows| rows.account(run.account)).await.unwrap_or_else(|fault| {
             tracing::warn!(run = %run.id, %fault, "its account cannot be read");
             None
         });

@@ -10,7 +10,9 @@ use hermod_actors::{
         OutcomeDetail, ParentRef, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId,
         SubagentRef, Timestamp, Usage,
     },
-    port::{Append, IndexRow, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
+    port::{
+        Append, IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
+    },
     testkit::MemoryJournal,
 };
 
@@ -29,11 +31,13 @@ impl Journal for Noted {
         self.inner.commit(batch)
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        if let Query::Records { session, from, .. } = what {
-            self.asked.lock().unwrap().push((session.bits(), from));
-        }
-        self.inner.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.asked.lock().unwrap().push((session.bits(), from));
+        self.inner.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        &self.inner
     }
 }
 
@@ -154,9 +158,13 @@ impl Bench {
     }
 
     fn grow(&mut self, root: Option<u128>) -> Vec<NodeView> {
-        let what = root.map_or(Query::OpenRuns, |root| Query::Run(RunId::from_bits(root)));
         let reader = self.reader();
-        let rows = block_on(reader.runs(what)).unwrap();
+        let rows = match root {
+            None => block_on(self.journal.rows().open_runs()).unwrap(),
+            Some(root) => {
+                block_on(self.journal.rows().run(RunId::from_bits(root))).unwrap().into_iter().collect()
+            }
+        };
         block_on(self.forest.build((&reader, None), rows)).unwrap()
     }
 

@@ -9,7 +9,7 @@ use std::{
 use hermod::store::redb::{Durability, RedbJournal};
 use hermod_actors::{
     model::{Body, SessionId},
-    port::{Append, Journal, Query, QueryRows, WriteOp, WriteOutcome},
+    port::{Append, Journal, WriteOp, WriteOutcome},
 };
 use serde_json::Value;
 
@@ -134,18 +134,11 @@ async fn a_journal_that_was_tampered_with_is_found() {
 /// Appends the outcome of the first run to its journal again.
 async fn end_once_more(state: &Path) {
     let journal = RedbJournal::open(state, Durability::Strict).expect("a store");
-    let session = |rows: QueryRows| {
-        if let QueryRows::Runs(rows) = rows { rows[0].session } else { unreachable!("runs") }
-    };
-    let session: SessionId =
-        session(journal.read(Query::Runs { session: None, max: 1 }).await.expect("a run"));
+    let session: SessionId = journal.rows().runs(None, 1).await.expect("a run")[0].session;
     let WriteOutcome::Opened(opened) = commit(&journal, WriteOp::Open(session)).await else {
         unreachable!("it is opened");
     };
-    let last = Query::Records { session, from: opened.last, max: 1 };
-    let QueryRows::Records(records) = journal.read(last).await.expect("its last record") else {
-        unreachable!("records");
-    };
+    let records = journal.records(session, opened.last, 1).await.expect("its last record");
     let record = Arc::clone(&records[0].record);
     assert!(matches!(record.body, Body::RunEnded(_)), "{record:?}");
     let append = Append::new(session, opened.incarnation, opened.last + 1, vec![record]);

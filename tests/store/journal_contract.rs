@@ -8,7 +8,7 @@ use hermod_actors::{
         Body, CallEnd, CallEnded, CallId, CallStatus, DecodeError, Incarnation, Record, RunId, SessionId,
         Timestamp, encode,
     },
-    port::{Append, Journal, JournalError, Query, QueryRows, ReadError, StoredRecord, WriteOp, WriteOutcome},
+    port::{Append, Journal, JournalError, ReadError, StoredRecord, WriteOp, WriteOutcome},
     testkit::{FaultyJournal, JournalFault, MemoryJournal, StoreOpener, fault_contract, journal_contract},
 };
 use redb::{Database, ReadableDatabase, TableDefinition};
@@ -168,8 +168,7 @@ async fn a_long_journal_is_read_page_by_page() {
     for (from, max) in
         [(0, 0), (0, 7), (1, 1), (1, 64), (60, 10), (64, 1), (128, 130), (299, 9), (300, 1), (301, 5)]
     {
-        let rows = journal.read(Query::Records { session: SESSION, from, max }).await.unwrap();
-        let QueryRows::Records(records) = rows else { panic!("{rows:?}") };
+        let records = journal.records(SESSION, from, max).await.unwrap();
         let expect: Vec<u64> = (from.max(1)..=300).take(max).collect();
         let seqs: Vec<u64> = records.iter().map(|stored| stored.seq).collect();
         assert_eq!(seqs, expect, "{max} from {from}");
@@ -303,16 +302,7 @@ async fn append(
 }
 
 async fn records(journal: &RedbJournal, session: SessionId) -> Result<usize, ReadError> {
-    match journal.read(Query::Records { session, from: 0, max: usize::MAX }).await? {
-        QueryRows::Records(records) => Ok(records.len()),
-        other @ (QueryRows::Inbox(_)
-        | QueryRows::Sessions(_)
-        | QueryRows::Runs(_)
-        | QueryRows::Account(_)
-        | QueryRows::Models(_)) => {
-            panic!("{other:?}")
-        }
-    }
+    Ok(journal.records(session, 0, usize::MAX).await?.len())
 }
 
 fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> WriteOp {

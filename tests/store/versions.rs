@@ -15,7 +15,7 @@ use hermod::store::redb::{CheckReport, Durability, RedbJournal, check};
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, Outcome, RunState, SessionId},
-    port::{Journal, Presence, Query, QueryRows, Tool},
+    port::{Journal, Presence, Tool},
     testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use redb::{Database, ReadableTable, TableDefinition};
@@ -137,21 +137,17 @@ async fn opens(version: u64) {
     let store = tempdir().unwrap();
     copy(&fixture(version), store.path());
     let journal = RedbJournal::open(store.path(), Durability::Strict).unwrap();
-    let read = async |what: Query| journal.read(what).await.unwrap();
-    let QueryRows::Runs(runs) = read(Query::Runs { session: None, max: 9 }).await else { panic!("runs") };
+    let rows = journal.rows();
+    let runs = rows.runs(None, 9).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.state).collect::<Vec<_>>(), [RunState::Ended, RunState::Running]);
     for run in &runs {
-        let QueryRows::Account(Some(account)) = read(Query::Account(run.account)).await else {
-            panic!("accounts")
-        };
+        let account = rows.account(run.account).await.unwrap().expect("the run has an account");
         assert!(account.spent.tokens > Some(0), "{account:?}");
     }
-    let QueryRows::Sessions(sessions) = read(Query::Sessions { max: 9 }).await else { panic!("sessions") };
+    let sessions = rows.sessions(9).await.unwrap();
     assert_eq!(sessions.iter().map(|row| &*row.key).collect::<Vec<_>>(), [DONE, HELD]);
     let kinds = async |session: SessionId| {
-        let QueryRows::Records(records) = read(Query::Records { session, from: 1, max: 99 }).await else {
-            panic!("records")
-        };
+        let records = journal.records(session, 1, 99).await.unwrap();
         records.iter().map(|stored| stored.record.body.kind().name()).collect::<Vec<_>>()
     };
     let begun = ["session.opened", "run.accepted", "model.started", "model.answered", "call.admitted"];

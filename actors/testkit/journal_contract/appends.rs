@@ -5,16 +5,14 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 
 use super::subject::{
-    Subject, account, appended, index_run, one, record, record_of, run, session, session_row,
+    Subject, account, appended, check, index_run, one, record, record_of, run, session, session_row,
 };
 use crate::{
     model::{
         Amounts, AssistantMessage, Body, CallId, FinishReason, Incarnation, ModelAnswered, NewAccount,
         OpaqueState, Record, RunState, Timestamp,
     },
-    port::{
-        Append, IndexRow, Query, QueryRows, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
-    },
+    port::{Append, IndexRow, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal},
 };
 
 pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
@@ -31,9 +29,9 @@ pub(super) async fn records_come_back_in_a_dense_sequence(journal: Subject) {
     journal.check_journal(session(2), &[]).await;
     let some = [(3, &records[2]), (4, &records[3])];
     let some = some.map(|(seq, record)| StoredRecord { seq, record: Arc::clone(record) });
-    journal.check(Query::Records { session: id, from: 3, max: 2 }, QueryRows::Records(some.to_vec())).await;
-    journal.check(Query::Records { session: id, from: 6, max: 2 }, QueryRows::Records(Vec::new())).await;
-    journal.check(Query::Records { session: id, from: 1, max: 0 }, QueryRows::Records(Vec::new())).await;
+    check(journal.journal().records(id, 3, 2), some.to_vec()).await;
+    check(journal.journal().records(id, 6, 2), Vec::new()).await;
+    check(journal.journal().records(id, 1, 0), Vec::new()).await;
     assert_eq!(journal.take_over(id).await.last, 5);
 }
 
@@ -167,10 +165,10 @@ pub(super) async fn a_refusal_leaves_no_trace_and_disturbs_nobody(journal: Subje
         journal.check_journal(id, &[record(1)]).await;
     }
     journal.check_account(account(1), None).await;
-    journal.check(Query::SessionOfKey("two".into()), QueryRows::Sessions(Vec::new())).await;
-    journal.check(Query::Session(refused), QueryRows::Sessions(Vec::new())).await;
-    journal.check(Query::OpenRuns, QueryRows::Runs(Vec::new())).await;
-    journal.check(Query::RunOfKey("again".into()), QueryRows::Runs(Vec::new())).await;
+    check(journal.rows().session_of_key("two"), None).await;
+    check(journal.rows().session(refused), None).await;
+    check(journal.rows().open_runs(), Vec::new()).await;
+    check(journal.rows().run_of_key("again"), None).await;
     journal.check_inbox(after, &[]).await;
 }
 
@@ -210,15 +208,9 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
     let fence = journal.take_over(id).await.incarnation;
     let mut append = Append::new(id, fence, 1, (1..=RECORDS).map(record).collect());
     append.index = vec![index_run(1, id, RunState::Running)];
-    let records = async || match journal.read(Query::Records { session: id, from: 1, max: usize::MAX }).await
-    {
-        Ok(QueryRows::Records(records)) => records.len() as u64,
-        other => panic!("{other:?}"),
-    };
-    let runs = async || match journal.read(Query::Run(run(1))).await {
-        Ok(QueryRows::Runs(rows)) => rows.len(),
-        other => panic!("{other:?}"),
-    };
+    let read = || journal.journal().records(id, 1, usize::MAX);
+    let records = async || read().await.expect("the records are read").len() as u64;
+    let runs = async || usize::from(journal.rows().run(run(1)).await.expect("the row is read").is_some());
     let reading = async {
         let mut reads = 0;
         // The loop ends: the commit is under way before the first read.

@@ -1,5 +1,5 @@
-use super::subject::{Subject, appended, one, record, session, session_row};
-use crate::port::{Append, IndexRow, Query, QueryRows, WriteOp, WriteOutcome, WriteRefusal};
+use super::subject::{Subject, appended, check, one, record, session, session_row};
+use crate::port::{Append, IndexRow, WriteOp, WriteOutcome, WriteRefusal};
 
 async fn deliver(journal: &Subject, to: u128, item: &str) -> u64 {
     match journal.batch(vec![WriteOp::Deliver(session(to), item.into())]).await[..] {
@@ -71,7 +71,7 @@ pub(super) async fn rows_can_be_taken_without_a_record(mut journal: Subject) {
     journal.check_journal(id, &[record(1), record(2)]).await;
     journal.check_inbox(id, &[]).await;
     journal.check_inbox(session(2), &["\"taken\""]).await;
-    journal.check(Query::Session(id), QueryRows::Sessions(vec![session_row(1, "one")])).await;
+    check(journal.rows().session(id), Some(session_row(1, "one"))).await;
 }
 
 pub(super) async fn numbers_are_never_used_again(mut journal: Subject) {

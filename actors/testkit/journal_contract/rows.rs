@@ -1,12 +1,12 @@
 //! Cases: index rows of sessions, runs and models, and their keys.
 
-use super::subject::{Subject, index_run, one, record, run, run_row, session, session_row};
+use super::subject::{Subject, check, index_run, one, record, run, run_row, session, session_row};
 use crate::{
     model::{
         Amounts, ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, RunState, SessionId, Timestamp,
         TokenDensity,
     },
-    port::{Append, IndexRow, Query, QueryRows, WriteOp, WriteOutcome, WriteRefusal},
+    port::{Append, IndexRow, WriteOp, WriteOutcome, WriteRefusal},
 };
 
 pub(super) async fn a_key_stands_for_one_run(mut journal: Subject) {
@@ -25,11 +25,11 @@ pub(super) async fn a_key_stands_for_one_run(mut journal: Subject) {
     journal.reopen();
     let fence = journal.take_over(id).await.incarnation;
     journal.check_refused(Append { fence, ..keyed(3, "k", 5) }, WriteRefusal::Duplicate(run(1))).await;
-    let of_key = |n| QueryRows::Runs(vec![run_row(n, id, RunState::Queued)]);
-    journal.check(Query::RunOfKey("k".into()), of_key(1)).await;
-    journal.check(Query::RunOfKey("l".into()), of_key(3)).await;
-    journal.check(Query::RunOfKey("m".into()), QueryRows::Runs(Vec::new())).await;
-    journal.check(Query::Run(run(2)), QueryRows::Runs(Vec::new())).await;
+    let of_key = |n| Some(run_row(n, id, RunState::Queued));
+    check(journal.rows().run_of_key("k"), of_key(1)).await;
+    check(journal.rows().run_of_key("l"), of_key(3)).await;
+    check(journal.rows().run_of_key("m"), None).await;
+    check(journal.rows().run(run(2)), None).await;
     journal.check_journal(id, &[record(1), record(2)]).await;
 }
 
@@ -42,19 +42,19 @@ pub(super) async fn a_session_key_belongs_to_one_session(journal: Subject) {
         index: keys.iter().map(|(of, key)| IndexRow::Session(session_row(*of, key))).collect(),
         ..one(session(n), fences[n as usize], expected)
     };
-    let of_key = |key: &str| Query::SessionOfKey(key.into());
-    let rows = |n, key| QueryRows::Sessions(vec![session_row(n, key)]);
+    let of_key = |key: &str| journal.rows().session_of_key(key);
+    let row = |n, key| Some(session_row(n, key));
     journal.append(naming(1, 1, &[(1, "cli:default")])).await;
     journal.append(naming(1, 2, &[(1, "cli:default")])).await;
     journal.check_refused(naming(2, 1, &[(2, "cli:default")]), WriteRefusal::KeyTaken(session(1))).await;
     journal.check_refused(naming(2, 1, &[(2, "x"), (3, "x")]), WriteRefusal::KeyTaken(session(3))).await;
-    journal.check(of_key("cli:default"), rows(1, "cli:default")).await;
-    journal.check(of_key("x"), QueryRows::Sessions(Vec::new())).await;
+    check(of_key("cli:default"), row(1, "cli:default")).await;
+    check(of_key("x"), None).await;
     journal.append(naming(1, 3, &[(1, "moved")])).await;
     journal.append(naming(2, 1, &[(2, "cli:default")])).await;
-    journal.check(of_key("moved"), rows(1, "moved")).await;
-    journal.check(Query::Session(session(1)), rows(1, "moved")).await;
-    journal.check(of_key("cli:default"), rows(2, "cli:default")).await;
+    check(of_key("moved"), row(1, "moved")).await;
+    check(journal.rows().session(session(1)), row(1, "moved")).await;
+    check(of_key("cli:default"), row(2, "cli:default")).await;
 }
 
 pub(super) async fn open_runs_follow_their_state(mut journal: Subject) {
@@ -77,11 +77,11 @@ pub(super) async fn open_runs_follow_their_state(mut journal: Subject) {
         open.insert(n, state);
         open.retain(|_, state| *state != RunState::Ended);
         let rows = open.iter().map(|(n, state)| run_row(*n, id, *state)).collect();
-        journal.check(Query::OpenRuns, QueryRows::Runs(rows)).await;
+        check(journal.rows().open_runs(), rows).await;
     }
     journal.reopen();
-    journal.check(Query::OpenRuns, QueryRows::Runs(vec![run_row(1, id, RunState::Running)])).await;
-    journal.check(Query::Run(run(3)), QueryRows::Runs(vec![run_row(3, id, RunState::Ended)])).await;
+    check(journal.rows().open_runs(), vec![run_row(1, id, RunState::Running)]).await;
+    check(journal.rows().run(run(3)), Some(run_row(3, id, RunState::Ended))).await;
 }
 
 pub(super) async fn lists_hold_the_youngest_in_order(journal: Subject) {
@@ -90,20 +90,19 @@ pub(super) async fn lists_hold_the_youngest_in_order(journal: Subject) {
     let mut index: Vec<_> = runs.iter().map(|(n, of)| index_run(*n, *of, RunState::Queued)).collect();
     index.extend([3, 1, 2].map(|n| IndexRow::Session(session_row(n, &format!("key {n}")))));
     journal.append(Append { index, ..one(session(4), fence, 1) }).await;
-    let sessions =
-        |ns: &[u128]| QueryRows::Sessions(ns.iter().map(|n| session_row(*n, &format!("key {n}"))).collect());
+    let sessions = |ns: &[u128]| ns.iter().map(|n| session_row(*n, &format!("key {n}"))).collect();
     let rows = |ns: &[u128]| {
         let of = |n: &u128| runs.iter().find(|(run, _)| run == n).expect("a run of this case").1;
-        QueryRows::Runs(ns.iter().map(|n| run_row(*n, of(n), RunState::Queued)).collect())
+        ns.iter().map(|n| run_row(*n, of(n), RunState::Queued)).collect()
     };
-    journal.check(Query::Sessions { max: 2 }, sessions(&[2, 3])).await;
-    journal.check(Query::Sessions { max: usize::MAX }, sessions(&[1, 2, 3])).await;
-    journal.check(Query::Sessions { max: 0 }, sessions(&[])).await;
-    journal.check(Query::Runs { session: None, max: 3 }, rows(&[5, 7, 9])).await;
-    journal.check(Query::Runs { session: Some(session(2)), max: 1 }, rows(&[7])).await;
-    journal.check(Query::Runs { session: Some(session(2)), max: 5 }, rows(&[2, 7])).await;
-    journal.check(Query::Runs { session: Some(session(3)), max: 5 }, rows(&[])).await;
-    journal.check(Query::OpenRuns, rows(&[2, 5, 7, 9])).await;
+    check(journal.rows().sessions(2), sessions(&[2, 3])).await;
+    check(journal.rows().sessions(usize::MAX), sessions(&[1, 2, 3])).await;
+    check(journal.rows().sessions(0), sessions(&[])).await;
+    check(journal.rows().runs(None, 3), rows(&[5, 7, 9])).await;
+    check(journal.rows().runs(Some(session(2)), 1), rows(&[7])).await;
+    check(journal.rows().runs(Some(session(2)), 5), rows(&[2, 7])).await;
+    check(journal.rows().runs(Some(session(3)), 5), rows(&[])).await;
+    check(journal.rows().open_runs(), rows(&[2, 5, 7, 9])).await;
 }
 
 pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
@@ -123,8 +122,8 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
         index: rows.into_iter().map(IndexRow::Model).collect(),
         ..one(id, fence, expected)
     };
-    let all = || Query::Models(["org/b", "nobody", "a"].map(model).into());
-    journal.check(all(), QueryRows::Models(Vec::new())).await;
+    let all = || ["org/b", "nobody", "a"].map(model).into();
+    check(journal.rows().models(all()), Vec::new()).await;
     journal.append(listing(1, vec![row("a", Some(300), None), row("org/b", Some(200), Some(9))])).await;
     // Fields that a row leaves out keep their values, within one append too. A refused append changes nothing.
     journal.append(listing(2, vec![row("a", None, Some(7)), row("a", Some(400), None)])).await;
@@ -132,10 +131,10 @@ pub(super) async fn what_is_known_of_models_is_kept(mut journal: Subject) {
     journal.check_refused(listing(9, vec![row("a", Some(500), Some(1))]), wrong).await;
     for _ in 0..2 {
         let rows = vec![row("org/b", Some(200), Some(9)), row("a", Some(400), Some(7))];
-        journal.check(all(), QueryRows::Models(rows)).await;
-        journal.check(Query::Models(Vec::new()), QueryRows::Models(Vec::new())).await;
+        check(journal.rows().models(all()), rows).await;
+        check(journal.rows().models(Vec::new()), Vec::new()).await;
         let rows = vec![row("a", Some(400), Some(7)), row("org/b", Some(200), Some(9))];
-        journal.check(Query::AllModels, QueryRows::Models(rows)).await;
+        check(journal.rows().all_models(), rows).await;
         journal.reopen();
     }
 }
@@ -157,14 +156,14 @@ pub(super) async fn everything_is_there_after_reopening(mut journal: Subject) {
     assert_eq!((opened, row.limits), (account, limits));
     for _ in 0..2 {
         journal.reopen();
-        let running = || QueryRows::Runs(vec![run_row(1, id, RunState::Running)]);
+        let running = || run_row(1, id, RunState::Running);
         journal.check_journal(id, &[record(1)]).await;
         journal.check_account(account, Some(&row)).await;
         journal.check_inbox(session(2), &["{\"said\":\"äöü\"}"]).await;
-        journal.check(Query::SessionOfKey("k".into()), QueryRows::Sessions(vec![session_row(1, "k")])).await;
-        journal.check(Query::RunOfKey("again".into()), running()).await;
-        journal.check(Query::Runs { session: Some(id), max: 9 }, running()).await;
-        journal.check(Query::OpenRuns, running()).await;
+        check(journal.rows().session_of_key("k"), Some(session_row(1, "k"))).await;
+        check(journal.rows().run_of_key("again"), Some(running())).await;
+        check(journal.rows().runs(Some(id), 9), vec![running()]).await;
+        check(journal.rows().open_runs(), vec![running()]).await;
         assert_eq!(journal.take_over(id).await.last, 1);
     }
 }

@@ -1,11 +1,11 @@
 //! Cases: sessions that an append of another session spawns.
 
 use super::subject::{
-    Subject, account, appended, index_run, one, record, record_of, run, session, session_row,
+    Subject, account, appended, check, index_run, one, record, record_of, run, session, session_row,
 };
 use crate::{
     model::{Amounts, BudgetAccount, Incarnation, NewAccount, RunState},
-    port::{Append, IndexRow, Query, QueryRows, SpawnedSession, WriteOp, WriteOutcome, WriteRefusal},
+    port::{Append, IndexRow, SpawnedSession, WriteOp, WriteOutcome, WriteRefusal},
 };
 
 /// A spawned session whose first records have these numbers.
@@ -45,7 +45,7 @@ pub(super) async fn sessions_that_another_one_begins_are_there(mut journal: Subj
     journal.check_journal(parent, &[record(1), record(2)]).await;
     journal.check_journal(child, &large.records).await;
     journal.check_journal(unopened, &[record(1)]).await;
-    journal.check(Query::SessionOfKey("two".into()), QueryRows::Sessions(vec![session_row(2, "two")])).await;
+    check(journal.rows().session_of_key("two"), Some(session_row(2, "two"))).await;
     let (spent, reserved) = (Amounts::default(), Amounts::default());
     let account_of = BudgetAccount { parent: None, limits, spent, reserved, owns_iterations: true };
     journal.check_account(account(2), Some(&account_of)).await;
@@ -92,9 +92,9 @@ pub(super) async fn what_cannot_begin_leaves_no_trace(mut journal: Subject) {
         journal.check_journal(id, &[]).await;
     }
     journal.check_journal(old, &[record(1)]).await;
-    journal.check(Query::Session(new), QueryRows::Sessions(Vec::new())).await;
-    journal.check(Query::OpenRuns, QueryRows::Runs(Vec::new())).await;
-    journal.check(Query::RunOfKey("again".into()), QueryRows::Runs(Vec::new())).await;
+    check(journal.rows().session(new), None).await;
+    check(journal.rows().open_runs(), Vec::new()).await;
+    check(journal.rows().run_of_key("again"), None).await;
     journal.check_inbox(new, &[]).await;
     append.expected = 1;
     let again = Append { expected: 2, ..append.clone() };

@@ -1,6 +1,6 @@
 //! The journal under test with its checks, and builders of test data.
 
-use std::sync::Arc;
+use std::{fmt::Debug, panic::Location, sync::Arc};
 
 use super::StoreOpener;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
         RunRow, RunState, Seq, SessionId, SessionRow, Timestamp, Usage,
     },
     port::{
-        Append, AppendReceipt, InboxRow, IndexRow, Journal, OpenedSession, Query, QueryRows, ReadError,
+        Append, AppendReceipt, InboxRow, IndexRow, Journal, OpenedSession, ReadFuture, RowReader,
         StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
     },
 };
@@ -71,36 +71,35 @@ impl Subject {
 
     /// Expects the session's journal to hold these records and no others.
     pub(super) async fn check_journal(&self, session: SessionId, records: &[Arc<Record>]) {
-        let all = Query::Records { session, from: 0, max: usize::MAX };
         let expect = (1..).zip(records).map(|(seq, record)| StoredRecord { seq, record: Arc::clone(record) });
-        self.check(all, QueryRows::Records(expect.collect())).await;
+        check(self.journal().records(session, 0, usize::MAX), expect.collect()).await;
     }
 
     pub(super) async fn check_inbox(&self, session: SessionId, items: &[&str]) -> Vec<InboxRow> {
-        let rows = match self.read(Query::Inbox(session)).await {
-            Ok(QueryRows::Inbox(rows)) => rows,
-            other => panic!("inbox of {session}: {other:?}"),
-        };
+        let rows = self.rows().inbox(session).await.expect("the inbox is read");
         assert_eq!(rows.iter().map(|row| &*row.item).collect::<Vec<_>>(), items);
         assert!(rows.is_sorted_by_key(|row| row.id));
         rows
     }
 
     pub(super) async fn check_account(&self, id: AccountId, account: Option<&BudgetAccount>) {
-        self.check(Query::Account(id), QueryRows::Account(account.copied().map(Box::new))).await;
+        check(self.rows().account(id), account.copied()).await;
     }
 
-    pub(super) async fn check(&self, what: Query, expect: QueryRows) {
-        assert_eq!(self.read(what.clone()).await, Ok(expect), "{what:?}");
+    pub(super) fn rows(&self) -> &dyn RowReader {
+        self.journal().rows()
     }
 
-    pub(super) async fn read(&self, what: Query) -> Result<QueryRows, ReadError> {
-        self.journal().read(what).await
-    }
-
-    fn journal(&self) -> &dyn Journal {
+    pub(super) fn journal(&self) -> &dyn Journal {
         self.journal.as_deref().expect("the store is open")
     }
+}
+
+/// Expects this answer of a read.
+#[track_caller]
+pub(super) fn check<T: Debug + PartialEq>(read: ReadFuture<T>, expect: T) -> impl Future<Output = ()> {
+    let caller = Location::caller();
+    async move { assert_eq!(read.await, Ok(expect), "{caller}") }
 }
 
 pub(super) fn appended(written: WriteOutcome) -> AppendReceipt {

@@ -24,7 +24,7 @@ use crate::{
     },
     port::{
         BadArguments, DeltaSink, EncodedHead, Encoder, Intent, Invocation, Journal, MessageBuffer,
-        ModelProvider, ModelRequest, Query, QueryRows, Tool,
+        ModelProvider, ModelRequest, Tool,
     },
     testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
@@ -67,12 +67,9 @@ impl InjectionClock {
 
     /// Sets the injection point to now. Only the first call counts.
     pub(super) fn record(&self) {
-        let all = |session| Query::Records { session, from: 1, max: usize::MAX };
-        let read = self.target.get().and_then(|victim| self.journal.read(all(*victim)).now_or_never());
-        let last = match read {
-            Some(Ok(QueryRows::Records(records))) => records.last().map_or(0, |record| record.seq),
-            _ => 0,
-        };
+        let all = |victim: &SessionId| self.journal.records(*victim, 1, usize::MAX);
+        let read = self.target.get().and_then(|victim| all(victim).now_or_never());
+        let last = read.and_then(Result::ok).and_then(|records| Some(records.last()?.seq)).unwrap_or(0);
         let mut struck = self.point.lock().unwrap_or_else(PoisonError::into_inner);
         struck.get_or_insert_with(|| InjectionPoint { at: Instant::now(), last });
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     model::{Body, CallId, CompactionMethod, Kind, Outcome, Record, RunId, SessionId, Timestamp},
-    port::{InboxItem, Journal, Query, QueryRows},
+    port::{InboxItem, Journal, ReadFuture, RowReader},
     testkit::MemoryJournal,
 };
 
@@ -65,15 +65,12 @@ pub(super) fn check_invariants(outside: &ExternalWorld, store: &MemoryJournal) {
 
 /// The records of every session. A gap in their numbers is an error.
 pub(super) fn journals(store: &MemoryJournal) -> Result<BTreeMap<SessionId, Vec<Arc<Record>>>, String> {
-    let rows = |what| store.read(what).now_or_never().and_then(Result::ok).ok_or("the store cannot be read");
-    let QueryRows::Sessions(sessions) = rows(Query::Sessions { max: usize::MAX })? else {
-        return Err("no sessions".into());
-    };
+    fn now<T>(read: ReadFuture<T>) -> Result<T, &'static str> {
+        read.now_or_never().and_then(Result::ok).ok_or("the store cannot be read")
+    }
     let mut journals = BTreeMap::new();
-    for session in sessions.iter().map(|row| row.id) {
-        let QueryRows::Records(records) = rows(Query::Records { session, from: 1, max: usize::MAX })? else {
-            return Err("no records".into());
-        };
+    for session in now(store.sessions(usize::MAX))?.iter().map(|row| row.id) {
+        let records = now(store.records(session, 1, usize::MAX))?;
         if let Some((at, stored)) = (1..).zip(&records).find(|(at, stored)| stored.seq != *at) {
             return Err(format!("record {at} of {session} is numbered {}", stored.seq));
         }

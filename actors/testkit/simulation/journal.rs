@@ -19,8 +19,13 @@ use super::{
     plan::{CommitFault, Downtime, FaultTrigger, PlannedFault},
 };
 use crate::{
-    model::{Record, Seq, SessionId},
-    port::{Append, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
+    model::{
+        AccountId, BudgetAccount, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
+    },
+    port::{
+        Append, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp,
+        WriteOutcome,
+    },
     testkit::MemoryJournal,
 };
 
@@ -251,16 +256,15 @@ impl Journal for LifeJournal {
         .boxed()
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
         if self.process.is_dead() {
             return pending().boxed();
         }
-        let fails = matches!(what, Query::Records { .. })
-            && self
-                .process
-                .reads_to_fail
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-                .is_ok();
+        let fails = self
+            .process
+            .reads_to_fail
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            .is_ok();
         if fails {
             self.outside.record_fault("unreadable records");
         }
@@ -270,7 +274,60 @@ impl Journal for LifeJournal {
         }
         match fails {
             true => async { Err(ReadError::Unavailable("planned: input/output error".into())) }.boxed(),
-            false => self.inner.read(what),
+            false => self.inner.records(session, from, max),
         }
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        if self.process.is_dead() { &DeadRows } else { self.inner.rows() }
+    }
+}
+
+/// The rows of a crashed process: no read returns.
+struct DeadRows;
+
+impl RowReader for DeadRows {
+    fn inbox(&self, _: SessionId) -> ReadFuture<Vec<InboxRow>> {
+        pending().boxed()
+    }
+
+    fn session(&self, _: SessionId) -> ReadFuture<Option<SessionRow>> {
+        pending().boxed()
+    }
+
+    fn session_of_key(&self, _: &str) -> ReadFuture<Option<SessionRow>> {
+        pending().boxed()
+    }
+
+    fn sessions(&self, _: usize) -> ReadFuture<Vec<SessionRow>> {
+        pending().boxed()
+    }
+
+    fn run(&self, _: RunId) -> ReadFuture<Option<RunRow>> {
+        pending().boxed()
+    }
+
+    fn run_of_key(&self, _: &str) -> ReadFuture<Option<RunRow>> {
+        pending().boxed()
+    }
+
+    fn runs(&self, _: Option<SessionId>, _: usize) -> ReadFuture<Vec<RunRow>> {
+        pending().boxed()
+    }
+
+    fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {
+        pending().boxed()
+    }
+
+    fn account(&self, _: AccountId) -> ReadFuture<Option<BudgetAccount>> {
+        pending().boxed()
+    }
+
+    fn models(&self, _: Vec<ModelRef>) -> ReadFuture<Vec<ModelRow>> {
+        pending().boxed()
+    }
+
+    fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
+        pending().boxed()
     }
 }

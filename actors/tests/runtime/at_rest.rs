@@ -13,10 +13,10 @@ use hermod_actors::{
     AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SessionPhase,
     model::{
         ApprovalDecision, CallEnd, CallId, EffectClass, InDoubtAction, InDoubtPolicy, Kind, Outcome,
-        RunState, StopReason,
+        RunState, Seq, SessionId, StopReason,
     },
     port::{
-        AttachOutcome, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome,
+        AttachOutcome, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
         WriteRefusal,
     },
     testkit::{
@@ -314,8 +314,12 @@ impl Journal for Refusing {
         self.0.commit(batch)
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.0.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.0.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.0.rows()
     }
 }
 

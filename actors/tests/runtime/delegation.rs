@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime,
     model::{Amounts, BudgetAccount, Delegation, Outcome, OutcomeCause, RunId, RunRow, RunState},
-    port::{Journal, Query, QueryRows},
+    port::Journal,
     testkit::{
         ActorFault, ActorKind, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, calls,
         inject_if_alive, says, world,
@@ -47,10 +47,7 @@ async fn subagent(runtime: &Runtime, of: AcceptedRun) -> Option<RunRow> {
 }
 
 async fn account(store: &MemoryJournal, run: RunId) -> BudgetAccount {
-    let QueryRows::Account(Some(account)) = store.read(Query::Account(run.into())).await.unwrap() else {
-        panic!("there is no account")
-    };
-    *account
+    store.rows().account(run.into()).await.unwrap().expect("the run has an account")
 }
 
 /// Kills the session of the run, or of its subagent, at each moment; somebody waits for the run.

@@ -11,8 +11,8 @@ use std::{
 use futures::future::BoxFuture;
 use hermod_actors::{
     RunRequest, Runtime,
-    model::{CallEnd, EffectClass, Outcome, RunState, StopReason},
-    port::{Journal, JournalError, Query, QueryRows, ReadError, Tool, WriteOp, WriteOutcome},
+    model::{CallEnd, EffectClass, Outcome, RunState, Seq, SessionId, StopReason},
+    port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, Tool, WriteOp, WriteOutcome},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
@@ -31,8 +31,12 @@ impl Journal for Counting {
         self.journal.commit(batch)
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.journal.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.journal.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.journal.rows()
     }
 }
 

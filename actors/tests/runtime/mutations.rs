@@ -18,7 +18,7 @@ use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice,
     model::{Amounts, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState, StopReason},
     mutants::Mutant,
-    port::{AttachOutcome, Journal, Query, QueryRows, Tool},
+    port::{AttachOutcome, Journal, Tool},
     testkit::{
         ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider,
         ScriptedTool, StoreOpener, calls, inject, says, world,
@@ -132,20 +132,16 @@ async fn submit(runtime: &Runtime) -> AcceptedRun {
 }
 
 async fn account(journal: &MemoryJournal, run: RunId) -> BudgetAccount {
-    match journal.read(Query::Account(run.into())).await {
-        Ok(QueryRows::Account(Some(account))) => *account,
-        other => panic!("{other:?}"),
-    }
+    journal.rows().account(run.into()).await.expect("it is read").expect("the run has an account")
 }
 
 /// How many terminal records a run has, and what its row says.
 async fn ends(journal: &MemoryJournal, of: AcceptedRun) -> (usize, RunState) {
-    let all = Query::Records { session: of.session, from: 1, max: usize::MAX };
-    let Ok(QueryRows::Records(records)) = journal.read(all).await else { panic!("no records") };
+    let records = journal.records(of.session, 1, usize::MAX).await.expect("its records");
     let is_end = |body: &Body| matches!(body, Body::RunEnded(ended) if ended.run == of.run);
     let ends = records.iter().filter(|stored| is_end(&stored.record.body)).count();
-    let Ok(QueryRows::Runs(rows)) = journal.read(Query::Run(of.run)).await else { panic!("no rows") };
-    (ends, rows[0].state)
+    let row = journal.rows().run(of.run).await.expect("it is read").expect("the run has a row");
+    (ends, row.state)
 }
 
 /// The disk is full when the submission is to be written.
@@ -154,9 +150,7 @@ async fn what_is_accepted_is_in_the_store() -> Kept {
     let full = FaultyJournal::new(Arc::new(store.clone()), JournalFault::FullDisk, 2);
     let runtime = start(on(full, asks(1), &[])).await;
     let accepted = runtime.submit(RunRequest::new("a")).await;
-    let Ok(QueryRows::Runs(runs)) = store.read(Query::Runs { session: None, max: 9 }).await else {
-        panic!("no rows")
-    };
+    let runs = store.rows().runs(None, 9).await.expect("the rows");
     let broken = || format!("{accepted:?}, and the store has {} runs", runs.len());
     kept(accepted.is_err() && runs.is_empty(), broken)
 }

@@ -14,7 +14,7 @@ use hermod_actors::{
     model::{
         Body, BudgetAccount, Failure, FailureClass, ModelAnswer, ModelProfile, Outcome, RunId, SessionId,
     },
-    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest, Query, QueryRows},
+    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
     testkit::{FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, says, world},
 };
 
@@ -30,16 +30,7 @@ fn with(journal: Arc<dyn Journal>, asked: &Arc<AtomicUsize>) -> RuntimeDependenc
 }
 
 async fn account(journal: &MemoryJournal, run: RunId) -> BudgetAccount {
-    match journal.read(Query::Account(run.into())).await.unwrap() {
-        QueryRows::Account(account) => *account.expect("the run has an account"),
-        other @ (QueryRows::Records(_)
-        | QueryRows::Inbox(_)
-        | QueryRows::Sessions(_)
-        | QueryRows::Runs(_)
-        | QueryRows::Models(_)) => {
-            panic!("{other:?}")
-        }
-    }
+    journal.rows().account(run.into()).await.unwrap().expect("the run has an account")
 }
 
 /// The classes of the attempts that failed.

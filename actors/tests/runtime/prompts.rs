@@ -11,9 +11,9 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use hermod_actors::{
     Defaults, RunError, RunRequest, Runtime, SessionChoice, SubmitError,
-    model::{Body, SessionId, SessionRow, Timestamp},
+    model::{Body, Seq, SessionId},
     port::{
-        Journal, JournalError, PromptLayer, PromptRequest, Query, QueryRows, ReadError, SystemPrompt,
+        Journal, JournalError, PromptLayer, PromptRequest, ReadFuture, RowReader, StoredRecord, SystemPrompt,
         SystemPromptBuilder, SystemPromptError, WriteOp, WriteOutcome,
     },
     testkit::{MemoryJournal, ScriptedProvider, says, world},
@@ -76,8 +76,7 @@ fn keyed(key: &str) -> RunRequest {
 
 /// The prompts that the sessions of a journal were opened with.
 async fn prompts(journal: &MemoryJournal, session: SessionId) -> Vec<String> {
-    let read = Query::Records { session, from: 1, max: 1_000 };
-    let Ok(QueryRows::Records(records)) = journal.read(read).await else { panic!("no records") };
+    let records = journal.records(session, 1, 1_000).await.expect("its records");
     let opened = records.iter().filter_map(|stored| {
         let Body::SessionOpened(opened) = &stored.record.body else { return None };
         Some(opened.prompt.to_string())
@@ -137,32 +136,36 @@ async fn without_a_prompt_no_run_is_accepted() {
     check(Comes::Never, "longer than 5 s", Duration::from_secs(6)).await;
 }
 
-/// A journal that at first tells of a session which is not there any more.
+/// A journal whose first read of rows is answered by another one: its session was removed meanwhile.
 #[derive(Debug, Clone)]
-struct Stale(MemoryJournal, Arc<AtomicBool>);
+struct Stale {
+    journal: MemoryJournal,
+    before: MemoryJournal,
+    is_read: Arc<AtomicBool>,
+}
 
 impl Journal for Stale {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
-        self.0.commit(batch)
+        self.journal.commit(batch)
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        let Query::SessionOfKey(key) = &what else { return self.0.read(what) };
-        if self.1.swap(true, Ordering::SeqCst) {
-            return self.0.read(what);
-        }
-        let (id, opened_at) = (SessionId::from_bits(17), Timestamp(1));
-        let row = SessionRow { id, key: Arc::clone(key), opened_at };
-        async { Ok(QueryRows::Sessions(vec![row])) }.boxed()
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.journal.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        if self.is_read.swap(true, Ordering::SeqCst) { &self.journal } else { &self.before }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_removed_meanwhile_is_begun_anew() {
     let (journal, engine) = (MemoryJournal::new(), Engine::new(Comes::Built));
-    let runtime = start(Stale(journal.clone(), Arc::default()), &engine).await;
+    let (before, is_read) = (MemoryJournal::new(), Arc::default());
+    let removed = start(before.clone(), &Engine::new(Comes::Built)).await.run(keyed("k")).await.unwrap();
+    let runtime = start(Stale { journal: journal.clone(), before, is_read }, &engine).await;
     let run = runtime.run(keyed("k")).await.unwrap();
-    assert_ne!(run.session, SessionId::from_bits(17));
+    assert_ne!(run.session, removed.session);
     assert_eq!(prompts(&journal, run.session).await, ["prompt 1\n\nend"]);
     assert_eq!(runtime.sessions(10).await.unwrap().len(), 1);
 }

@@ -7,7 +7,7 @@ use hermod_actors::{
     model::{
         Amounts, BudgetAccount, CallEnd, Dimension, EffectClass, Kind, LimitIncrease, Outcome, RunState,
     },
-    port::{Journal, Query, QueryRows},
+    port::Journal,
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use serde_json::json;
@@ -46,10 +46,7 @@ async fn exhausted(runtime: &Runtime) -> AcceptedRun {
 }
 
 async fn account(journal: &MemoryJournal, of: AcceptedRun) -> BudgetAccount {
-    let QueryRows::Account(Some(account)) = journal.read(Query::Account(of.run.into())).await.unwrap() else {
-        panic!("there is no account")
-    };
-    *account
+    journal.rows().account(of.run.into()).await.unwrap().expect("the run has an account")
 }
 
 async fn count(runtime: &Runtime, of: AcceptedRun, kind: Kind) -> usize {

@@ -8,7 +8,7 @@ use hermod_actors::{
         Amounts, BudgetAccount, Delegation, Dimension, EffectClass, ModelAnswer, Outcome, RunRow, RunSpec,
         StopReason,
     },
-    port::{Journal, Query, QueryRows, Tool},
+    port::{Journal, Tool},
     testkit::{
         FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
     },
@@ -92,9 +92,7 @@ async fn run(text: &str) -> (Runtime, MemoryJournal, RunResult) {
 }
 
 async fn account(journal: &MemoryJournal, row: &RunRow) -> BudgetAccount {
-    let read = journal.read(Query::Account(row.account)).await.expect("it is read");
-    let QueryRows::Account(Some(account)) = read else { panic!("{read:?}") };
-    *account
+    journal.rows().account(row.account).await.expect("it is read").expect("the run has an account")
 }
 
 /// What stands behind `heard ` in the answer, as JSON.

@@ -265,11 +265,7 @@ async fn a_store_that_cannot_be_read_is_tried_again_and_never_counts_against_a_s
         } else {
             let reason = RuntimeEnd::Store("the store cannot be read: input/output error".into());
             assert_eq!(runtime.wait_for_end().await, reason);
-            let open = next.read(hermod_actors::port::Query::OpenRuns).await.unwrap();
-            assert!(
-                matches!(open, hermod_actors::port::QueryRows::Runs(rows) if rows.len() == 1),
-                "it waits"
-            );
+            assert_eq!(next.rows().open_runs().await.unwrap().len(), 1, "it waits");
         }
     }
 }

@@ -10,9 +10,9 @@ use hermod_actors::{
     RunError, RunRequest, Runtime, SessionChoice, SubmitError,
     model::{
         AssistantMessage, Body, DecodeError, FinishReason, ModelAnswer, OpaqueState, Outcome, OutcomeCause,
-        Record, SessionId,
+        Record, Seq, SessionId,
     },
-    port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome, WriteRefusal},
+    port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome, WriteRefusal},
     testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
 use serde_json::json;
@@ -40,8 +40,7 @@ async fn start(journal: &MemoryJournal) -> Runtime {
 }
 
 async fn is_readable(journal: &MemoryJournal, session: SessionId) -> bool {
-    let all = Query::Records { session, from: 1, max: usize::MAX };
-    matches!(journal.read(all).await, Ok(QueryRows::Records(records)) if !records.is_empty())
+    journal.records(session, 1, usize::MAX).await.is_ok_and(|records| !records.is_empty())
 }
 
 /// A store that refuses to accept one task, as it would a record that it could not read back.
@@ -61,8 +60,12 @@ impl Journal for Refusing {
         }
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.0.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.0.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.0.rows()
     }
 }
 

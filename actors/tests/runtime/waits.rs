@@ -14,10 +14,10 @@ use hermod_actors::{
     RunError, RunRequest, Runtime, RuntimeDependencies, SubmitError, Watch,
     model::{
         DiskFull, EffectClass, EventBody, Failure, FailureClass, LowDiskSpace, Outcome, RunId, RunStatus,
-        RunWait, Timestamp, WaitKind,
+        RunWait, Seq, SessionId, Timestamp, WaitKind,
     },
     port::{
-        Clock, DiskSpaceGauge, Journal, JournalError, Query, QueryRows, ReadError, Tool, WriteOp,
+        Clock, DiskSpaceGauge, Journal, JournalError, ReadFuture, RowReader, StoredRecord, Tool, WriteOp,
         WriteOutcome,
     },
     testkit::{
@@ -124,8 +124,12 @@ impl Journal for Full {
         })
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.0.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.0.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.0.rows()
     }
 
     fn disk_full(&self) -> Option<DiskFull> {

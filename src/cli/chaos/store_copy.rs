@@ -8,10 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hermod_actors::{
-    model::{Record, Seq},
-    port::Query,
-};
+use hermod_actors::model::{Record, Seq};
 
 use crate::{
     cli::exit::{CliError, Exit},
@@ -39,7 +36,8 @@ pub(super) async fn read_journals(
     let mut journals = RunJournals::new();
     for number in numbers {
         let mut records = Vec::new();
-        if let Some(session) = reader.sessions(Query::SessionOfKey(session_key(number).into())).await?.pop() {
+        let key = session_key(number);
+        if let Some(session) = reader.read(|rows| rows.session_of_key(&key)).await? {
             let keep = |stored| {
                 records.push(stored);
                 Ok::<(), RequestError>(())

@@ -3,7 +3,6 @@
 use hermod_actors::{
     RunError, Runtime,
     model::{RunId, RunRow, RunState, Seq},
-    port::Query,
 };
 
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
 
 /// The sequence of the run's last progress, 0 if it has none or cannot be read; `None` if the run has ended.
 pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Seq> {
-    let row = reader.runs(Query::Run(run)).await.ok()?.pop()?;
+    let row = reader.read(|rows| rows.run(run)).await.ok()??;
     if row.state == RunState::Ended {
         return None;
     }

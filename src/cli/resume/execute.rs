@@ -6,7 +6,6 @@ use clap::Args;
 use hermod_actors::{
     Defaults, RunError, Runtime,
     model::{Outcome, RunId, RunRow, RunState},
-    port::Query,
 };
 
 use super::{follow, probation::Probation, resumed_runs::ResumedRuns};
@@ -206,7 +205,7 @@ async fn resume_runs(
 async fn with_current_counts(rows: Vec<RunRow>, reader: &StoreReader) -> Result<Vec<RunRow>, CliError> {
     let mut counted = Vec::with_capacity(rows.len());
     for row in rows {
-        let now = reader.runs(Query::Run(row.id)).await?.pop().unwrap_or(row);
+        let now = reader.read(|rows| rows.run(row.id)).await?.unwrap_or(row);
         counted.push(reader.with_current_counts(now).await?);
     }
     Ok(counted)
@@ -214,7 +213,7 @@ async fn with_current_counts(rows: Vec<RunRow>, reader: &StoreReader) -> Result<
 
 /// The selected unfinished runs, in the order of their acceptance.
 async fn unfinished(args: &ResumeArgs, reader: &StoreReader) -> Result<Vec<RunRow>, CliError> {
-    let mut rows = reader.runs(Query::OpenRuns).await?;
+    let mut rows = reader.read(|rows| rows.open_runs()).await?;
     rows.sort_by_key(|row| row.id);
     let Some(id) = &args.id else { return Ok(rows) };
     let (session, ended) = match reader.find(id).await? {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hermod_actors::{FirstTask, RunRequest, SessionChoice, model::RunRow, port::Query};
+use hermod_actors::{FirstTask, RunRequest, SessionChoice, model::RunRow};
 
 use super::input::RunInput;
 use crate::{
@@ -18,7 +18,7 @@ pub(super) async fn first_of_key(
     session: &SessionChoice,
     state: &Path,
 ) -> Result<Option<RunRow>, CliError> {
-    let Some(row) = reader.runs(Query::RunOfKey(key.into())).await?.pop() else { return Ok(None) };
+    let Some(row) = reader.read(|rows| rows.run_of_key(key)).await? else { return Ok(None) };
     let request = RunRequest {
         images: task.images.clone(),
         history: task.history.clone(),

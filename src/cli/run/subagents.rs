@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, future, time::Duration};
 use hermod_actors::{
     HealthProbe,
     model::{Body, RunId},
-    port::{Clock, Query},
+    port::Clock,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -66,7 +66,7 @@ impl SubagentMonitor {
     async fn lines(&mut self) -> Result<Vec<String>, RequestError> {
         let mut rows = Vec::new();
         for run in &self.live {
-            rows.extend(self.reader.runs(Query::Run(*run)).await?);
+            rows.extend(self.reader.read(|rows| rows.run(*run)).await?);
         }
         let nodes = self.run_trees.build((&self.reader, Some(&self.vitals)), rows).await?;
         let mut lines = Vec::new();

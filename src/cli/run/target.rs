@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use hermod_actors::{
     SessionChoice,
     model::{RunRow, RunSpec, RunState, SessionId},
-    port::Query,
 };
 
 use super::args::ConversationArgs;
@@ -41,7 +40,7 @@ impl ConversationTarget {
                 ResolvedId::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
             },
             (None, Some(key)) => {
-                let known = reader.sessions(Query::SessionOfKey((**key).into())).await?.pop();
+                let known = reader.read(|rows| rows.session_of_key(key)).await?;
                 (SessionChoice::Key((**key).into()), known.map(|row| row.id), None)
             }
             (None, None) => (SessionChoice::New, None, None),
@@ -60,8 +59,11 @@ impl ConversationTarget {
         session: Option<SessionId>,
         named_run: Option<RunRow>,
     ) -> Result<Self, CliError> {
-        let (mine, others): (Vec<_>, Vec<_>) =
-            reader.runs(Query::OpenRuns).await?.into_iter().partition(|row| Some(row.session) == session);
+        let (mine, others): (Vec<_>, Vec<_>) = reader
+            .read(|rows| rows.open_runs())
+            .await?
+            .into_iter()
+            .partition(|row| Some(row.session) == session);
         let mut open = Vec::new();
         for row in mine {
             let spec = spec(reader, &row).await?;
@@ -118,7 +120,7 @@ fn of_resume(fault: RequestError) -> RequestError {
 }
 
 async fn youngest(reader: &StoreReader, session: SessionId) -> Result<Option<RunSpec>, CliError> {
-    match reader.runs(Query::Runs { session: Some(session), max: 1 }).await?.pop() {
+    match reader.read(|rows| rows.runs(Some(session), 1)).await?.pop() {
         Some(row) => Ok(Some(spec(reader, &row).await?)),
         None => Ok(None),
     }

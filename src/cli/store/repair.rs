@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     model::{RunRow, SessionId},
-    port::{Clock as _, Journal, Query},
+    port::{Clock as _, Journal},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -135,7 +135,8 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
         return Ok(());
     }
     let journal: Arc<dyn Journal> = store_client::open(state, Durability::Strict).await?;
-    let mut rows: Vec<RunRow> = StoreReader::new(Arc::clone(&journal)).runs(Query::OpenRuns).await?;
+    let open = StoreReader::new(Arc::clone(&journal)).read(|rows| rows.open_runs()).await;
+    let mut rows: Vec<RunRow> = open?;
     rows.retain(|row| repaired.sessions.contains_key(&row.session));
     if rows.is_empty() {
         return Ok(());

@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     RunRequest, Runtime,
     model::{CallEnd, CallId, EffectClass, Kind, Outcome, RunId, SessionId, WaitKind},
-    port::{Journal, Query, QueryRows},
+    port::Journal,
     testkit::{ScriptedProvider, ScriptedTool, calls, says, world},
 };
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, backends::InMemoryBackend};
@@ -165,8 +165,7 @@ fn request() -> RunRequest {
 
 /// The kinds of a session's records; asserts that there is no gap.
 async fn kinds(journal: &RedbJournal, session: SessionId) -> Vec<Kind> {
-    let read = Query::Records { session, from: 1, max: 10_000 };
-    let QueryRows::Records(rows) = journal.read(read).await.unwrap() else { panic!("other rows") };
+    let rows = journal.records(session, 1, 10_000).await.unwrap();
     assert!(rows.iter().map(|row| row.seq).eq(1..=rows.len() as u64), "gaps");
     rows.iter().map(|row| row.record.body.kind()).collect()
 }

@@ -15,8 +15,13 @@ use futures::{
     future::{BoxFuture, ready},
 };
 use hermod_actors::{
-    model::DiskFull,
-    port::{Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
+    model::{
+        AccountId, BudgetAccount, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId, SessionRow,
+    },
+    port::{
+        InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp,
+        WriteOutcome,
+    },
 };
 use redb::ReadableDatabase;
 use tokio::{
@@ -113,6 +118,35 @@ impl RedbJournal {
         file.run(|| Ok(SnapshotReader::new(self.db.begin_read()?, self.blobs.clone(), file.clone())))
     }
 
+    /// Reads in the calling task, or on the blocking pool if the read is not short.
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl Fn(&mut SnapshotReader) -> Result<T, ReadAbort> + Send + 'static,
+    ) -> ReadFuture<T> {
+        let mut reader = match self.reader() {
+            Ok(reader) => reader,
+            Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
+        };
+        let short = if self.disk_wait.may_block_readers() {
+            Err(ReadAbort::TooLong)
+        } else {
+            reader.read_short(&read)
+        };
+        match short {
+            Ok(rows) => ready(Ok(rows)).boxed(),
+            Err(ReadAbort::Failed(error)) => ready(Err(error)).boxed(),
+            Err(ReadAbort::Engine(fault)) => ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
+            Err(ReadAbort::TooLong) => match Handle::try_current() {
+                Ok(runtime) => {
+                    let rows = runtime.spawn_blocking(move || reader.read(&read));
+                    let ended = |error| Err(ReadError::Unavailable(format!("a read ended early: {error}")));
+                    rows.map(move |rows| rows.unwrap_or_else(ended)).boxed()
+                }
+                Err(_) => ready(reader.read(&read)).boxed(),
+            },
+        }
+    }
+
     pub(super) fn blobs(&self) -> &Blobs {
         &self.blobs
     }
@@ -143,33 +177,67 @@ impl Journal for RedbJournal {
         self.restore_generation
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        let mut reader = match self.reader() {
-            Ok(reader) => reader,
-            Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
-        };
-        let short = if self.disk_wait.may_block_readers() {
-            Err(ReadAbort::TooLong)
-        } else {
-            reader.read_short(&what)
-        };
-        match short {
-            Ok(rows) => ready(Ok(rows)).boxed(),
-            Err(ReadAbort::Failed(error)) => ready(Err(error)).boxed(),
-            Err(ReadAbort::Engine(fault)) => ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
-            Err(ReadAbort::TooLong) => match Handle::try_current() {
-                Ok(runtime) => {
-                    let rows = runtime.spawn_blocking(move || reader.read(&what));
-                    let ended = |error| Err(ReadError::Unavailable(format!("a read ended early: {error}")));
-                    rows.map(move |rows| rows.unwrap_or_else(ended)).boxed()
-                }
-                Err(_) => ready(reader.read(&what)).boxed(),
-            },
-        }
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.read(move |rows| rows.records(session, from, max))
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self
     }
 
     fn disk_full(&self) -> Option<DiskFull> {
         self.disk_wait.missing()
+    }
+}
+
+impl RowReader for RedbJournal {
+    fn inbox(&self, session: SessionId) -> ReadFuture<Vec<InboxRow>> {
+        self.read(move |rows| rows.inbox(session))
+    }
+
+    fn session(&self, id: SessionId) -> ReadFuture<Option<SessionRow>> {
+        self.read(move |rows| rows.session(id))
+    }
+
+    fn session_of_key(&self, key: &str) -> ReadFuture<Option<SessionRow>> {
+        let key = key.to_owned();
+        self.read(move |rows| rows.session_of_key(&key))
+    }
+
+    fn sessions(&self, max: usize) -> ReadFuture<Vec<SessionRow>> {
+        self.read(move |rows| rows.sessions(max))
+    }
+
+    fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>> {
+        self.read(move |rows| rows.run(id))
+    }
+
+    fn run_of_key(&self, key: &str) -> ReadFuture<Option<RunRow>> {
+        let key = key.to_owned();
+        self.read(move |rows| rows.run_of_key(&key))
+    }
+
+    fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
+        self.read(move |rows| match session {
+            Some(session) => rows.runs_of(session, max),
+            None => rows.runs(max),
+        })
+    }
+
+    fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {
+        self.read(SnapshotReader::open_runs)
+    }
+
+    fn account(&self, id: AccountId) -> ReadFuture<Option<BudgetAccount>> {
+        self.read(move |rows| rows.account(id))
+    }
+
+    fn models(&self, models: Vec<ModelRef>) -> ReadFuture<Vec<ModelRow>> {
+        self.read(move |rows| rows.models(&models))
+    }
+
+    fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
+        self.read(SnapshotReader::all_models)
     }
 }
 

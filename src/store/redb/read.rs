@@ -7,7 +7,7 @@ use hermod_actors::{
         AccountId, BudgetAccount, DecodeError, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
         SessionRow, decode,
     },
-    port::{InboxItem, InboxRow, Query, QueryRows, ReadError, StoredRecord},
+    port::{InboxItem, InboxRow, ReadError, StoredRecord},
 };
 use redb::{
     AccessGuard, Range, ReadOnlyTable, ReadTransaction, ReadableTable, StorageError, TableDefinition,
@@ -83,62 +83,58 @@ impl SnapshotReader {
     }
 
     /// Reads within the limits of a short read, otherwise fails with [`ReadAbort::TooLong`].
-    pub(super) fn read_short(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
+    pub(super) fn read_short<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>,
+    ) -> Result<T, ReadAbort> {
         self.remaining_bytes = Some(INLINE_READ_BYTES);
-        self.guarded(what)
+        self.guarded(read)
     }
 
     /// Reads without a limit.
-    pub(super) fn read(&mut self, what: &Query) -> Result<QueryRows, ReadError> {
+    pub(super) fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>,
+    ) -> Result<T, ReadError> {
         self.remaining_bytes = None;
-        self.guarded(what).map_err(|halt| match halt {
+        self.guarded(read).map_err(|abort| match abort {
             ReadAbort::Failed(error) => error,
-            ReadAbort::Engine(fault) => damaged_by(what, &fault),
+            ReadAbort::Engine(error) => ReadError::Unavailable(error.to_string()),
             ReadAbort::TooLong => ReadError::Unavailable("a read without a limit met one".to_owned()),
         })
     }
 
     /// Reads; a panic of the engine fails this read alone.
-    fn guarded(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
+    fn guarded<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>) -> Result<T, ReadAbort> {
         let file = self.file.clone();
-        let read = file.catch(|| self.rows(what)).unwrap_or_else(|fault| Err(ReadAbort::Engine(fault)));
-        read.map_err(|halt| match halt {
-            ReadAbort::Engine(fault) => ReadAbort::Failed(damaged_by(what, &file.explain(fault))),
-            halt @ (ReadAbort::TooLong | ReadAbort::Failed(_)) => halt,
+        let read = file.catch(|| read(self)).unwrap_or_else(|error| Err(ReadAbort::Engine(error)));
+        read.map_err(|abort| match abort {
+            ReadAbort::Engine(error) => ReadAbort::Engine(file.explain(error)),
+            abort @ (ReadAbort::TooLong | ReadAbort::Failed(_)) => abort,
         })
     }
 
-    fn rows(&mut self, what: &Query) -> Result<QueryRows, ReadAbort> {
-        Ok(match what {
-            Query::Records { session, from, max } => QueryRows::Records(self.records(*session, *from, *max)?),
-            Query::Inbox(session) => QueryRows::Inbox(self.inbox(*session)?),
-            Query::Session(id) => QueryRows::Sessions(self.session(*id)?.into_iter().collect()),
-            Query::SessionOfKey(key) => {
-                let id = self.open(SESSION_KEYS)?.get(&**key)?.map(|id| SessionId::from_bits(id.value()));
-                let row = id.map(|id| self.session(id)).transpose()?.flatten();
-                QueryRows::Sessions(row.into_iter().collect())
+    /// At most `max` records, from the sequence `from` on. Damage that the engine meets affects this session alone.
+    pub(super) fn records(
+        &mut self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<Vec<StoredRecord>, ReadAbort> {
+        self.guarded(|rows| rows.log_records(session, from, max)).map_err(|abort| match abort {
+            ReadAbort::Engine(error @ StoreError::Damaged { .. }) => {
+                damaged(session, from, error.to_string())
             }
-            Query::Sessions { max } => {
-                QueryRows::Sessions(self.newest_rows(SESSIONS, *max, Self::session_row)?)
-            }
-            Query::Run(id) => QueryRows::Runs(self.run(*id)?.into_iter().collect()),
-            Query::Runs { session: None, max } => {
-                QueryRows::Runs(self.newest_rows(RUNS, *max, Self::run_row)?)
-            }
-            Query::Runs { session: Some(session), max } => QueryRows::Runs(self.runs_of(*session, *max)?),
-            Query::OpenRuns => QueryRows::Runs(self.open_runs()?),
-            Query::RunOfKey(key) => {
-                let id = self.open(KEYS)?.get(&**key)?.map(|id| RunId::from_bits(id.value()));
-                let row = id.map(|id| self.run(id)).transpose()?.flatten();
-                QueryRows::Runs(row.into_iter().collect())
-            }
-            Query::Account(id) => QueryRows::Account(self.account(*id)?),
-            Query::Models(models) => QueryRows::Models(self.models(models)?),
-            Query::AllModels => QueryRows::Models(self.all_models()?),
+            abort @ (ReadAbort::TooLong | ReadAbort::Failed(_) | ReadAbort::Engine(_)) => abort,
         })
     }
 
-    fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadAbort> {
+    fn log_records(
+        &mut self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<Vec<StoredRecord>, ReadAbort> {
         // The first record has number 1.
         let from = from.max(1);
         let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
@@ -202,7 +198,7 @@ impl SnapshotReader {
         }
     }
 
-    fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, ReadAbort> {
+    pub(super) fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, ReadAbort> {
         let bits = session.bits();
         let mut rows = Vec::new();
         for row in self.open(INBOX)?.range((bits, 0)..=(bits, u64::MAX))? {
@@ -214,12 +210,12 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, ReadAbort> {
+    pub(super) fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, ReadAbort> {
         let row = self.open(SESSIONS)?.get(id.bits())?;
         row.map(|row| self.session_row(id.bits(), &row)).transpose()
     }
 
-    fn run(&mut self, id: RunId) -> Result<Option<RunRow>, ReadAbort> {
+    pub(super) fn run(&mut self, id: RunId) -> Result<Option<RunRow>, ReadAbort> {
         match self.open(RUNS)?.get(id.bits())? {
             Some(row) => self.run_row(id.bits(), &row).map(Some),
             // Substitutes the row of an unfinished run only, so that lookups of unknown runs stay cheap.
@@ -228,6 +224,24 @@ impl SnapshotReader {
             }
             None => Ok(None),
         }
+    }
+
+    pub(super) fn session_of_key(&mut self, key: &str) -> Result<Option<SessionRow>, ReadAbort> {
+        let id = self.open(SESSION_KEYS)?.get(key)?.map(|id| SessionId::from_bits(id.value()));
+        id.map_or(Ok(None), |id| self.session(id))
+    }
+
+    pub(super) fn run_of_key(&mut self, key: &str) -> Result<Option<RunRow>, ReadAbort> {
+        let id = self.open(KEYS)?.get(key)?.map(|id| RunId::from_bits(id.value()));
+        id.map_or(Ok(None), |id| self.run(id))
+    }
+
+    pub(super) fn sessions(&mut self, max: usize) -> Result<Vec<SessionRow>, ReadAbort> {
+        self.newest_rows(SESSIONS, max, Self::session_row)
+    }
+
+    pub(super) fn runs(&mut self, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
+        self.newest_rows(RUNS, max, Self::run_row)
     }
 
     fn newest_rows<T>(
@@ -261,26 +275,26 @@ impl SnapshotReader {
         }
     }
 
-    fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
+    pub(super) fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
         let bits = session.bits();
         let mut ids = Vec::new();
         for row in self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.rev().take(max) {
             ids.push(row?.0.value().1);
         }
         ids.reverse();
-        self.runs(ids)
+        self.runs_with_ids(ids)
     }
 
-    fn open_runs(&mut self) -> Result<Vec<RunRow>, ReadAbort> {
+    pub(super) fn open_runs(&mut self) -> Result<Vec<RunRow>, ReadAbort> {
         let mut ids = Vec::new();
         for row in self.open(OPEN_RUNS)?.iter()? {
             ids.push(row?.0.value());
         }
-        self.runs(ids)
+        self.runs_with_ids(ids)
     }
 
     /// The rows of runs that an index names; missing rows are substituted.
-    fn runs(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, ReadAbort> {
+    fn runs_with_ids(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, ReadAbort> {
         let runs = self.open(RUNS)?;
         let row = |id| match runs.get(id)? {
             Some(row) => self.run_row(id, &row),
@@ -289,14 +303,14 @@ impl SnapshotReader {
         ids.into_iter().map(row).collect()
     }
 
-    fn account(&mut self, id: AccountId) -> Result<Option<Box<BudgetAccount>>, ReadAbort> {
+    pub(super) fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, ReadAbort> {
         let Some(row) = self.open(ACCOUNTS)?.get(id.bits())? else { return Ok(None) };
         let account = accounts::decode(row.value())
             .map_err(|error| ReadError::Row { table: "accounts", error: format!("{id}: {error}") })?;
-        Ok(Some(Box::new(account)))
+        Ok(Some(account))
     }
 
-    fn all_models(&mut self) -> Result<Vec<ModelRow>, ReadAbort> {
+    pub(super) fn all_models(&mut self) -> Result<Vec<ModelRow>, ReadAbort> {
         let (table, mut rows) = (self.open(MODELS)?, Vec::new());
         for row in table.iter()? {
             rows.push(self.json("models", &row?.1)?);
@@ -304,7 +318,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, ReadAbort> {
+    pub(super) fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, ReadAbort> {
         let (table, mut rows) = (self.open(MODELS)?, Vec::new());
         for model in models {
             if let Some(row) = table.get(&*model.to_string())? {
@@ -380,17 +394,6 @@ fn unreadable(table: &'static str, error: BlobError) -> ReadError {
 
 fn damaged(session: SessionId, seq: Seq, why: String) -> ReadAbort {
     ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
-}
-
-/// The read error for an error of the engine. Damage met while reading a session's records affects that session alone.
-fn damaged_by(what: &Query, fault: &StoreError) -> ReadError {
-    match (what, fault) {
-        (Query::Records { session, from, .. }, StoreError::Damaged { .. }) => {
-            let error = DecodeError::Malformed(fault.to_string());
-            ReadError::Record { session: *session, seq: *from, error }
-        }
-        _ => ReadError::Unavailable(fault.to_string()),
-    }
 }
 
 impl From<ReadError> for ReadAbort {

@@ -7,9 +7,9 @@ use hermod_actors::{
     RunRequest, RunResult, Runtime,
     model::{
         Body, CompactionMethod, CompactionPolicy, EffectClass, EventBody, Failure, FailureClass, Kind,
-        ModelProfile, Outcome, RunStatus, SessionEvent, StopReason,
+        ModelProfile, Outcome, RunStatus, Seq, SessionEvent, SessionId, StopReason,
     },
-    port::{Clock, Journal, JournalError, Query, QueryRows, ReadError, WriteOp, WriteOutcome},
+    port::{Clock, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
     testkit::{MemoryJournal, ScriptedTool, VirtualClock, calls, says},
 };
 use serde_json::json;
@@ -147,8 +147,12 @@ impl Journal for Held {
         })
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.0.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.0.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.0.rows()
     }
 }
 

@@ -5,10 +5,7 @@ use std::{
     fmt,
 };
 
-use hermod_actors::{
-    model::{Body, RunId, RunRow, SessionId},
-    port::{Query, QueryRows},
-};
+use hermod_actors::model::{Body, RunId, RunRow, SessionId};
 use redb::{ReadTransaction, ReadableTable};
 
 use super::{
@@ -75,17 +72,7 @@ impl Lookup {
 
     /// The row of a run; `None` if the run does not exist.
     pub fn run(&mut self, run: RunId) -> Result<Option<RunRow>, GcError> {
-        match self.reader.read(&Query::Run(run)) {
-            Ok(QueryRows::Runs(rows)) => Ok(rows.into_iter().next()),
-            Ok(
-                QueryRows::Records(_)
-                | QueryRows::Inbox(_)
-                | QueryRows::Sessions(_)
-                | QueryRows::Account(_)
-                | QueryRows::Models(_),
-            ) => Err(GcError::Failed("the store answered another question".to_owned())),
-            Err(error) => Err(GcError::Failed(error.to_string())),
-        }
+        self.reader.read(|rows| rows.run(run)).map_err(|error| GcError::Failed(error.to_string()))
     }
 
     fn runs(&self) -> Result<Vec<RunId>, StoreError> {
@@ -100,8 +87,8 @@ impl Lookup {
         let mut scripts = BTreeSet::new();
         for run in self.runs()?.into_iter().filter(|run| !gone.runs.contains(run)) {
             let Ok(Some(row)) = self.run(run) else { return Ok(None) };
-            let read = Query::Records { session: row.session, from: row.first, max: 1 };
-            let Ok(QueryRows::Records(records)) = self.reader.read(&read) else { return Ok(None) };
+            let read = self.reader.read(|rows| rows.records(row.session, row.first, 1));
+            let Ok(records) = read else { return Ok(None) };
             let Some(Body::RunAccepted(accepted)) = records.first().map(|stored| &stored.record.body) else {
                 return Ok(None);
             };

@@ -5,10 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::{
-    model::{Record, SessionId, SessionRow, Timestamp},
-    port::{Query, QueryRows},
-};
+use hermod_actors::model::{Record, SessionId, SessionRow, Timestamp};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, ReadableTableMetadata};
 
 use super::{
@@ -140,17 +137,8 @@ impl GcSnapshot {
 
     fn last_record(&mut self, bits: u128, tail: (u64, u64, u64)) -> Option<Arc<Record>> {
         let session = SessionId::from_bits(bits);
-        match self.reader.read(&Query::Records { session, from: SessionTail::of(tail).last, max: 1 }) {
-            Ok(QueryRows::Records(mut records)) => records.pop().map(|stored| stored.record),
-            Ok(
-                QueryRows::Inbox(_)
-                | QueryRows::Sessions(_)
-                | QueryRows::Runs(_)
-                | QueryRows::Account(_)
-                | QueryRows::Models(_),
-            )
-            | Err(_) => None,
-        }
+        let read = self.reader.read(|rows| rows.records(session, SessionTail::of(tail).last, 1));
+        read.ok()?.pop().map(|stored| stored.record)
     }
 
     /// Retains sessions whose accounts are parents of retained accounts.

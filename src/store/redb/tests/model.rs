@@ -12,7 +12,7 @@ use hermod_actors::{
         SessionId, SessionRow,
     },
     port::{
-        InboxItem, IndexRow, Journal, Query, QueryRows, StoreView, WriteOp, WriteOutcome, WriteRefusal,
+        InboxItem, IndexRow, Journal, ReadFuture, StoreView, WriteOp, WriteOutcome, WriteRefusal,
         validate_append,
     },
 };
@@ -154,33 +154,24 @@ impl Model {
 
     /// Compares a store with it, byte for byte; what differs.
     pub(super) fn compare(&self, journal: &dyn Journal) -> Result<(), String> {
-        let read = |what: Query| block_on(journal.read(what)).map_err(|error| error.to_string());
-        let same = |what: Query, expected: QueryRows| {
-            let found = read(what.clone())?;
-            if found == expected { Ok(()) } else { Err(format!("{what:?} is not as it was written")) }
-        };
-        let rows = QueryRows::Sessions(self.sessions.values().cloned().collect());
-        same(Query::Sessions { max: usize::MAX }, rows)?;
-        let rows = QueryRows::Runs(self.runs.values().cloned().collect());
-        same(Query::Runs { session: None, max: usize::MAX }, rows)?;
+        let rows = journal.rows();
+        same("sessions", rows.sessions(usize::MAX), &self.sessions.values().cloned().collect())?;
+        same("runs", rows.runs(None, usize::MAX), &self.runs.values().cloned().collect())?;
         let open = self.runs.values().filter(|row| row.state != RunState::Ended);
-        same(Query::OpenRuns, QueryRows::Runs(open.cloned().collect()))?;
+        same("open runs", rows.open_runs(), &open.cloned().collect())?;
         for (key, run) in &self.keys {
-            let row = self.runs.get(run).cloned();
-            same(Query::RunOfKey(Arc::clone(key)), QueryRows::Runs(row.into_iter().collect()))?;
+            same(&format!("run of key {key}"), rows.run_of_key(key), &self.runs.get(run).cloned())?;
         }
         for (id, account) in &self.accounts {
-            same(Query::Account(*id), QueryRows::Account(Some(Box::new(*account))))?;
+            same(&format!("account {id}"), rows.account(*id), &Some(*account))?;
         }
         let models: Vec<ModelRef> = self.models.keys().cloned().collect();
-        same(Query::Models(models), QueryRows::Models(self.models.values().cloned().collect()))?;
+        same("models", rows.models(models), &self.models.values().cloned().collect())?;
         for row in self.sessions.values() {
-            same(Query::SessionOfKey(Arc::clone(&row.key)), QueryRows::Sessions(vec![row.clone()]))?;
+            same(&format!("session of key {}", row.key), rows.session_of_key(&row.key), &Some(row.clone()))?;
         }
         for (session, items) in &self.inbox {
-            let QueryRows::Inbox(found) = read(Query::Inbox(*session))? else {
-                return Err("an inbox was asked for".to_owned());
-            };
+            let found = read(rows.inbox(*session))?;
             let (found, expected): (Vec<_>, Vec<_>) =
                 (found.iter().map(|row| &row.item).collect(), items.iter().map(|(_, item)| item).collect());
             if found != expected {
@@ -192,10 +183,7 @@ impl Model {
             }
         }
         for (session, expected) in &self.records {
-            let what = Query::Records { session: *session, from: 1, max: usize::MAX };
-            let QueryRows::Records(found) = read(what)? else {
-                return Err("records were asked for".to_owned());
-            };
+            let found = read(journal.records(*session, 1, usize::MAX))?;
             if found.len() != expected.len() {
                 return Err(format!("{session} has {} records, not {}", found.len(), expected.len()));
             }
@@ -207,6 +195,15 @@ impl Model {
         }
         Ok(())
     }
+}
+
+fn read<T>(read: ReadFuture<T>) -> Result<T, String> {
+    block_on(read).map_err(|error| error.to_string())
+}
+
+/// Compares rows that are read with those that were written.
+fn same<T: PartialEq>(what: &str, rows: ReadFuture<T>, expected: &T) -> Result<(), String> {
+    if read(rows)? == *expected { Ok(()) } else { Err(format!("{what}: not as written")) }
 }
 
 impl StoreView for Model {

@@ -12,8 +12,8 @@ use futures::{
 };
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
-    model::{CallEnd, EffectClass, RunState},
-    port::{Journal, JournalError, Query, QueryRows, ReadError, Tool, WriteOp, WriteOutcome},
+    model::{CallEnd, EffectClass, RunState, Seq, SessionId},
+    port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, Tool, WriteOp, WriteOutcome},
     testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
 use serde_json::json;
@@ -56,8 +56,12 @@ impl Journal for Noted {
             .boxed()
     }
 
-    fn read(&self, what: Query) -> BoxFuture<'static, Result<QueryRows, ReadError>> {
-        self.inner.read(what)
+    fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
+        self.inner.records(session, from, max)
+    }
+
+    fn rows(&self) -> &dyn RowReader {
+        self.inner.rows()
     }
 }
 
