@@ -1,10 +1,8 @@
 //! Hashes of views, arguments and artifacts, with their text forms.
 
-use std::{
-    fmt::{self, Write as _},
-    str::FromStr,
-};
+use std::{fmt, str::FromStr};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -33,30 +31,15 @@ impl Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_digits(&self.0, f)
+        HEXLOWER.encode_display(&self.0).fmt(f)
     }
-}
-
-fn write_digits(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let digit = |half: u8| char::from(if half < 10 { b'0' + half } else { b'a' + half - 10 });
-    bytes.iter().try_for_each(|byte| {
-        f.write_char(digit(byte >> 4))?;
-        f.write_char(digit(byte & 15))
-    })
 }
 
 /// Parses hexadecimal digits; `None` if the number of digits does not match.
 fn read_digits<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
-    if text.len() != 2 * BYTES {
-        return None;
-    }
-    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = [0; BYTES];
-    for (pair, byte) in text.as_bytes().chunks_exact(2).zip(&mut bytes) {
-        let (high, low) = digit(pair[0]).zip(digit(pair[1]))?;
-        *byte = high << 4 | low;
-    }
-    Some(bytes)
+    let fits = text.len() == 2 * BYTES && HEXLOWER_PERMISSIVE.decode_mut(text.as_bytes(), &mut bytes).is_ok();
+    fits.then_some(bytes)
 }
 
 impl fmt::Debug for Hash {
@@ -99,7 +82,7 @@ impl ContentHash {
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_digits(&self.0, f)
+        HEXLOWER.encode_display(&self.0).fmt(f)
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::{
     ffi::OsString,
-    fmt::Write as _,
     fs::{self, DirBuilder, File, TryLockError},
     io::{self, Read, Write},
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
+use hermod_actors::model::ContentHasher;
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},
     io::Errno,
 };
-use sha2::{Digest, Sha256};
 
 use super::{
     error::{BackupError, StopFn},
@@ -29,13 +28,6 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Everything that a backup may contain.
 const BACKUP_ENTRIES: [&str; 7] =
     [STORE_FILE, "blobs", "artifacts", "scripts", "memories", MANIFEST_FILE, CHECKSUM_FILE];
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes all text");
-        text
-    })
-}
 
 /// Writes a new file; fails if it exists.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
@@ -78,11 +70,11 @@ fn hash_through(
     mut target: Option<&mut File>,
     stop: &mut StopFn,
 ) -> Result<FileEntry, BackupError> {
-    let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK_BYTES]);
+    let (mut hash, mut bytes, mut chunk) = (ContentHasher::default(), 0, vec![0; CHUNK_BYTES]);
     loop {
         let read = source.read(&mut chunk).map_err(BackupError::at(from))?;
         if read == 0 {
-            return Ok(FileEntry { bytes, sha256: hex(&hash.finalize()) });
+            return Ok(FileEntry { bytes, sha256: hash.finish().to_string() });
         }
         hash.update(&chunk[..read]);
         if let Some(target) = &mut target {

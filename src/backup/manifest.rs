@@ -5,8 +5,8 @@ use std::{
     path::{Component, Path},
 };
 
+use hermod_actors::model::ContentHash;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{error::BackupError, files};
 use crate::{
@@ -137,7 +137,7 @@ impl Manifest {
         files::write(&path, &json)?;
         files::write(
             &dir.join(CHECKSUM_FILE),
-            format!("{}  {MANIFEST_FILE}\n", files::hex(&Sha256::digest(&json))).as_bytes(),
+            format!("{}  {MANIFEST_FILE}\n", ContentHash::of(&json)).as_bytes(),
         )
     }
 
@@ -161,7 +161,7 @@ impl Manifest {
             reason: format!("{error}; {} is no whole backup: use another one", dir.display()),
             path: sum,
         })?;
-        if sum.split(' ').next() != Some(&*files::hex(&Sha256::digest(&json))) {
+        if sum.split(' ').next() != Some(&ContentHash::of(&json).to_string()) {
             return Err(no_backup(format!(
                 "it is not what {CHECKSUM_FILE} says: one of them is damaged; use another backup"
             )));

@@ -3,12 +3,12 @@
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
-    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
@@ -122,25 +122,14 @@ impl Blobs {
     }
 
     fn path(&self, hash: &[u8]) -> PathBuf {
-        let name = hash.iter().fold(String::with_capacity(64), |mut name, byte| {
-            write!(name, "{byte:02x}").expect("a String takes all text");
-            name
-        });
+        let name = HEXLOWER.encode(hash);
         self.root.join(&name[..2]).join(name)
     }
 }
 
 /// Parses 64 hexadecimal digits in lower case.
 fn parse_hash(name: &str) -> Option<BlobHash> {
-    let mut digest = BlobHash::default();
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if name.len() != 2 * digest.len() || !name.bytes().all(is_hex) {
-        return None;
-    }
-    for (at, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&name[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(digest)
+    HEXLOWER.decode(name.as_bytes()).ok()?.try_into().ok()
 }
 
 fn make_reference(value: &[u8]) -> [u8; REFERENCE_BYTES] {

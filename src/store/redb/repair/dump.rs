@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use hermod_actors::model::{RunId, RunRow, SessionId, SessionRow, decode};
 use redb::{ReadTransaction, ReadableTable};
 use serde::{Serialize, de::DeserializeOwned};
@@ -83,14 +84,15 @@ pub(super) fn strays(
     let log = txn.open_table(LOG)?;
     for place in &strays.log {
         if let Some(row) = log.get(place)? {
-            lines.write(&json!({ "table": "appends", "place": place, "hex": hex(row.value()) }))?;
+            lines
+                .write(&json!({ "table": "appends", "place": place, "hex": HEXLOWER.encode(row.value()) }))?;
         }
     }
     let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
     for run in &strays.runs {
         if let Some(row) = runs.get(run)? {
             let run = RunId::from_bits(*run);
-            lines.write(&json!({ "table": "runs", "run": run, "hex": hex(row.value()) }))?;
+            lines.write(&json!({ "table": "runs", "run": run, "hex": HEXLOWER.encode(row.value()) }))?;
         }
     }
     for run in &strays.accounts {
@@ -151,7 +153,7 @@ impl Lines {
         }
         match survey::json::<T>(blobs, stored) {
             Some(row) => line["row"] = json!(row),
-            None => line["hex"] = hex(stored).into(),
+            None => line["hex"] = HEXLOWER.encode(stored).into(),
         }
         self.write(&line)
     }
@@ -160,7 +162,7 @@ impl Lines {
         let mut line = json!({ "table": "accounts", "run": run });
         match accounts::decode(stored) {
             Ok(account) => line["row"] = json!(account),
-            Err(_) => line["hex"] = hex(stored).into(),
+            Err(_) => line["hex"] = HEXLOWER.encode(stored).into(),
         }
         self.write(&line)
     }
@@ -175,7 +177,7 @@ impl Lines {
         let row = match LogRow::parse(session, place, stored) {
             Ok(row) => row,
             Err(error) => {
-                let hex = hex(stored);
+                let hex = HEXLOWER.encode(stored);
                 return self
                     .write(&json!({ "table": "appends", "place": place, "error": error, "hex": hex }));
             }
@@ -186,7 +188,7 @@ impl Lines {
                 Ok(record) => describe_record(&mut line, record, blobs),
                 Err(error) => {
                     line["error"] = error.into();
-                    line["hex"] = hex(stored).into();
+                    line["hex"] = HEXLOWER.encode(stored).into();
                 }
             }
             self.write(&line)?;
@@ -212,7 +214,7 @@ fn describe_record(line: &mut Value, stored: &[u8], blobs: &Blobs) {
         Ok(value) => value,
         Err(error) => {
             line["error"] = error.into_text().into();
-            line["hex"] = hex(stored).into();
+            line["hex"] = HEXLOWER.encode(stored).into();
             return;
         }
     };
@@ -225,16 +227,7 @@ fn describe_record(line: &mut Value, stored: &[u8], blobs: &Blobs) {
         }
         Err(error) => {
             line["error"] = error.to_string().into();
-            line["hex"] = hex(&value).into();
+            line["hex"] = HEXLOWER.encode(&value).into();
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
