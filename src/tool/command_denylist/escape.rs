@@ -1,5 +1,11 @@
 //! Expands escapes, base64 and braces in words.
 
+use base64::{
+    Engine as _,
+    alphabet::STANDARD,
+    engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::NO_PAD},
+};
+
 use super::{DenyReason, budget::WorkBudget};
 
 /// Resolves the escapes of `$'...'`, `printf` and `echo -e`: `\n`, `\x2f`, `\057`, `\u002f` and the like.
@@ -46,25 +52,19 @@ fn parse_number(text: &str, most: usize, radix: u32) -> (Option<u32>, &str) {
     (u32::from_str_radix(&text[..end], radix).ok(), &text[end..])
 }
 
-/// Decodes base64, ignoring padding and whitespace; `None` for any other character.
+/// Decodes base64 of either alphabet, ignoring padding, whitespace and an incomplete end; `None` for any other character.
 pub(super) fn from_base64(text: &str) -> Option<String> {
-    let (mut bytes, mut bits, mut held) = (Vec::new(), 0_u32, 0);
-    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=') {
-        let six = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6 | u32::from(six)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.extend(u8::try_from(bits >> held & 0xff));
-        }
-    }
+    const LENIENT: GeneralPurposeConfig = NO_PAD.with_decode_allow_trailing_bits(true);
+    let symbols = text.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=');
+    let standard = |byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => byte,
+    };
+    let mut symbols: Vec<u8> = symbols.map(standard).collect();
+    // One symbol alone has no whole byte.
+    symbols.truncate(symbols.len() - usize::from(symbols.len() % 4 == 1));
+    let bytes = GeneralPurpose::new(&STANDARD, LENIENT).decode(symbols).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -108,4 +108,23 @@ fn alternatives(word: &str) -> Option<Alternatives<'_>> {
         let choices = &inside[..close];
         choices.contains(',').then_some(Alternatives { before, choices, after })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_base64;
+
+    #[test]
+    fn base64_is_decoded_as_far_as_a_shell_would_run_it() {
+        let check =
+            |text: &str, expect: Option<&str>| assert_eq!(from_base64(text).as_deref(), expect, "{text}");
+        check("cm0gLXJmIC8=", Some("rm -rf /"));
+        check("cm0g\nLXJm\tIC8", Some("rm -rf /"));
+        check("cm0gLXJmIC8K=cm0", Some("rm -rf /\nrm"));
+        check("Pj4_fn5-", Some(">>?~~~"));
+        check("Pj4/fn5+c", Some(">>?~~~"));
+        check("c", Some(""));
+        check("cm0g!", None);
+        check("", Some(""));
+    }
 }
