@@ -153,10 +153,7 @@ impl Turn {
     /// The start of the first user message, if its round is not in the view any more once all before `to` is removed.
     fn first_request(&self, to: HistoryPosition) -> Option<String> {
         let first = self.history.first_request(to)?;
-        let mut end = first.len().min(MAX_FIRST_REQUEST_BYTES);
-        while !first.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = first.floor_char_boundary(MAX_FIRST_REQUEST_BYTES);
         let cut = if end < first.len() { " [cut]" } else { "" };
         Some(format!("{}{cut}", &first[..end]))
     }

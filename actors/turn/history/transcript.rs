@@ -73,23 +73,10 @@ fn write_section(to: &mut String, who: &str, what: &str, most: usize) {
     let whole = if what.len() <= most {
         format!("## {who}\n{what}\n\n")
     } else {
-        let (head, tail) = (floor(what, most * 2 / 3), ceil(what, what.len() - most / 3));
+        let (head, tail) =
+            (what.floor_char_boundary(most * 2 / 3), what.ceil_char_boundary(what.len() - most / 3));
         let left_out = tail - head;
         format!("## {who}\n{}\n[… {left_out} bytes …]\n{}\n\n", &what[..head], &what[tail..])
     };
     to.push_str(&whole);
-}
-
-fn floor(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
-}
-
-fn ceil(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    at
 }
