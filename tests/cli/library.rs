@@ -25,6 +25,18 @@ async fn the_smallest_agent_uses_both_tools() {
     assert_eq!(product, "42.");
 }
 
+/// The README shows pieces of the example; what a reader copies from it compiles.
+#[test]
+fn the_readme_quotes_the_example() {
+    let (readme, example) = (include_str!("../README.md"), include_str!("../examples/two_tools.rs"));
+    let blocks = readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let quoted: Vec<&str> = blocks.collect();
+    assert_eq!(quoted.len(), 2);
+    for block in quoted {
+        assert!(example.contains(block), "examples/two_tools.rs does not have:\n{block}");
+    }
+}
+
 /// The path of the first request to a model that an endpoint below `path` gets.
 async fn first_path(mode: ApiMode, path: &str) -> String {
     let state = tempfile::tempdir().expect("a folder");
