@@ -28,7 +28,7 @@ async fn the_smallest_agent_uses_both_tools() {
 /// The README shows pieces of the example; what a reader copies from it compiles.
 #[test]
 fn the_readme_quotes_the_example() {
-    let (readme, example) = (include_str!("../README.md"), include_str!("../examples/two_tools.rs"));
+    let (readme, example) = (include_str!("../../README.md"), include_str!("../../examples/two_tools.rs"));
     let blocks = readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
     let quoted: Vec<&str> = blocks.collect();
     assert_eq!(quoted.len(), 2);
