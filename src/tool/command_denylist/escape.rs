@@ -124,7 +124,7 @@ mod tests {
         check("Pj4_fn5-", Some(">>?~~~"));
         check("Pj4/fn5+c", Some(">>?~~~"));
         check("c", Some(""));
-        check("cm0g!", None);
+        check("cm!g", None);
         check("", Some(""));
     }
 }
