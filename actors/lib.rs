@@ -12,6 +12,7 @@ pub mod port;
 pub mod testkit;
 
 mod active_deadline;
+mod compressor;
 mod delegate_tool;
 mod handlers;
 mod hub;
@@ -27,10 +28,11 @@ mod tool_executor;
 mod turn;
 
 pub use active_deadline::ActiveDeadline;
+pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::todo::TODO;
-pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, usage_anomaly};
+pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus, usage_anomaly};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, PendingApproval, RunError,

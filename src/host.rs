@@ -37,6 +37,8 @@ use crate::{
 
 /// Limit of submissions that wait until they are durable.
 const MAX_PENDING_SUBMISSIONS: usize = 1_024;
+/// Limit of summary calls in progress. A provider's own limit bounds them too.
+const MAX_CONCURRENT_SUMMARIES: usize = 16;
 /// Time limit of the cleanup at a normal shutdown: stopping a command, and its end.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
 /// Time limit of signalling commands to end, with slack; their runners then end them.
@@ -452,6 +454,7 @@ pub(crate) async fn runtime(parts: HostDependencies) -> Result<Runtime, StartErr
         tools,
         tool_calls,
         submissions: MAX_PENDING_SUBMISSIONS,
+        summaries: MAX_CONCURRENT_SUMMARIES,
         idle,
         space: Some(space),
         artifacts: Arc::new(artifacts),

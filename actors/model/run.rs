@@ -11,7 +11,7 @@ use super::{
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModelRef {
     provider: Arc<str>,
     model: Arc<str>,

@@ -8,6 +8,7 @@ mod credential_pool;
 pub(crate) mod delegation;
 mod failover;
 mod failure_scope;
+mod fair_queue;
 mod final_text;
 mod hidden_chars;
 mod housekeeping;
@@ -15,6 +16,7 @@ mod limiter;
 mod restart_intensity;
 mod retry;
 mod sanitize;
+mod summarizer_stats;
 pub(crate) mod todo;
 mod tool_call_repair;
 
@@ -25,6 +27,7 @@ pub(crate) use billing::{Billing, billing, spent_by_failure, validate_usage, wit
 pub(crate) use breaker::{CooldownSource, Readiness};
 pub(crate) use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available_from, choose_link};
 pub(crate) use failure_scope::{FailureScope, failure_scope};
+pub(crate) use fair_queue::FairQueue;
 pub(crate) use final_text::final_text;
 pub use final_text::{AnswerSource, FinalText};
 pub(crate) use housekeeping::is_housekeeping;
@@ -33,4 +36,8 @@ pub(crate) use retry::{
     AttemptHistory, CredentialRecovery, FallbackAvailability, ProviderContact, RetryDecision, is_transient,
 };
 pub use sanitize::SanitizedText;
+pub use summarizer_stats::SummarizerStatus;
+pub(crate) use summarizer_stats::{
+    SummarizerStats, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,
+};
 pub(crate) use tool_call_repair::{ArgumentsParseError, match_tool_name, parse_arguments, portable_name};

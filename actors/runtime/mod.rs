@@ -65,6 +65,7 @@ impl Runtime {
             breakers: world.breakers,
             tools: world.tools,
             tool_calls: world.tool_calls,
+            summaries: world.summaries,
             submissions: world.submissions,
             idle: world.idle,
             artifacts: world.artifacts,

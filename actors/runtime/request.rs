@@ -37,6 +37,8 @@ pub struct RuntimeDependencies {
     pub tools: Vec<Arc<dyn Tool>>,
     /// Most concurrent tool calls.
     pub tool_calls: usize,
+    /// Most concurrent summary calls, at least 1.
+    pub summaries: usize,
     /// Most submissions that wait until they are durable; more are refused as overloaded.
     pub submissions: usize,
     /// How long an idle session stays in memory.

@@ -1,6 +1,7 @@
 //! The supervision tree and the statuses of its actors.
 
 use crate::{
+    compressor::{CompressorMsg, CompressorState, CompressorStatus},
     inspect::Inspect,
     provider::{ProviderMsg, ProviderState, ProviderStatus},
     runtime::{RunError, Runtime, submit::MAX_TRIES},
@@ -78,6 +79,13 @@ impl Runtime {
     pub async fn tool_status(&self) -> Option<ToolStatus> {
         let (look, status) = Inspect::read(ToolStatus::clone);
         self.handles.wiring.executor.cast(ToolExecutorMsg::Inspect(look)).ok()?;
+        status.await.ok()
+    }
+
+    /// The status of the Compressor; `None` if it is gone.
+    pub async fn compressor_status(&self) -> Option<CompressorStatus> {
+        let (look, status) = Inspect::read(CompressorState::status);
+        self.handles.wiring.compressor.actor.cast(CompressorMsg::Inspect(look)).ok()?;
         status.await.ok()
     }
 }

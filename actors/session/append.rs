@@ -94,6 +94,8 @@ impl SessionActorState {
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for want in draft.grant_requests() {
             match want {
+                // The Compressor admits it first.
+                GrantRequest::Lease { call, .. } if call.is_summary() => {}
                 GrantRequest::Lease { call, attempt } => {
                     let Some(candidates) = draft.candidates_of(call) else { continue };
                     match self.wiring.leases.try_lease(&candidates, (self.wiring.clock.at(), None), None) {

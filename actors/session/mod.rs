@@ -13,6 +13,7 @@ mod model_task;
 mod output;
 mod shell;
 mod stream_publisher;
+mod summary_admission;
 mod task_deadlines;
 mod tasks;
 mod tools;
@@ -25,6 +26,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
+    compressor::CompressorHandle,
     handlers::HandlerWatch,
     hub::Hub,
     model::{LowDiskSpace, RunId, SessionId, StopReason, Timestamp},
@@ -47,6 +49,7 @@ pub(crate) struct SessionDependencies {
     pub(crate) sessions: Arc<StableActorRef<SessionsMsg>>,
     pub(crate) providers: Arc<StableActorRef<ProvidersMsg>>,
     pub(crate) executor: Arc<StableActorRef<ToolExecutorMsg>>,
+    pub(crate) compressor: Arc<CompressorHandle>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) tools: Arc<ToolRegistry>,
     pub(crate) hub: Arc<Hub>,
@@ -145,6 +148,8 @@ pub(crate) enum SessionInternalMsg {
     Input(Input),
     /// The lease of a model call.
     Leased(Input, Lease),
+    /// The lease of a summary call, with its admission.
+    SummaryLeased(Input, Box<summary_admission::SummaryLease>),
     /// The permit of a tool call.
     Permitted(Input, OwnedSemaphorePermit),
     /// The result of the append with this number.

@@ -11,25 +11,52 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    model::{Message, ModelStarted, RunSpec, ThinkingRequest},
+    compressor::SummaryPermit,
+    model::{Attempt, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
+    policy::{SummaryReport, SummaryResult},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
     provider::Lease,
     session::{
         model_attempt,
+        shell::Grant,
         stream_publisher::StreamPublisher,
+        summary_admission::SummaryLease,
         tasks::{InFlightTask, LostGuard, TaskSpawner},
         view::EncodedView,
     },
     tool_executor::ToolRegistry,
-    turn::{CallAdmission, Input, SUMMARY_PROMPT, SummaryRequest, Turn},
+    turn::{CallAdmission, Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
 };
+
+/// What an attempt is for.
+enum CallPurpose {
+    /// The next answer of a run; the registry admits its tool calls.
+    Answer(Arc<ToolRegistry>),
+    /// A summary; the permit ends with the attempt.
+    Summary(SummaryPermit),
+}
 
 /// The encoded request for a model.
 type RenderedRequest = (EncodedHead, MessageBuffer);
 
 impl TaskSpawner {
+    /// Makes the recorded attempt of a model call or summary call with its grant.
+    pub(super) fn start_model_call(
+        &self,
+        turn: &Turn,
+        view: &mut EncodedView,
+        attempt: (CallId, Attempt),
+        grant: Option<Grant>,
+    ) -> InFlightTask {
+        match grant {
+            Some(Grant::Summary(lease)) => self.summarise(turn, *lease),
+            Some(Grant::Lease(lease)) => self.call_model(turn, view, lease),
+            Some(Grant::Permit(_)) | None => self.fail_unsent(attempt, "there was no lease for it"),
+        }
+    }
+
     /// Makes the attempt of a model call that is recorded as started.
-    pub(crate) fn call_model(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> InFlightTask {
+    fn call_model(&self, turn: &Turn, view: &mut EncodedView, lease: Lease) -> InFlightTask {
         let (Some(started), Some((_, spec))) = (turn.model_started(), turn.current()) else {
             return InFlightTask::Call(CancellationToken::new());
         };
@@ -45,11 +72,12 @@ impl TaskSpawner {
             *view = EncodedView::default();
         }
         let thinking = spec.thinking_request_of(lease.admission.model());
-        self.spawn_attempt((started, spec), lease, (rendered, thinking, tool_choice), Some(tools))
+        let purpose = CallPurpose::Answer(tools);
+        self.spawn_attempt((started, spec), lease, (rendered, thinking, tool_choice), purpose)
     }
 
     /// Makes the attempt of a summary that is recorded as started.
-    pub(crate) fn summarise(&self, turn: &Turn, lease: Lease) -> InFlightTask {
+    fn summarise(&self, turn: &Turn, SummaryLease { lease, permit }: SummaryLease) -> InFlightTask {
         let (Some(SummaryRequest { started, text }), Some((_, spec))) =
             (turn.summary_request(), turn.current())
         else {
@@ -60,17 +88,17 @@ impl TaskSpawner {
             encoder.messages(&[Message::User(text.into())], &mut messages);
             (encoder.head(SUMMARY_PROMPT, &[]), messages)
         });
-        self.spawn_attempt((started, Arc::clone(spec)), lease, (rendered, None, ToolChoice::Auto), None)
+        let attempt = (started, Arc::clone(spec));
+        self.spawn_attempt(attempt, lease, (rendered, None, ToolChoice::Auto), CallPurpose::Summary(permit))
     }
 
     /// Makes a recorded attempt in a task, with the rendered request, the thinking request, and the tool choice.
-    /// `tools` admits the calls of the answer in that task.
     fn spawn_attempt(
         &self,
         (started, spec): (Arc<ModelStarted>, Arc<RunSpec>),
         lease: Lease,
         (rendered, thinking, tool_choice): (Option<RenderedRequest>, Option<ThinkingRequest>, ToolChoice),
-        tools: Option<Arc<ToolRegistry>>,
+        purpose: CallPurpose,
     ) -> InFlightTask {
         let (call, attempt) = (started.call, started.attempt);
         let Some((head, messages)) = rendered else {
@@ -100,9 +128,22 @@ impl TaskSpawner {
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {
+            let from_ms = wiring.clock.monotonic_ms();
             let made =
                 model_attempt::run(&wiring, (lease, &spec, &started), request, (&published, &cancelled))
                     .await;
+            let tools = match purpose {
+                CallPurpose::Answer(tools) => Some(tools),
+                CallPurpose::Summary(permit) => {
+                    let ms = wiring.clock.monotonic_ms().saturating_sub(from_ms);
+                    permit.finish(summary_report(
+                        &started,
+                        made.as_ref().map_err(|(failure, _)| failure),
+                        ms,
+                    ));
+                    None
+                }
+            };
             guard.complete(match made {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
@@ -120,6 +161,25 @@ impl TaskSpawner {
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
     }
+}
+
+/// What the Compressor learns from an attempt at a summary that took `ms` milliseconds.
+fn summary_report(
+    started: &ModelStarted,
+    made: Result<&ModelAnswer, &Failure>,
+    ms: u64,
+) -> Option<SummaryReport> {
+    let result = match made {
+        Ok(answer) => match summary_defect(&answer.message.text, started) {
+            None => {
+                let written = answer.message.text.trim().len() as u64;
+                SummaryResult::Usable { read: started.bytes, written }
+            }
+            Some(_) => SummaryResult::Failed,
+        },
+        Err(failure) => SummaryResult::of_failure(&failure.class)?,
+    };
+    Some(SummaryReport { model: started.model.clone(), ms, result })
 }
 
 /// The request for the leased model; `None` if its adapter panics: that fails the call, not the session.

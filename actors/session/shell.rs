@@ -19,6 +19,7 @@ use crate::{
         RaiseResult, SessionArguments, SessionDependencies, SessionInternalMsg, SessionMsg, SubmitReply,
         inbox::InboxReader,
         lease_wait,
+        summary_admission::SummaryLease,
         tasks::{InFlightTask, TaskSpawner},
         view::EncodedView,
     },
@@ -83,6 +84,7 @@ pub(super) struct InFlightAppend {
 #[derive(Debug)]
 pub(crate) enum Grant {
     Lease(Lease),
+    Summary(Box<SummaryLease>),
     Permit(OwnedSemaphorePermit),
 }
 
@@ -157,6 +159,9 @@ impl SessionActorState {
             }
             SessionMsg::Inner(SessionInternalMsg::Leased(input, lease)) => {
                 self.enqueue(input, None, Some(Grant::Lease(lease)));
+            }
+            SessionMsg::Inner(SessionInternalMsg::SummaryLeased(input, lease)) => {
+                self.enqueue(input, None, Some(Grant::Summary(lease)));
             }
             SessionMsg::Inner(SessionInternalMsg::Permitted(input, permit)) => {
                 self.enqueue(input, None, Some(Grant::Permit(permit)));
@@ -300,7 +305,8 @@ impl SessionActorState {
         }
         for effect in due {
             // A permit for an action that is already running is surplus and is ignored.
-            if self.running.contains_key(&effect) {
+            if let Some(running) = self.running.get(&effect) {
+                running.update_urgency(|| turn.summary_urgency(now));
                 continue;
             }
             if rests && !effect.is_end() {
@@ -313,13 +319,10 @@ impl SessionActorState {
                 continue;
             }
             let begun = match effect {
-                DueAction::CallModel { call, attempt } => match self.granted.remove(&(call, attempt)) {
-                    Some(Grant::Lease(lease)) if call.is_summary() => self.tasks.summarise(turn, lease),
-                    Some(Grant::Lease(lease)) => self.tasks.call_model(turn, &mut self.view, lease),
-                    Some(Grant::Permit(_)) | None => {
-                        self.tasks.fail_unsent((call, attempt), "there was no lease for it")
-                    }
-                },
+                DueAction::CallModel { call, attempt } => {
+                    let grant = self.granted.remove(&(call, attempt));
+                    self.tasks.start_model_call(turn, &mut self.view, (call, attempt), grant)
+                }
                 DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt }
                     if let Some(ground) = turn.delegation_mode(call) =>
                 {
@@ -335,14 +338,14 @@ impl SessionActorState {
                     None if turn.is_of_earlier_incarnation(call) => {
                         self.tasks.attach_tool(turn, (call, attempt), CancellationToken::new())
                     }
-                    Some(Grant::Lease(_)) | None => self.tasks.report_lost(call, attempt),
+                    Some(Grant::Lease(_) | Grant::Summary(_)) | None => self.tasks.report_lost(call, attempt),
                 },
                 DueAction::EndTool { call, attempt } => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
                     self.tasks.attach_tool(turn, (call, attempt), cancel)
                 }
-                DueAction::Acquire { call, attempt } => self.tasks.acquire(turn, call, attempt),
+                DueAction::Acquire { call, attempt } => self.tasks.acquire(turn, (call, attempt), now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),
                 DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
             };

@@ -12,20 +12,19 @@ use std::{
 use ractor::ActorRef;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
+    sync::watch,
     task::{AbortHandle, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{Attempt, CallId, Failure, FailureClass, SessionId},
+    model::{Attempt, CallId, Failure, FailureClass, SessionId, SessionTime},
+    policy::SummaryUrgency,
     session::{
         SessionDependencies, SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher,
     },
     turn::{DueAction, FailoverOptions, Input, Turn},
 };
-
-/// Most milliseconds that a summary waits for a model that is not available at present.
-const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
 
 /// Yields that give other threads time to run ready tasks: microseconds.
 const YIELDS_WITH_OTHER_THREADS: usize = 16;
@@ -105,6 +104,18 @@ pub(crate) enum InFlightTask {
     Call(CancellationToken),
     /// Has no result to report: aborted.
     Wait(AbortHandle),
+    /// Waits for the admission and the lease of a summary call: aborted. The Compressor learns its urgency.
+    SummaryWait(AbortHandle, watch::Sender<SummaryUrgency>),
+}
+
+impl InFlightTask {
+    /// Tells the Compressor how urgent the summary is now, if this waits for one.
+    pub(super) fn update_urgency(&self, urgency: impl FnOnce() -> SummaryUrgency) {
+        if let Self::SummaryWait(_, current) = self {
+            let urgency = urgency();
+            current.send_if_modified(|current| std::mem::replace(current, urgency) != urgency);
+        }
+    }
 }
 
 /// Starts tasks for one session.
@@ -139,7 +150,7 @@ impl TaskSpawner {
                         let end = effect.end_action().filter(|end| due.contains(end));
                         ending.extend(end.map(|end| (end, InFlightTask::Call(cancel.clone()))));
                     }
-                    InFlightTask::Wait(handle) => handle.abort(),
+                    InFlightTask::Wait(handle) | InFlightTask::SummaryWait(handle, _) => handle.abort(),
                 }
             }
             keep
@@ -158,7 +169,8 @@ impl TaskSpawner {
         if let Input::Leased { call, attempt, .. }
         | Input::NoLease { call, attempt, .. }
         | Input::Permitted { call, attempt } = *input
-            && let Some(InFlightTask::Wait(handle)) = begun.remove(&DueAction::Acquire { call, attempt })
+            && let Some(InFlightTask::Wait(handle) | InFlightTask::SummaryWait(handle, _)) =
+                begun.remove(&DueAction::Acquire { call, attempt })
         {
             handle.abort();
         }
@@ -187,21 +199,27 @@ impl TaskSpawner {
     }
 
     /// Waits for the lease or the permit of the call.
-    pub(crate) fn acquire(&self, turn: &Turn, call: CallId, attempt: Attempt) -> InFlightTask {
+    pub(crate) fn acquire(
+        &self,
+        turn: &Turn,
+        (call, attempt): (CallId, Attempt),
+        now: SessionTime,
+    ) -> InFlightTask {
         // An empty chain is not a provider's failure: the call is lost, and tried again.
         let candidates = match turn.candidates_of(call) {
             None if call.is_model_call() => return self.report_lost(call, attempt),
             candidates => candidates.unwrap_or_default(),
         };
+        if call.is_summary() {
+            return self.acquire_summary((call, attempt), candidates, turn.summary_urgency(now));
+        }
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         let published = StreamPublisher::new(&self.wiring.hub, self.id, (call, attempt));
         let vigil = self.report_panic();
         InFlightTask::Wait(self.tasks.spawn(async move {
             let _vigil = vigil;
             let said = if call.is_model_call() {
-                // Compaction continues without a summary rather than wait for an unavailable model.
-                let most_ms = call.is_summary().then_some(MAX_SUMMARY_WAIT_MS);
-                match lease_wait::wait_for_lease(&wiring, &candidates, &published, most_ms).await {
+                match lease_wait::wait_for_lease(&wiring, &candidates, &published, None).await {
                     Ok(lease) => SessionInternalMsg::Leased(
                         Input::Leased { call, attempt, model: lease.admission.model().clone() },
                         lease,

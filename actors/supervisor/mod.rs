@@ -6,6 +6,7 @@
 //! ├── ProviderSupervisor
 //! │   └── Provider        one for each endpoint; restarted when it crashes
 //! ├── ToolExecutor
+//! ├── Compressor
 //! └── SessionSupervisor   the directory
 //!     └── Session         one for each live session; revived from its journal when it crashes
 //! ```
@@ -75,6 +76,7 @@ pub(crate) struct RootArguments {
     pub(crate) breakers: BreakerPolicy,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) tool_calls: usize,
+    pub(crate) summaries: usize,
     pub(crate) submissions: usize,
     pub(crate) idle: std::time::Duration,
     pub(crate) artifacts: Arc<dyn Artifacts>,

@@ -6,6 +6,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, 
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    compressor::{CompressorActor, CompressorHandle},
     handlers::HandlerWatch,
     hub::Hub,
     inspect::Inspect,
@@ -56,17 +57,19 @@ struct SupervisedChild {
 enum ChildKind {
     Providers,
     Executor,
+    Compressor,
     Sessions,
 }
 
 impl ChildKind {
     /// All kinds, in the order in which they are started.
-    const ALL: [Self; 3] = [Self::Providers, Self::Executor, Self::Sessions];
+    const ALL: [Self; 4] = [Self::Providers, Self::Executor, Self::Compressor, Self::Sessions];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Providers => "ProviderSupervisor",
             Self::Executor => "ToolExecutor",
+            Self::Compressor => "Compressor",
             Self::Sessions => "SessionSupervisor",
         }
     }
@@ -89,6 +92,13 @@ impl ChildKind {
             Self::Executor => {
                 let (actor, _) = Actor::spawn_linked(None, ToolExecutorActor, (), root).await?;
                 wiring.executor.set_running(actor.clone());
+                actor.get_id()
+            }
+            Self::Compressor => {
+                let compressor = Arc::clone(&wiring.compressor);
+                let arguments = (compressor, Arc::clone(&wiring.clock), Arc::clone(&wiring.handlers));
+                let (actor, _) = Actor::spawn_linked(None, CompressorActor, arguments, root).await?;
+                wiring.compressor.actor.set_running(actor.clone());
                 actor.get_id()
             }
             Self::Sessions => {
@@ -123,6 +133,7 @@ impl Actor for Root {
             sessions: Arc::default(),
             providers: Arc::default(),
             executor: Arc::default(),
+            compressor: Arc::new(CompressorHandle::new(parts.summaries)),
             leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
             tools: Arc::new(ToolRegistry::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::new(Hub::default()),
@@ -258,6 +269,7 @@ impl RootState {
         self.handles.sessions.close();
         wiring.providers.close();
         wiring.executor.close();
+        wiring.compressor.actor.close();
         wiring.hub.wake_all();
     }
 }

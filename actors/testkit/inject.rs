@@ -4,6 +4,7 @@ use ractor::{ActorProcessingErr, ActorRef, Message};
 
 use crate::{
     Runtime,
+    compressor::CompressorMsg,
     inspect::Inspect,
     model::SessionId,
     provider::ProviderMsg,
@@ -25,6 +26,8 @@ pub enum ActorKind {
     Provider,
     /// The holder of the tools' registry and permits.
     ToolExecutor,
+    /// The actor that admits summary calls.
+    Compressor,
     /// The supervisor of the sessions, with their directory.
     SessionSupervisor,
     /// A live session.
@@ -95,6 +98,9 @@ pub(super) async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFau
         }
         ActorKind::ToolExecutor => inject_into(how, wiring.executor.actor(), |actor| {
             send(actor, ToolExecutorMsg::Inspect(how.inspection()))
+        }),
+        ActorKind::Compressor => inject_into(how, wiring.compressor.actor.actor(), |actor| {
+            send(actor, CompressorMsg::Inspect(how.inspection()))
         }),
         ActorKind::SessionSupervisor => inject_into(how, doors.sessions.actor(), |actor| {
             send(actor, SessionsMsg::Inspect(how.inspection()))

@@ -27,6 +27,7 @@ pub fn world(
         breakers: BreakerPolicy::default(),
         tools,
         tool_calls: 1_000,
+        summaries: 1_000,
         submissions: 100_000,
         idle: Duration::from_mins(1),
         space: None,

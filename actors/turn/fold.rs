@@ -92,6 +92,7 @@ impl Turn {
         let offers_tools = self.offers_tools();
         if let CurrentRun::Running(run) = &mut self.current {
             run.end_pause(now);
+            run.compaction.track_request(started.bytes, started.call.iteration, now.active_ms);
             let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
             self.prefix = Some(RequestPrefix { model, spec, offers_tools });
         }

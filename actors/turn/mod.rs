@@ -44,7 +44,7 @@ pub(crate) use history_repair::repair;
 pub(crate) use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantRequest, Input};
 pub(crate) use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
-pub(crate) use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest};
+pub(crate) use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
 pub(crate) use wait_report::TaskDeadlines;
 pub use wait_report::WaitTracker;
 

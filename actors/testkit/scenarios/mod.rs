@@ -63,7 +63,7 @@ pub struct ObservedOutcome {
     pub terminated: Option<RuntimeEnd>,
     /// Time from the fault to the victim's next durable record, with these exceptions:
     ///
-    /// - a provider, its supervisor or the tool executor failed: until its next answer
+    /// - a provider, its supervisor, the tool executor or the Compressor failed: until its next answer
     /// - the runtime ends: until the end is reported
     /// - a slow store: from before the start to the first accepted run
     /// - a tool that ignores its stop: from the stop to the run's end
@@ -91,6 +91,7 @@ enum FaultTarget {
     ProviderSupervisor,
     Provider,
     ToolExecutor,
+    Compressor,
     SessionSupervisor,
     TargetSession,
 }

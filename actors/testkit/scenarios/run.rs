@@ -135,6 +135,7 @@ impl ScenarioRun<'_> {
             FaultTarget::ProviderSupervisor => ActorKind::ProviderSupervisor,
             FaultTarget::Provider => ActorKind::Provider,
             FaultTarget::ToolExecutor => ActorKind::ToolExecutor,
+            FaultTarget::Compressor => ActorKind::Compressor,
             FaultTarget::SessionSupervisor => ActorKind::SessionSupervisor,
             FaultTarget::TargetSession => ActorKind::Session(self.target.session),
         }
@@ -152,6 +153,7 @@ impl ScenarioRun<'_> {
                 while self.runtime.providers().await.is_empty() {}
             }
             FaultTarget::ToolExecutor => while self.runtime.tool_status().await.is_none() {},
+            FaultTarget::Compressor => while self.runtime.compressor_status().await.is_none() {},
         }
         self.elapsed()
     }

@@ -14,6 +14,7 @@ pub const NO_FREEZE: &[(&str, &str)] = &[
     ("ProviderSupervisor", "handlers await nothing"),
     ("Provider", "handlers await nothing; calls are tasks of sessions"),
     ("ToolExecutor", "handlers await nothing; calls are tasks of sessions"),
+    ("Compressor", "handlers await nothing; waits for leases and attempts are tasks of sessions"),
     ("SessionSupervisor", "handlers await nothing; journals are read in tasks"),
     ("Session", "handlers await nothing; appends and calls answer by message"),
 ];
@@ -79,6 +80,8 @@ const ROOT_ENDS: &str = "the runtime ends (exit 70); the next start goes on with
 const STORE_ENDS: &str =
     "Root ends the runtime as a failed store (exit 74); the next start goes on with every run";
 const BY_ROOT: &str = "Root starts it again; what was said meanwhile waits at its address";
+const BY_COMPRESSOR: &str =
+    "Root starts it again; sessions send their jobs again, and attempts under way continue";
 const ALL_REVIVED: &str =
     "Root starts it again; it ends the tasks of all sessions and revives them from their journals";
 const BY_SESSIONS: &str =
@@ -173,6 +176,20 @@ pub const FAULT_SCENARIOS: &[FaultScenario] = &[
         (FaultTarget::ToolExecutor, ActorFault::Error),
         BY_ROOT,
         restarted(&[("ToolExecutor", 1)]),
+    ),
+    actor_fault(
+        "Compressor",
+        PANICS,
+        (FaultTarget::Compressor, ActorFault::Panic),
+        BY_COMPRESSOR,
+        restarted(&[("Compressor", 1)]),
+    ),
+    actor_fault(
+        "Compressor",
+        FAILS,
+        (FaultTarget::Compressor, ActorFault::Error),
+        BY_COMPRESSOR,
+        restarted(&[("Compressor", 1)]),
     ),
     actor_fault(
         "SessionSupervisor",

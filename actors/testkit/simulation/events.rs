@@ -270,6 +270,7 @@ impl Clients {
             PlannedTarget::ProviderSupervisor => ActorKind::ProviderSupervisor,
             PlannedTarget::Provider => ActorKind::Provider,
             PlannedTarget::ToolExecutor => ActorKind::ToolExecutor,
+            PlannedTarget::Compressor => ActorKind::Compressor,
             PlannedTarget::SessionSupervisor => ActorKind::SessionSupervisor,
             PlannedTarget::Subagent(which) => {
                 let Some((session, _)) = self.outside.lock().observations.subagent(which) else { return };

@@ -4,7 +4,7 @@ use super::plan::{CommitFault, ModelFault, PlannedEvent, PlannedTarget, ToolBeha
 use crate::testkit::{ActorFault, JournalFault};
 
 /// The names of all faults that can occur in a plan.
-pub const FAULT_NAMES: [&str; 68] = [
+pub const FAULT_NAMES: [&str; 69] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -26,6 +26,7 @@ pub const FAULT_NAMES: [&str; 68] = [
     "strike at the supervisor of providers",
     "strike at a provider",
     "strike at the executor of tools",
+    "strike at the compressor",
     "strike at the supervisor of sessions",
     "strike at a session",
     "strike at a subagent",
@@ -127,6 +128,7 @@ impl PlannedTarget {
             Self::ProviderSupervisor => "strike at the supervisor of providers",
             Self::Provider => "strike at a provider",
             Self::ToolExecutor => "strike at the executor of tools",
+            Self::Compressor => "strike at the compressor",
             Self::SessionSupervisor => "strike at the supervisor of sessions",
             Self::Session(_) => "strike at a session",
             Self::Subagent(_) => "strike at a subagent",

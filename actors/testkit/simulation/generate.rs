@@ -211,6 +211,7 @@ fn event(dice: &mut SeededRng, runs: &[RunPlan]) -> PlannedEvent {
                 PlannedTarget::ProviderSupervisor,
                 PlannedTarget::Provider,
                 PlannedTarget::ToolExecutor,
+                PlannedTarget::Compressor,
                 PlannedTarget::SessionSupervisor,
                 PlannedTarget::SessionSupervisor,
             ];

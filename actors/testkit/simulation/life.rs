@@ -183,6 +183,7 @@ impl ProcessLife<'_> {
             breakers: BreakerPolicy::default(),
             tools: ToolKind::ALL.iter().map(tool).collect(),
             tool_calls: self.plan.process.tool_calls,
+            summaries: self.plan.process.tool_calls,
             submissions: 1_000,
             idle: Duration::from_millis(self.plan.process.idle_ms),
             space: None,

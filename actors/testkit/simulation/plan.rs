@@ -245,6 +245,7 @@ pub(super) enum PlannedTarget {
     ProviderSupervisor,
     Provider,
     ToolExecutor,
+    Compressor,
     SessionSupervisor,
     /// The session with this number in the plan, if its actor is live.
     Session(usize),

@@ -38,7 +38,7 @@ fn every_kind_is_drilled_in_every_way() {
     let drilled: BTreeSet<_> = FAULT_SCENARIOS.iter().map(|drill| (drill.kind, drill.fault)).collect();
     let excused: BTreeSet<_> = NO_FREEZE.iter().map(|(kind, _)| (*kind, "freeze")).collect();
     let kinds: BTreeSet<_> = FAULT_SCENARIOS.iter().map(|drill| drill.kind).collect();
-    assert_eq!(kinds.len(), 9, "{kinds:?}");
+    assert_eq!(kinds.len(), 10, "{kinds:?}");
     for kind in kinds {
         for fault in ["panic", "error", "freeze"] {
             let both = (kind, fault);
@@ -129,6 +129,7 @@ async fn a_part_that_keeps_dying_ends_the_runtime() {
     for (part, name) in [
         (ActorKind::ProviderSupervisor, "ProviderSupervisor"),
         (ActorKind::ToolExecutor, "ToolExecutor"),
+        (ActorKind::Compressor, "Compressor"),
         (ActorKind::SessionSupervisor, "SessionSupervisor"),
     ] {
         let journal = MemoryJournal::new();

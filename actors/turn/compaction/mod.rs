@@ -42,6 +42,16 @@ pub(super) struct CompactionState {
     only_when_needed: bool,
     /// Bytes and weight (thousandths of tokens) of the request after the last compaction.
     last_size: (usize, u64),
+    /// The first request since the last compaction, from which the growth of the view is measured.
+    first_request: Option<RequestSize>,
+}
+
+/// The size of a request when it was sent.
+#[derive(Debug, Clone, Copy)]
+struct RequestSize {
+    bytes: u64,
+    iteration: u32,
+    active_ms: u64,
 }
 
 /// A summary of the oldest part of a conversation that no request contains yet.
@@ -94,12 +104,18 @@ impl CompactionState {
             given_up: false,
             only_when_needed: false,
             last_size,
+            first_request: None,
         }
     }
 
     /// The state at the start of a run, with the unused summary of an earlier run of the session.
     pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
         Self { summary, ..Self::new(1, (0, 0)) }
+    }
+
+    /// Tracks the size of a request that is sent.
+    pub(super) fn track_request(&mut self, bytes: u64, iteration: u32, active_ms: u64) {
+        self.first_request.get_or_insert(RequestSize { bytes, iteration, active_ms });
     }
 
     /// Whether leaving out long results may suffice: until a summary was requested.

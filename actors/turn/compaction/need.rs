@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{CompactionNeed, CompactionState, ContextBudget, MAX_FIRST_REQUEST_BYTES, PrefixSummary};
 use crate::{
     model::{ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
+    policy::{SummaryUrgency, ViewGrowth},
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},
@@ -221,6 +222,32 @@ impl Turn {
         };
         due.extend(effect.filter(|effect| !due.contains(effect)));
         due
+    }
+
+    /// How soon the run under way needs its summary.
+    pub(crate) fn summary_urgency(&self, now: SessionTime) -> SummaryUrgency {
+        let CurrentRun::Running(run) = &self.current else { return SummaryUrgency::Foreground };
+        let is_waiting = matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary();
+        match self.context_budget(run).filter(|_| !is_waiting) {
+            Some(room) => SummaryUrgency::Background(self.view_growth(run, room, now)),
+            None => SummaryUrgency::Foreground,
+        }
+    }
+
+    /// How far the view is from the trigger, at the rate of its growth since the last compaction.
+    fn view_growth(&self, run: &ActiveRun, room: ContextBudget, now: SessionTime) -> ViewGrowth {
+        let size = estimates::request_bytes(run, self) as u64;
+        let trigger = room.trigger as u64;
+        let fill_percent = size.saturating_mul(100) / trigger.max(1);
+        let slack_ms = run.compaction.first_request.and_then(|first| {
+            let grown = size.checked_sub(first.bytes).filter(|grown| *grown > 0)?;
+            let iterations = u64::from(run.iteration.checked_sub(first.iteration).filter(|n| *n > 0)?);
+            let elapsed = now.active_ms.saturating_sub(first.active_ms);
+            let left = elapsed.saturating_mul(trigger.saturating_sub(size)) / grown;
+            // The view is measured once an iteration, so the last one is too late.
+            Some(left.saturating_sub(elapsed / iterations))
+        });
+        ViewGrowth { fill_percent, slack_ms }
     }
 
     /// The context pressure text for the requests of the call that is wanted or under way.

@@ -113,13 +113,7 @@ impl DecisionBuilder {
             return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
-        // The density of requests says nothing about what a model writes, so the default density applies.
-        let most = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
-        let unusable = match text.len() {
-            0 => Some(SummaryDefect::Empty),
-            length if length > most.saturating_mul(2) => Some(SummaryDefect::TooLong),
-            _ => None,
-        };
+        let unusable = summary_defect(text, started);
         let links = run.spec.compaction.as_deref().map_or(&[][..], |compression| &compression.chain);
         let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
         let fallback = (unusable.is_some() && run.compaction.unusable_answers + 1 >= MAX_MODEL_TRIES)
@@ -209,6 +203,17 @@ impl DecisionBuilder {
         let failure = self.cancelled_failure((call, attempt), "its run needs no summary any more");
         let (retry_at, fallback) = (None, None);
         self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+    }
+}
+
+/// Why the answer's text is unusable as a summary.
+pub(crate) fn summary_defect(text: &str, started: &ModelStarted) -> Option<SummaryDefect> {
+    // The density of requests says nothing about what a model writes, so the default density applies.
+    let most = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
+    match text.trim().len() {
+        0 => Some(SummaryDefect::Empty),
+        length if length > most.saturating_mul(2) => Some(SummaryDefect::TooLong),
+        _ => None,
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod calls;
 
+pub(crate) use calls::summary_defect;
+
 use std::sync::Arc;
 
 use crate::{

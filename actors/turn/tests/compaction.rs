@@ -6,6 +6,7 @@ use crate::{
         Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension, LimitIncrease,
         ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
     },
+    policy::SummaryUrgency,
     port::estimate_tokens,
     turn::{DueAction, active_run::CurrentRun, estimates, tests::fuzz::Grammar},
 };
@@ -407,4 +408,25 @@ fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]
     let (view, _) = driver.turn.render(RenderCursor::default());
     let has = |text: &str| view.iter().any(|message| content(message).starts_with(text));
     assert_eq!((has("20: xxx"), has("21: xxx")), (false, true));
+}
+
+#[test]
+fn the_urgency_of_a_summary_follows_the_growth_of_its_view() {
+    let mut task = Task::new(Summariser::Good, 0, true);
+    task.halts = true;
+    task.work(300);
+    let urgency = |task: &Task| task.driver.turn.summary_urgency(task.driver.now);
+    let SummaryUrgency::Background(growth) = urgency(&task) else { panic!("the run continues") };
+    assert!((70..80).contains(&growth.fill_percent), "{growth:?}");
+    // Each iteration takes 10 ms; the slack ends one iteration before the trigger.
+    let expected = growth.slack_ms.expect("the rate is known").div_ceil(10) + 1;
+    let mut iterations = 0;
+    while urgency(&task) != SummaryUrgency::Foreground {
+        let CurrentRun::Running(run) = &task.driver.turn.current else { panic!("nothing runs") };
+        let (iteration, call) = (run.iteration, run.model_call());
+        task.driver.lease(call, 1);
+        task.answer(iteration, 1);
+        iterations += 1;
+    }
+    assert_eq!(iterations, expected, "{growth:?}");
 }

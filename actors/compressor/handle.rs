@@ -1,0 +1,112 @@
+//! The part of the Compressor that outlives its actor: the stable reference and the permits. Sessions use it.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use super::{CompressorMsg, SummaryAdmission, SummaryJob};
+use crate::{
+    model::{CallId, SessionId},
+    policy::{Candidate, SummaryReport, SummaryUrgency},
+    supervisor::StableActorRef,
+};
+
+/// The way of sessions to the Compressor.
+#[derive(Debug)]
+pub(crate) struct CompressorHandle {
+    pub(crate) actor: StableActorRef<CompressorMsg>,
+    /// One permit for each summary call in progress.
+    permits: Arc<Semaphore>,
+    /// Number of permits, at least 1.
+    max_concurrent: usize,
+}
+
+/// Permission for one summary call in progress; returned when dropped.
+#[derive(Debug)]
+pub(crate) struct SummaryPermit {
+    permit: Option<OwnedSemaphorePermit>,
+    compressor: Arc<CompressorHandle>,
+}
+
+impl CompressorHandle {
+    /// A handle with this number of permits, at least one.
+    pub(crate) fn new(max_concurrent: usize) -> Self {
+        let max_concurrent = max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            actor: StableActorRef::default(),
+            permits: Arc::new(Semaphore::new(max_concurrent)),
+            max_concurrent,
+        }
+    }
+
+    /// Waits until the Compressor admits the call; `None` if the runtime or the session ends first. A job that is lost
+    /// with the actor is sent again to the next one.
+    pub(crate) async fn admit(
+        &self,
+        (session, call): (SessionId, CallId),
+        candidates: &[Candidate],
+        urgency: &mut watch::Receiver<SummaryUrgency>,
+    ) -> Option<SummaryAdmission> {
+        loop {
+            let (reply, mut admission) = oneshot::channel();
+            let (urgent, candidates) = (*urgency.borrow_and_update(), candidates.to_vec());
+            let job = SummaryJob { session, call, urgency: urgent, candidates, reply };
+            self.actor.cast(CompressorMsg::Request(job)).ok()?;
+            loop {
+                tokio::select! {
+                    biased;
+                    admission = &mut admission => match admission {
+                        Ok(admission) => return Some(admission),
+                        Err(_) => break,
+                    },
+                    changed = urgency.changed() => {
+                        // Without a sender the session is gone.
+                        changed.ok()?;
+                        let urgent = *urgency.borrow_and_update();
+                        self.actor.cast(CompressorMsg::Update(call, urgent)).ok()?;
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
+    /// Whether all permits are taken, out of more than one.
+    pub(super) fn is_last_of_several(&self) -> bool {
+        self.max_concurrent > 1 && self.permits.available_permits() == 0
+    }
+
+    /// Number of calls in progress.
+    pub(super) fn running(&self) -> usize {
+        self.max_concurrent.saturating_sub(self.permits.available_permits())
+    }
+}
+
+impl SummaryPermit {
+    pub(super) const fn new(permit: OwnedSemaphorePermit, compressor: Arc<CompressorHandle>) -> Self {
+        Self { permit: Some(permit), compressor }
+    }
+
+    /// Returns the permit with the report of its attempt.
+    pub(crate) fn finish(mut self, report: Option<SummaryReport>) {
+        self.release(report);
+    }
+
+    /// Frees the permit before the Compressor looks for it.
+    fn release(&mut self, report: Option<SummaryReport>) {
+        if self.permit.take().is_some()
+            && self.compressor.actor.cast(CompressorMsg::Released(report)).is_err()
+        {
+            tracing::debug!("the runtime has ended before the end of a summary");
+        }
+    }
+}
+
+impl Drop for SummaryPermit {
+    fn drop(&mut self) {
+        self.release(None);
+    }
+}
