@@ -37,8 +37,9 @@ power cuts="2000":
 damage damages="2000":
     HERMOD_DAMAGES={{damages}} cargo test --release --lib damage -- --nocapture
 
-# Instants at which a small disk is full.
+# Instants at which a small disk is full, and all writes of a store.
 full-disk rounds="100":
+    HERMOD_FULL_DISK_ROUNDS={{rounds}} cargo test --release --lib full_disk
     HERMOD_FULL_DISK_ROUNDS={{rounds}} cargo test --release --test store full_disk:: -- --nocapture
 
 # Seconds for which each tool is called with damaged arguments.

@@ -18,7 +18,7 @@ use hermod_actors::{
 use tokio::time::Instant;
 
 /// How many seeds are tried if nothing else is said.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 /// Other seeds than these are asked for everything that there is only if they are so many: then the rarest comes about for
 /// certain. These are the same each time.
 const CERTAIN: u64 = 20_000;

@@ -32,7 +32,7 @@ use crate::store::redb::{Durability, RedbJournal, check, inspect, open::STORE_FI
 /// Runs in the store, in sessions of four each.
 const RUNS: usize = 24;
 /// Damages without the variable.
-const DAMAGES: u64 = 120;
+const DAMAGES: u64 = 60;
 /// No answer takes so long.
 const LONG: Duration = Duration::from_secs(100);
 const PAGE: usize = 4096;
