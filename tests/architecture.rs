@@ -236,3 +236,49 @@ fn files_keep_their_size() {
         assert!(lines <= limit, "{name} has {lines} lines of code, more than {limit}");
     }
 }
+
+/// The Markdown documents, by their path in the project.
+fn documents() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for folder in ["", "docs", "docs/decisions"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    assert!(found.len() > 10, "the documents are elsewhere");
+    found.remove("CHANGELOG.md"); // tells of what was
+    found
+}
+
+#[test]
+fn documents_link_to_files_that_exist() {
+    for (name, text) in documents() {
+        let folder = Path::new(&name).parent().unwrap();
+        for rest in text.split("](").skip(1) {
+            let link = rest.split([')', '#']).next().unwrap();
+            let exists = link.is_empty() || link.contains("://") || root().join(folder).join(link).exists();
+            assert!(exists, "{name} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn documents_name_source_files_that_exist() {
+    let sources: Vec<String> = ["actors", "src", "tests", "benches", "examples"]
+        .into_iter()
+        .flat_map(|folder| sources(folder).into_keys())
+        .collect();
+    for (name, text) in documents() {
+        let is_source = |code: &&str| {
+            Path::new(code).extension() == Some("rs".as_ref()) && !code.contains(char::is_whitespace)
+        };
+        for path in text.split('`').filter(is_source) {
+            let exists = sources.iter().any(|source| source == path || source.ends_with(&format!("/{path}")));
+            assert!(exists || path == "build.rs", "{name} names {path}");
+        }
+    }
+}
