@@ -18,7 +18,7 @@ const LARGER_MOD: usize = 300;
 /// Where a record may be said to be durable: when the disk has acknowledged it, and when it was read back from there; the
 /// third is the type itself.
 const DURABLE_SOURCES: &[&str] =
-    &["actors/persistence/commit.rs", "actors/persistence/replay.rs", "actors/model/durable.rs"];
+    &["actors/persistence/write.rs", "actors/persistence/replay.rs", "actors/model/durable.rs"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -9,15 +9,12 @@ use futures::{FutureExt, future::BoxFuture};
 use ractor::ActorRef;
 
 use super::{
-    CommitMonitor, DurableOutcome, PersistenceMsg, StoreFailed,
+    CommitMonitor, PersistenceMsg, StoreFailed,
     queue::{WriteBatch, WriteQueue, lock},
 };
+use crate::port::{Journal, JournalError, WriteOp, WriteOutcome};
 #[cfg(feature = "testkit")]
-use crate::model::Body;
-use crate::{
-    model::{Durable, Record},
-    port::{Journal, JournalError, WriteOp, WriteOutcome},
-};
+use crate::{model::Body, port::AppendReceipt};
 
 /// Commits one batch after the other until no write waits, and reports a failed store: otherwise writers would wait for
 /// ever.
@@ -65,13 +62,6 @@ fn start_commit(
     journal: &dyn Journal,
     (batch, replies): WriteBatch,
 ) -> (BoxFuture<'static, BatchResult>, impl FnOnce(BatchResult) + Send + use<>) {
-    let records: Vec<Vec<Arc<Record>>> = batch
-        .iter()
-        .map(|write| match write {
-            WriteOp::Append(append) => append.records.clone(),
-            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => Vec::new(),
-        })
-        .collect();
     let (writes, unavailable) = (batch.len(), |text: &str| JournalError::Unavailable(text.into()));
     let committing = catch_unwind(AssertUnwindSafe(|| journal.commit(batch)));
     let committing = async move {
@@ -86,27 +76,10 @@ fn start_commit(
         }
     };
     let tell = move |committed: BatchResult| match committed {
-        Ok(written) => {
-            for ((written, records), reply) in written.into_iter().zip(records).zip(replies) {
-                reply(Ok(to_durable(written, records)));
-            }
-        }
+        Ok(written) => written.into_iter().zip(replies).for_each(|(outcome, reply)| reply(Ok(outcome))),
         Err(error) => replies.into_iter().for_each(|reply| reply(Err(error.clone()))),
     };
     (committing.boxed(), tell)
-}
-
-/// The result of a write, with its records marked as durable.
-pub(crate) fn to_durable(written: WriteOutcome, records: Vec<Arc<Record>>) -> DurableOutcome {
-    match written {
-        WriteOutcome::Appended(_) => {
-            DurableOutcome::Appended(records.into_iter().map(Durable::mark_durable).collect())
-        }
-        WriteOutcome::Opened(opened) => DurableOutcome::Opened(opened),
-        WriteOutcome::Closed(is_gone) => DurableOutcome::Closed(is_gone),
-        WriteOutcome::Delivered(_) => DurableOutcome::Delivered,
-        WriteOutcome::Refused(refusal) => DurableOutcome::Refused(refusal),
-    }
 }
 
 /// Whether an enabled mutant acknowledges this write early. Only this actor can: no other code marks records durable.
@@ -122,6 +95,6 @@ pub(super) fn is_early_ack_mutant(message: &PersistenceMsg) -> bool {
 #[cfg(feature = "testkit")]
 pub(super) fn ack_early(message: PersistenceMsg) -> PersistenceMsg {
     let PersistenceMsg::Write(WriteOp::Append(append), reply) = message else { return message };
-    reply(Ok(DurableOutcome::Appended(append.records.iter().cloned().map(Durable::mark_durable).collect())));
+    reply(Ok(WriteOutcome::Appended(AppendReceipt { last: 0, accounts: Vec::new() })));
     PersistenceMsg::Write(WriteOp::Append(append), Box::new(drop))
 }

@@ -1,11 +1,12 @@
 //! Persistence: the one writer. It batches the appends of all sessions and marks records on disk as durable.
 //!
-//! Architecture invariant: `Durable::mark_durable` is called in `commit.rs`, on acknowledgement, in `replay.rs`, on
+//! Architecture invariant: `Durable::mark_durable` is called in `write.rs`, on acknowledgement, in `replay.rs`, on
 //! replay, and nowhere else. An earlier call is a mutant, and not in the product.
 
 mod commit;
 mod queue;
 mod replay;
+mod write;
 
 use std::{
     fmt,
@@ -23,35 +24,27 @@ use self::{
 use crate::{
     handlers::HandlerWatch,
     model::{DiskFull, Durable, Record, SessionId, Timestamp},
-    port::{Clock, Journal, JournalError, OpenedSession, WriteOp, WriteRefusal},
+    port::{Clock, Journal, JournalError, WriteOp, WriteOutcome, WriteRefusal},
 };
 
-#[cfg(feature = "testkit")]
-pub(crate) use commit::to_durable;
 pub(crate) use replay::{replay, run_records};
+#[cfg(feature = "testkit")]
+pub(crate) use write::mark_all_durable;
+pub(crate) use write::{append, append_with, close, open};
 
-/// The result of a write.
-#[derive(Debug)]
-pub(crate) enum DurableOutcome {
-    /// The append is on disk.
-    Appended(Vec<Durable<Arc<Record>>>),
-    /// The session is taken over.
-    Opened(OpenedSession),
-    /// Whether the session is closed; if not, its inbox has messages.
-    Closed(bool),
-    /// The item is in the inbox.
-    Delivered,
-    /// Nothing was written.
-    Refused(WriteRefusal),
-}
+/// The result of a write: its answer, or why nothing was written. An error means that the store has failed.
+pub(crate) type WriteResult<T> = Result<Result<T, WriteRefusal>, JournalError>;
 
-/// Receives the result. Called from the committing task, so it must only forward.
-pub(crate) type WriteReply = Box<dyn FnOnce(Result<DurableOutcome, JournalError>) + Send>;
+/// The result of an append: its records, now durable.
+pub(crate) type AppendResult = WriteResult<Vec<Durable<Arc<Record>>>>;
+
+/// Receives the outcome. Called from the committing task, so it must only forward.
+pub(crate) type OutcomeReply = Box<dyn FnOnce(Result<WriteOutcome, JournalError>) + Send>;
 
 /// The messages of [`PersistenceActor`].
 pub(crate) enum PersistenceMsg {
-    /// Writes, and answers when it is durable or refused.
-    Write(WriteOp, WriteReply),
+    /// Writes, and answers when it is durable or refused. Made by [`append`], [`open`] and [`close`].
+    Write(WriteOp, OutcomeReply),
     /// Moves the waiting append of this session to the front: a later decision waits for it.
     Expedite(SessionId),
     /// From the committing task.

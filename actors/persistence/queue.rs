@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::WriteReply;
+use super::OutcomeReply;
 use crate::{
     model::{Body, OutcomeCause, Record, RunEnded, SessionId},
     port::WriteOp,
@@ -24,7 +24,7 @@ const MAX_BATCH_BYTES: usize = 1 << 20;
 /// The waiting writes; shared with the committing task, so that the disk does not wait for a message.
 #[derive(Default)]
 pub(super) struct WriteQueue {
-    pub(super) waiting: VecDeque<(WriteOp, WriteReply)>,
+    pub(super) waiting: VecDeque<(WriteOp, OutcomeReply)>,
     /// Whether a committing task runs. It runs as long as writes wait.
     pub(super) is_committing: bool,
 }
@@ -33,12 +33,12 @@ pub(super) fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) type WriteBatch = (Vec<WriteOp>, Vec<WriteReply>);
+pub(super) type WriteBatch = (Vec<WriteOp>, Vec<OutcomeReply>);
 
 impl WriteQueue {
     /// Moves the append of a session to the front; a session has at most one, so its order is kept.
     pub(super) fn expedite(&mut self, session: SessionId) {
-        let of = |(write, _): &(WriteOp, WriteReply)| matches!(write, WriteOp::Append(append) if append.session == session);
+        let of = |(write, _): &(WriteOp, OutcomeReply)| matches!(write, WriteOp::Append(append) if append.session == session);
         if let Some(append) = self.waiting.iter().position(of).and_then(|at| self.waiting.remove(at)) {
             self.waiting.push_front(append);
         }

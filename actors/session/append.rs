@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    persistence::{DurableOutcome, PersistenceMsg},
-    port::{Append, WriteOp},
+    persistence::append_with,
     provider::LeaseUnavailable,
     session::{
         SessionInternalMsg, SessionMsg, SubmitError,
@@ -129,18 +128,15 @@ impl SessionActorState {
             StartPhase::Replayed(dormant, _) => dormant.last_seq(),
             StartPhase::Switching => return,
         };
-        let fence = decision.fence;
-        let mut append = Append::new(self.id, fence, last + 1, decision.records);
-        (append.ledger, append.index, append.key) = (decision.ledger, decision.index, decision.key);
-        (append.consumed, append.deliver, append.spawned) = (decision.take, decision.send, decision.found);
+        let append = decision.into_append(self.id, last);
         let rings: Vec<_> = append.deliver.iter().map(|(session, _)| *session).collect();
         self.appends += 1;
         let (number, session, me, wiring) =
             (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring));
         self.in_flight = Some(InFlightAppend { number, inputs });
-        let reply = Box::new(move |stored| {
+        let write = append_with(append, move |stored| {
             // Watchers receive the records even if the session crashes before it does.
-            if let Ok(DurableOutcome::Appended(records)) = &stored {
+            if let Ok(Ok(records)) = &stored {
                 wiring.hub.publish_records(session, last + 1, records);
                 rings.into_iter().for_each(|session| wiring.notify_inbox(session));
             }
@@ -148,7 +144,6 @@ impl SessionActorState {
                 tracing::debug!("an append was stored after its session had gone");
             }
         });
-        let write = PersistenceMsg::Write(WriteOp::Append(Box::new(append)), reply);
         if self.wiring.persistence.cast(write).is_err() {
             tracing::warn!(session = %self.id, "persistence is gone");
         }

@@ -6,8 +6,8 @@ use ractor::ActorProcessingErr;
 
 use crate::{
     model::{Body, Durable, Record, RunId, Timestamp},
-    persistence::DurableOutcome,
-    port::{JournalError, WriteRefusal},
+    persistence::AppendResult,
+    port::WriteRefusal,
     session::{
         AcceptedRun, SubmitError,
         shell::{InFlightAppend, InputReply, QueuedInput, SessionActorState, StartPhase},
@@ -20,31 +20,31 @@ impl SessionActorState {
     pub(super) fn on_append_done(
         &mut self,
         number: u64,
-        stored: Result<DurableOutcome, JournalError>,
+        stored: AppendResult,
     ) -> Result<(), ActorProcessingErr> {
         let Some(InFlightAppend { inputs, .. }) = self.in_flight.take_if(|flight| flight.number == number)
         else {
             return Ok(());
         };
         match stored? {
-            DurableOutcome::Appended(records) => self.on_durable(&records, inputs),
-            DurableOutcome::Refused(WriteRefusal::BudgetRefusal(refusal)) => {
+            Ok(records) => self.on_durable(&records, inputs),
+            Err(WriteRefusal::BudgetRefusal(refusal)) => {
                 self.put_back(inputs);
                 let input = Input::BudgetRefused(refusal);
                 self.waiting.push_front(QueuedInput { input, reply: None, grant: None });
             }
-            DurableOutcome::Refused(WriteRefusal::Duplicate(run)) => {
+            Err(WriteRefusal::Duplicate(run)) => {
                 self.reject(inputs, &SubmitError::Duplicate(run));
             }
-            DurableOutcome::Refused(WriteRefusal::KeyTaken(other)) => {
+            Err(WriteRefusal::KeyTaken(other)) => {
                 self.reject(inputs, &SubmitError::KeyTaken(other));
                 self.me.stop(Some("another session has its key".into()));
             }
             // Without a submission to reject, the session crashes; repeated crashes end its run.
-            DurableOutcome::Refused(refusal @ WriteRefusal::Unreadable { .. }) if has_submission(&inputs) => {
+            Err(refusal @ WriteRefusal::Unreadable { .. }) if has_submission(&inputs) => {
                 self.reject(inputs, &SubmitError::Unreadable(refusal.to_string()));
             }
-            DurableOutcome::Refused(
+            Err(
                 refusal @ (WriteRefusal::Fenced(_)
                 | WriteRefusal::WrongSeq { .. }
                 | WriteRefusal::Unreadable { .. }
@@ -52,7 +52,6 @@ impl SessionActorState {
             ) => {
                 return Err(Box::new(refusal));
             }
-            DurableOutcome::Opened(_) | DurableOutcome::Closed(_) | DurableOutcome::Delivered => {}
         }
         Ok(())
     }

@@ -30,8 +30,8 @@ use crate::{
     handlers::HandlerWatch,
     hub::Hub,
     model::{LowDiskSpace, RunId, SessionId, StopReason, Timestamp},
-    persistence::{CommitMonitor, DurableOutcome, PersistenceMsg},
-    port::{Clock, Journal, JournalError, SystemPromptError},
+    persistence::{AppendResult, CommitMonitor, PersistenceMsg},
+    port::{Clock, Journal, SystemPromptError},
     provider::{Lease, Leases},
     supervisor::{ProvidersMsg, SessionsMsg, StableActorRef},
     tool_executor::{ToolExecutorMsg, ToolRegistry},
@@ -153,7 +153,7 @@ pub(crate) enum SessionInternalMsg {
     /// The permit of a tool call.
     Permitted(Input, OwnedSemaphorePermit),
     /// The result of the append with this number.
-    AppendDone(u64, Result<DurableOutcome, JournalError>),
+    AppendDone(u64, AppendResult),
     /// The tasks that were ready have run.
     BatchReady,
     /// The inputs that were read from its inbox.

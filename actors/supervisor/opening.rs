@@ -7,13 +7,12 @@ use ractor::{Actor, ActorProcessingErr, SpawnErr};
 
 use crate::{
     model::{Incarnation, OutcomeCause, SessionId},
-    persistence::{DurableOutcome, replay},
-    port::{Journal, JournalError, ReadError, WriteOp},
+    persistence::{self, WriteResult, replay},
+    port::{Journal, JournalError, OpenedSession, ReadError, WriteRefusal},
     session::{CallTasks, SessionActor, SessionArguments},
     supervisor::{
         directory::{Directory, send},
         entry::{AfterForceFail, EntryPhase},
-        force_fail::write,
         sessions::SessionsInternalMsg,
     },
     turn::{Input, ReplayedSession},
@@ -49,6 +48,12 @@ impl From<ReadError> for OpenSessionError {
     }
 }
 
+impl From<WriteRefusal> for OpenSessionError {
+    fn from(refusal: WriteRefusal) -> Self {
+        Self::Unreadable(refusal.to_string())
+    }
+}
+
 /// A session that can be started, its incarnation, and whether its inbox has messages.
 pub(crate) type RecoveredSession = (ReplayedSession, Incarnation, bool);
 
@@ -67,12 +72,12 @@ impl Directory {
     pub(super) fn take_over(
         &mut self,
         session: SessionId,
-    ) -> impl Future<Output = Result<DurableOutcome, JournalError>> + Send + use<> {
+    ) -> impl Future<Output = WriteResult<OpenedSession>> + Send + use<> {
         if let Some(entry) = self.entries.get_mut(&session) {
             entry.incarnation = None;
             self.dependencies.checkpoint.record(session, entry);
         }
-        write(&self.dependencies.wiring.persistence, WriteOp::Open(session))
+        persistence::open(&self.dependencies.wiring.persistence, session)
     }
 
     /// Handles the result of a read. An error means a failed store and ends this actor.
@@ -173,15 +178,9 @@ impl Directory {
 pub(super) async fn open_session(
     journal: &dyn Journal,
     session: SessionId,
-    opening: impl Future<Output = Result<DurableOutcome, JournalError>> + Send,
+    opening: impl Future<Output = WriteResult<OpenedSession>> + Send,
 ) -> Result<RecoveredSession, OpenSessionError> {
-    let opened = match opening.await? {
-        DurableOutcome::Opened(opened) => opened,
-        DurableOutcome::Refused(refusal) => return Err(OpenSessionError::Unreadable(refusal.to_string())),
-        DurableOutcome::Appended(_) | DurableOutcome::Closed(_) | DurableOutcome::Delivered => {
-            return Err(unexpected_answer());
-        }
-    };
+    let opened = opening.await??;
     if let Some(why) = opened.inbox_error {
         return Err(OpenSessionError::Unreadable(why));
     }
@@ -212,8 +211,4 @@ async fn fold(journal: &dyn Journal, session: SessionId) -> Result<ReplayedSessi
     let mut dormant = ReplayedSession::empty(session);
     replay(journal, session, 1, |_, record| dormant.fold(&record)).await?;
     Ok(dormant)
-}
-
-pub(super) fn unexpected_answer() -> OpenSessionError {
-    OpenSessionError::Unreadable("the store answered another question".into())
 }

@@ -10,14 +10,13 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use crate::{
     model::{Incarnation, SessionId},
-    persistence::DurableOutcome,
-    port::{JournalError, WriteOp},
+    persistence::{self, WriteResult},
+    port::OpenedSession,
     session::SessionMsg,
     supervisor::{
         PersistenceRef, SessionsMsg,
         directory::{Directory, send},
         entry::{EntryPhase, SessionEntry},
-        force_fail::write,
         sessions::SessionsInternalMsg,
     },
 };
@@ -90,7 +89,7 @@ impl Directory {
         let (wiring, me) = (Arc::clone(&self.dependencies.wiring), self.me.clone());
         // An opening was under way, perhaps of an earlier directory: its write is queued before this one, or never
         // comes.
-        let opening = incarnation.is_none().then(|| write(&wiring.persistence, WriteOp::Open(session)));
+        let opening = incarnation.is_none().then(|| persistence::open(&wiring.persistence, session));
         tokio::spawn(async move {
             let closed = close(&wiring.persistence, session, (incarnation, opening)).await;
             send(&me, SessionsInternalMsg::Closed(session, closed));
@@ -98,18 +97,13 @@ impl Directory {
     }
 
     /// The store has closed a session, or its inbox has messages.
-    pub(super) fn on_closed(&mut self, session: SessionId, closed: Result<DurableOutcome, JournalError>) {
+    pub(super) fn on_closed(&mut self, session: SessionId, closed: WriteResult<bool>) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let EntryPhase::Closing(waiting) = &mut entry.phase else { return };
         let has_inbox = match closed {
-            Ok(DurableOutcome::Closed(is_gone)) => !is_gone,
+            Ok(Ok(is_closed)) => !is_closed,
             // Another opening has taken it over.
-            Ok(
-                DurableOutcome::Refused(_)
-                | DurableOutcome::Appended(_)
-                | DurableOutcome::Opened(_)
-                | DurableOutcome::Delivered,
-            ) => false,
+            Ok(Err(_)) => false,
             // The runtime is about to end.
             Err(error) => return tracing::debug!(%session, %error, "not closed"),
         };
@@ -131,25 +125,17 @@ impl Directory {
 async fn close(
     writer: &PersistenceRef,
     session: SessionId,
-    (incarnation, opening): (
-        Option<Incarnation>,
-        Option<impl Future<Output = Result<DurableOutcome, JournalError>>>,
-    ),
-) -> Result<DurableOutcome, JournalError> {
+    (incarnation, opening): (Option<Incarnation>, Option<impl Future<Output = WriteResult<OpenedSession>>>),
+) -> WriteResult<bool> {
     let incarnation = match (incarnation, opening) {
         (Some(incarnation), _) => incarnation,
         (None, Some(opening)) => match opening.await? {
-            DurableOutcome::Opened(opened) => opened.incarnation,
-            other @ (DurableOutcome::Refused(_)
-            | DurableOutcome::Appended(_)
-            | DurableOutcome::Closed(_)
-            | DurableOutcome::Delivered) => {
-                return Ok(other);
-            }
+            Ok(opened) => opened.incarnation,
+            Err(refusal) => return Ok(Err(refusal)),
         },
-        (None, None) => return Ok(DurableOutcome::Closed(true)),
+        (None, None) => return Ok(Ok(true)),
     };
-    write(writer, WriteOp::Close(session, incarnation)).await
+    persistence::close(writer, session, incarnation).await
 }
 
 /// Asks a live session to stop if it is idle.

@@ -7,8 +7,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, Supervi
 use crate::{
     inspect::Inspect,
     model::{Incarnation, RunId, SessionId},
-    persistence::DurableOutcome,
-    port::JournalError,
+    persistence::WriteResult,
     session::SessionMsg,
     supervisor::{
         directory::{Directory, DirectoryDependencies},
@@ -62,7 +61,7 @@ pub(crate) enum SessionsInternalMsg {
     /// The actor of a session declined its passivation: it has work.
     PassivationDeclined(SessionId, ActorId),
     /// The store has closed a session, or refused.
-    Closed(SessionId, Result<DurableOutcome, JournalError>),
+    Closed(SessionId, WriteResult<bool>),
 }
 
 #[derive(Debug)]

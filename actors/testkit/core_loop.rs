@@ -6,11 +6,10 @@ use serde_json::json;
 
 use crate::{
     model::{
-        CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunId, SessionId,
-        SessionTime, Timestamp,
+        CallEnd, CallId, EffectClass, Hash, Incarnation, ModelRef, Record, RunId, SessionId, SessionTime,
+        Timestamp,
     },
-    persistence::{DurableOutcome, to_durable},
-    port::{AppendReceipt, WriteOutcome},
+    persistence::mark_all_durable,
     testkit::calls,
     turn::{
         CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
@@ -51,7 +50,7 @@ impl CoreLoop {
         let dormant = ReplayedSession::empty(SessionId::from_bits(1 << 101));
         let mut draft = dormant.start_decision(now, &opened);
         draft.apply_input(&submitted);
-        let turn = dormant.into_turn(&all_durable(grant_all(draft, &model)));
+        let turn = dormant.into_turn(&mark_all_durable(grant_all(draft, &model)));
         let mut core = Self { turn, cursor: RenderCursor::default(), now, model };
         for _ in 0..messages / 2 {
             core.iteration();
@@ -85,7 +84,7 @@ impl CoreLoop {
         self.now = SessionTime { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
         let mut draft = self.turn.start_decision(self.now);
         draft.apply_input(input);
-        for record in all_durable(grant_all(draft, &self.model)) {
+        for record in mark_all_durable(grant_all(draft, &self.model)) {
             self.turn.apply(&record);
         }
         self.turn.due(self.now)
@@ -104,16 +103,4 @@ fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
     let due = draft.due();
     debug_assert!(!due.is_empty(), "the run goes on");
     draft.finish().records
-}
-
-/// Marks the records as durable, as Persistence does after an append.
-fn all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
-    let appended = AppendReceipt { last: 0, accounts: Vec::new() };
-    match to_durable(WriteOutcome::Appended(appended), records) {
-        DurableOutcome::Appended(records) => records,
-        DurableOutcome::Opened(_)
-        | DurableOutcome::Closed(_)
-        | DurableOutcome::Delivered
-        | DurableOutcome::Refused(_) => Vec::new(),
-    }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, BudgetRefusal, CallId, CallStarted, Dimension, Incarnation, LedgerChange, Record, RunAccepted,
-        RunId, RunRow, SessionId, SessionOpened, SessionTime,
+        RunId, RunRow, Seq, SessionId, SessionOpened, SessionTime,
     },
     mutants::{Mutant, mutant_enabled},
     policy::Candidate,
-    port::{InboxItem, IndexRow, SpawnedSession},
+    port::{Append, InboxItem, IndexRow, SpawnedSession},
     turn::{
         DueAction, GrantRequest, Input, Turn,
         active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
@@ -42,6 +42,22 @@ impl Decision {
     /// Whether nothing needs to be written.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.take.is_empty()
+    }
+
+    /// The append of this decision to a journal that ends at `last`.
+    pub(crate) fn into_append(self, session: SessionId, last: Seq) -> Append {
+        Append {
+            session,
+            fence: self.fence,
+            expected: last + 1,
+            records: self.records,
+            ledger: self.ledger,
+            index: self.index,
+            key: self.key,
+            consumed: self.take,
+            deliver: self.send,
+            spawned: self.found,
+        }
     }
 }
 

@@ -22,11 +22,12 @@ use crate::{
         },
         parse_arguments,
     },
-    port::{IndexRow, SpawnedSession},
+    port::{InboxItem, IndexRow, SpawnedSession},
     turn::{
         Input, Turn,
         active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
-        decision::DecisionBuilder,
+        decision::{Decision, DecisionBuilder},
+        ledger_and_index::settle,
         model_call::ModelCallState,
     },
 };
@@ -407,27 +408,35 @@ impl DecisionBuilder {
             return;
         }
         let children: Vec<SubagentRef> = run.live_subagents().map(|subagent| subagent.child).collect();
-        for child in children {
-            let stop = InboxMessage::Stop { run: child.run, reason: StopReason::Parent };
-            self.decision.send.push((child.session, stop.to_json()));
-        }
+        self.decision.send.extend(children.into_iter().map(stop_message));
     }
 
     /// Reports the end of a run to its parent's session, and releases its reservation of `children`.
     pub(super) fn notify_parent(&mut self, run: RunId) {
         let current = self.run().filter(|current| current.id == run).map(|current| current.parent);
         let queued = || self.turn.queue.iter().find(|queued| queued.accepted.run == run)?.accepted.parent;
-        let Some(parent) = current.unwrap_or_else(queued) else { return };
-        let child = SubagentRef { session: self.turn.session, run };
-        self.decision
-            .send
-            .push((parent.session, InboxMessage::ChildEnded { call: parent.call, child }.to_json()));
-        self.release_child_slot(parent.call.run.into());
+        if let Some(parent) = current.unwrap_or_else(queued) {
+            let child = SubagentRef { session: self.turn.session, run };
+            report_to_parent(&mut self.decision, parent, child);
+        }
     }
 }
 
+/// Reports the end of a subagent to its parent's session, and releases the parent's reservation of `children`.
+pub(super) fn report_to_parent(decision: &mut Decision, parent: ParentRef, child: SubagentRef) {
+    let report = InboxMessage::ChildEnded { call: parent.call, child };
+    decision.send.push((parent.session, report.to_json()));
+    settle(&mut decision.ledger, parent.call.run.into(), &ONE_CHILD, &Amounts::default());
+}
+
+/// The message that stops a subagent, and the session that receives it.
+pub(super) fn stop_message(child: SubagentRef) -> (SessionId, InboxItem) {
+    let stop = InboxMessage::Stop { run: child.run, reason: StopReason::Parent };
+    (child.session, stop.to_json())
+}
+
 /// One live subagent.
-pub(crate) const ONE_CHILD: Amounts =
+pub(super) const ONE_CHILD: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
 
 fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {

@@ -4,8 +4,8 @@
 use crate::{
     model::{
         AccountId, Amounts, Body, CallId, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
-        OutcomeDetail, Reservation, RetryReason, RunEnded, RunId, RunRow, RunState, Seq, SessionRow,
-        Settlement, Timestamp, Usage,
+        Reservation, RetryReason, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement, Timestamp,
+        Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
@@ -13,7 +13,6 @@ use crate::{
     turn::{
         active_run::{ActiveRun, QueuedRun},
         decision::DecisionBuilder,
-        delegate::ONE_CHILD,
     },
 };
 
@@ -79,11 +78,6 @@ impl DecisionBuilder {
             | Body::TodoChanged(_)
             | Body::ApprovalAnswered(_) => {}
         }
-    }
-
-    /// Releases the `children` reservation of an ended subagent on the account of its parent.
-    pub(super) fn release_child_slot(&mut self, account: AccountId) {
-        settle(&mut self.decision.ledger, account, &ONE_CHILD, &Amounts::default());
     }
 
     /// Whether a record ends a call that starts in this same draft.
@@ -178,15 +172,7 @@ impl DecisionBuilder {
     fn ended_row(&self, ended: &RunEnded) -> RunRow {
         let known = self.row_before_end.as_ref().filter(|row| row.id == ended.run).cloned();
         let row = known.unwrap_or_else(|| self.new_row(ended.run, self.now.at, self.turn.last));
-        RunRow {
-            state: RunState::Ended,
-            ended_at: Some(self.now.at),
-            ended: Some(OutcomeDetail::clone(&ended.ended)),
-            iterations: ended.iterations,
-            usage: ended.usage,
-            last: self.turn.last,
-            ..row
-        }
+        ended_row(row, ended, (self.now.at, self.turn.last))
     }
 
     fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
@@ -206,6 +192,19 @@ impl DecisionBuilder {
             first,
             last: self.turn.last,
         }
+    }
+}
+
+/// The row of a run that ends with the record at this time and sequence.
+pub(super) fn ended_row(row: RunRow, ended: &RunEnded, (at, seq): (Timestamp, Seq)) -> RunRow {
+    RunRow {
+        state: RunState::Ended,
+        ended_at: Some(at),
+        ended: Some(ended.ended.clone()),
+        iterations: ended.iterations,
+        usage: ended.usage,
+        last: seq,
+        ..row
     }
 }
 
@@ -236,7 +235,7 @@ fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
     reserve.amounts.reduce(amounts);
 }
 
-fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {
+pub(super) fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {
     match ledger.settlements.iter_mut().find(|settle| settle.account == account) {
         Some(settle) => {
             settle.reserved.add(reserved);

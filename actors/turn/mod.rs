@@ -13,6 +13,7 @@ mod delegate;
 mod ending;
 mod estimates;
 mod fold;
+mod force_fail;
 mod grace_call;
 mod history;
 mod history_repair;
@@ -38,7 +39,8 @@ use std::sync::Arc;
 
 pub(crate) use answer_recovery::TransientPrompt;
 pub(crate) use decision::{Decision, DecisionBuilder};
-pub(crate) use delegate::{DelegationMode, ONE_CHILD};
+pub(crate) use delegate::DelegationMode;
+pub(crate) use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub(crate) use history::RenderCursor;
 pub(crate) use history_repair::repair;
 pub(crate) use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantRequest, Input};
