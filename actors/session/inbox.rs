@@ -5,15 +5,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 
 use crate::{
-    model::{
-        Artifact, CallId, ChildEnded, InboxMessage, Outcome, OutcomeCause, OutcomeDetail, Record, RunRow,
-        SessionId, SubagentRef, Usage,
-    },
+    model::{Artifact, CallId, ChildEnded, InboxMessage, RunRow, SessionId, SubagentRef},
     persistence::run_records,
-    policy::{Bill, final_text},
+    policy::delegation::{SubagentReport, max_answer_bytes, removed_subagent_end},
     port::{ArtifactName, AttemptArtifacts, InboxRow, ReadError},
     session::{
         SessionDependencies, SessionInternalMsg,
@@ -23,14 +19,6 @@ use crate::{
     supervisor::SessionsMsg,
     turn::Input,
 };
-
-/// Most characters of all results of one call in its model's view, and the minimum for one result.
-const MAX_RESULTS_CHARS: usize = 24_000;
-const MIN_RESULT_CHARS: usize = 2_000;
-/// The note beside the missing answer of a subagent that wrote none.
-const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";
-/// The results of one call take at most the window divided by this.
-const WINDOW_DIVISOR: u64 = 10;
 
 /// Whether the inbox is being read, and up to which row it was.
 #[derive(Debug, Default)]
@@ -143,7 +131,7 @@ impl InboxContext {
     /// The end of a subagent, with the result for its parent's model.
     async fn subagent_end(&self, call: CallId, child: SubagentRef) -> Result<ChildEnded, ReadError> {
         let row = self.wiring.journal.rows().run(child.run).await?;
-        let Some(row) = row else { return Ok(removed_end(call, child)) };
+        let Some(row) = row else { return Ok(removed_subagent_end(call, child)) };
         let records = match run_records(&*self.wiring.journal, &row).await {
             // The outcome is known from the index row all the same.
             Err(ReadError::Record { error, .. }) => {
@@ -152,57 +140,13 @@ impl InboxContext {
             }
             records => records?,
         };
-        let ended = row.ended.clone().unwrap_or(OutcomeDetail { outcome: Outcome::Failed, cause: None });
-        let told = self.result_json((call, &ended), &row, &records).await;
-        let (iterations, usage) = (row.iterations, row.usage);
-        Ok(ChildEnded { call, child, ended, result: told.to_string().into(), iterations, usage })
-    }
-
-    async fn result_json(
-        &self,
-        (call, ended): (CallId, &OutcomeDetail),
-        row: &RunRow,
-        records: &[Arc<Record>],
-    ) -> Value {
-        let mut bill = Bill::default();
-        records.iter().for_each(|record| bill.take(record));
-        let said = final_text(records, ended.outcome);
-        let answer = said.as_ref().map_or("", |said| said.text.as_str());
-        let shown = truncated(answer, self.max_result_bytes(call));
-        let kept =
-            if shown.len() < answer.len() { self.write_answer((call, row), answer).await } else { None };
-        let mut told = json!({
-            "outcome": ended.outcome.name(),
-            "answer": shown,
-            "artifacts": kept.iter().map(|kept| kept.handle.as_str()).collect::<Vec<_>>(),
-            "iterations": row.iterations,
-            "usage": {"input_tokens": row.usage.input_tokens, "output_tokens": row.usage.output_tokens},
-            "cost_usd": bill.nano_usd().map(format_usd),
-            "trace": {"session": row.session.to_string(), "run": row.id.to_string()},
-        });
-        if let Some(cause) = &ended.cause {
-            told["reason"] = cause.to_string().into();
-        }
-        if let Some(said) = said {
-            told["answer_source"] = said.source.name().into();
-        } else {
-            told["answer"] = Value::Null;
-            told["note"] = NO_TEXT.into();
-        }
-        if let Some(kept) = kept {
-            let note =
-                format!("the answer is cut; all {} bytes: `read_artifact` {}", kept.bytes, kept.handle);
-            told["note"] = note.into();
-        }
-        told
-    }
-
-    /// Most bytes of an answer: its share of the limit for its call and of the model's window.
-    fn max_result_bytes(&self, call: CallId) -> usize {
-        let batch = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| (*tasks).max(1));
-        let share = self.window.map(|window| usize::try_from(window / WINDOW_DIVISOR).unwrap_or(usize::MAX));
-        let share = share.unwrap_or(usize::MAX);
-        (MAX_RESULTS_CHARS.min(share) / batch).max(MIN_RESULT_CHARS)
+        let tasks = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| *tasks);
+        let report = SubagentReport::new(&row, &records, max_answer_bytes(self.window, tasks));
+        let artifact = match report.cut_answer() {
+            Some(answer) => self.write_answer((call, &row), answer).await,
+            None => None,
+        };
+        Ok(report.end(call, artifact.as_ref()))
     }
 
     async fn write_answer(&self, (call, row): (CallId, &RunRow), answer: &str) -> Option<Artifact> {
@@ -217,33 +161,4 @@ impl InboxContext {
             }
         }
     }
-}
-
-/// The end of a subagent whose session was removed from the store: its parent must not wait for it.
-fn removed_end(call: CallId, child: SubagentRef) -> ChildEnded {
-    let error = format!("session {} was removed from the store", child.session);
-    let ended = OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error });
-    let told = json!({
-        "outcome": ended.outcome.name(),
-        "answer": "",
-        "reason": ended.cause.as_ref().map(ToString::to_string),
-        "trace": {"session": child.session.to_string(), "run": child.run.to_string()},
-    });
-    ChildEnded { call, child, ended, result: told.to_string().into(), iterations: 0, usage: Usage::default() }
-}
-
-/// The text, or its beginning and its end if it is longer than `most` bytes.
-fn truncated(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let head = &text[..text.floor_char_boundary(most * 2 / 3)];
-    let tail = &text[text.ceil_char_boundary(text.len() - most / 4)..];
-    let left_out = text.len() - head.len() - tail.len();
-    format!("{head}\n[… {left_out} bytes left out …]\n{tail}")
-}
-
-/// Nano-dollars formatted as dollars.
-fn format_usd(nano: u64) -> String {
-    crate::model::Dimension::Usd.display(nano).to_string()
 }
