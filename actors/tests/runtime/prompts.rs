@@ -1,10 +1,7 @@
 //! When a system prompt is built, and what comes of one that cannot be: the whole tree on virtual time.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -136,16 +133,26 @@ async fn without_a_prompt_no_run_is_accepted() {
     check(Comes::Never, "longer than 5 s", Duration::from_secs(6)).await;
 }
 
-/// A journal whose first read of rows is answered by another one: its session was removed meanwhile.
+/// A journal whose rows are those of another one until the first session is opened: it was removed meanwhile.
 #[derive(Debug, Clone)]
 struct Stale {
     journal: MemoryJournal,
     before: MemoryJournal,
-    is_read: Arc<AtomicBool>,
+    opened: Arc<Mutex<Vec<SessionId>>>,
+}
+
+impl Stale {
+    fn opened(&self) -> MutexGuard<'_, Vec<SessionId>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Journal for Stale {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
+        self.opened().extend(batch.iter().filter_map(|write| match write {
+            WriteOp::Open(session) => Some(*session),
+            WriteOp::Append(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
+        }));
         self.journal.commit(batch)
     }
 
@@ -154,18 +161,22 @@ impl Journal for Stale {
     }
 
     fn rows(&self) -> &dyn RowReader {
-        if self.is_read.swap(true, Ordering::SeqCst) { &self.journal } else { &self.before }
+        if self.opened().is_empty() { &self.before } else { &self.journal }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_is_removed_meanwhile_is_begun_anew() {
     let (journal, engine) = (MemoryJournal::new(), Engine::new(Comes::Built));
-    let (before, is_read) = (MemoryJournal::new(), Arc::default());
-    let removed = start(before.clone(), &Engine::new(Comes::Built)).await.run(keyed("k")).await.unwrap();
-    let runtime = start(Stale { journal: journal.clone(), before, is_read }, &engine).await;
+    let before = MemoryJournal::new();
+    let earlier = start(before.clone(), &Engine::new(Comes::Built)).await;
+    // The ids of a runtime begin anew: the removed session is not the first one.
+    earlier.run(keyed("first")).await.unwrap();
+    let removed = earlier.run(keyed("k")).await.unwrap();
+    let stale = Stale { journal: journal.clone(), before, opened: Arc::default() };
+    let runtime = start(stale.clone(), &engine).await;
     let run = runtime.run(keyed("k")).await.unwrap();
-    assert_ne!(run.session, removed.session);
+    assert_eq!(stale.opened()[..], [removed.session, run.session]);
     assert_eq!(prompts(&journal, run.session).await, ["prompt 1\n\nend"]);
     assert_eq!(runtime.sessions(10).await.unwrap().len(), 1);
 }
