@@ -81,6 +81,8 @@ pub enum ControlCommand {
     Providers,
     /// Forgets every failure of the provider with this name.
     ResetProvider(String),
+    /// Reports the summary calls and the statistics of summarisers.
+    Summaries,
 }
 
 /// A command with the channel for its answer.
@@ -183,6 +185,7 @@ impl RequestHandler {
                 self.reader.read(|rows| rows.all_models()).await.map(ControlResponse::Models).map(Some)
             }
             ControlRequest::ProvidersStatus {} => self.send_command(ControlCommand::Providers).await,
+            ControlRequest::SummariesStatus {} => self.send_command(ControlCommand::Summaries).await,
             ControlRequest::ProvidersReset { name } => {
                 self.send_command(ControlCommand::ResetProvider(name)).await
             }
@@ -436,7 +439,7 @@ fn no_runtime(order: &ControlCommand) -> RequestError {
             ),
             None => format!("no process runs run {0}; it goes on with `hermod run --resume {0}`", run.id),
         }),
-        ControlCommand::Providers | ControlCommand::ResetProvider(_) => {
+        ControlCommand::Providers | ControlCommand::ResetProvider(_) | ControlCommand::Summaries => {
             RequestError::usage("no provider is asked from this process: it only looks into the store")
         }
         ControlCommand::Stop(_) | ControlCommand::Decide { .. } | ControlCommand::Raise { .. } => {

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use hermod_actors::model::{ApprovalDecision, LimitIncrease, ModelRow, RunId, Seq, SessionId, Timestamp};
+use hermod_actors::{
+    CompressorStatus,
+    model::{ApprovalDecision, LimitIncrease, ModelRow, RunId, Seq, SessionId, Timestamp},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -142,6 +145,9 @@ pub enum ControlRequest {
         /// Name of the provider.
         name: String,
     },
+    /// Shows the summary calls of this process, and the statistics of its summarisers.
+    #[serde(rename = "summaries.status")]
+    SummariesStatus {},
     /// Removes what is no longer needed.
     #[serde(rename = "gc")]
     Gc(GcRequest),
@@ -236,6 +242,8 @@ pub enum ControlResponse {
         /// Name of the provider.
         name: String,
     },
+    /// Answer to `summaries.status`.
+    Summaries(CompressorStatus),
     /// Sent every few seconds during a long request. More lines follow.
     #[serde(rename = "underway")]
     Heartbeat {},
@@ -281,6 +289,7 @@ impl ControlResponse {
             | Self::BackedUp(_)
             | Self::Providers(_)
             | Self::Reset { .. }
+            | Self::Summaries(_)
             | Self::Gc(_)
             | Self::Footprint(_)
             | Self::Refused(_) => true,
@@ -326,6 +335,7 @@ mod tests {
             r#"{"verb":"providers.reset","name":"a"}"#,
             Ok(ControlRequest::ProvidersReset { name: "a".into() }),
         );
+        check(r#"{"verb":"summaries.status"}"#, Ok(ControlRequest::SummariesStatus {}));
         check(r#"{"verb":"tree"}"#, Ok(ControlRequest::Tree { run: None }));
         check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
         check(

@@ -1,10 +1,16 @@
 //! Conversations that become too long: what the real binary makes of them.
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
-use crate::world::{World, object, stderr};
+use crate::{
+    running::{Running, until},
+    world::{World, object, stderr},
+};
 
 /// A world in which a task is longer than what its model can read.
 struct Long {
@@ -14,13 +20,18 @@ struct Long {
 
 impl Long {
     fn new() -> Self {
+        Self::with_end(&json!({ "say": "done" }))
+    }
+
+    /// The task's last step is `end`.
+    fn with_end(end: &Value) -> Self {
         let world = World::new();
         let config = "[models.t]\nwindow = 32000\n";
         fs::write(world.work().with_file_name("hermod.toml"), config).unwrap();
         let call = json!([{ "tool": "current_time" }]);
         let mut steps: Vec<Value> =
             (1..=24).map(|n| json!({ "say": format!("{n} {}", "x".repeat(6_000)), "call": call })).collect();
-        steps.push(json!({ "say": "done" }));
+        steps.push(end.clone());
         let scripts = json!([
             { "when": "/^# The (conversation|notes)/", "steps": [{ "say": "Notes: so far so good." }] },
             { "when": "again", "steps": [{ "say": "here" }] },
@@ -87,4 +98,31 @@ fn a_model_that_cannot_be_asked_for_summaries_is_told() {
         told.contains("beside    nope/x is not asked for summaries: there is no provider `nope`"),
         "{told}"
     );
+}
+
+#[test]
+fn summaries_are_shown_with_what_was_learned_of_their_model() {
+    let long = Long::with_end(&json!({ "say": "late", "delay": "5m" }));
+    let show = |args: &[&str]| {
+        let output = long.hermod(&[&["providers", "summaries"], args].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let none = json!({ "foreground": 0, "background": 0, "running": 0, "summarizers": [] });
+    assert_eq!(object(&show(&["--json"]).0), none);
+    assert!(show(&[]).1.contains("no Hermod is running"));
+    let mut command = long.hermod(&["run", &long.script, "do it"]);
+    let _run = Running::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until("all steps are done", || {
+        let waits = long.hermod(&["runs", "show", "last", "--json"]).output().unwrap();
+        serde_json::from_slice::<Value>(&waits.stdout).is_ok_and(|run| run["iterations"] == 24)
+    });
+    let status = object(&show(&["--json"]).0);
+    let summarizer = &status["summarizers"][0];
+    assert!(summarizer["attempts"].as_u64().is_some_and(|attempts| attempts > 0), "{status}");
+    assert_eq!((&summarizer["failed"], &summarizer["is_poor"]), (&json!(0), &json!(false)), "{status}");
+    assert!(summarizer["usual_ms"].is_u64() && summarizer["kept_percent"] == 0, "{status}");
+    let (table, _) = show(&[]);
+    assert!(table.contains(" in progress; ") && table.contains("called in order"), "{table}");
+    long.world.ok(&["stop", "--all"]);
 }

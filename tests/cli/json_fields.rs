@@ -79,6 +79,7 @@ fn every_field_of_json_is_described() {
         &["prompt", "show", "--json"],
         &["providers", "list", "--json"],
         &["providers", "status", "--json"],
+        &["providers", "summaries", "--json"],
         &["models", "list", "--json"],
         &["config", "show", "--effective", "--json"],
         &["approvals", "list", "--json"],

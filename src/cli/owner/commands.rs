@@ -66,6 +66,9 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
             Ok(ControlResponse::Providers(known))
         }
         ControlCommand::ResetProvider(name) => reset(runtime, name).await,
+        ControlCommand::Summaries => {
+            Ok(ControlResponse::Summaries(runtime.compressor_status().await.unwrap_or_default()))
+        }
     };
     if reply.send(done.unwrap_or_else(ControlResponse::Refused)).is_err() {
         tracing::debug!("whoever gave an order has gone");

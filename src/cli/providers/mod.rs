@@ -2,6 +2,7 @@
 
 mod list;
 mod status;
+mod summaries;
 mod test;
 
 use clap::{Args, Subcommand};
@@ -37,6 +38,12 @@ enum ProvidersCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show the calls for summaries of the running Hermod, and how well its summarisers do
+    Summaries {
+        /// Print a JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Let the running Hermod forget every failure of a provider, so that it is asked again at once
     Reset {
         /// Its name
@@ -50,6 +57,9 @@ pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Resul
         ProvidersCommand::List { json } => list::execute(json, variables).await?,
         ProvidersCommand::Test(args) => return test::execute(args, variables).await,
         ProvidersCommand::Status { json } => status::execute(json, &StoreClient::new(variables)?).await?,
+        ProvidersCommand::Summaries { json } => {
+            summaries::execute(json, &StoreClient::new(variables)?).await?;
+        }
         ProvidersCommand::Reset { name } => status::reset(name.into(), &StoreClient::new(variables)?).await?,
     }
     Ok(Exit::Ok)

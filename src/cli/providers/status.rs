@@ -53,7 +53,10 @@ pub(super) async fn reset(name: String, inquiry: &StoreClient) -> Result<(), Cli
 }
 
 /// The response of the owner; `None` if there is no owner.
-async fn ask(request: &ControlRequest, inquiry: &StoreClient) -> Result<Option<ControlResponse>, CliError> {
+pub(super) async fn ask(
+    request: &ControlRequest,
+    inquiry: &StoreClient,
+) -> Result<Option<ControlResponse>, CliError> {
     let Some(mut holder) = inquiry.owner().await? else { return Ok(None) };
     match holder.request(request, |_| Ok(())).await {
         Ok(answer) => Ok(Some(answer)),
