@@ -4,9 +4,6 @@
 //! changes, and which actions are due. The actors are the shell around it. See `ARCHITECTURE.md` for the tree.
 #![warn(missing_docs)]
 
-pub mod model;
-#[doc(hidden)]
-pub mod mutants;
 pub mod port;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -18,14 +15,17 @@ mod handlers;
 mod hub;
 mod inspect;
 mod persistence;
-mod policy;
 mod provider;
 mod runtime;
 mod session;
 mod supervisor;
 mod todo_tool;
 mod tool_executor;
-mod turn;
+
+pub use hermod_core::model;
+#[doc(hidden)]
+pub use hermod_core::mutants;
+use hermod_core::{policy, turn};
 
 pub use active_deadline::ActiveDeadline;
 pub use compressor::CompressorStatus;

@@ -1,11 +1,11 @@
 //! Port of artifacts: outputs and images kept as files, and one attempt's access to those of its session.
 
-use std::{fmt, fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::model::{Artifact, Attempt, CallId, ContentHash, ContentHasher, SessionId, Timestamp};
+use crate::model::{Artifact, ArtifactHashes, ArtifactName, Attempt, ContentHash, ContentHasher, Timestamp};
 
 /// Stores whole outputs that are too long for a model to read at once, byte for byte.
 pub trait Artifacts: Debug + Send + Sync + 'static {
@@ -36,38 +36,6 @@ pub trait ArtifactSink: Debug + Send {
 
     /// Finishes the artifact; durable when the future resolves.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>>;
-}
-
-/// The identity of an artifact: its session, and the attempt that wrote it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ArtifactName {
-    /// The session; only its calls may read the artifact.
-    pub session: SessionId,
-    /// The call.
-    pub call: CallId,
-    /// The attempt that wrote it.
-    pub attempt: Attempt,
-}
-
-impl ArtifactName {
-    /// The name within its session, as the model uses it.
-    pub fn handle(&self) -> String {
-        format!("{}-{}", self.call, self.attempt)
-    }
-
-    /// Parses a handle of this session; `None` if the text is not a handle.
-    pub fn from_handle(session: SessionId, handle: &str) -> Option<Self> {
-        let (call, attempt) = handle.rsplit_once('-')?;
-        let name = Self { session, call: call.parse().ok()?, attempt: attempt.parse().ok()? };
-        // Only the canonical spelling is accepted, so that every store treats names alike.
-        (name.handle() == handle).then_some(name)
-    }
-}
-
-impl fmt::Display for ArtifactName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}-{}", self.session, self.call, self.attempt)
-    }
 }
 
 /// A range of an artifact's bytes.
@@ -120,19 +88,6 @@ pub struct AttemptArtifacts {
     artifacts: Arc<dyn Artifacts>,
     name: ArtifactName,
     hashes: ArtifactHashes,
-}
-
-/// Recorded hashes of a session's artifacts, by handle. A clone is cheap: it shares structure.
-#[derive(Debug, Clone, Default)]
-pub struct ArtifactHashes(imbl::OrdMap<Arc<str>, ContentHash>);
-
-impl ArtifactHashes {
-    /// Adds the artifact's hash, if it has one.
-    pub fn add(&mut self, artifact: &Artifact) {
-        if let Some(sha256) = &artifact.sha256 {
-            self.0.insert(artifact.handle.as_str().into(), **sha256);
-        }
-    }
 }
 
 /// An unfinished artifact that is hashed while it is written.
@@ -201,7 +156,7 @@ impl AttemptArtifacts {
     pub async fn read(&self, handle: &str, offset: u64, max: usize) -> Result<Excerpt, ArtifactError> {
         let name = ArtifactName::from_handle(self.name.session, handle)
             .ok_or_else(|| ArtifactError::NotFound(handle.to_owned()))?;
-        if let Some(sha256) = self.hashes.0.get(handle) {
+        if let Some(sha256) = self.hashes.get(handle) {
             self.artifacts.verify(name, *sha256).await?;
         }
         self.artifacts.read(name, offset, max).await
@@ -210,31 +165,5 @@ impl AttemptArtifacts {
     /// Reads the artifact of another attempt of this call, at most `max` bytes.
     pub async fn read_earlier(&self, attempt: Attempt, max: usize) -> Result<Excerpt, ArtifactError> {
         self.artifacts.read(ArtifactName { attempt, ..self.name }, 0, max).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::RunId;
-
-    #[test]
-    fn a_handle_names_one_artifact_of_its_session() {
-        let session = SessionId::from_bits(1);
-        let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
-        let name = ArtifactName { session, call, attempt: 1 };
-        let handle = name.handle();
-        assert_eq!(ArtifactName::from_handle(session, &handle), Some(name));
-        for bad in [
-            "",
-            "-",
-            "../../etc/passwd",
-            "x-1",
-            &format!("{call}-01"),
-            &format!("{call}-+1"),
-            &call.to_string(),
-        ] {
-            assert_eq!(ArtifactName::from_handle(session, bad), None, "{bad}");
-        }
     }
 }

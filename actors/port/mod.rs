@@ -5,29 +5,26 @@ mod artifacts;
 mod clock;
 mod disk_space;
 mod journal;
-mod ledger;
 mod message_buffer;
 mod provider;
 mod system_prompt;
 mod tool;
-mod validate;
 
 pub use artifacts::{
-    ArtifactError, ArtifactHashes, ArtifactName, ArtifactSink, ArtifactWriter, Artifacts, AttemptArtifacts,
+    ArtifactError, ArtifactSink, ArtifactWriter, Artifacts, AttemptArtifacts,
     Excerpt, Presence,
 };
 pub use clock::Clock;
 pub use disk_space::DiskSpaceGauge;
-pub use journal::{
-    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession, ReadError,
-    ReadFuture, RowReader, SpawnedSession, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
+pub use hermod_core::journal::{
+    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, SpawnedSession, StoreView,
+    StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence, post, validate_append,
 };
-pub use ledger::{Posting, post};
+pub use hermod_core::model::{ArtifactHashes, ArtifactName, Boot, Intent, estimate_tokens};
+pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};
 pub use message_buffer::MessageBuffer;
 pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};
 pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
-    estimate_tokens,
 };
-pub use tool::{AttachOutcome, BadArguments, Boot, Intent, Invocation, ProgressReporter, Tool};
-pub use validate::{StoreView, fence, validate_append};
+pub use tool::{AttachOutcome, BadArguments, Invocation, ProgressReporter, Tool};

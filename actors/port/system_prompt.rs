@@ -70,11 +70,6 @@ impl SystemPrompt {
     }
 }
 
-/// Estimated tokens of a text of `bytes` bytes for a model without measured token density.
-pub fn estimate_tokens(bytes: u64) -> u64 {
-    TokenDensity::GUESS.tokens(bytes)
-}
-
 /// A prompt builder that returns the same text for every session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedPrompt(pub Arc<str>);

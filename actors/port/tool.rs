@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptArtifacts;
-use crate::model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, Timestamp, ToolSpec};
+use crate::model::{Attempt, Boot, CallEnd, CallId, Intent, RunId, Timestamp, ToolSpec};
 
 /// A tool that a model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
@@ -60,16 +60,6 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn abandon(&self, _run: RunId) {}
 }
 
-/// The boot on which a call was started, compared with the present one. After another boot nothing of the call runs any
-/// more, and data that was not synced may be lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boot {
-    /// The call was started on the present boot of this machine.
-    Same,
-    /// The call was started on an earlier boot, or on another machine.
-    Other,
-}
-
 /// The result of [`Tool::attach`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachOutcome {
@@ -80,24 +70,6 @@ pub enum AttachOutcome {
     /// The attempt was started and its end is unknown. As far as can be known, nothing of it still runs: it may be
     /// repeated at once. An implementation that stops waiting for an attempt ends it first.
     Unknown,
-}
-
-/// The planned effect of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Intent {
-    /// The effect class: decides whether the call may be repeated after a crash.
-    pub effect: EffectClass,
-    /// The files and resources that the call touches.
-    pub access: Access,
-    /// True if [`Tool::attach`] can find the call after the process that started it has ended.
-    pub detached: bool,
-}
-
-impl From<EffectClass> for Intent {
-    /// An intent of this class that touches nothing shared and is not detached.
-    fn from(effect: EffectClass) -> Self {
-        Self { effect, access: Access::default(), detached: false }
-    }
 }
 
 /// A rejection of a call's arguments.

@@ -1,0 +1,23 @@
+use std::ops::Deref;
+
+/// A value that is on disk.
+///
+/// Only Persistence creates one, on acknowledgement and on replay: the constructor is private to this crate. Actions
+/// are built only from `Durable` values, so the type enforces the write-ahead rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Durable<T>(T);
+
+impl<T> Durable<T> {
+    /// Asserts that `value` is on disk. Only Persistence calls it, as `tests/architecture.rs` checks.
+    pub fn mark_durable(value: T) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> Deref for Durable<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}

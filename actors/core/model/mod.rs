@@ -1,0 +1,84 @@
+//! Plain data shared by all parts of the runtime. No logic beyond what keeps a value well formed.
+
+mod access;
+mod approval;
+mod artifact_name;
+mod breaker;
+mod budget;
+mod call;
+mod codec;
+mod compaction;
+mod credential;
+mod delegation;
+mod disk_space;
+mod durable;
+mod event;
+mod failure;
+mod hash;
+mod ids;
+mod imported_history;
+mod inbox;
+mod message;
+mod model_call;
+mod model_profile;
+mod outcome;
+mod rate;
+mod record;
+mod retry;
+mod run;
+mod time;
+mod todo;
+mod token_density;
+mod tool;
+mod usage_anomaly;
+mod wait;
+
+pub use access::Access;
+pub use approval::{
+    ApprovalAnswered, ApprovalDecision, ApprovalRequested, DecisionSource, InDoubtAction, InDoubtPolicy,
+    RetryReason,
+};
+pub use artifact_name::{ArtifactHashes, ArtifactName};
+pub use breaker::{BreakerPolicy, BreakerState, UnansweredModel, UnansweredReason};
+pub use budget::{
+    Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, LimitRaise, NewAccount, Reservation,
+    Settlement,
+};
+pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
+pub use codec::{DecodeError, check_readable, decode, encode};
+pub use compaction::{
+    CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, HistoryPosition, SummaryAnswered,
+    SummaryDefect, SummaryStarted,
+};
+pub use credential::{CredentialId, PoolStrategy};
+pub use delegation::{ChildEnded, Delegation, LimitIncrease, ParentRef, SubagentRef};
+pub use disk_space::{ByteSize, LowDiskSpace};
+pub use durable::Durable;
+pub use event::{EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
+pub use failure::{Deadline, Failure, FailureClass, RequestFate};
+pub use hash::{ContentHash, ContentHasher, Hash, Hasher};
+pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
+pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
+pub use inbox::InboxMessage;
+pub use message::{
+    AnswerOrigin, AssistantMessage, FinishReason, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH, Message,
+    MessageContent, ModelAnswer, OpaqueDepthError, OpaqueState, RUNTIME_TEXT_PREFIX, ToolCall, Usage,
+};
+pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
+pub use model_profile::{
+    ModelDeadlines, ModelProfile, Price, ThinkingLevel, ThinkingLevels, ThinkingRequest, ThinkingStyle,
+};
+pub use outcome::{Outcome, OutcomeCause, OutcomeDetail, StopReason};
+pub use rate::{RateInfo, RateLimits, RateQuota};
+pub use record::{
+    Body, BudgetRaised, Kind, MessageSteered, Record, RunAccepted, RunEnded, RunExhausted, RunReopened,
+    RunStopping, SessionOpened, SessionRevived,
+};
+pub use retry::{RetryAttempts, RetryPolicy};
+pub use run::{Limits, ModelRef, ModelRefError, RunRow, RunSpec, RunState, SessionRow};
+pub use time::{SessionTime, Timestamp};
+pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
+pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estimate_tokens};
+pub use tool::{Artifact, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES, ToolSpec};
+pub use usage_anomaly::{UsageAnomaly, UsageAnomalyKind};
+pub use wait::{DiskFull, RunWait, WaitKind};

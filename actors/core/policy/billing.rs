@@ -1,0 +1,142 @@
+//! The cost that an attempt of a model call is charged with, and the checks of reported usage.
+
+use crate::model::{
+    Amounts, AssistantMessage, Failure, ModelAnswer, ModelStarted, RequestFate, Usage, UsageAnomaly,
+    UsageAnomalyKind,
+};
+
+/// A larger whole number is not a count: JSON numbers are exact up to here.
+const MAX_COUNT: u64 = 1 << 53;
+/// Most tokens for one byte of a request. Byte-level tokenizers have at most one; templates that escape text as
+/// `\uXXXX` need more.
+const MAX_TOKENS_PER_BYTE: u64 = 2;
+/// Tokens that vendors add to a request: their own prompts, and results of searches that a model makes by itself.
+/// Recorded exchanges without vendor tools have up to 1,533, most of the others up to 29,296.
+const MAX_HIDDEN_INPUT_TOKENS: u64 = 32_768;
+/// Most tokens of an image; the largest known is 36,835.
+const MAX_IMAGE_TOKENS: u64 = 40_000;
+/// Some servers write a little more than requested, or count the output twice.
+const MAX_OUTPUT_FACTOR: u64 = 2;
+/// Output tokens beyond the limit: end marks, and the smallest limit that a vendor accepts.
+const OUTPUT_SLACK_TOKENS: u64 = 1_024;
+/// Hidden reasoning tokens that a vendor counts apart from the output and does not limit with it.
+const MAX_UNLISTED_REASONING_TOKENS: u64 = 131_072;
+/// Cached tokens that a vendor may report beyond the input tokens: it caches a prompt of its own that it does not
+/// count. They must be fewer than the input tokens. Recorded: 138 beyond 235, and 56 beyond 347.
+const MAX_UNCOUNTED_CACHE_TOKENS: u64 = 256;
+
+/// The cost that a failed attempt is charged with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Billing {
+    /// Nothing: the provider never received the request, or rejected it before any work.
+    Nothing,
+    /// The usage that the provider reported with the failure.
+    Reported(Usage),
+    /// The request may have been processed: the whole reservation counts as spent.
+    Everything,
+}
+
+/// The cost that a failed attempt is charged with.
+pub fn billing(failure: &Failure) -> Billing {
+    if let Some(usage) = failure.usage.as_deref() {
+        return Billing::Reported(*usage);
+    }
+    match failure.request() {
+        RequestFate::NotSent | RequestFate::Rejected => Billing::Nothing,
+        RequestFate::MayHaveRun => Billing::Everything,
+    }
+}
+
+/// Amounts that a failed attempt spent, without the iteration.
+pub(crate) fn spent_by_failure(started: &ModelStarted, failure: &Failure) -> Amounts {
+    let spent = match billing(failure) {
+        Billing::Nothing => Amounts::default(),
+        Billing::Reported(usage) => started.spent(Some(&usage)),
+        Billing::Everything => started.reserved,
+    };
+    Amounts { iterations: None, ..spent }
+}
+
+/// The usage that an answer reported, if it is plausible; else the anomaly.
+pub fn validate_usage(
+    started: &ModelStarted,
+    answer: &AssistantMessage,
+    usage: Option<Usage>,
+) -> (Option<Usage>, Option<Box<UsageAnomaly>>) {
+    let Some(reported) = usage else { return (None, None) };
+    match find_anomaly(started, &reported, || answer.written_bytes() as u64) {
+        None => (usage, None),
+        Some(kind) => (None, Some(Box::new(UsageAnomaly { kind, reported }))),
+    }
+}
+
+/// Why the usage reported with an answer to this attempt is rejected; `None` if it is plausible or absent.
+pub fn usage_anomaly(started: &ModelStarted, answer: &ModelAnswer) -> Option<UsageAnomaly> {
+    validate_usage(started, &answer.message, answer.usage).1.map(|anomaly| *anomaly)
+}
+
+/// Removes an implausible usage from the failure and records the anomaly.
+pub(crate) fn with_validated_usage(started: &ModelStarted, mut failure: Failure) -> Failure {
+    if let Some(reported) = failure.usage.as_deref().copied()
+        && let Some(kind) = find_anomaly(started, &reported, || 0)
+    {
+        failure.usage = None;
+        // An error without counts does not tell how far the request came.
+        if reported == Usage::default() {
+            return failure;
+        }
+        failure.anomaly = Some(Box::new(UsageAnomaly { kind, reported }));
+        // A provider that counts tokens has processed the request.
+        failure.request = Some(RequestFate::MayHaveRun);
+    }
+    failure
+}
+
+/// Why a reported usage cannot be that of this attempt. `answer_bytes` returns the bytes of the whole output.
+pub(crate) fn find_anomaly(
+    started: &ModelStarted,
+    usage: &Usage,
+    answer_bytes: impl FnOnce() -> u64,
+) -> Option<UsageAnomalyKind> {
+    let &Usage {
+        input_tokens,
+        output_tokens,
+        unlisted_reasoning_tokens: apart_tokens,
+        cached_tokens,
+        cache_write_tokens,
+        is_invalid,
+    } = usage;
+    let counts = [input_tokens, output_tokens, apart_tokens, cached_tokens, cache_write_tokens];
+    if is_invalid || counts.into_iter().any(|count| count > MAX_COUNT) {
+        return Some(UsageAnomalyKind::InvalidCount);
+    }
+    let parts = cached_tokens.saturating_add(cache_write_tokens);
+    let beyond = parts.saturating_sub(input_tokens);
+    if beyond > 0 && (beyond >= input_tokens || beyond > MAX_UNCOUNTED_CACHE_TOKENS) {
+        return Some(UsageAnomalyKind::PartsBeyondWhole);
+    }
+    // Older records have no size of the request (0 bytes): their input cannot be checked.
+    if started.bytes > 0 && usage.input_total() > max_input(started) {
+        return Some(UsageAnomalyKind::InputBeyondRequest);
+    }
+    // Some servers send a usage without counts or with zeros. A token limit would never be reached.
+    if started.bytes > 0 && usage.input_total() == 0 {
+        return Some(UsageAnomalyKind::NoInput);
+    }
+    let asked = started.max_tokens.saturating_mul(MAX_OUTPUT_FACTOR).saturating_add(OUTPUT_SLACK_TOKENS);
+    let is_too_much =
+        output_tokens > asked && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
+    (is_too_much || apart_tokens > asked.max(MAX_UNLISTED_REASONING_TOKENS))
+        .then_some(UsageAnomalyKind::OutputBeyondLimit)
+}
+
+/// Most input tokens that the request of an attempt can have.
+fn max_input(started: &ModelStarted) -> u64 {
+    let text = started.bytes.saturating_mul(MAX_TOKENS_PER_BYTE);
+    text.saturating_add(started.images.saturating_mul(MAX_IMAGE_TOKENS))
+        .saturating_add(MAX_HIDDEN_INPUT_TOKENS)
+}
+
+#[cfg(test)]
+#[path = "billing_tests.rs"]
+mod tests;

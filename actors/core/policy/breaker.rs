@@ -1,0 +1,354 @@
+//! Circuit breaker of an endpoint or a model. Deterministic: the time is a parameter.
+
+use crate::{
+    model::{BreakerPolicy, BreakerState, Failure, FailureClass, Timestamp},
+    policy::failure_scope::{FailureScope, failure_scope},
+};
+
+/// Longest cooldown in milliseconds: a reset time that a provider reports may come from a wrong clock or unit.
+pub(super) const MAX_COOLDOWN_MS: u64 = 24 * 3_600_000;
+
+/// Circuit breaker: closed, it admits all attempts; open, none; half-open, one probe at a time until one is answered.
+#[derive(Debug, Default)]
+pub struct Breaker {
+    state: BreakerPhase,
+    /// How often it opened since the last answer: the rung of the cooldown ladder.
+    trips: u32,
+    last_failure: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum BreakerPhase {
+    Closed { failures: u32 },
+    Open { from: Timestamp, until: Timestamp, why: CooldownSource, probe: ProbeState },
+}
+
+impl Default for BreakerPhase {
+    fn default() -> Self {
+        Self::Closed { failures: 0 }
+    }
+}
+
+/// The reason for a cooldown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CooldownSource {
+    /// A reset time that the provider reported.
+    Provider,
+    /// Failures that this breaker counted.
+    Breaker,
+    /// The account's rate limiter.
+    Limiter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProbeState {
+    None,
+    InFlight,
+}
+
+/// Permission for one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BreakerPass {
+    /// An attempt beside others, admitted at this time.
+    Ordinary(Timestamp),
+    /// The only attempt while half-open.
+    Probe,
+}
+
+/// Whether an attempt may start now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// An attempt may start.
+    Ready,
+    /// All first attempts are under way; the next may start after the first response.
+    WarmingUp,
+    /// A probe is in flight.
+    Probing,
+    /// No attempt before this time.
+    Until(Timestamp, CooldownSource),
+}
+
+/// What an attempt's end tells the breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailureWeight {
+    /// Nothing about the target.
+    None,
+    /// The target works.
+    Works,
+    /// A failure that may have been chance: counted up to the threshold.
+    Counts,
+    /// A failure that opens at once; milliseconds of the cooldown, or `None` for the policy's ladder.
+    Opens(Option<u64>),
+}
+
+impl Breaker {
+    /// Whether an attempt may start now.
+    pub fn readiness(&self, now: Timestamp) -> Readiness {
+        match self.state {
+            // A clock that was set back does not prolong the cooldown.
+            BreakerPhase::Open { from, until, why, .. } if from <= now && now < until => {
+                Readiness::Until(until, why)
+            }
+            BreakerPhase::Open { probe: ProbeState::InFlight, .. } => Readiness::Probing,
+            BreakerPhase::Open { probe: ProbeState::None, .. } | BreakerPhase::Closed { .. } => {
+                Readiness::Ready
+            }
+        }
+    }
+
+    /// Admits an attempt, even against [`Breaker::readiness`]: the caller decides.
+    pub fn admit(&mut self, now: Timestamp) -> BreakerPass {
+        let is_free = self.readiness(now) == Readiness::Ready;
+        match &mut self.state {
+            BreakerPhase::Open { probe, .. } if is_free => {
+                *probe = ProbeState::InFlight;
+                BreakerPass::Probe
+            }
+            BreakerPhase::Open { .. } | BreakerPhase::Closed { .. } => BreakerPass::Ordinary(now),
+        }
+    }
+
+    /// Returns a pass whose attempt tells nothing about the target; true if it was the probe's.
+    pub(crate) fn return_pass(&mut self, pass: BreakerPass) -> bool {
+        match (&mut self.state, pass) {
+            (BreakerPhase::Open { probe, .. }, BreakerPass::Probe) => {
+                *probe = ProbeState::None;
+                true
+            }
+            (BreakerPhase::Open { .. } | BreakerPhase::Closed { .. }, _) => false,
+        }
+    }
+
+    /// The target begins to answer: closes, unless the attempt began before it opened. Earlier failures count until a
+    /// complete answer, so answers that keep breaking off open it again. Returns true if it was open.
+    pub fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
+        match (&self.state, pass) {
+            (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => false,
+            (BreakerPhase::Open { .. }, _) => {
+                self.state = BreakerPhase::Closed { failures: policy.threshold.saturating_sub(1) };
+                true
+            }
+            (BreakerPhase::Closed { .. }, _) => false,
+        }
+    }
+
+    /// The target works: closes, unless the attempt began before it opened. Returns true if it was open.
+    pub(crate) fn on_answer(&mut self, pass: BreakerPass) -> bool {
+        let was_open = match (&self.state, pass) {
+            (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => {
+                return false;
+            }
+            (BreakerPhase::Open { .. }, _) => true,
+            (BreakerPhase::Closed { .. }, _) => false,
+        };
+        *self = Self { last_failure: self.last_failure.take(), ..Self::default() };
+        was_open
+    }
+
+    /// Closes the breaker and forgets all failures.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Counts a failed attempt.
+    pub(crate) fn on_failure(
+        &mut self,
+        pass: BreakerPass,
+        failure: &Failure,
+        now: Timestamp,
+        policy: &BreakerPolicy,
+    ) {
+        let weight = failure_weight(&failure.class, policy);
+        if matches!(weight, FailureWeight::Counts | FailureWeight::Opens(_)) {
+            self.last_failure = Some(failure.clone());
+        }
+        match (weight, &mut self.state) {
+            (FailureWeight::None, _) => drop(self.return_pass(pass)),
+            (FailureWeight::Works, _) => drop(self.on_answer(pass)),
+            (FailureWeight::Counts, BreakerPhase::Closed { failures })
+                if *failures + 1 < policy.threshold =>
+            {
+                *failures += 1;
+            }
+            (FailureWeight::Counts, BreakerPhase::Closed { .. }) => self.open(failure, now, (None, policy)),
+            (FailureWeight::Opens(ms), BreakerPhase::Closed { .. }) => self.open(failure, now, (ms, policy)),
+            (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { .. })
+                if pass == BreakerPass::Probe =>
+            {
+                let ms = if let FailureWeight::Opens(ms) = weight { ms } else { None };
+                self.open(failure, now, (ms, policy));
+            }
+            // The attempt began before the breaker opened: only a later reset time is news.
+            (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { until, why, .. }) => {
+                if let Some(ms) = failure.class.reset_in(now)
+                    && now.plus_ms(ms.min(MAX_COOLDOWN_MS)) > *until
+                {
+                    (*until, *why) = (now.plus_ms(ms.min(MAX_COOLDOWN_MS)), CooldownSource::Provider);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, failure: &Failure, now: Timestamp, (own, policy): (Option<u64>, &BreakerPolicy)) {
+        let rung = usize::try_from(self.trips).unwrap_or(usize::MAX).min(policy.cooldowns_ms.len() - 1);
+        self.trips = self.trips.saturating_add(1);
+        let (ms, why) = match failure.class.reset_in(now) {
+            Some(ms) => (ms.min(MAX_COOLDOWN_MS), CooldownSource::Provider),
+            None => (own.unwrap_or(policy.cooldowns_ms[rung]), CooldownSource::Breaker),
+        };
+        self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, probe: ProbeState::None };
+    }
+
+    /// The state as the public API reports it.
+    pub fn state(&self, now: Timestamp) -> BreakerState {
+        match (&self.state, self.readiness(now)) {
+            (BreakerPhase::Closed { .. }, _) => BreakerState::Closed,
+            (BreakerPhase::Open { .. }, Readiness::Until(until, _)) => BreakerState::Open { until },
+            (BreakerPhase::Open { .. }, Readiness::Ready | Readiness::WarmingUp | Readiness::Probing) => {
+                BreakerState::HalfOpen
+            }
+        }
+    }
+
+    /// The last failure that counted.
+    pub const fn last_failure(&self) -> Option<&Failure> {
+        self.last_failure.as_ref()
+    }
+}
+
+/// The weight of a failure of this class.
+const fn failure_weight(class: &FailureClass, policy: &BreakerPolicy) -> FailureWeight {
+    match (failure_scope(class), class) {
+        (FailureScope::Cancelled | FailureScope::Local, _) => FailureWeight::None,
+        (FailureScope::Request, _) => FailureWeight::Works,
+        (FailureScope::Endpoint | FailureScope::ModelTransient, _) => FailureWeight::Counts,
+        (FailureScope::Account, FailureClass::QuotaExhausted { .. }) => {
+            FailureWeight::Opens(Some(policy.quota_ms))
+        }
+        (FailureScope::ModelPersistent, FailureClass::ModelNotFound) => {
+            FailureWeight::Opens(Some(policy.not_found_ms))
+        }
+        (FailureScope::Account | FailureScope::ModelPersistent, _) => FailureWeight::Opens(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW_DOWN: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
+
+    fn named(ms: u64) -> FailureClass {
+        FailureClass::RateLimited { retry_after_ms: Some(ms), reset_at: None }
+    }
+
+    /// A step of a test, with its time in seconds.
+    enum Step {
+        Fails(FailureClass),
+        Answers,
+        /// An admitted attempt is dropped.
+        GoesAway,
+    }
+    use Step::{Answers, Fails, GoesAway};
+
+    /// Checks the readiness at second `at`, after these steps: each is an attempt that ends when it is admitted.
+    fn check(steps: Vec<(i64, Step)>, at: i64, expect: Readiness) {
+        let (mut breaker, policy) = (Breaker::default(), BreakerPolicy::default());
+        let told = steps.len();
+        for (seconds, step) in steps {
+            let now = Timestamp(seconds * 1_000);
+            let pass = breaker.admit(now);
+            match step {
+                Fails(class) => breaker.on_failure(pass, &Failure::new(class, "x"), now, &policy),
+                Answers => drop(breaker.on_answer(pass)),
+                GoesAway => drop(breaker.return_pass(pass)),
+            }
+        }
+        assert_eq!(breaker.readiness(Timestamp(at * 1_000)), expect, "after {told} steps, at {at} s");
+    }
+
+    fn guessed(seconds: i64) -> Readiness {
+        Readiness::Until(Timestamp(seconds * 1_000), CooldownSource::Breaker)
+    }
+
+    #[test]
+    fn each_class_opens_it_for_its_own_time() {
+        for class in [SLOW_DOWN, FailureClass::Auth, FailureClass::NotAnApi] {
+            check(vec![(0, Fails(class))], 1, guessed(30));
+        }
+        check(vec![(0, Fails(FailureClass::QuotaExhausted { reset_at: None }))], 1, guessed(600));
+        check(vec![(0, Fails(FailureClass::ModelNotFound))], 1, guessed(600));
+        for class in [
+            FailureClass::Server,
+            FailureClass::Overloaded,
+            FailureClass::Network,
+            FailureClass::IncompleteStream,
+        ] {
+            check(vec![(0, Fails(class.clone())), (0, Fails(class.clone()))], 1, Readiness::Ready);
+            let three = (0..3).map(|_| (0, Fails(class.clone()))).collect();
+            check(three, 1, guessed(30));
+        }
+        for class in
+            [FailureClass::InvalidRequest, FailureClass::Cancelled, FailureClass::Lost, FailureClass::NotSent]
+        {
+            check((0..9).map(|_| (0, Fails(class.clone()))).collect(), 1, Readiness::Ready);
+        }
+    }
+
+    #[test]
+    fn a_named_time_counts_and_a_mad_one_is_cut() {
+        check(
+            vec![(0, Fails(named(90_000)))],
+            1,
+            Readiness::Until(Timestamp(90_000), CooldownSource::Provider),
+        );
+        let reset_at = Some(Timestamp(7_000));
+        let quota = FailureClass::QuotaExhausted { reset_at };
+        check(vec![(0, Fails(quota))], 1, Readiness::Until(Timestamp(7_000), CooldownSource::Provider));
+        let day = Readiness::Until(Timestamp(86_400_000), CooldownSource::Provider);
+        check(vec![(0, Fails(named(u64::MAX)))], 1, day);
+    }
+
+    #[test]
+    fn cooldowns_grow_until_an_answer() {
+        let fail = |at| (at, Fails(SLOW_DOWN));
+        check(vec![fail(0), fail(30)], 31, guessed(90));
+        check(vec![fail(0), fail(30), fail(90)], 91, guessed(390));
+        check(vec![fail(0), fail(30), fail(90), fail(390)], 391, guessed(690));
+        check(vec![fail(0), fail(30), (90, Answers), fail(100)], 101, guessed(130));
+    }
+
+    #[test]
+    fn a_failure_that_comes_late_does_not_stretch_it_and_a_named_time_does() {
+        let fail = |at| (at, Fails(SLOW_DOWN));
+        check(vec![fail(0), fail(1), fail(2)], 3, guessed(30));
+        check(
+            vec![fail(0), (1, Fails(named(50_000)))],
+            3,
+            Readiness::Until(Timestamp(51_000), CooldownSource::Provider),
+        );
+        check(vec![fail(0), (1, Fails(named(5_000)))], 3, guessed(30));
+    }
+
+    #[test]
+    fn half_open_lets_one_through() {
+        check(vec![(0, Fails(SLOW_DOWN))], 30, Readiness::Ready);
+        check(vec![(0, Fails(SLOW_DOWN)), (30, GoesAway)], 30, Readiness::Ready);
+        check(vec![(0, Fails(SLOW_DOWN)), (30, Fails(FailureClass::Cancelled))], 30, Readiness::Ready);
+        check(vec![(0, Fails(SLOW_DOWN)), (30, Answers)], 30, Readiness::Ready);
+        // One failure is enough then.
+        check(vec![(0, Fails(SLOW_DOWN)), (30, Fails(FailureClass::Server))], 31, guessed(90));
+        let mut breaker = Breaker::default();
+        let (early, policy) = (breaker.admit(Timestamp(0)), BreakerPolicy::default());
+        breaker.on_failure(early, &Failure::new(SLOW_DOWN, "x"), Timestamp(0), &policy);
+        assert!(!breaker.on_answer(early), "whoever began before knows nothing of it");
+        assert_eq!(breaker.admit(Timestamp(30_000)), BreakerPass::Probe);
+        assert_eq!(breaker.readiness(Timestamp(30_000)), Readiness::Probing);
+        assert_eq!(breaker.state(Timestamp(30_000)), BreakerState::HalfOpen);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_stretch_it() {
+        check(vec![(1_000, Fails(SLOW_DOWN))], 10, Readiness::Ready);
+    }
+}

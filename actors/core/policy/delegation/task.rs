@@ -1,0 +1,274 @@
+//! Parses the arguments of `delegate_task`, or tells what is wrong with them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::model::{Amounts, Hash, Hasher, ModelRef, RunSpec};
+
+/// Nano-dollars in a dollar.
+const NANO_PER_USD: f64 = 1e9;
+
+/// A parsed call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegationRequest {
+    /// The tasks, at least one.
+    pub tasks: Vec<DelegatedTask>,
+    /// Whether the parent continues without waiting for the results.
+    pub background: bool,
+}
+
+/// An error in the arguments of a call, for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentError {
+    /// The field, as a path such as `tasks[1].goal`; `None` for the arguments as a whole.
+    pub field: Option<String>,
+    /// The error, with the value.
+    pub error: String,
+    /// How to correct it.
+    pub hint: String,
+}
+
+/// A task for a subagent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DelegatedTask {
+    /// The goal, not empty.
+    pub goal: String,
+    /// What the subagent has to know for the goal.
+    pub context: String,
+    /// The tools that it may use; all of its parent's if absent.
+    pub tools: Option<Vec<String>>,
+    /// The limits of its budget.
+    pub budget: Amounts,
+    /// Limit of active time, in milliseconds.
+    pub wall_ms: Option<u64>,
+    /// The first model of its chain.
+    pub model: Option<ModelRef>,
+}
+
+impl DelegatedTask {
+    /// Equal for tasks with equal goal and context.
+    pub fn signature(&self) -> Hash {
+        let mut hasher = Hasher::default();
+        hasher.part(self.goal.as_bytes());
+        hasher.part(self.context.as_bytes());
+        hasher.finish()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DelegationArguments {
+    #[serde(default)]
+    goal: Option<String>,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    budget: Option<BudgetArguments>,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    tasks: Option<Vec<TaskArguments>>,
+    #[serde(default)]
+    background: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskArguments {
+    goal: String,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    budget: Option<BudgetArguments>,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct BudgetArguments {
+    #[serde(default)]
+    iterations: Option<u64>,
+    #[serde(default)]
+    tokens: Option<u64>,
+    #[serde(default)]
+    tool_calls: Option<u64>,
+    #[serde(default)]
+    usd: Option<f64>,
+    #[serde(default)]
+    wall_s: Option<u64>,
+}
+
+/// Parses the call of a run with the spec `parent`, or returns why it is not acceptable.
+pub fn parse_delegation(arguments: &Value, parent: &RunSpec) -> Result<DelegationRequest, ArgumentError> {
+    let arguments: DelegationArguments = DelegationArguments::deserialize(arguments).map_err(|error| {
+        argument_error(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
+    })?;
+    let DelegationArguments { goal, context, tools, budget, model, tasks, background } = arguments;
+    let ones = match (goal, tasks) {
+        (Some(goal), None) => vec![TaskArguments { goal, context, tools, budget, model }],
+        (None, Some(tasks)) if context.or(model).is_none() && tools.is_none() && budget.is_none() => tasks,
+        (None, Some(_)) => {
+            let hint = "put `context`, `tools`, `budget` and `model` into each of the tasks";
+            return Err(argument_error(
+                Some("tasks"),
+                "beside `tasks` only `background` can be said".into(),
+                hint,
+            ));
+        }
+        (Some(_), Some(_)) => {
+            return Err(argument_error(
+                Some("tasks"),
+                "`goal` and `tasks` are both there".into(),
+                "send one of them",
+            ));
+        }
+        (None, None) => {
+            return Err(argument_error(Some("goal"), "there is no task".into(), "say what is to be done"));
+        }
+    };
+    if ones.is_empty() {
+        return Err(argument_error(Some("tasks"), "there is no task in it".into(), "say what is to be done"));
+    }
+    let is_batch = ones.len() > 1;
+    let tasks = ones.into_iter().enumerate().map(|(n, one)| {
+        parse_task(one, parent).map_err(|error| match error.field {
+            Some(field) if is_batch => ArgumentError { field: Some(format!("tasks[{n}].{field}")), ..error },
+            Some(_) | None => error,
+        })
+    });
+    Ok(DelegationRequest { tasks: tasks.collect::<Result<_, _>>()?, background })
+}
+
+fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, ArgumentError> {
+    if one.goal.trim().is_empty() {
+        return Err(argument_error(Some("goal"), "it is empty".into(), "say what is to be done"));
+    }
+    let unknown = one.tools.iter().flatten().find(|tool| !parent.tools.contains(tool));
+    if let Some(unknown) = unknown {
+        let hint = format!("a subagent has no more than you: {}", parent.tools.join(", "));
+        return Err(argument_error(Some("tools"), format!("you have no tool `{unknown}`"), &hint));
+    }
+    let model = one.model.map(|text| find_model(&text, parent)).transpose()?;
+    let budget = one.budget.unwrap_or_default();
+    let usd = budget.usd.map(to_nano_usd).transpose()?;
+    let amounts = Amounts {
+        iterations: budget.iterations,
+        tokens: budget.tokens,
+        usd,
+        tool_calls: budget.tool_calls,
+        children: None,
+    };
+    let said = [amounts.iterations, amounts.tokens, amounts.usd, amounts.tool_calls, budget.wall_s];
+    if said.contains(&Some(0)) {
+        return Err(argument_error(
+            Some("budget"),
+            "a limit of 0 allows nothing".into(),
+            "leave it out, or allow more",
+        ));
+    }
+    Ok(DelegatedTask {
+        goal: one.goal,
+        context: one.context.unwrap_or_default(),
+        tools: one.tools,
+        budget: amounts,
+        wall_ms: budget.wall_s.map(|s| s.saturating_mul(1_000)),
+        model,
+    })
+}
+
+fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, ArgumentError> {
+    let known = parent.chain.iter().find(|model| model.to_string() == text);
+    known.cloned().ok_or_else(|| {
+        let names: Vec<String> = parent.chain.iter().map(ToString::to_string).collect();
+        let hint = format!("leave it out, or take one of yours: {}", names.join(", "));
+        argument_error(Some("model"), format!("`{text}` is not in your chain"), &hint)
+    })
+}
+
+/// Dollars to nano-dollars.
+fn to_nano_usd(usd: f64) -> Result<u64, ArgumentError> {
+    let nano = (usd * NANO_PER_USD).round();
+    // Every whole number below 2^53 is exact.
+    if !(1.0..9e15).contains(&nano) {
+        let hint = "say dollars between 0.000000001 and 9000000";
+        return Err(argument_error(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the range above
+    Ok(nano as u64)
+}
+
+fn argument_error(field: Option<&str>, error: String, hint: &str) -> ArgumentError {
+    ArgumentError { field: field.map(Into::into), error, hint: hint.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::delegation::subagent::tests::parent;
+
+    #[track_caller]
+    fn check(arguments: &Value, expect: Result<&[DelegatedTask], (&str, &str)>) {
+        match (parse_delegation(arguments, &parent()), expect) {
+            (Ok(order), Ok(tasks)) => assert_eq!(order.tasks, tasks),
+            (Err(bad), Err((field, error))) => {
+                assert_eq!(bad.field.unwrap_or_default(), field);
+                assert!(bad.error.contains(error), "{}", bad.error);
+            }
+            (got, expect) => panic!("expected {expect:?}, got {got:?}"),
+        }
+    }
+
+    fn goal(goal: &str) -> DelegatedTask {
+        DelegatedTask { goal: goal.into(), ..DelegatedTask::default() }
+    }
+
+    #[test]
+    fn one_task_or_several() {
+        check(&json!({"goal": "count"}), Ok(&[goal("count")]));
+        check(
+            &json!({"tasks": [{"goal": "a"}, {"goal": "b", "context": "c"}]}),
+            Ok(&[goal("a"), DelegatedTask { context: "c".into(), ..goal("b") }]),
+        );
+        let budget = Amounts { iterations: Some(3), usd: Some(250_000_000), ..Amounts::default() };
+        let full = json!({
+            "goal": "g", "tools": ["read"], "model": "p/b",
+            "budget": {"iterations": 3, "usd": 0.25, "wall_s": 60},
+        });
+        check(
+            &full,
+            Ok(&[DelegatedTask {
+                tools: Some(vec!["read".into()]),
+                budget,
+                wall_ms: Some(60_000),
+                model: Some("p/b".parse().unwrap()),
+                ..goal("g")
+            }]),
+        );
+        assert!(parse_delegation(&json!({"goal": "g", "background": true}), &parent()).unwrap().background);
+    }
+
+    #[test]
+    fn what_is_not_acceptable_is_named() {
+        check(&json!({}), Err(("goal", "no task")));
+        check(&json!({"goal": " "}), Err(("goal", "empty")));
+        check(&json!({"goal": "a", "tasks": [{"goal": "b"}]}), Err(("tasks", "both")));
+        check(&json!({"tasks": []}), Err(("tasks", "no task")));
+        check(&json!({"tasks": [{"goal": "b"}], "context": "c"}), Err(("tasks", "only `background`")));
+        check(&json!({"goal": "a", "tools": ["rm"]}), Err(("tools", "no tool `rm`")));
+        check(
+            &json!({"tasks": [{"goal": "a"}, {"goal": "b", "tools": ["rm"]}]}),
+            Err(("tasks[1].tools", "rm")),
+        );
+        check(&json!({"goal": "a", "model": "p/z"}), Err(("model", "not in your chain")));
+        check(&json!({"goal": "a", "budget": {"iterations": 0}}), Err(("budget", "allows nothing")));
+        check(&json!({"goal": "a", "budget": {"usd": -1.0}}), Err(("budget.usd", "no amount")));
+        check(&json!({"goal": "a", "why": 1}), Err(("", "unknown field `why`")));
+    }
+}

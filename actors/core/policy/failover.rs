@@ -1,0 +1,218 @@
+//! Failover: chooses the link of a chain for an attempt. Pure.
+
+use crate::model::{ModelRef, Timestamp};
+
+/// Availability of a link of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkAvailability {
+    /// A call may start.
+    Available,
+    /// Up, but all concurrent calls are in use.
+    AtCapacity,
+    /// Up, but the limits of its account admit no call before this time.
+    RateLimited(Timestamp),
+    /// Up, but without a response so far; the first few calls are under way.
+    WarmingUp,
+    /// A probe is in flight.
+    Probing,
+    /// Its breaker is open until this time, after failures.
+    BreakerOpen(Timestamp),
+    /// The provider reported that it does not answer before this time.
+    ClosedByProvider(Timestamp),
+    /// The provider is not configured in this process.
+    NotConfigured,
+}
+
+/// Whether a call has tried a link before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkVisit {
+    /// The call has not tried it yet.
+    First,
+    /// The call returns to it after a pause of its own.
+    Return,
+}
+
+/// A link that a call may still try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub model: ModelRef,
+    pub visit: LinkVisit,
+    /// Tokens that an attempt there would reserve.
+    pub tokens: u64,
+}
+
+/// The next step of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkChoice {
+    /// Call this link now (index in the list).
+    Lease(usize),
+    /// Queue at this link (index in the list) until a call there ends.
+    Queue(usize),
+    /// Wait for the first change of any link; with a time, a link may be called then at the latest.
+    Wait(Option<Timestamp>),
+    /// No link may be called before a time that a provider reported, if ever.
+    Unavailable,
+}
+
+impl LinkChoice {
+    /// The same choice for a call that waits until `by` at most: [`Self::Unavailable`] if no link is ready before.
+    pub fn before_deadline(self, by: Option<Timestamp>) -> Self {
+        match self {
+            Self::Wait(Some(until)) if by.is_some_and(|by| until > by) => Self::Unavailable,
+            Self::Lease(_) | Self::Queue(_) | Self::Wait(_) | Self::Unavailable => self,
+        }
+    }
+}
+
+/// Walks the links that the call has not given up, in order:
+///
+/// - The first link that is up is called, or waited for while it is busy: a fallback is for failures, not for load.
+/// - Otherwise a link to which the call returns: its pause is over, and no other link is up.
+/// - Otherwise the call waits for the first change.
+pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
+    let open = |(standing, _): &(LinkAvailability, LinkVisit)| {
+        matches!(
+            standing,
+            LinkAvailability::Available
+                | LinkAvailability::AtCapacity
+                | LinkAvailability::RateLimited(_)
+                | LinkAvailability::WarmingUp
+        )
+    };
+    if let Some(link) = links.iter().position(open) {
+        return match links[link].0 {
+            LinkAvailability::AtCapacity => LinkChoice::Queue(link),
+            LinkAvailability::RateLimited(until) => LinkChoice::Wait(Some(until)),
+            LinkAvailability::WarmingUp => LinkChoice::Wait(None),
+            LinkAvailability::Available
+            | LinkAvailability::Probing
+            | LinkAvailability::BreakerOpen(_)
+            | LinkAvailability::ClosedByProvider(_)
+            | LinkAvailability::NotConfigured => LinkChoice::Lease(link),
+        };
+    }
+    if let Some(link) =
+        links.iter().position(|link| matches!(link, (LinkAvailability::BreakerOpen(_), LinkVisit::Return)))
+    {
+        return LinkChoice::Lease(link);
+    }
+    let changes = |(standing, _): &(LinkAvailability, LinkVisit)| {
+        matches!(standing, LinkAvailability::Probing | LinkAvailability::BreakerOpen(_))
+    };
+    match links.iter().any(changes) {
+        true => LinkChoice::Wait(links.iter().filter_map(|(standing, _)| available_from(*standing)).min()),
+        false => LinkChoice::Unavailable,
+    }
+}
+
+/// When a link may be called, if that is known.
+pub const fn available_from(standing: LinkAvailability) -> Option<Timestamp> {
+    match standing {
+        LinkAvailability::RateLimited(until)
+        | LinkAvailability::BreakerOpen(until)
+        | LinkAvailability::ClosedByProvider(until) => Some(until),
+        LinkAvailability::Available
+        | LinkAvailability::AtCapacity
+        | LinkAvailability::WarmingUp
+        | LinkAvailability::Probing
+        | LinkAvailability::NotConfigured => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+    use super::*;
+
+    const HELD: LinkAvailability = LinkAvailability::BreakerOpen(Timestamp(30));
+    const PACED: LinkAvailability = LinkAvailability::RateLimited(Timestamp(5));
+    const SHUT: LinkAvailability = LinkAvailability::ClosedByProvider(Timestamp(90));
+
+    fn check(links: &[(LinkAvailability, LinkVisit)], expect: LinkChoice) {
+        assert_eq!(choose_link(links), expect, "{links:?}");
+    }
+
+    #[test]
+    fn the_first_that_can_is_asked() {
+        use LinkAvailability::{AtCapacity, Available, NotConfigured, Probing, WarmingUp};
+        use LinkVisit::{First, Return};
+        check(&[(Available, First), (Available, First)], LinkChoice::Lease(0));
+        check(&[(SHUT, First), (Available, First)], LinkChoice::Lease(1));
+        check(
+            &[(NotConfigured, First), (HELD, First), (Probing, First), (Available, First)],
+            LinkChoice::Lease(3),
+        );
+        check(&[(AtCapacity, First), (Available, First)], LinkChoice::Queue(0));
+        check(&[(HELD, First), (AtCapacity, First)], LinkChoice::Queue(1));
+        check(&[(PACED, First), (Available, First)], LinkChoice::Wait(Some(Timestamp(5))));
+        check(&[(HELD, First), (PACED, First)], LinkChoice::Wait(Some(Timestamp(5))));
+        check(&[(HELD, First), (WarmingUp, First), (Available, First)], LinkChoice::Wait(None));
+        // Without another link the call's own pause counts, but not against the provider's own reset time.
+        check(&[(HELD, Return), (SHUT, First)], LinkChoice::Lease(0));
+        check(&[(HELD, Return), (Available, First)], LinkChoice::Lease(1));
+        check(&[(SHUT, Return)], LinkChoice::Unavailable);
+        check(&[(HELD, First), (SHUT, First)], LinkChoice::Wait(Some(Timestamp(30))));
+        check(&[(Probing, Return), (SHUT, First)], LinkChoice::Wait(Some(Timestamp(90))));
+        check(&[(Probing, First)], LinkChoice::Wait(None));
+        check(&[(SHUT, First), (NotConfigured, First)], LinkChoice::Unavailable);
+        check(&[(NotConfigured, First)], LinkChoice::Unavailable);
+        check(&[], LinkChoice::Unavailable);
+    }
+
+    #[test]
+    fn whoever_has_no_time_does_not_wait() {
+        let check = |next: LinkChoice, by: Option<i64>, expect: LinkChoice| {
+            assert_eq!(next.before_deadline(by.map(Timestamp)), expect, "{next:?} by {by:?}");
+        };
+        let wait = LinkChoice::Wait(Some(Timestamp(30)));
+        check(wait, None, wait);
+        check(wait, Some(30), wait);
+        check(wait, Some(29), LinkChoice::Unavailable);
+        check(LinkChoice::Wait(None), Some(0), LinkChoice::Wait(None));
+        check(LinkChoice::Lease(1), Some(0), LinkChoice::Lease(1));
+        check(LinkChoice::Queue(1), Some(0), LinkChoice::Queue(1));
+    }
+
+    fn standing(chance: u8) -> LinkAvailability {
+        let until = Timestamp(i64::from(chance));
+        match chance % 8 {
+            0 => LinkAvailability::Available,
+            1 => LinkAvailability::AtCapacity,
+            2 => LinkAvailability::Probing,
+            3 => LinkAvailability::BreakerOpen(until),
+            4 => LinkAvailability::ClosedByProvider(until),
+            5 => LinkAvailability::RateLimited(until),
+            6 => LinkAvailability::WarmingUp,
+            _ => LinkAvailability::NotConfigured,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_who_can_be_asked_is_passed_over(chance in proptest::collection::vec(any::<(u8, bool)>(), 0..6)) {
+            let visit = |again| if again { LinkVisit::Return } else { LinkVisit::First };
+            let links: Vec<_> = chance.into_iter().map(|(n, again)| (standing(n), visit(again))).collect();
+            let lets = |standing| matches!(standing, LinkAvailability::Available | LinkAvailability::AtCapacity);
+            let has_no_room = |standing| matches!(standing, LinkAvailability::RateLimited(_) | LinkAvailability::WarmingUp);
+            match choose_link(&links) {
+                LinkChoice::Lease(link) | LinkChoice::Queue(link) => {
+                    prop_assert!(links[..link].iter().all(|(standing, _)| !lets(*standing)));
+                    prop_assert!(!matches!(links[link].0, LinkAvailability::ClosedByProvider(_) | LinkAvailability::NotConfigured | LinkAvailability::Probing));
+                }
+                LinkChoice::Wait(at) if links.iter().any(|(s, _)| has_no_room(*s)) => {
+                    let first = links.iter().find(|(s, _)| lets(*s) || has_no_room(*s));
+                    let expect = at.map_or(LinkAvailability::WarmingUp, LinkAvailability::RateLimited);
+                    prop_assert_eq!(first.map(|(standing, _)| *standing), Some(expect));
+                }
+                LinkChoice::Wait(at) => {
+                    prop_assert!(links.iter().all(|(standing, _)| !lets(*standing)));
+                    prop_assert!(links.iter().filter_map(|(s, _)| available_from(*s)).all(|until| at <= Some(until)));
+                }
+                LinkChoice::Unavailable => {
+                    prop_assert!(links.iter().all(|(s, _)| matches!(s, LinkAvailability::ClosedByProvider(_) | LinkAvailability::NotConfigured)));
+                }
+            }
+        }
+    }
+}

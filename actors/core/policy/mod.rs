@@ -1,0 +1,43 @@
+//! Deterministic policies: they decide from events and an explicit time what may be done. No clock and no I/O.
+
+mod admissions;
+mod bill;
+mod billing;
+mod breaker;
+mod credential_pool;
+pub mod delegation;
+mod failover;
+mod failure_scope;
+mod fair_queue;
+mod final_text;
+mod hidden_chars;
+mod housekeeping;
+mod limiter;
+mod restart_intensity;
+mod retry;
+mod sanitize;
+mod summarizer_stats;
+pub mod todo;
+mod tool_call_repair;
+
+pub use admissions::{AdmissionTicket, Admissions, AttemptEnd, BreakerReport};
+pub use bill::Bill;
+pub use billing::usage_anomaly;
+pub(crate) use billing::{Billing, spent_by_failure, with_validated_usage};
+pub use billing::{billing, validate_usage};
+pub use breaker::{CooldownSource, Readiness};
+pub use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available_from, choose_link};
+pub use failure_scope::{FailureScope, failure_scope};
+pub use final_text::final_text;
+pub use final_text::{AnswerSource, FinalText};
+pub(crate) use housekeeping::is_housekeeping;
+pub use restart_intensity::{ConsecutiveCrashes, RestartDecision, RestartHistory, RestartIntensity};
+pub use retry::CredentialRecovery;
+pub(crate) use retry::{AttemptHistory, FallbackAvailability, ProviderContact, RetryDecision, is_transient};
+pub use sanitize::SanitizedText;
+pub(crate) use tool_call_repair::portable_name;
+pub use tool_call_repair::{ArgumentsParseError, match_tool_name, parse_arguments};
+pub use fair_queue::FairQueue;
+pub use summarizer_stats::{
+    SummarizerStats, SummarizerStatus, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,
+};

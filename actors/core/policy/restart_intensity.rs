@@ -1,0 +1,87 @@
+//! Restart intensity (OTP): counts the crashes of a supervisor's children. Deterministic: the time is a parameter.
+
+use std::collections::VecDeque;
+
+/// How many crashes within a period end the restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartIntensity {
+    /// The crash with this number within the period is not followed by a restart.
+    pub crashes_to_give_up: usize,
+    /// Milliseconds.
+    pub period_ms: u64,
+}
+
+/// The recent crashes of one child: their times in milliseconds.
+#[derive(Debug, Default)]
+pub struct RestartHistory(VecDeque<u64>);
+
+/// The supervisor's reaction to a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartDecision {
+    /// Start the child again.
+    Restart,
+    /// Give the child up.
+    GiveUp,
+}
+
+impl RestartHistory {
+    /// Counts a crash at `now_ms`.
+    pub fn count(&mut self, now_ms: u64, intensity: RestartIntensity) -> RestartDecision {
+        self.0.push_back(now_ms);
+        self.0.retain(|death| now_ms.saturating_sub(*death) <= intensity.period_ms);
+        match self.0.len() >= intensity.crashes_to_give_up {
+            true => RestartDecision::GiveUp,
+            false => RestartDecision::Restart,
+        }
+    }
+}
+
+/// Consecutive crashes at the same step.
+#[derive(Debug, Default)]
+pub struct ConsecutiveCrashes<S> {
+    step: Option<S>,
+    crashes: u32,
+}
+
+impl<S: PartialEq> ConsecutiveCrashes<S> {
+    /// Counts a crash at `step` and returns the number of consecutive crashes there.
+    pub fn count(&mut self, step: S) -> u32 {
+        self.crashes = match &self.step {
+            Some(last) if *last == step => self.crashes.saturating_add(1),
+            Some(_) | None => 1,
+        };
+        self.step = Some(step);
+        self.crashes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_deaths_within_the_window_count() {
+        let intensity = RestartIntensity { crashes_to_give_up: 3, period_ms: 1_000 };
+        let check = |deaths: &[u64], expected: RestartDecision| {
+            let mut counted = RestartHistory::default();
+            let verdicts: Vec<_> = deaths.iter().map(|at| counted.count(*at, intensity)).collect();
+            assert_eq!(verdicts.last(), Some(&expected), "{deaths:?}");
+        };
+        check(&[0], RestartDecision::Restart);
+        check(&[0, 10, 20], RestartDecision::GiveUp);
+        check(&[0, 10, 1_500], RestartDecision::Restart);
+        check(&[0, 1_500, 1_900, 2_400], RestartDecision::GiveUp);
+    }
+
+    #[test]
+    fn only_deaths_in_a_row_at_one_step_count() {
+        let check = |steps: &[u8], expected: u32| {
+            let mut deaths = ConsecutiveCrashes::default();
+            assert_eq!(steps.iter().map(|step| deaths.count(*step)).last(), Some(expected), "{steps:?}");
+        };
+        check(&[1], 1);
+        check(&[1, 1, 1], 3);
+        check(&[1, 1, 2], 1);
+        check(&[1, 2, 1], 1);
+    }
+}

@@ -1,0 +1,401 @@
+//! The states of a run. Each variant owns the data that is valid only in it.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, BudgetRefusal, CallEnd, CallId,
+        CallStarted, Dimension, EffectClass, HistoryPosition, ModelRef, ModelStarted, Outcome, OutcomeCause,
+        OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp, Usage,
+    },
+    turn::{
+        answer_recovery::AnswerRecovery,
+        compaction::CompactionState,
+        delegate::{FailedTask, Subagent},
+        input::DueAction,
+        model_call::{AttemptState, ModelCallState, RetryPause},
+    },
+};
+
+/// An accepted run that has not started.
+#[derive(Debug)]
+pub(crate) struct QueuedRun {
+    pub(super) accepted: RunAccepted,
+    pub(super) at: Timestamp,
+    pub(super) seq: Seq,
+}
+
+/// The session's run under way, if any.
+#[derive(Debug, Clone)]
+pub(super) enum CurrentRun {
+    Idle,
+    Running(Box<ActiveRun>),
+}
+
+/// The run under way.
+#[derive(Debug, Clone)]
+pub(super) struct ActiveRun {
+    pub(super) id: RunId,
+    /// Number of this leg, from 1; each leg ends with an outcome.
+    pub(super) leg: u32,
+    /// The delegating call, if the run is a subagent's.
+    pub(super) parent: Option<ParentRef>,
+    pub(super) spec: Arc<RunSpec>,
+    pub(super) accepted: (Timestamp, Seq),
+    pub(super) started: SessionTime,
+    /// Active time since `started` that does not count: waits for a known reset or for a person that are over.
+    pub(super) uncounted_ms: u64,
+    /// Counted active time up to the last result of a call, in milliseconds.
+    pub(super) progress_ms: u64,
+    /// When the run was parked, on the session's active clock.
+    pub(super) parked_at: Option<u64>,
+    /// Number of the present iteration, from 1, with those of `skipped_numbers`.
+    pub(super) iteration: u32,
+    pub(super) usage: Usage,
+    /// Assumed spend of all attempts.
+    pub(super) spent: Amounts,
+    /// Output limits of models, in tokens, as found out from their failures.
+    pub(super) output_caps: Vec<(ModelRef, u64)>,
+    /// Recovery state after flawed answers.
+    pub(super) answer_recovery: AnswerRecovery,
+    /// The subagents whose end is not yet reported to the model.
+    pub(super) subagents: Vec<Subagent>,
+    /// Delegated tasks that have failed.
+    pub(super) failed_tasks: Vec<FailedTask>,
+    /// Iteration numbers that are no iterations: grace calls of earlier legs, and a call that was given up where it
+    /// started.
+    pub(super) skipped_numbers: u32,
+    /// The reservation that did not fit. From then on only the grace call is made.
+    pub(super) exhausted: Option<BudgetRefusal>,
+    /// The outcome of a run that is being stopped.
+    pub(super) planned_end: Option<OutcomeDetail>,
+    /// From this position on no request has shown the content, which is of an earlier leg: it is not removed.
+    pub(super) unseen_from: Option<HistoryPosition>,
+    /// State of compaction.
+    pub(super) compaction: CompactionState,
+    /// Since when the model call of the present iteration is wanted, on the session's active clock.
+    pub(super) model_wanted_since: Option<u64>,
+    pub(super) state: LoopState,
+}
+
+/// Position of a run in its loop.
+#[derive(Debug, Clone)]
+pub(super) enum LoopState {
+    /// A model call is wanted or under way.
+    CallingModel(ModelCallState),
+    /// The tool calls of an answer are not all ended.
+    RunningTools(ActiveStep),
+    /// The final answer is there; only the outcome is missing.
+    Answered(Arc<AssistantMessage>),
+}
+
+/// An answer and its tool calls, in the same order and number.
+#[derive(Debug, Clone)]
+pub(super) struct ActiveStep {
+    pub(super) answer: Arc<AssistantMessage>,
+    pub(super) calls: Vec<ActiveToolCall>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ActiveToolCall {
+    pub(super) id: CallId,
+    /// The registered name; until admission the name that the model wrote.
+    pub(super) tool: Arc<str>,
+    pub(super) effect: EffectClass,
+    /// The resources that the call touches, known from its admission on.
+    pub(super) access: Access,
+    /// Whether the tool can find out the fate of the call after a crash of the process.
+    pub(super) detached: bool,
+    /// Whether an attempt may have had an effect.
+    pub(super) may_have_run: bool,
+    /// Attempts that were lost for a reason that may lie in the call itself.
+    pub(super) lost_attempts: Attempt,
+    pub(super) state: ToolCallState,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum ToolCallState {
+    /// Proposed by the model, not yet admitted.
+    Proposed,
+    /// Needs a permit for this attempt.
+    Admitted(Attempt),
+    /// Started with this record, at this time.
+    Started(Arc<CallStarted>, Timestamp),
+    /// In doubt; a person is asked.
+    Parked(Arc<InDoubtCall>),
+    /// Equal to the call of this number, and gets its result.
+    SameAs(u32),
+    /// Has its result.
+    Ended(Arc<CallEnd>),
+}
+
+/// A call in doubt, with the request for a person's decision.
+#[derive(Debug)]
+pub(super) struct InDoubtCall {
+    pub(super) request: ApprovalRequested,
+    pub(super) attempt: Attempt,
+    /// Start of the attempt that is in doubt.
+    pub(super) started_at: Timestamp,
+    /// Time of the approval request.
+    pub(super) requested_at: Timestamp,
+}
+
+impl ActiveToolCall {
+    /// Whether the call must not be repeated silently.
+    pub(super) fn is_once(&self) -> bool {
+        self.effect == EffectClass::Once
+    }
+
+    /// Whether an open earlier call of the same answer conflicts with this one.
+    fn is_blocked_by(&self, earlier: &[Self]) -> bool {
+        earlier.iter().any(|call| match call.state {
+            ToolCallState::Ended(_) | ToolCallState::SameAs(_) => false,
+            ToolCallState::Proposed
+            | ToolCallState::Admitted(_)
+            | ToolCallState::Started(..)
+            | ToolCallState::Parked(_) => call.access.conflicts(&self.access),
+        })
+    }
+}
+
+impl ActiveRun {
+    /// The id of the present iteration's model call.
+    pub(super) const fn model_call(&self) -> CallId {
+        CallId { run: self.id, iteration: self.iteration, n: 0 }
+    }
+
+    /// Number of iterations: the present one counts once its model call was started. The grace call does not count.
+    pub(super) const fn iterations(&self) -> u32 {
+        let begun = match &self.state {
+            LoopState::CallingModel(_) | LoopState::Answered(_) if self.exhausted.is_some() => {
+                self.iteration - 1
+            }
+            LoopState::CallingModel(ModelCallState { since: None, .. }) => self.iteration - 1,
+            LoopState::CallingModel(_) | LoopState::RunningTools(_) | LoopState::Answered(_) => {
+                self.iteration
+            }
+        };
+        begun.saturating_sub(self.skipped_numbers)
+    }
+
+    /// Whether a request may have shown the present view to a model.
+    pub(super) fn has_sent_view(&self) -> bool {
+        match &self.state {
+            LoopState::CallingModel(asking) => asking.may_be_read || asking.started().is_some(),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => true,
+        }
+    }
+
+    /// The record of the started model call.
+    pub(super) const fn model_started(&self) -> Option<&Arc<ModelStarted>> {
+        match &self.state {
+            LoopState::CallingModel(asking) => asking.started(),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+        }
+    }
+
+    /// The started attempt of this model call or summary call.
+    pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
+        let started = if call.is_summary() { self.compaction.call.started() } else { self.model_started() };
+        started.filter(|started| started.call == call)
+    }
+
+    /// The calls of the present answer.
+    pub(super) fn calls(&self) -> &[ActiveToolCall] {
+        match &self.state {
+            LoopState::RunningTools(acting) => &acting.calls,
+            LoopState::CallingModel(_) | LoopState::Answered(_) => &[],
+        }
+    }
+
+    /// Number of tool calls that are started and not ended.
+    pub(super) fn open_calls(&self) -> usize {
+        self.calls().iter().filter(|call| matches!(call.state, ToolCallState::Started(..))).count()
+    }
+
+    /// The calls in doubt about which a person is asked.
+    pub(super) fn in_doubt_calls(&self) -> Vec<Arc<InDoubtCall>> {
+        let calls = self.calls().iter();
+        calls
+            .filter_map(|call| match &call.state {
+                ToolCallState::Parked(doubtful) => Some(Arc::clone(doubtful)),
+                ToolCallState::Proposed
+                | ToolCallState::Admitted(_)
+                | ToolCallState::Started(..)
+                | ToolCallState::SameAs(_)
+                | ToolCallState::Ended(_) => None,
+            })
+            .collect()
+    }
+
+    /// Whether the run waits for a person and none of its calls can make progress.
+    pub(super) fn is_parked(&self) -> bool {
+        let calls = self.calls();
+        let is_busy = |(n, call): (usize, &ActiveToolCall)| match call.state {
+            ToolCallState::Started(..) => true,
+            ToolCallState::Proposed | ToolCallState::Admitted(_) => !call.is_blocked_by(&calls[..n]),
+            ToolCallState::Parked(_) | ToolCallState::SameAs(_) | ToolCallState::Ended(_) => false,
+        };
+        let asks = calls.iter().any(|call| matches!(call.state, ToolCallState::Parked(_)));
+        asks && self.planned_end.is_none() && !calls.iter().enumerate().any(is_busy)
+    }
+
+    /// Stops or resumes the run's clock when the run becomes parked or is parked no longer.
+    pub(super) fn track_parked(&mut self, active_ms: u64) {
+        match (self.is_parked(), self.parked_at) {
+            (true, None) => self.parked_at = Some(active_ms),
+            (false, Some(since)) => {
+                self.uncounted_ms += active_ms.saturating_sub(since);
+                self.parked_at = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// Whether started calls may run to their end: always, unless the run is being stopped. A run that a budget limit
+    /// stops keeps every result that there is.
+    pub(super) fn lets_calls_end(&self) -> bool {
+        match &self.planned_end {
+            None => true,
+            Some(ended) => matches!(ended.cause, Some(OutcomeCause::Limit { .. })),
+        }
+    }
+
+    /// The limit of the run's own account.
+    pub(super) fn limit(&self, dimension: Dimension) -> Option<u64> {
+        self.spec.limits.budget.get(dimension)
+    }
+
+    /// Remaining budget of the run's own account; `None` without a limit. Exact for tokens and money: only this run's
+    /// records spend from the account.
+    pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
+        let limit = self.limit(dimension)?;
+        Some(limit.saturating_sub(self.spent.get(dimension).unwrap_or(0)))
+    }
+
+    /// Start of the counted active time on the session's active clock, moved forward by all time that does not count.
+    pub(super) fn counted_from(&self, now: SessionTime) -> u64 {
+        let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
+        let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        self.started.active_ms + self.uncounted_ms + waiting
+    }
+
+    /// The run's limits of active time: the end on the session's active clock, the limit in milliseconds, the outcome.
+    pub(super) fn time_limits(&self, now: SessionTime) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
+        let limits = &self.spec.limits;
+        let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
+        let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
+        let began = self.counted_from(now);
+        timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
+    }
+
+    /// When a subagent without new results has to end, on the session's active clock, and its limit in milliseconds.
+    pub(super) fn stall(&self, now: SessionTime) -> Option<(u64, u64)> {
+        let limit_ms = self
+            .spec
+            .delegation?
+            .progress_ms
+            .filter(|_| self.parent.is_some() && !self.has_live_subagents())?;
+        Some((self.counted_from(now).saturating_add(self.progress_ms).saturating_add(limit_ms), limit_ms))
+    }
+
+    /// Notes the time of a call's result.
+    pub(super) fn track_progress(&mut self, now: SessionTime) {
+        self.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
+    }
+
+    /// The pause before the next attempt of the model call.
+    const fn pause(&self) -> Option<RetryPause> {
+        match &self.state {
+            LoopState::CallingModel(asking) => asking.pause(),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+        }
+    }
+
+    /// Ends the pause, because an attempt or another pause starts.
+    pub(super) fn end_pause(&mut self, now: SessionTime) {
+        self.uncounted_ms += match &mut self.state {
+            LoopState::CallingModel(asking) => asking.end_pause(now),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => 0,
+        };
+    }
+
+    /// Whether the present time does not count for the limits.
+    fn is_uncounted(&self, now: SessionTime) -> bool {
+        let pauses =
+            self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
+        pauses || self.parked_at.is_some()
+    }
+
+    /// The actions that should be in flight, without those of a summary.
+    pub(super) fn due(&self, now: SessionTime) -> Vec<DueAction> {
+        let mut due = Vec::new();
+        match &self.state {
+            LoopState::CallingModel(ModelCallState { attempt, state, .. }) if self.planned_end.is_none() => {
+                let (call, attempt) = (self.model_call(), *attempt);
+                due.push(match state {
+                    AttemptState::Started(_) => DueAction::CallModel { call, attempt },
+                    AttemptState::Wanted(Some(pause)) if !pause.is_over(now.at) => {
+                        DueAction::WakeAt(pause.until)
+                    }
+                    AttemptState::Wanted(_) => DueAction::Acquire { call, attempt },
+                });
+            }
+            LoopState::RunningTools(acting) => {
+                let calls = acting.calls.iter().enumerate();
+                due.extend(calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])));
+            }
+            LoopState::CallingModel(_) | LoopState::Answered(_) => {}
+        }
+        let ends = !self.lets_calls_end();
+        due.extend(self.live_subagents().map(|subagent| DueAction::AwaitSubagent {
+            call: subagent.call,
+            n: subagent.n,
+            ends,
+        }));
+        if self.planned_end.is_none() && !self.is_uncounted(now) {
+            due.extend(self.time_limits(now).map(|(end, ..)| DueAction::WakeAtActive(end)));
+            due.extend(self.stall(now).map(|(end, _)| DueAction::WakeAtActive(end)));
+        }
+        // Two approval requests, or two limits, may expire at the same time.
+        let mut once = Vec::with_capacity(due.len());
+        due.into_iter().for_each(|effect| {
+            if !once.contains(&effect) {
+                once.push(effect);
+            }
+        });
+        once
+    }
+}
+
+impl ActiveRun {
+    /// The action that should be in flight for call `of`, given the earlier calls of its answer.
+    fn due_of(&self, of: &ActiveToolCall, earlier: &[ActiveToolCall]) -> Option<DueAction> {
+        let (call, goes_on) = (of.id, self.lets_calls_end());
+        match &of.state {
+            ToolCallState::Admitted(attempt) if goes_on && !of.is_blocked_by(earlier) => {
+                Some(DueAction::Acquire { call, attempt: *attempt })
+            }
+            ToolCallState::Started(started, _) if goes_on => {
+                Some(DueAction::RunTool { call, attempt: started.attempt })
+            }
+            ToolCallState::Started(started, _) => Some(DueAction::EndTool { call, attempt: started.attempt }),
+            ToolCallState::Parked(doubtful) => Some(DueAction::WakeAt(doubtful.request.expires_at)),
+            ToolCallState::Admitted(_)
+            | ToolCallState::Proposed
+            | ToolCallState::SameAs(_)
+            | ToolCallState::Ended(_) => None,
+        }
+    }
+}
+
+impl super::Turn {
+    /// The actions that should be in flight. Each has a stable identity; the shell cancels an action that is no longer
+    /// due.
+    pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
+        match &self.current {
+            CurrentRun::Idle => Vec::new(),
+            CurrentRun::Running(run) => self.due_with_summary(run, now),
+        }
+    }
+}

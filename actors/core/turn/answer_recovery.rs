@@ -1,0 +1,342 @@
+//! Recovery from flawed answers: classifies an answer, and builds the prompt that the next request carries because of
+//! it.
+//!
+//! Invariant: the recovery state follows from the run's records, so a crash does not restart the recovery.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        AssistantMessage, FinishReason, Flaw, Hash, Hasher, ModelAnswer, ModelAnswered, Outcome,
+        OutcomeCause, OutcomeDetail, RUNTIME_TEXT_PREFIX,
+    },
+    policy::is_housekeeping,
+    turn::{
+        CallAdmission, CallRejection, Turn,
+        active_run::{ActiveRun, CurrentRun, LoopState},
+    },
+};
+
+/// Answers in a row whose calls all name unknown tools; the last of them ends the run.
+const MAX_UNKNOWN_TOOLS: u32 = 3;
+/// Repeats for arguments that are not JSON.
+const MAX_MALFORMED: u32 = 2;
+/// Repeats for calls that were truncated.
+const MAX_TRUNCATED: u32 = 4;
+/// Continuations of a text that was truncated.
+const MAX_CONTINUATIONS: u32 = 3;
+/// Prompts to continue after an empty answer behind a tool result.
+const MAX_NUDGES: u32 = 1;
+/// Prompts to continue from the reasoning of an answer without text.
+const MAX_REASONING_ONLY: u32 = 2;
+/// Repeats for an empty answer, for each link of the chain.
+const MAX_EMPTY: u32 = 3;
+
+/// Characters of the end of the reasoning that a prompt quotes.
+const MAX_REASONING_CHARS: usize = 8_000;
+
+const NUDGE: &str = "[From the runtime, not from the user: your calls have returned, and your last answer was empty. Go on \
+                     with the task: make the next call, or give your answer.]";
+const CONTINUE: &str = "[From the runtime, not from the user: your answer was cut off by the limit of its length. Go on \
+                        exactly where it stops; repeat nothing, and do not mention this.]";
+const THOUGHT: &str =
+    "[From the runtime, not from the user: you were thinking, and then said nothing. You thought:]";
+const GO_ON: &str = "[Go on from there: make the next call, or give your answer.]";
+
+/// Verdict on an answer. Without a flaw and an end the answer is accepted, and its calls are made.
+#[derive(Debug, Default)]
+pub(super) struct AnswerVerdict {
+    /// The answer's flaw.
+    pub(super) flaw: Option<Flaw>,
+    /// The link for the following calls, if it changes.
+    pub(super) fallback: Option<usize>,
+    /// The outcome, if the run ends with this answer.
+    pub(super) ended: Option<OutcomeDetail>,
+}
+
+/// Text that a request carries behind the view and no record holds. The same in all attempts of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransientPrompt {
+    /// Partial text that the model is to continue: an assistant message behind the view. With it `prompt` is a user
+    /// message of its own; without it `prompt` is appended to the view's last message.
+    pub partial: Option<Arc<AssistantMessage>>,
+    /// The runtime's text to the model.
+    pub prompt: Arc<str>,
+}
+
+/// Recovery state of a run after flawed answers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AnswerRecovery {
+    streaks: FlawStreaks,
+    /// The joined parts of a text that the model is to continue.
+    parts: Option<Arc<AssistantMessage>>,
+    prompt: Option<RecoveryPrompt>,
+    /// Whether the view ends with the result of a tool.
+    is_after_tool: bool,
+    /// Text of an answer with calls, if it and all later answers called only housekeeping tools.
+    housekeeping_text: Option<Arc<str>>,
+}
+
+/// Flawed answers in a row, by flaw; an answer without a flaw resets the counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct FlawStreaks {
+    unknown: u32,
+    malformed: u32,
+    truncated: u32,
+    parts: u32,
+    nudges: u32,
+    thoughts: u32,
+    /// By the present link.
+    empty: u32,
+    /// First link for the rest of the run: the earlier links gave no answer.
+    link: usize,
+}
+
+/// The prompt beside the view.
+#[derive(Debug, Clone)]
+enum RecoveryPrompt {
+    Nudge,
+    ContinueReasoning(Arc<str>),
+    Continue,
+}
+
+impl AnswerVerdict {
+    fn flawed(flaw: Flaw) -> Self {
+        Self { flaw: Some(flaw), ..Self::default() }
+    }
+
+    fn ends(outcome: Outcome) -> Self {
+        Self { ended: Some(OutcomeDetail { outcome, cause: None }), ..Self::default() }
+    }
+
+    fn fails(cause: OutcomeCause) -> Self {
+        Self { ended: Some(OutcomeDetail::with_cause(Outcome::Failed, cause)), ..Self::default() }
+    }
+}
+
+impl ActiveRun {
+    /// Classifies the answer to the call under way. A truncated answer never completes a run, and a truncated call
+    /// never runs.
+    pub(super) fn classify_answer(&self, answer: &ModelAnswer, plans: &[CallAdmission]) -> AnswerVerdict {
+        let row = &self.answer_recovery.streaks;
+        let acts = !answer.message.calls.is_empty();
+        match answer.finish {
+            FinishReason::Refused => self.classify_refusal(),
+            FinishReason::Length if acts && row.truncated < MAX_TRUNCATED => {
+                AnswerVerdict::flawed(Flaw::Truncated)
+            }
+            FinishReason::Length if !acts && is_blank(&answer.message.text) => {
+                let max_tokens = self.model_started().map_or(0, |started| started.max_tokens);
+                AnswerVerdict::fails(OutcomeCause::ReasoningOnly { max_tokens })
+            }
+            FinishReason::Length if !acts && row.parts < MAX_CONTINUATIONS => {
+                AnswerVerdict::flawed(Flaw::Partial)
+            }
+            FinishReason::Length => AnswerVerdict::fails(OutcomeCause::Truncated),
+            FinishReason::Stop | FinishReason::ToolCalls if acts => row.classify_calls(plans),
+            FinishReason::Stop | FinishReason::ToolCalls if is_blank(&answer.message.text) => {
+                self.classify_empty(answer)
+            }
+            FinishReason::Stop | FinishReason::ToolCalls => AnswerVerdict::ends(Outcome::Completed),
+        }
+    }
+
+    fn classify_refusal(&self) -> AnswerVerdict {
+        match self.next_link() {
+            Some(link) if self.spec.limits.retry.fallback_on_refusal => {
+                AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Refused) }
+            }
+            Some(_) | None => AnswerVerdict::ends(Outcome::Refused),
+        }
+    }
+
+    fn classify_empty(&self, answer: &ModelAnswer) -> AnswerVerdict {
+        let AnswerRecovery { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } =
+            &self.answer_recovery;
+        // Parts of a text are newer than the housekeeping text.
+        if earlier.is_some() && parts.is_none() {
+            return AnswerVerdict::ends(Outcome::Completed);
+        }
+        if *acted && parts.is_none() && row.nudges < MAX_NUDGES {
+            return AnswerVerdict::flawed(Flaw::EmptyAfterTool);
+        }
+        if !is_blank(&answer.message.reasoning) && row.thoughts < MAX_REASONING_ONLY {
+            return AnswerVerdict::flawed(Flaw::ReasoningOnly);
+        }
+        if row.empty < MAX_EMPTY {
+            return AnswerVerdict::flawed(Flaw::Empty);
+        }
+        match self.next_link() {
+            Some(link) => AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Empty) },
+            None => AnswerVerdict::fails(OutcomeCause::EmptyAnswer),
+        }
+    }
+
+    /// The link behind the present one, if there is one.
+    fn next_link(&self) -> Option<usize> {
+        let asked = &self.model_started()?.model;
+        let at = self.spec.chain.iter().position(|link| link == asked)?;
+        Some(at + 1).filter(|link| *link < self.spec.chain.len())
+    }
+}
+
+impl FlawStreaks {
+    /// Classifies an answer with calls. After `MAX_MALFORMED` repeats malformed arguments are accepted as they are.
+    fn classify_calls(&self, plans: &[CallAdmission]) -> AnswerVerdict {
+        let has = |fault: CallRejection| move |plan: &CallAdmission| matches!(plan, CallAdmission::Reject { rejection: f, .. } if *f == fault);
+        if self.malformed < MAX_MALFORMED && plans.iter().any(has(CallRejection::Malformed)) {
+            return AnswerVerdict::flawed(Flaw::Malformed);
+        }
+        if !plans.iter().all(has(CallRejection::UnknownTool)) {
+            return AnswerVerdict::default();
+        }
+        let too_often = self.unknown + 1 >= MAX_UNKNOWN_TOOLS;
+        let ended = too_often.then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::UnknownTool));
+        AnswerVerdict { ended, ..AnswerVerdict::flawed(Flaw::UnknownTools) }
+    }
+
+    fn count(&mut self, flaw: Option<Flaw>, fallback: Option<usize>) {
+        match flaw {
+            None => *self = Self { link: self.link, ..Self::default() },
+            Some(Flaw::UnknownTools) => self.unknown += 1,
+            Some(Flaw::Malformed) => self.malformed += 1,
+            Some(Flaw::Truncated) => self.truncated += 1,
+            Some(Flaw::Partial) => self.parts += 1,
+            Some(Flaw::EmptyAfterTool) => self.nudges += 1,
+            Some(Flaw::ReasoningOnly) => self.thoughts += 1,
+            Some(Flaw::Empty) => self.empty += 1,
+            Some(Flaw::Refused) => {}
+        }
+        if let Some(link) = fallback {
+            self.link = link;
+            self.empty = 0;
+        }
+    }
+}
+
+impl AnswerRecovery {
+    /// Takes an answer in and returns the message for the conversation; `None` if the model is called again.
+    pub(super) fn on_answer(&mut self, answered: &ModelAnswered) -> Option<Arc<AssistantMessage>> {
+        self.streaks.count(answered.flaw, answered.fallback);
+        match answered.flaw {
+            Some(Flaw::Partial) => {
+                self.parts = Some(self.joined_answer(&answered.message));
+                self.prompt = Some(RecoveryPrompt::Continue);
+            }
+            Some(Flaw::EmptyAfterTool) => self.prompt = Some(RecoveryPrompt::Nudge),
+            Some(Flaw::ReasoningOnly) => {
+                self.prompt = Some(RecoveryPrompt::ContinueReasoning(
+                    reasoning_tail(&answered.message.reasoning).into(),
+                ));
+            }
+            Some(Flaw::Malformed | Flaw::Truncated | Flaw::Empty | Flaw::Refused) => {}
+            None | Some(Flaw::UnknownTools) => {
+                let whole = self.joined_answer(&answered.message);
+                (self.parts, self.prompt) = (None, None);
+                return Some(whole);
+            }
+        }
+        None
+    }
+
+    /// Notes that the calls of an answer have their results.
+    pub(super) fn on_tool_results<'a>(&mut self, text: &str, mut tools: impl Iterator<Item = &'a str>) {
+        self.is_after_tool = true;
+        if !tools.all(is_housekeeping) {
+            self.housekeeping_text = None;
+        } else if !is_blank(text) {
+            self.housekeeping_text = Some(text.into());
+        }
+    }
+
+    /// Truncated answers in a row.
+    pub(super) const fn truncated_answers(&self) -> u32 {
+        self.streaks.truncated + self.streaks.parts
+    }
+
+    /// The first link of the next call.
+    pub(super) const fn link(&self) -> usize {
+        self.streaks.link
+    }
+
+    /// The answer behind the parts that it continues; for an empty answer, the earlier housekeeping text.
+    fn joined_answer(&self, answer: &Arc<AssistantMessage>) -> Arc<AssistantMessage> {
+        let says_nothing = answer.calls.is_empty() && is_blank(&answer.text);
+        match (&self.parts, &self.housekeeping_text) {
+            (Some(parts), _) => Arc::new(joined(parts, answer)),
+            (None, Some(earlier)) if says_nothing => {
+                Arc::new(AssistantMessage { text: earlier.to_string(), ..AssistantMessage::default() })
+            }
+            (None, _) => Arc::clone(answer),
+        }
+    }
+
+    /// The prompt that the next request carries for the recovery.
+    pub(super) fn transient_prompt(&self) -> Option<TransientPrompt> {
+        let prompt: Arc<str> = match self.prompt.as_ref()? {
+            RecoveryPrompt::Nudge => NUDGE.into(),
+            RecoveryPrompt::Continue => CONTINUE.into(),
+            RecoveryPrompt::ContinueReasoning(thoughts) => {
+                let then = if self.parts.is_some() { CONTINUE } else { GO_ON };
+                format!("{THOUGHT}\n<thoughts>\n{thoughts}\n</thoughts>\n{then}").into()
+            }
+        };
+        debug_assert!(prompt.starts_with(RUNTIME_TEXT_PREFIX), "{prompt}");
+        Some(TransientPrompt { partial: self.parts.clone(), prompt })
+    }
+}
+
+impl Turn {
+    /// The text that the request of the present model call carries behind the view, if any.
+    pub fn transient_prompt(&self) -> Option<TransientPrompt> {
+        let CurrentRun::Running(run) = &self.current else { return None };
+        match &run.state {
+            LoopState::CallingModel(asking) => run.transient_prompt(asking, self.current_pressure()),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+        }
+    }
+
+    /// The hash of the view and of the transient prompt.
+    pub(super) fn request_hash(&self) -> Hash {
+        let view = self.history.hash();
+        let Some(TransientPrompt { partial, prompt }) = self.transient_prompt() else { return view };
+        let mut hasher = Hasher::default();
+        hasher.part(view.as_bytes());
+        if let Some(AssistantMessage { text, reasoning, .. }) = partial.as_deref() {
+            hasher.part(text.as_bytes());
+            hasher.part(reasoning.as_bytes());
+        }
+        hasher.part(prompt.as_bytes());
+        hasher.finish()
+    }
+
+    /// The bytes of the view and of the transient prompt, without the overhead of the wire format.
+    pub(super) fn request_bytes(&self) -> usize {
+        let partial = |message: &AssistantMessage| message.text.len() + message.reasoning.len();
+        let postscript = self
+            .transient_prompt()
+            .map_or(0, |post| post.prompt.len() + post.partial.as_deref().map_or(0, partial));
+        self.history.bytes() + postscript
+    }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn joined(parts: &AssistantMessage, next: &AssistantMessage) -> AssistantMessage {
+    let between = if parts.reasoning.is_empty() || next.reasoning.is_empty() { "" } else { "\n\n" };
+    AssistantMessage {
+        text: format!("{}{}", parts.text, next.text),
+        reasoning: format!("{}{between}{}", parts.reasoning, next.reasoning),
+        calls: next.calls.clone(),
+        // A provider's opaque data belongs to its own answer, so a joined message has none.
+        opaque: None,
+    }
+}
+
+/// The last characters of `text`, at most `MAX_REASONING_CHARS`.
+fn reasoning_tail(text: &str) -> &str {
+    let start = text.char_indices().rev().nth(MAX_REASONING_CHARS - 1).map_or(0, |(start, _)| start);
+    &text[start..]
+}

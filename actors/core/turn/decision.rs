@@ -1,0 +1,282 @@
+//! Builds a decision: each input becomes records, and each record is folded into a private copy of the state. The next
+//! input is decided on the state that the previous one has left.
+
+use std::sync::Arc;
+
+use crate::{
+    journal::{Append, InboxItem, IndexRow, SpawnedSession},
+    model::{
+        Body, BudgetRefusal, CallId, CallStarted, Dimension, Incarnation, LedgerChange, Record, RunAccepted,
+        RunId, RunRow, Seq, SessionId, SessionOpened, SessionTime,
+    },
+    mutants::{Mutant, mutant_enabled},
+    policy::Candidate,
+    turn::{
+        DueAction, GrantRequest, Input, Turn,
+        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        grace_call::RefusedReservation,
+    },
+};
+
+/// A decision: everything that belongs in one append.
+#[derive(Debug, Default)]
+pub struct Decision {
+    /// The incarnation that writes; the store refuses any but the latest.
+    pub fence: Incarnation,
+    pub records: Vec<Arc<Record>>,
+    /// Changes of budget accounts that the records cause.
+    pub ledger: LedgerChange,
+    /// Index rows that the records cause.
+    pub index: Vec<IndexRow>,
+    /// The idempotency key of a submission, with its run.
+    pub key: Option<(Arc<str>, RunId)>,
+    /// The inbox rows that the append consumes.
+    pub take: Vec<u64>,
+    /// Messages to the inboxes of other sessions.
+    pub send: Vec<(SessionId, InboxItem)>,
+    /// The sessions that the append creates.
+    pub found: Vec<SpawnedSession>,
+}
+
+impl Decision {
+    /// Whether nothing needs to be written.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.take.is_empty()
+    }
+
+    /// The append of this decision to a journal that ends at `last`.
+    pub(crate) fn into_append(self, session: SessionId, last: Seq) -> Append {
+        Append {
+            session,
+            fence: self.fence,
+            expected: last + 1,
+            records: self.records,
+            ledger: self.ledger,
+            index: self.index,
+            key: self.key,
+            consumed: self.take,
+            deliver: self.send,
+            spawned: self.found,
+        }
+    }
+}
+
+/// A decision being built. Inputs go in, `finish` returns the records.
+#[derive(Debug)]
+pub struct DecisionBuilder {
+    pub(super) turn: Turn,
+    pub(super) now: SessionTime,
+    pub(super) decision: Decision,
+    /// The reservation that the ledger refused when this was decided before.
+    pub(super) refused_reservation: Option<RefusedReservation>,
+    /// The index row of the ending run, as it was before its terminal record.
+    pub(super) row_before_end: Option<RunRow>,
+}
+
+impl DecisionBuilder {
+    pub(super) fn new(turn: Turn, now: SessionTime) -> Self {
+        Self { turn, now, decision: Decision::default(), refused_reservation: None, row_before_end: None }
+    }
+
+    /// Decides one more input.
+    pub fn apply_input(&mut self, input: &Input) {
+        if self.on_summary_input(input) {
+            return self.compact_if_needed();
+        }
+        match input {
+            Input::Opened { key, prompt, incarnation, boot } => {
+                self.record(Body::SessionOpened(SessionOpened {
+                    key: Arc::clone(key),
+                    prompt: Arc::clone(prompt),
+                    incarnation: *incarnation,
+                    boot: boot.clone(),
+                }));
+            }
+            Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
+            // A repeated submission: the session crashed before it could answer.
+            Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
+            Input::Submitted { .. } => self.on_submission(input),
+            Input::Leased { call, attempt, model } => self.start_model_call(*call, *attempt, model),
+            Input::NoLease { call, attempt, skipped } => self.on_no_lease((*call, *attempt), skipped),
+            Input::Permitted { call, attempt } => self.start_tool_call(*call, *attempt),
+            Input::Answered { started, answer, admissions: plans } => self.on_answer(started, answer, plans),
+            Input::ModelFailed { call, attempt, failure, failover: outlook } => {
+                self.on_model_failure((*call, *attempt), failure, outlook);
+            }
+            Input::ToolEnded { call, attempt, end } => {
+                if self.is_started(*call, *attempt) {
+                    self.end_call(*call, *attempt, end.clone());
+                }
+            }
+            Input::Lost { call, attempt } if call.is_model_call() => {
+                self.on_model_task_lost((*call, *attempt));
+            }
+            Input::Lost { call, attempt } => self.on_tool_lost(*call, *attempt),
+            Input::NeverBegun { call, attempt } if call.is_model_call() => {
+                self.on_model_never_begun((*call, *attempt));
+            }
+            Input::NeverBegun { call, attempt } => self.on_never_begun(*call, *attempt),
+            Input::Decided { call, verdict } => self.on_decision(*call, *verdict),
+            Input::Stop { run, reason } => self.stop(*run, *reason),
+            Input::Steer { run, text, next } => self.steer(*run, text, *next),
+            Input::Raise { run, by } => self.raise(*run, by),
+            Input::ChildEnded(ended) => self.on_subagent_end(ended),
+            Input::FromInbox { row, input: says } => {
+                self.decision.take.push(*row);
+                self.apply_input(says);
+            }
+            Input::EmptyInboxRow => {}
+            Input::TimerFired => self.on_timer(),
+            Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),
+        }
+        self.answer_todo_calls();
+        self.delegate(input);
+        self.compact_if_needed();
+    }
+
+    fn on_submission(&mut self, input: &Input) {
+        let Input::Submitted { run, input, images, history, spec, key } = input else { return };
+        if let Some(key) = key {
+            self.decision.key = Some((Arc::clone(key), *run));
+        }
+        self.record(Body::RunAccepted(Box::new(RunAccepted {
+            run: *run,
+            input: Arc::clone(input),
+            images: Arc::clone(images),
+            history: Arc::clone(history),
+            spec: Arc::clone(spec),
+            parent: None,
+        })));
+    }
+
+    fn on_budget_refusal(&mut self, refusal: &BudgetRefusal) {
+        let run = self.run().map(|run| run.id);
+        self.refused_reservation = Some(RefusedReservation { refusal: refusal.clone(), run });
+    }
+
+    /// Whether this is a submission with a history for a session that has already accepted a run.
+    pub fn has_history_conflict(&self, input: &Input) -> bool {
+        let Input::Submitted { run, history, .. } = input else { return false };
+        !history.is_empty() && !self.turn.accepted.is_empty() && !self.turn.accepted.contains(run)
+    }
+
+    /// The leases and permits with which the draft could continue at once.
+    pub fn grant_requests(&self) -> Vec<GrantRequest> {
+        if self.refused_reservation.is_some() {
+            return Vec::new();
+        }
+        let due = self.turn.due(self.now);
+        let wants = due.iter().filter_map(DueAction::acquires).filter_map(|(call, attempt)| {
+            if call.is_model_call() {
+                Some(GrantRequest::Lease { call, attempt })
+            } else if self.call(call).is_some_and(ActiveToolCall::delegates) {
+                None
+            } else {
+                Some(GrantRequest::Permit { call, attempt })
+            }
+        });
+        wants.collect()
+    }
+
+    /// The attempts that would be in flight if this draft became durable.
+    pub fn due(&self) -> Vec<DueAction> {
+        self.turn.due(self.now)
+    }
+
+    /// Ends the draft and returns the decision.
+    pub fn finish(mut self) -> Decision {
+        let ends = self.refused_dimension().is_some() && !self.has_raised();
+        if let Some(refused) = self.refused_reservation.take() {
+            // Inputs since the refusal may allow another change of the view.
+            self.compact_if_needed();
+            if ends {
+                self.on_refused_reservation(&refused);
+            }
+        }
+        self.decision.fence = self.turn.incarnation;
+        self.decision
+    }
+
+    pub(super) fn record(&mut self, body: Body) {
+        self.record_measured(body, |_, _| {});
+    }
+
+    /// Writes a record that states the size of the state behind it; `measure` may change only fields that no fold
+    /// reads.
+    pub(super) fn record_measured(&mut self, body: Body, measure: impl FnOnce(&Turn, &mut Body)) {
+        if let Body::RunEnded(ended) = &body {
+            self.row_before_end = self.row_of(ended.run);
+            self.index_observations(ended.run);
+        }
+        let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
+        self.update_ledger(&record.body);
+        let was_parked = self.run().is_some_and(ActiveRun::is_parked);
+        self.turn.fold(&record);
+        measure(&self.turn, &mut record.body);
+        self.index_record(&record.body);
+        if was_parked != self.run().is_some_and(ActiveRun::is_parked) {
+            self.index_running();
+        }
+        if !(mutant_enabled(Mutant::NoEnd) && matches!(record.body, Body::RunEnded(_))) {
+            self.decision.records.push(Arc::new(record));
+        }
+    }
+
+    pub(super) const fn run(&self) -> Option<&ActiveRun> {
+        match &self.turn.current {
+            CurrentRun::Running(run) => Some(run),
+            CurrentRun::Idle => None,
+        }
+    }
+
+    pub(super) fn call(&self, id: CallId) -> Option<&ActiveToolCall> {
+        self.run()?.calls().iter().find(|call| call.id == id)
+    }
+
+    /// The arguments of a call as the model wrote them.
+    pub(super) fn arguments(&self, id: CallId) -> &str {
+        let Some(LoopState::RunningTools(acting)) = self.run().map(|run| &run.state) else { return "" };
+        let asked = usize::try_from(id.n).ok().and_then(|n| acting.answer.calls.get(n.checked_sub(1)?));
+        asked.map_or("", |call| call.arguments.as_str())
+    }
+
+    fn is_started(&self, call: CallId, attempt: u32) -> bool {
+        self.call(call).is_some_and(
+            |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt),
+        )
+    }
+
+    /// The models that may still be called for this call.
+    pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
+        self.turn.candidates_of(call)
+    }
+
+    /// Whether the run under way may start a call.
+    pub(super) fn may_start(&self) -> bool {
+        self.refused_reservation.is_none() && self.run().is_some_and(|run| run.planned_end.is_none())
+    }
+
+    /// The dimension of a refused reservation that ends the run. Not `children`: that refusal goes to the model as a
+    /// result.
+    pub(super) fn refused_dimension(&self) -> Option<Dimension> {
+        let refused = self.refused_reservation.as_ref().map(|refused| refused.refusal.dimension);
+        refused.filter(|dimension| *dimension != Dimension::Children)
+    }
+
+    fn start_tool_call(&mut self, call: CallId, attempt: u32) {
+        let waits = |call: &ActiveToolCall| {
+            matches!(call.state, ToolCallState::Admitted(n) if n == attempt) && !call.delegates()
+        };
+        let admitted = self.may_start() && self.call(call).is_some_and(waits);
+        if admitted {
+            let (incarnation, boot) = (self.turn.incarnation, Arc::clone(&self.turn.boot));
+            self.record(Body::CallStarted(CallStarted {
+                call,
+                attempt,
+                incarnation,
+                boot,
+                children: Arc::default(),
+            }));
+        }
+    }
+}

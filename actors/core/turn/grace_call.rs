@@ -1,0 +1,277 @@
+//! The end of a budget: a warning to the model when little is left, and the grace call when a limit is reached.
+//!
+//! Invariant: after `run.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome names
+//! the reservation that was refused first.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        AssistantMessage, Attempt, Body, BudgetRefusal, CallEnd, CallId, CallStatus, Dimension, Failure,
+        FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
+        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId,
+    },
+    policy::validate_usage,
+    turn::{
+        DueAction, Turn,
+        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        answer_recovery::TransientPrompt,
+        decision::DecisionBuilder,
+        model_call::ModelCallState,
+    },
+};
+
+/// The dimensions that a run spends from by its own calls.
+const OWN_DIMENSIONS: [Dimension; 4] =
+    [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
+
+/// A reservation that was refused.
+#[derive(Debug, Clone)]
+pub(super) struct RefusedReservation {
+    pub(super) refusal: BudgetRefusal,
+    /// The run that was under way when the refusal arrived.
+    pub(super) run: Option<RunId>,
+}
+
+impl RefusedReservation {
+    /// Whether `run` wanted the reservation. A refusal of an ancestor's account concerns only a run that was under way
+    /// then; a later run gets its own refusal.
+    fn concerns(&self, run: RunId) -> bool {
+        self.refusal.account == run.into() || self.run == Some(run)
+    }
+}
+
+impl DecisionBuilder {
+    /// Reacts to a reservation that does not fit: a summary is given up. For anything else the run ends, with every
+    /// result that there is.
+    pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
+        let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(DueAction::acquires).collect();
+        let another = self.is_of_another(refused);
+        let is_meant = |run: &&ActiveRun| !another && !wanted.is_empty() && refused.concerns(run.id);
+        let Some(run) = self.run().filter(is_meant) else { return };
+        let refusal = refused.refusal.clone();
+        if let Some((call, attempt)) = wanted.iter().find(|(call, _)| call.is_summary()) {
+            let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
+            self.give_up_summary((*call, *attempt), failure);
+            return self.compact_if_needed();
+        }
+        if run.exhausted.is_some() {
+            self.end_exhausted();
+        } else if run.has_answered() && OWN_DIMENSIONS.contains(&refusal.dimension) {
+            self.exhaust(refusal);
+        } else {
+            self.wind_down(exhausted_end(refusal));
+        }
+    }
+
+    /// Whether the refused account is that of another run of this session.
+    fn is_of_another(&self, RefusedReservation { refusal, .. }: &RefusedReservation) -> bool {
+        let current = self.run().map(|run| run.id.into());
+        current != Some(refusal.account)
+            && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))
+    }
+
+    /// Starts no further call of the run: started calls run to their end, then the grace call is due.
+    pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
+        let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
+        let (id, doubtful) = (run.id, run.in_doubt_calls());
+        let waiting = |call: &&ActiveToolCall| {
+            matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
+        };
+        let unstarted: Vec<CallId> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
+        let hint = format!("the run's budget is used up: {refusal}");
+        self.cancel_summary();
+        self.record(Body::RunExhausted(RunExhausted { run: id, refusal }));
+        for call in unstarted {
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
+            self.end_call(call, 0, end);
+        }
+        for doubtful in doubtful {
+            self.end_in_doubt(&doubtful, None);
+        }
+    }
+
+    /// Whether the call that is wanted or under way is the grace call.
+    pub(super) fn is_in_grace(&self) -> bool {
+        self.run().is_some_and(ActiveRun::is_in_grace)
+    }
+
+    /// Reacts to the answer of the grace call. The request forbids tool calls; if the answer has some they are dropped,
+    /// and its text counts.
+    pub(super) fn on_grace_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
+        let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
+        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
+        self.record(Body::ModelAnswered(Box::new(ModelAnswered {
+            call: started.call,
+            attempt: started.attempt,
+            message: Arc::new(message),
+            finish: answer.finish,
+            flaw: None,
+            fallback: None,
+            usage,
+            anomaly,
+        })));
+        self.end_exhausted();
+    }
+
+    /// Reacts to a failure of the grace call. Only if the provider may have refused the request for `tool_choice`, the
+    /// call is repeated without tools.
+    pub(super) fn on_grace_failure(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+        let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
+        let is_again = offered && refuses_tool_choice(&failure.class);
+        let (failure, retry_at) = (failure.clone(), is_again.then_some(self.now.at));
+        self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        if !is_again {
+            self.end_exhausted();
+        }
+    }
+
+    pub(super) fn end_exhausted(&mut self) {
+        if let Some(refusal) = self.run().and_then(|run| run.exhausted.clone()) {
+            self.end_run(exhausted_end(refusal));
+        }
+    }
+}
+
+/// Whether the failure may be a refusal of `tool_choice`: an invalid request, or no server of the model accepts it.
+const fn refuses_tool_choice(class: &FailureClass) -> bool {
+    matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
+}
+
+const fn exhausted_end(refusal: BudgetRefusal) -> OutcomeDetail {
+    OutcomeDetail { outcome: Outcome::BudgetExhausted, cause: Some(OutcomeCause::Limit { refusal }) }
+}
+
+impl Turn {
+    /// Folds `run.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
+    pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::SessionTime) {
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        if run.id != exhausted.run {
+            return;
+        }
+        run.exhausted = Some(exhausted.refusal.clone());
+        if matches!(&run.state, LoopState::CallingModel(asking) if asking.since.is_some()) {
+            run.end_pause(now);
+            run.iteration += 1;
+            run.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..run.next_call() });
+        }
+    }
+
+    /// Whether the next request, or the one under way, has the run's tools. Only a grace call after a provider's
+    /// refusal of `tool_choice` has none.
+    pub fn offers_tools(&self) -> bool {
+        let CurrentRun::Running(run) = &self.current else { return true };
+        let LoopState::CallingModel(asking) = &run.state else { return true };
+        let refused = |failure: &Failure| refuses_tool_choice(&failure.class);
+        run.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
+    }
+
+    /// Whether the run under way is exhausted. Steering messages that arrive then are for the next run.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(&self.current, CurrentRun::Running(run) if run.exhausted.is_some())
+    }
+}
+
+impl ActiveRun {
+    /// Whether the call that is wanted, under way or answered is the grace call.
+    pub(super) const fn is_in_grace(&self) -> bool {
+        self.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))
+    }
+
+    /// Whether a model has answered, or was called in an earlier leg.
+    pub(super) const fn has_answered(&self) -> bool {
+        self.iteration.saturating_sub(self.skipped_numbers) > 1
+            || !matches!(self.state, LoopState::CallingModel(_))
+    }
+
+    /// Why no further tool call starts.
+    pub(super) const fn closing_reason(&self) -> Option<&'static str> {
+        match (&self.planned_end, &self.exhausted) {
+            (Some(_), _) => Some("the run was stopped"),
+            (None, Some(_)) => Some("the run's budget is used up"),
+            (None, None) => None,
+        }
+    }
+
+    /// The next model call, not started yet. All its attempts show the same budget warning.
+    pub(super) fn next_call(&self) -> ModelCallState {
+        ModelCallState { warning: self.budget_warning(), ..ModelCallState::new(self.answer_recovery.link()) }
+    }
+
+    /// The text that the request carries behind the view.
+    pub(super) fn transient_prompt(
+        &self,
+        asking: &ModelCallState,
+        pressure: Option<Arc<str>>,
+    ) -> Option<TransientPrompt> {
+        let ladder = self.answer_recovery.transient_prompt();
+        let budget = match &self.exhausted {
+            Some(refusal) => Some(grace_prompt(refusal, self.id)),
+            None => match (&asking.warning, pressure) {
+                (Some(warning), Some(pressure)) => Some(format!("{warning}\n\n{pressure}").into()),
+                (warning, pressure) => warning.clone().or(pressure),
+            },
+        };
+        let Some(budget) = budget else { return ladder };
+        // The grace call makes no tool calls and does not continue reasoning, but it completes a partial text.
+        let ladder = ladder.filter(|ladder| self.exhausted.is_none() || ladder.partial.is_some());
+        Some(match ladder {
+            Some(TransientPrompt { partial, prompt }) => {
+                TransientPrompt { partial, prompt: format!("{prompt}\n\n{budget}").into() }
+            }
+            None => TransientPrompt { partial: None, prompt: budget },
+        })
+    }
+
+    /// The warning about the limits of which the run has used 80 %; of iterations more than 80 %, with the one that
+    /// begins.
+    fn budget_warning(&self) -> Option<Arc<str>> {
+        let near = OWN_DIMENSIONS.into_iter().filter_map(|dimension| {
+            let limit = self.limit(dimension)?;
+            let (used, is_near) = match dimension {
+                Dimension::Iterations => {
+                    let used = u64::from(self.iteration);
+                    (used, used.saturating_mul(5) > limit.saturating_mul(4))
+                }
+                Dimension::Tokens | Dimension::Usd | Dimension::ToolCalls | Dimension::Children => {
+                    let used = self.spent.get(dimension).unwrap_or(0);
+                    (used, used.saturating_mul(5) >= limit.saturating_mul(4))
+                }
+            };
+            is_near.then(|| format!("{} of {}", dimension.display(used), format_amount(dimension, limit)))
+        });
+        let near: Vec<String> = near.collect();
+        let told = || {
+            format!(
+                "{RUNTIME_TEXT_PREFIX}little is left of this run's budget. Used, with this call: {}. Wrap up: finish what matters \
+                 most, begin nothing new, and give your answer.]",
+                near.join(", ")
+            )
+        };
+        (!near.is_empty()).then(|| told().into())
+    }
+}
+
+/// The prompt of the grace call.
+fn grace_prompt(refusal: &BudgetRefusal, run: RunId) -> Arc<str> {
+    let limit = format_amount(refusal.dimension, refusal.limit);
+    let whose =
+        if refusal.account == run.into() { "its limit" } else { "a limit that it shares with others" };
+    format!(
+        "{RUNTIME_TEXT_PREFIX}the budget of this run is used up: {whose} of {limit} is reached. No call will be made any more. \
+         Answer now, in text: what was done, the result so far, and what is left to do.]"
+    )
+    .into()
+}
+
+/// An amount with its unit, as text for the model.
+fn format_amount(dimension: Dimension, amount: u64) -> String {
+    let unit = match dimension {
+        Dimension::Iterations => " iteration",
+        Dimension::Tokens => " token",
+        Dimension::Usd => return dimension.display(amount).to_string(),
+        Dimension::ToolCalls => " tool call",
+        Dimension::Children => " live subagent",
+    };
+    format!("{amount}{unit}{}", if amount == 1 { "" } else { "s" })
+}

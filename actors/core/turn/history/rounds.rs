@@ -1,0 +1,319 @@
+//! The rounds of a conversation and their rendering.
+
+use std::sync::Arc;
+
+use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Focus};
+
+use crate::model::{
+    AssistantMessage, CallEnd, Hash, Hasher, HistoryPosition, Image, ImportedHistory, ImportedStep, Message,
+    MessageContent, OutcomeDetail,
+};
+
+/// Bytes of text that an image counts as: vendors count 1,000 to 2,000 tokens.
+pub(super) const IMAGE_BYTES: usize = 6_000;
+
+/// A conversation; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct History {
+    pub(super) rounds: Vector<Round>,
+    /// Number of removed rounds, and of removed steps of the first round left.
+    pub(in crate::turn) start: HistoryPosition,
+    /// The first user message of the conversation, once its round is removed.
+    pub(super) first: Option<Arc<str>>,
+    pub(super) bytes: usize,
+    /// Number of images.
+    pub(super) images: usize,
+    /// One running hash over all that was counted: a hash for each message would cost more than the message.
+    pub(super) hasher: Hasher,
+    /// Counts changes of content that was rendered before.
+    pub(super) generation: u32,
+}
+
+/// A user message, the steps that followed, and the end (absent while a run works on it).
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    pub(super) user: MessageContent,
+    /// Replacement for all removed content before it; rendered behind the user message.
+    pub(super) before: Option<Arc<str>>,
+    /// Text rendered behind the user message.
+    pub(super) note: InlineNote,
+    pub(super) steps: Vector<Arc<Step>>,
+    pub(super) end: Option<RoundEnd>,
+}
+
+/// An answer with tool calls, and one result for each call, in the same order.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) answer: Arc<AssistantMessage>,
+    pub(super) results: Vec<CallResult>,
+    /// Text rendered behind the last result.
+    pub(super) note: InlineNote,
+}
+
+/// Text rendered inside of a message without being part of its content.
+#[derive(Debug, Clone, Default)]
+pub(super) struct InlineNote(pub(super) Option<Arc<str>>);
+
+/// The result of one call, under the names that the model sees.
+#[derive(Debug, Clone)]
+pub(crate) struct CallResult {
+    /// The vendor's id of the call.
+    pub id: Arc<str>,
+    pub tool: Arc<str>,
+    pub end: Arc<CallEnd>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum RoundEnd {
+    Answer(Arc<AssistantMessage>),
+    Closed(Arc<AssistantMessage>),
+}
+
+/// A position in the rendered list; everything before it was rendered earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RenderCursor {
+    round: usize,
+    /// 0 before the user's message, n + 1 behind n steps.
+    part: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            rounds: Vector::new(),
+            start: HistoryPosition::default(),
+            first: None,
+            bytes: 0,
+            images: 0,
+            hasher: new_hasher(),
+            generation: 0,
+        }
+    }
+}
+
+impl History {
+    /// Starts a round. The caller makes sure that the previous one has ended.
+    pub(crate) fn start_round(&mut self, user: impl Into<MessageContent>) {
+        debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
+        let round = Round {
+            user: user.into(),
+            before: None,
+            note: InlineNote::default(),
+            steps: Vector::new(),
+            end: None,
+        };
+        self.count_user(&round);
+        self.rounds.push_back(round);
+    }
+
+    /// Imports a conversation from outside, all of whose rounds have ended.
+    pub(crate) fn import(&mut self, past: &ImportedHistory) {
+        for round in &past.rounds {
+            self.start_round(Arc::clone(&round.user));
+            for ImportedStep { text, reasoning, calls } in &round.steps {
+                let results = calls.iter().map(|call| CallResult {
+                    id: call.call.id.as_str().into(),
+                    tool: call.call.name.as_str().into(),
+                    end: Arc::new(CallEnd::ok(&*call.result)),
+                });
+                let asked = calls.iter().map(|call| call.call.clone()).collect();
+                let answer = AssistantMessage {
+                    text: text.clone(),
+                    reasoning: reasoning.clone(),
+                    calls: asked,
+                    opaque: None,
+                };
+                self.add_step(Arc::new(answer), results.collect());
+            }
+            self.end_with_answer(&round.answer);
+        }
+    }
+
+    /// Adds an answer with the results of all its calls.
+    pub(crate) fn add_step(&mut self, answer: Arc<AssistantMessage>, results: Vec<CallResult>) {
+        debug_assert_eq!(answer.calls.len(), results.len(), "a call without its result");
+        let step = Step { answer, results, note: InlineNote::default() };
+        self.count_step(&step);
+        if let Some(round) = self.rounds.back_mut() {
+            round.steps.push_back(Arc::new(step));
+        }
+    }
+
+    /// Adds text inside the last message. The caller makes sure that no request has covered that message.
+    pub(crate) fn add_note(&mut self, text: &str) {
+        self.count(&[b"note", text.as_bytes()]);
+        let Some(round) = self.rounds.back_mut() else { return };
+        match round.steps.back_mut() {
+            Some(step) => Arc::make_mut(step).note.add(text),
+            None => round.note.add(text),
+        }
+    }
+
+    /// Ends the round with its answer. The answer's calls were never run, so they are removed.
+    pub(crate) fn end_with_answer(&mut self, message: &Arc<AssistantMessage>) {
+        let message = match message.calls.is_empty() {
+            true => Arc::clone(message),
+            false => Arc::new(AssistantMessage { calls: Vec::new(), ..AssistantMessage::clone(message) }),
+        };
+        self.end(RoundEnd::Answer(message));
+    }
+
+    /// Ends the round without an answer, with a note about the outcome for the model.
+    pub(crate) fn end_unanswered(&mut self, ended: &OutcomeDetail) {
+        let text = format!("[This run ended without an answer: {ended}.]");
+        self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+    }
+
+    /// Ends the round with the last text and a note about the outcome.
+    pub(crate) fn end_with_partial(&mut self, text: &str, ended: &OutcomeDetail) {
+        if text.trim().is_empty() {
+            return self.end_unanswered(ended);
+        }
+        let text = format!("{text}\n\n[This run ended before its task was done: {ended}.]");
+        self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+    }
+
+    fn end(&mut self, end: RoundEnd) {
+        let (RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &end;
+        self.count_answer(&Arc::clone(message));
+        if let Some(round) = self.rounds.back_mut() {
+            round.end = Some(end);
+        }
+    }
+
+    /// Bytes that the model reads, without the overhead of the wire format.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of images in the view.
+    pub const fn images(&self) -> usize {
+        self.images
+    }
+
+    /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The hash of all content.
+    pub fn hash(&self) -> Hash {
+        self.hasher.clone().finish()
+    }
+
+    /// Renders everything behind `from` and returns the position of its end.
+    pub fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
+        let mut messages = Vec::new();
+        let mut at = from;
+        for round in skip_seen(&self.rounds, from.round) {
+            if at.part == 0 {
+                messages.push(Message::User(round.message()));
+                at.part = 1;
+            }
+            for step in skip_seen(&round.steps, at.part - 1) {
+                step.render(&mut messages);
+                at.part += 1;
+            }
+            let Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &round.end else { break };
+            messages.push(Message::Assistant(Arc::clone(message)));
+            at = RenderCursor { round: at.round + 1, part: 0 };
+        }
+        (messages, at)
+    }
+
+    pub(super) fn count(&mut self, parts: &[&[u8]]) {
+        self.hasher.part(&(parts.len() as u64).to_le_bytes());
+        for part in parts {
+            self.hasher.part(part);
+            self.bytes += part.len();
+        }
+    }
+
+    pub(super) fn count_user(&mut self, round: &Round) {
+        self.count(&[b"user", round.user.text.as_bytes()]);
+        self.count_images(&round.user.images);
+    }
+
+    pub(super) fn count_step(&mut self, step: &Step) {
+        self.count_answer(&step.answer);
+        for result in &step.results {
+            self.count(&[b"tool", result.id.as_bytes(), result.end.content.as_bytes()]);
+            self.count_images(&result.end.images);
+        }
+    }
+
+    pub(super) fn count_images(&mut self, images: &[Image]) {
+        for image in images {
+            self.count(&[b"image", image.artifact.handle.as_bytes()]);
+            self.bytes += IMAGE_BYTES;
+            self.images += 1;
+        }
+    }
+
+    pub(super) fn count_answer(&mut self, message: &AssistantMessage) {
+        let mut parts: Vec<&[u8]> = vec![b"assistant", message.text.as_bytes(), message.reasoning.as_bytes()];
+        for call in &message.calls {
+            parts.extend([call.id.as_bytes(), call.name.as_bytes(), call.arguments.as_bytes()]);
+        }
+        self.count(&parts);
+        if let Some(opaque) = &message.opaque {
+            let parts: Vec<String> = opaque.parts().iter().map(ToString::to_string).collect();
+            let mut parts: Vec<&[u8]> = parts.iter().map(String::as_bytes).collect();
+            parts.insert(0, b"opaque");
+            self.count(&parts);
+        }
+    }
+}
+
+/// The items behind the first `seen`. A focus finds its position in the tree; an iterator with `skip` would walk the
+/// whole history.
+pub(super) fn skip_seen<A: Clone>(list: &Vector<A>, seen: usize) -> Focus<'_, A, DefaultSharedPtr> {
+    list.focus().narrow(seen.min(list.len())..)
+}
+
+pub(super) fn new_hasher() -> Hasher {
+    let mut hasher = Hasher::default();
+    hasher.part(b"hermod view 2");
+    hasher
+}
+
+impl Round {
+    /// The user's message with what is rendered behind it.
+    fn message(&self) -> MessageContent {
+        match &self.before {
+            Some(before) => {
+                let note = self.note.0.as_deref().unwrap_or_default();
+                MessageContent { note: Some(format!("{before}{note}").into()), ..self.user.clone() }
+            }
+            None => self.note.append_to(self.user.clone()),
+        }
+    }
+}
+
+impl Step {
+    fn render(&self, to: &mut Vec<Message>) {
+        to.push(Message::Assistant(Arc::clone(&self.answer)));
+        let last = self.results.len();
+        to.extend((1..).zip(&self.results).map(|(n, result)| {
+            let content =
+                MessageContent::new(Arc::clone(&result.end.content), Arc::clone(&result.end.images));
+            Message::Tool {
+                call: Arc::clone(&result.id),
+                name: Arc::clone(&result.tool),
+                content: if n == last { self.note.append_to(content) } else { content },
+            }
+        }));
+    }
+}
+
+impl InlineNote {
+    fn add(&mut self, text: &str) {
+        let before = self.0.as_deref().unwrap_or_default();
+        self.0 = Some(format!("{before}{text}").into());
+    }
+
+    /// Returns `content` with the note behind it.
+    fn append_to(&self, content: MessageContent) -> MessageContent {
+        MessageContent { note: self.0.clone(), ..content }
+    }
+}

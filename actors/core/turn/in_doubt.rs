@@ -1,0 +1,233 @@
+//! Lost calls: repeating them where that is safe, and resolving calls in doubt by policy or by a person's approval.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use crate::{
+    model::{
+        ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, Body, CallEnd, CallId, CallLost,
+        CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
+    },
+    mutants::{Mutant, mutant_enabled},
+    turn::{
+        Turn,
+        active_run::{ActiveRun, CurrentRun, InDoubtCall, ToolCallState},
+        decision::DecisionBuilder,
+    },
+};
+
+/// Lost attempts after which a call is not started again.
+const MAX_ATTEMPTS: Attempt = 3;
+/// Characters of the arguments that the text about a call in doubt quotes.
+const MAX_ARGUMENT_CHARS: usize = 2_000;
+
+impl DecisionBuilder {
+    /// Reacts to a lost tool call: starts it again if that is safe, else treats it as in doubt.
+    pub(super) fn on_tool_lost(&mut self, id: CallId, attempt: Attempt) {
+        // A delegating call has no task of its own: its subagents do the work.
+        let Some(call) = self.call(id).filter(|call| !call.delegates()) else { return };
+        let ToolCallState::Started(started, since) = &call.state else { return };
+        if started.attempt != attempt {
+            return;
+        }
+        let (since, is_once) = (*since, call.is_once());
+        let closing = self.run().and_then(ActiveRun::closing_reason);
+        if is_once && !mutant_enabled(Mutant::RepeatInDoubt) {
+            self.resolve_in_doubt(id, attempt, since);
+        } else if let Some(why) = closing {
+            let end = CallEnd::error(CallStatus::Stopped, why, None, "nothing to do");
+            self.end_call(id, attempt, end);
+        } else if self.lost_attempts(id) + 1 >= MAX_ATTEMPTS {
+            let hint = "the tool fails inside; try another way";
+            let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
+            self.end_call(id, attempt, end);
+        } else {
+            self.record(Body::CallLost(CallLost { call: id, attempt, reason: RetryReason::Lost }));
+        }
+    }
+
+    /// Starts a repeatable call again after a crash of its process. This is not limited, because the crash says nothing
+    /// about the tool.
+    pub(super) fn on_interrupted(&mut self, call: CallId, attempt: Attempt) {
+        match self.run().is_some_and(|run| run.closing_reason().is_some()) {
+            true => self.on_tool_lost(call, attempt),
+            false => {
+                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Interrupted }));
+            }
+        }
+    }
+
+    /// Starts a call again that was recorded as started but never executed.
+    pub(super) fn on_never_begun(&mut self, id: CallId, attempt: Attempt) {
+        let is_started = self.call(id).is_some_and(
+            |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
+        );
+        if !is_started {
+            return;
+        }
+        self.record(Body::CallLost(CallLost { call: id, attempt, reason: RetryReason::NeverStarted }));
+        if let Some(why) = self.run().and_then(ActiveRun::closing_reason) {
+            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, why);
+            return self.end_call(id, 0, end);
+        }
+        self.skip_for_messages();
+    }
+
+    /// Resolves a call in doubt by the policy of the run's spec.
+    fn resolve_in_doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
+        let Some(run) = self.run() else { return };
+        let policy = run.spec.in_doubt;
+        let then = if run.closing_reason().is_some() { InDoubtAction::Tell } else { policy.action };
+        match then {
+            InDoubtAction::Retry if self.lost_attempts(call) + 1 < MAX_ATTEMPTS => {
+                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::InDoubt }));
+            }
+            InDoubtAction::Tell | InDoubtAction::Retry => {
+                let end = self.in_doubt_end(call, since, None);
+                self.end_call(call, attempt, end);
+            }
+            InDoubtAction::Ask => {
+                let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
+                let expires_at = self.now.at.plus_ms(policy.approval_timeout_ms);
+                self.record(Body::ApprovalRequested(ApprovalRequested {
+                    call,
+                    attempt,
+                    question,
+                    expires_at,
+                }));
+            }
+        }
+    }
+
+    /// Whether an approval request for this call is open.
+    pub fn needs_approval(&self, call: CallId) -> bool {
+        self.open_approval(call).is_some()
+    }
+
+    /// The open approval request for a call. An expired one is not open, even before its answer is recorded.
+    fn open_approval(&self, call: CallId) -> Option<Arc<InDoubtCall>> {
+        let doubtful = self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default();
+        doubtful
+            .into_iter()
+            .find(|asked| asked.request.call == call && asked.request.expires_at > self.now.at)
+    }
+
+    /// Attempts of a call that were lost for a reason that may lie in the call itself.
+    fn lost_attempts(&self, call: CallId) -> Attempt {
+        self.call(call).map_or(0, |call| call.lost_attempts)
+    }
+
+    /// Reacts to a person's decision.
+    pub(super) fn on_decision(&mut self, call: CallId, verdict: ApprovalDecision) {
+        let Some(doubtful) = self.open_approval(call) else { return };
+        match verdict {
+            ApprovalDecision::Allow => {
+                let by = DecisionSource::Person;
+                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision: verdict, by }));
+                let (attempt, why) = (doubtful.attempt, RetryReason::InDoubt);
+                self.record(Body::CallLost(CallLost { call, attempt, reason: why }));
+            }
+            ApprovalDecision::Deny => self.end_in_doubt(&doubtful, Some(DecisionSource::Person)),
+        }
+    }
+
+    /// Ends the calls whose approval requests have expired.
+    pub(super) fn expire_approvals(&mut self) {
+        for doubtful in self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default() {
+            if doubtful.request.expires_at <= self.now.at {
+                self.end_in_doubt(&doubtful, Some(DecisionSource::Expiry));
+            }
+        }
+    }
+
+    /// Ends a parked call without repeating it.
+    pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<DecisionSource>) {
+        let call = doubtful.request.call;
+        if let Some(by) = by {
+            self.record(Body::ApprovalAnswered(ApprovalAnswered {
+                call,
+                decision: ApprovalDecision::Deny,
+                by,
+            }));
+        }
+        let end = self.in_doubt_end(call, doubtful.started_at, by);
+        self.end_call(call, doubtful.attempt, end);
+    }
+
+    /// The result that the model reads for a call in doubt that is not repeated.
+    fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<DecisionSource>) -> CallEnd {
+        let asked = match by {
+            None => "",
+            Some(DecisionSource::Person) => {
+                "; the operator was asked and has decided that it is not made again"
+            }
+            Some(DecisionSource::Expiry) => {
+                "; the operator was asked and has not answered, so it is not made again"
+            }
+        };
+        let error = format!("{}{asked}", self.format_in_doubt(call, since));
+        CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
+    }
+
+    /// The known facts about a call in doubt, as text.
+    fn format_in_doubt(&self, id: CallId, since: Timestamp) -> String {
+        let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
+        format!(
+            "{} {} was started at {} and what ran it was interrupted before its end was seen: its effect is unknown; it may \
+             have happened in full, in part or not at all, and it may still be going on",
+            self.call(id).map_or("a call", |call| &*call.tool),
+            self.arguments(id).chars().take(MAX_ARGUMENT_CHARS).collect::<String>(),
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
+        )
+    }
+}
+
+impl Turn {
+    /// The open approval requests, each with its time.
+    pub fn open_approvals(&self) -> Vec<(ApprovalRequested, Timestamp)> {
+        let CurrentRun::Running(run) = &self.current else { return Vec::new() };
+        run.in_doubt_calls()
+            .iter()
+            .map(|doubtful| (doubtful.request.clone(), doubtful.requested_at))
+            .collect()
+    }
+
+    /// The run under way, if it waits for a person and none of its calls can make progress.
+    pub fn parked_run(&self) -> Option<crate::model::RunId> {
+        match &self.current {
+            CurrentRun::Running(run) if run.is_parked() => Some(run.id),
+            CurrentRun::Running(_) | CurrentRun::Idle => None,
+        }
+    }
+
+    /// Whether an earlier incarnation has started this call.
+    pub fn is_of_earlier_incarnation(&self, id: CallId) -> bool {
+        let CurrentRun::Running(run) = &self.current else { return false };
+        let started = |call: &super::active_run::ActiveToolCall| match &call.state {
+            ToolCallState::Started(started, _) => call.id == id && started.incarnation != self.incarnation,
+            ToolCallState::Proposed
+            | ToolCallState::Admitted(_)
+            | ToolCallState::Parked(_)
+            | ToolCallState::SameAs(_)
+            | ToolCallState::Ended(_) => false,
+        };
+        run.calls().iter().any(started)
+    }
+
+    /// Whether the tool of this call can find out the call's fate.
+    pub fn is_detached(&self, id: CallId) -> bool {
+        let CurrentRun::Running(run) = &self.current else { return false };
+        run.calls().iter().any(|call| call.id == id && call.detached)
+    }
+
+    /// Whether the call was started on the present boot of the machine.
+    pub fn boot_of(&self, id: CallId) -> crate::model::Boot {
+        let CurrentRun::Running(run) = &self.current else { return crate::model::Boot::Other };
+        let here = run.calls().iter().any(|call| {
+            matches!(&call.state, ToolCallState::Started(started, _) if call.id == id && started.boot == self.boot)
+        });
+        if here { crate::model::Boot::Same } else { crate::model::Boot::Other }
+    }
+}

@@ -1,0 +1,280 @@
+//! Effects of a record outside of its journal: account changes and index rows. Derived from the records alone, and
+//! written in the same transaction.
+
+use crate::{
+    journal::IndexRow,
+    model::{
+        AccountId, Amounts, Body, CallId, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
+        Reservation, RetryReason, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement, Timestamp,
+        Usage,
+    },
+    mutants::{Mutant, mutant_enabled},
+    policy::spent_by_failure,
+    turn::{
+        active_run::{ActiveRun, QueuedRun},
+        decision::DecisionBuilder,
+    },
+};
+
+impl DecisionBuilder {
+    /// Adds a record's reservations, settlements and refunds; called before the record is folded.
+    pub(super) fn update_ledger(&mut self, body: &Body) {
+        if let Body::RunEnded(ended) = body {
+            self.notify_parent(ended.run);
+        }
+        let asking = self.run().and_then(|run| run.started_of(ended_model_call(body)?)).cloned();
+        let never_made = self.ends_call_started_here(body);
+        let ledger = &mut self.decision.ledger;
+        match body {
+            Body::RunAccepted(accepted) => ledger.new_accounts.push(NewAccount {
+                id: accepted.run.into(),
+                parent: None,
+                limits: accepted.spec.limits.budget,
+                owns_iterations: false,
+            }),
+            Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
+            Body::SummaryStarted(started) => {
+                reserve(ledger, started.started.call.run.into(), started.started.reserved);
+            }
+            Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
+            Body::SummaryAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if never_made => {
+                let reserved = asking.map(|asking| asking.reserved).unwrap_or_default();
+                unreserve(ledger, failed.call.run.into(), &reserved);
+            }
+            Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+                settle_failure(ledger, asking.as_deref(), failed);
+            }
+            Body::ModelLate(late) => ledger.settlements.push(Settlement {
+                account: late.call.run.into(),
+                reserved: Amounts::default(),
+                spent: late.spent(),
+                refund: late.booked,
+            }),
+            Body::CallStarted(started) => {
+                let children = Some(started.children.len() as u64).filter(|children| *children > 0);
+                reserve(ledger, started.call.run.into(), Amounts { children, ..ONE_CALL });
+            }
+            Body::RunReopened(reopened) => raise(ledger, reopened.run.into(), reopened.increase.budget),
+            Body::BudgetRaised(raised) => raise(ledger, raised.run.into(), raised.increase.budget),
+            Body::CallEnded(ended) if ended.attempt > 0 => spend_call(ledger, ended.call.run.into()),
+            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => {
+                settle(ledger, lost.call.run.into(), &ONE_CALL, &Amounts::default());
+            }
+            Body::CallLost(lost) => spend_call(ledger, lost.call.run.into()),
+            Body::CallEnded(_)
+            | Body::CallAdmitted(_)
+            | Body::ModelWaiting(_)
+            | Body::SessionOpened(_)
+            | Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::TodoChanged(_)
+            | Body::ApprovalAnswered(_) => {}
+        }
+    }
+
+    /// Whether a record ends a call that starts in this same draft.
+    fn ends_call_started_here(&self, body: &Body) -> bool {
+        if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
+            return self.is_started_here(failed.call, failed.attempt);
+        }
+        matches!(body, Body::CallEnded(ended) if self.is_started_here(ended.call, ended.attempt))
+    }
+
+    /// Adds the index rows that a record changes; called after the record is folded.
+    pub(super) fn index_record(&mut self, body: &Body) {
+        match body {
+            Body::SessionOpened(opened) => self.decision.index.push(IndexRow::Session(SessionRow {
+                id: self.turn.session,
+                key: opened.key.clone(),
+                opened_at: self.now.at,
+            })),
+            Body::RunAccepted(accepted) => {
+                if let Some(row) = self.row_of(accepted.run) {
+                    self.put_run_row(row);
+                }
+            }
+            Body::RunEnded(ended) => {
+                if !mutant_enabled(Mutant::NoEndRow) {
+                    self.put_run_row(self.ended_row(ended));
+                }
+                self.index_running();
+            }
+            Body::RunReopened(_) => self.index_running(),
+            Body::SessionRevived(_)
+            | Body::RunStopping(_)
+            | Body::ModelStarted(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelFailed(_)
+            | Body::ModelWaiting(_)
+            | Body::ModelLate(_)
+            | Body::CallAdmitted(_)
+            | Body::CallStarted(_)
+            | Body::CallEnded(_)
+            | Body::CallLost(_)
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryStarted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
+            | Body::ApprovalAnswered(_) => {}
+        }
+    }
+
+    /// Replaces an earlier row of the same run in this draft.
+    fn put_run_row(&mut self, row: RunRow) {
+        let same = |index: &IndexRow| matches!(index, IndexRow::Run(earlier) if earlier.id == row.id);
+        self.decision.index.retain(|index| !same(index));
+        self.decision.index.push(IndexRow::Run(Box::new(row)));
+    }
+
+    pub(super) fn index_running(&mut self) {
+        if let Some(row) = self.run().map(|run| self.running_row(run)) {
+            self.put_run_row(row);
+        }
+    }
+
+    /// The row of a run that is under way or queued.
+    pub(super) fn row_of(&self, id: RunId) -> Option<RunRow> {
+        match self.run() {
+            Some(run) if run.id == id => Some(self.running_row(run)),
+            Some(_) | None => {
+                let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
+                Some(self.queued_row(queued))
+            }
+        }
+    }
+
+    fn running_row(&self, run: &ActiveRun) -> RunRow {
+        let (at, seq) = run.accepted;
+        let started_at = Some(run.started.at);
+        let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
+        RunRow { state, started_at, leg: run.leg, parent: run.parent, ..self.new_row(run.id, at, seq) }
+    }
+
+    fn queued_row(&self, queued: &QueuedRun) -> RunRow {
+        let QueuedRun { accepted, at, seq } = queued;
+        RunRow { parent: accepted.parent, ..self.new_row(accepted.run, *at, *seq) }
+    }
+
+    fn ended_row(&self, ended: &RunEnded) -> RunRow {
+        let known = self.row_before_end.as_ref().filter(|row| row.id == ended.run).cloned();
+        let row = known.unwrap_or_else(|| self.new_row(ended.run, self.now.at, self.turn.last));
+        ended_row(row, ended, (self.now.at, self.turn.last))
+    }
+
+    fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
+        RunRow {
+            id,
+            session: self.turn.session,
+            account: id.into(),
+            state: RunState::Queued,
+            accepted_at: at,
+            started_at: None,
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            parent: None,
+            leg: 1,
+            first,
+            last: self.turn.last,
+        }
+    }
+}
+
+/// The row of a run that ends with the record at this time and sequence.
+pub(super) fn ended_row(row: RunRow, ended: &RunEnded, (at, seq): (Timestamp, Seq)) -> RunRow {
+    RunRow {
+        state: RunState::Ended,
+        ended_at: Some(at),
+        ended: Some(ended.ended.clone()),
+        iterations: ended.iterations,
+        usage: ended.usage,
+        last: seq,
+        ..row
+    }
+}
+
+/// The cost of one tool call.
+pub(super) const ONE_CALL: Amounts =
+    Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
+
+/// Adds to the append's single reservation on this account.
+fn reserve(ledger: &mut LedgerChange, account: AccountId, amounts: Amounts) {
+    match ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
+        _ if mutant_enabled(Mutant::DebitLate) => {}
+        Some(reserve) => reserve.amounts.add(&amounts),
+        None => ledger.reservations.push(Reservation { account, amounts }),
+    }
+}
+
+fn raise(ledger: &mut LedgerChange, account: AccountId, by: Amounts) {
+    if !by.is_empty() {
+        ledger.raises.push(LimitRaise { account, amounts: by });
+    }
+}
+
+/// Takes back a reservation of this same append.
+fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
+    let Some(reserve) = ledger.reservations.iter_mut().find(|reserve| reserve.account == account) else {
+        return;
+    };
+    reserve.amounts.reduce(amounts);
+}
+
+pub(super) fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {
+    match ledger.settlements.iter_mut().find(|settle| settle.account == account) {
+        Some(settle) => {
+            settle.reserved.add(reserved);
+            settle.spent.add(spent);
+        }
+        None => ledger.settlements.push(Settlement {
+            account,
+            reserved: *reserved,
+            spent: *spent,
+            refund: Amounts::default(),
+        }),
+    }
+}
+
+fn spend_call(ledger: &mut LedgerChange, account: AccountId) {
+    settle(ledger, account, &ONE_CALL, &ONE_CALL);
+}
+
+fn settle_answer(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, usage: Option<Usage>) {
+    let Some(asking) = asking else { return };
+    settle(ledger, asking.call.run.into(), &asking.reserved, &asking.spent(usage.as_ref()));
+}
+
+/// The model call or summary call that a record ends.
+fn ended_model_call(body: &Body) -> Option<CallId> {
+    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
+        Some(failed.call)
+    } else if let Body::SummaryAnswered(answered) = body {
+        Some(answered.call)
+    } else if let Body::ModelAnswered(answered) = body {
+        Some(answered.call)
+    } else {
+        None
+    }
+}
+
+fn settle_failure(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, failed: &ModelFailed) {
+    let Some(asking) = asking else { return };
+    let spent =
+        Amounts { iterations: asking.reserved.iterations, ..spent_by_failure(asking, &failed.failure) };
+    settle(ledger, failed.call.run.into(), &asking.reserved, &spent);
+}

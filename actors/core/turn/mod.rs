@@ -1,0 +1,294 @@
+//! The pure core of a session: `decide` turns inputs into records, `apply` records into state, `due` state into
+//! actions.
+//!
+//! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
+//! of its records. Recovery has no path of its own: after a crash the same records give the same `due`.
+
+mod active_run;
+mod answer;
+mod answer_recovery;
+mod compaction;
+mod decision;
+mod delegate;
+mod ending;
+mod estimates;
+mod fold;
+mod force_fail;
+mod grace_call;
+mod history;
+mod history_repair;
+mod in_doubt;
+mod input;
+mod ledger_and_index;
+mod model_call;
+mod model_failure;
+mod model_observations;
+mod recovery;
+mod reopen;
+mod steer;
+mod subagents;
+mod summary;
+mod todo;
+mod unsynced_writes;
+mod wait_report;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use answer_recovery::TransientPrompt;
+pub use decision::{Decision, DecisionBuilder};
+pub use delegate::DelegationMode;
+pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
+pub use history::RenderCursor;
+pub use history_repair::repair;
+pub use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantRequest, Input};
+pub use recovery::{CrashPoint, ReplayedSession};
+pub use reopen::RaiseError;
+pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
+pub use wait_report::TaskDeadlines;
+pub use wait_report::WaitTracker;
+
+use crate::{
+    model::ArtifactHashes,
+    model::{
+        ApprovalRequested, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PrefixChange,
+        Record, RunId, RunSpec, Seq, SessionId, SessionTime, Timestamp, TodoList,
+    },
+    policy::Candidate,
+    turn::{
+        active_run::{CurrentRun, LoopState},
+        history::History,
+    },
+};
+
+/// The state of a session. Cheap to clone: its history is shared.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    session: SessionId,
+    header: Arc<SessionHeader>,
+    incarnation: Incarnation,
+    boot: Arc<str>,
+    last: Seq,
+    active_ms: u64,
+    history: History,
+    /// Summary in place of the removed oldest part of `history`.
+    summary: Option<Arc<str>>,
+    /// Summary that the last run recorded and its view does not contain yet. The next run uses it.
+    unused_summary: Option<compaction::PrefixSummary>,
+    /// What is known about the models that were called.
+    observations: imbl::Vector<model_observations::ModelObservation>,
+    /// The current to-do list of the session's model.
+    todo: Arc<TodoList>,
+    /// Recorded hashes of this session's artifacts.
+    artifacts: ArtifactHashes,
+    /// Every run that this session has ever accepted.
+    accepted: imbl::OrdSet<RunId>,
+    queue: imbl::Vector<Arc<active_run::QueuedRun>>,
+    steering: steer::Steering,
+    unsynced_writes: unsynced_writes::UnsyncedWrites,
+    /// Inputs of the prefix of the last request.
+    prefix: Option<RequestPrefix>,
+    current: CurrentRun,
+    /// The last run in its final state, if it ended for want of budget; cleared when another run is accepted.
+    reopenable: Option<Box<active_run::ActiveRun>>,
+}
+
+/// Inputs that determine the prefix of a request.
+#[derive(Debug, Clone)]
+struct RequestPrefix {
+    model: ModelRef,
+    spec: Arc<RunSpec>,
+    offers_tools: bool,
+}
+
+/// The constant part of a session.
+#[derive(Debug)]
+struct SessionHeader {
+    prompt: Arc<str>,
+}
+
+impl Turn {
+    /// The recorded hashes of this session's artifacts.
+    pub fn artifact_hashes(&self) -> ArtifactHashes {
+        self.artifacts.clone()
+    }
+
+    /// A session without a record.
+    fn empty(session: SessionId) -> Self {
+        let nothing: Arc<str> = "".into();
+        Self {
+            session,
+            header: Arc::new(SessionHeader { prompt: Arc::clone(&nothing) }),
+            incarnation: Incarnation::default(),
+            boot: nothing,
+            last: 0,
+            active_ms: 0,
+            history: History::default(),
+            summary: None,
+            unused_summary: None,
+            observations: imbl::Vector::new(),
+            todo: Arc::default(),
+            artifacts: ArtifactHashes::default(),
+            accepted: imbl::OrdSet::new(),
+            queue: imbl::Vector::new(),
+            steering: steer::Steering::default(),
+            unsynced_writes: unsynced_writes::UnsyncedWrites::default(),
+            prefix: None,
+            current: CurrentRun::Idle,
+            reopenable: None,
+        }
+    }
+
+    /// Folds the inputs one after the other into a private draft and returns the records.
+    #[cfg(test)]
+    pub fn decide(&self, now: SessionTime, inputs: &[Input]) -> Vec<Arc<Record>> {
+        let mut draft = self.start_decision(now);
+        inputs.iter().for_each(|input| draft.apply_input(input));
+        draft.finish().records
+    }
+
+    /// Starts a decision on a copy of the state.
+    pub fn start_decision(&self, now: SessionTime) -> DecisionBuilder {
+        DecisionBuilder::new(self.clone(), now)
+    }
+
+    /// The only way to change a session's state. Cannot fail and decides nothing.
+    pub fn apply(&mut self, record: &Durable<Arc<Record>>) {
+        self.fold(record);
+    }
+
+    /// Sequence number of the last record.
+    pub const fn last_seq(&self) -> Seq {
+        self.last
+    }
+
+    /// The run under way.
+    pub fn current(&self) -> Option<(RunId, &Arc<RunSpec>)> {
+        match &self.current {
+            CurrentRun::Idle => None,
+            CurrentRun::Running(run) => Some((run.id, &run.spec)),
+        }
+    }
+
+    /// Whether a run is under way or queued.
+    pub fn has_work(&self) -> bool {
+        !matches!(self.current, CurrentRun::Idle) || !self.queue.is_empty()
+    }
+
+    /// Whether the run under way has a planned end and only waits for its calls to end.
+    pub fn is_stopping(&self) -> bool {
+        matches!(&self.current, CurrentRun::Running(run) if run.planned_end.is_some())
+    }
+
+    /// The models that may still be called for this wanted call.
+    pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
+        if call.is_summary() { self.summary_candidates() } else { self.candidates() }
+    }
+
+    /// The models that may still be called for the call under way, in the chain's order; `None` without such a call.
+    /// With a limit on money, models without a known price are left out.
+    pub fn candidates(&self) -> Option<Vec<Candidate>> {
+        let CurrentRun::Running(run) = &self.current else { return None };
+        match &run.state {
+            LoopState::CallingModel(asking) => {
+                let tokens =
+                    |model: &ModelRef| estimates::tokens_to_reserve(run, self, (asking.attempt, model));
+                let mut candidates = asking.candidates(&run.spec.chain, tokens);
+                candidates.retain(|link| estimates::unpriced_above(run, self, &link.model).is_none());
+                Some(candidates)
+            }
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+        }
+    }
+
+    /// The system prompt of the run under way, with the run's own system message as its last layer.
+    pub fn system_prompt(&self) -> String {
+        let own = self.current().and_then(|(_, spec)| spec.system.as_deref());
+        match own {
+            Some(own) => format!("{}\n\n{own}", self.header.prompt),
+            None => self.header.prompt.to_string(),
+        }
+    }
+
+    /// Renders the messages of the view from `from` on. Their roles alternate as every provider demands.
+    pub fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
+        self.history.render(from)
+    }
+
+    /// Counts the changes of what `render` returns from the beginning.
+    pub const fn generation(&self) -> u32 {
+        self.history.generation()
+    }
+
+    /// The bytes of the system prompt of a run.
+    fn system_bytes(&self, run: &active_run::ActiveRun) -> usize {
+        self.header.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
+    }
+
+    /// Why a request to `model` would begin with another prefix than the last one; `None` if with the same.
+    pub(crate) fn prefix_change(&self, model: &ModelRef) -> Option<PrefixChange> {
+        let Some(last) = &self.prefix else { return Some(PrefixChange::First) };
+        let (_, spec) = self.current()?;
+        if last.model != *model {
+            Some(PrefixChange::Model)
+        } else if last.offers_tools != self.offers_tools() {
+            Some(PrefixChange::Tools)
+        } else if Arc::ptr_eq(&last.spec, spec) {
+            None
+        } else if last.spec.system != spec.system {
+            Some(PrefixChange::System)
+        } else if last.spec.tools != spec.tools {
+            Some(PrefixChange::Tools)
+        } else {
+            (last.spec.thinking_request_of(model) != spec.thinking_request_of(model))
+                .then_some(PrefixChange::Thinking)
+        }
+    }
+
+    /// The model call under way, if its start is durable.
+    pub fn model_started(&self) -> Option<&Arc<ModelStarted>> {
+        match &self.current {
+            CurrentRun::Idle => None,
+            CurrentRun::Running(run) => run.model_started(),
+        }
+    }
+
+    /// The started attempt of this model call or summary call.
+    #[cfg(test)]
+    pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
+        match &self.current {
+            CurrentRun::Idle => None,
+            CurrentRun::Running(run) => run.started_of(call),
+        }
+    }
+
+    /// The tool, the arguments and the spec of a call under way.
+    pub fn tool_call(&self, id: CallId) -> Option<(Arc<str>, &str, &Arc<RunSpec>)> {
+        let CurrentRun::Running(run) = &self.current else { return None };
+        let LoopState::RunningTools(acting) = &run.state else { return None };
+        let mut calls = acting.calls.iter().zip(&acting.answer.calls);
+        let (call, asked) = calls.find(|(call, _)| call.id == id)?;
+        Some((Arc::clone(&call.tool), &asked.arguments, &run.spec))
+    }
+}
+
+/// The open approval requests after these records of a session, each with the time of its request.
+pub fn open_approvals<'a>(
+    session: SessionId,
+    records: impl Iterator<Item = &'a Record>,
+) -> Vec<(ApprovalRequested, Timestamp)> {
+    let mut turn = Turn::empty(session);
+    records.for_each(|record| turn.fold(record));
+    turn.open_approvals()
+}
+
+/// The messages that the records of one run render to. A read-only projection; never drives actions.
+pub fn render_run<'a>(session: SessionId, records: impl Iterator<Item = &'a Record>) -> Vec<Message> {
+    let mut turn = Turn::empty(session);
+    // Compactions are skipped, so the result has all messages, not only those that were left in the model's view.
+    let records = records.filter(|record| record.body.kind() != Kind::ContextCompacted);
+    records.for_each(|record| turn.fold(record));
+    turn.render(RenderCursor::default()).0
+}

@@ -1,0 +1,219 @@
+//! A model call: its attempts, its pauses, and the failures of the models of its chain.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Attempt, Failure, FailureClass, ModelRef, ModelStarted, SessionTime, Timestamp, UnansweredModel,
+        UnansweredReason,
+    },
+    policy::{Candidate, LinkVisit},
+};
+
+#[derive(Debug, Clone)]
+pub(super) struct ModelCallState {
+    /// The attempt that is wanted or under way, counted from 1.
+    pub(super) attempt: Attempt,
+    /// Whether an earlier call has already shown this view; its answer was discarded.
+    pub(super) is_repeated: bool,
+    /// Whether a provider has refused the request as too long, and the view has not changed since.
+    pub(super) is_too_long: bool,
+    /// Whether a model may have read a failed request of this call: not all were refused unread.
+    pub(super) may_be_read: bool,
+    /// The budget warning that its requests carry.
+    pub(super) warning: Option<Arc<str>>,
+    /// The context pressure text that its requests carry: fixed with the first request, so that all are equal.
+    pub(super) pressure: Option<Arc<str>>,
+    /// Start of the first attempt on the session's active clock, moved forward by all waits for known resets.
+    pub(super) since: Option<u64>,
+    /// Waits for known resets, in milliseconds.
+    pub(super) waited_ms: u64,
+    /// The first link that may be called: the answers of earlier links were not accepted.
+    pub(super) first_link: usize,
+    /// The models that have failed in this call, ordered by their last failure.
+    pub(super) failed_models: Vec<ModelFailures>,
+    pub(super) state: AttemptState,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum AttemptState {
+    /// Needs a lease, after the pause if there is one.
+    Wanted(Option<RetryPause>),
+    /// Started with this record.
+    Started(Arc<ModelStarted>),
+}
+
+/// The failures of one model in this call.
+#[derive(Debug, Clone)]
+pub(super) struct ModelFailures {
+    pub model: ModelRef,
+    /// Number of failed attempts by name of the failure class.
+    failures: Vec<(&'static str, u32)>,
+    last: Failure,
+    eligibility: RetryEligibility,
+}
+
+/// Whether a call may return to a model that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RetryEligibility {
+    /// The model is called again after a pause.
+    AfterPause,
+    /// Another model is called instead. The failed one is called again only like a model that was not called yet.
+    WhenNoOther,
+    /// The model is not called again.
+    Never,
+}
+
+impl ModelCallState {
+    /// A call that is not started, with the first link that it may call.
+    pub(super) const fn new(first_link: usize) -> Self {
+        Self {
+            attempt: 1,
+            is_repeated: false,
+            is_too_long: false,
+            may_be_read: false,
+            warning: None,
+            pressure: None,
+            since: None,
+            waited_ms: 0,
+            first_link,
+            failed_models: Vec::new(),
+            state: AttemptState::Wanted(None),
+        }
+    }
+
+    /// The started attempt.
+    pub(super) const fn started(&self) -> Option<&Arc<ModelStarted>> {
+        match &self.state {
+            AttemptState::Started(started) => Some(started),
+            AttemptState::Wanted(_) => None,
+        }
+    }
+
+    /// The pause before the next attempt.
+    pub(super) const fn pause(&self) -> Option<RetryPause> {
+        match &self.state {
+            AttemptState::Wanted(pause) => *pause,
+            AttemptState::Started(_) => None,
+        }
+    }
+
+    /// Accounts for the pause that ends and returns its milliseconds that do not count for the limits.
+    pub(super) fn end_pause(&mut self, now: SessionTime) -> u64 {
+        let waited_ms = self.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        self.waited_ms = self.waited_ms.saturating_add(waited_ms);
+        self.since = self.since.map(|since| since.saturating_add(waited_ms));
+        waited_ms
+    }
+
+    /// Failed attempts at this model with this failure class.
+    pub(super) fn failure_count(&self, model: &ModelRef, class: &FailureClass) -> u32 {
+        let failures = self.failures_of(model).map_or(&[][..], |tried| &tried.failures);
+        failures.iter().find(|(name, _)| *name == class.name()).map_or(0, |(_, times)| *times)
+    }
+
+    /// Counts one more failed attempt at this model.
+    pub(super) fn track_failure(&mut self, model: ModelRef, failure: &Failure, patience: RetryEligibility) {
+        let known = self.failed_models.iter().position(|tried| tried.model == model);
+        let mut failures = known.map_or_else(Vec::new, |at| self.failed_models.remove(at).failures);
+        let name = failure.class.name();
+        match failures.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, times)) => *times += 1,
+            None => failures.push((name, 1)),
+        }
+        self.failed_models.push(ModelFailures {
+            model,
+            failures,
+            last: failure.clone(),
+            eligibility: patience,
+        });
+    }
+
+    fn failures_of(&self, model: &ModelRef) -> Option<&ModelFailures> {
+        self.failed_models.iter().find(|tried| tried.model == *model)
+    }
+
+    /// The links that this call may still use, with their index in the chain.
+    pub(super) fn remaining_links<'a>(
+        &'a self,
+        chain: &'a [ModelRef],
+    ) -> impl Iterator<Item = (usize, &'a ModelRef)> {
+        let left = |model: &ModelRef| {
+            self.failures_of(model).is_none_or(|tried| tried.eligibility != RetryEligibility::Never)
+        };
+        chain.iter().enumerate().skip(self.first_link).filter(move |(_, model)| left(model))
+    }
+
+    /// The models that this call may still use; those with `WhenNoOther` come last. `tokens` returns what an attempt at
+    /// a model would reserve.
+    pub(super) fn candidates(&self, chain: &[ModelRef], tokens: impl Fn(&ModelRef) -> u64) -> Vec<Candidate> {
+        let patience = |model: &ModelRef| self.failures_of(model).map(|tried| tried.eligibility);
+        let mut links: Vec<&ModelRef> = self.remaining_links(chain).map(|(_, model)| model).collect();
+        links.sort_by_key(|model| patience(model) == Some(RetryEligibility::WhenNoOther));
+        let candidate = |model: &ModelRef| Candidate {
+            model: model.clone(),
+            visit: match patience(model) {
+                Some(RetryEligibility::AfterPause) => LinkVisit::Return,
+                Some(RetryEligibility::WhenNoOther | RetryEligibility::Never) | None => LinkVisit::First,
+            },
+            tokens: tokens(model),
+        };
+        links.into_iter().map(candidate).collect()
+    }
+
+    /// Whether an attempt at this model has failed in this call.
+    pub(super) fn has_tried(&self, model: &ModelRef) -> bool {
+        self.failures_of(model).is_some()
+    }
+
+    pub(super) fn last_failure(&self) -> Option<&Failure> {
+        self.failed_models.last().map(|tried| &tried.last)
+    }
+
+    /// The result of each link: its failures if it was called, else its entry in `skipped`. Links with neither are left
+    /// out.
+    pub(super) fn unanswered_models(
+        &self,
+        chain: &[ModelRef],
+        skipped: &[UnansweredModel],
+    ) -> Vec<UnansweredModel> {
+        let end = |model: &ModelRef| {
+            let skipped = skipped.iter().find(|link| link.model == *model).cloned();
+            self.failures_of(model).map(ModelFailures::to_unanswered).or(skipped)
+        };
+        chain.iter().filter_map(end).collect()
+    }
+}
+
+impl ModelFailures {
+    fn to_unanswered(&self) -> UnansweredModel {
+        let attempts = self.failures.iter().map(|(_, times)| times).sum();
+        UnansweredModel {
+            model: self.model.clone(),
+            reason: UnansweredReason::Tried { attempts, failure: self.last.clone() },
+        }
+    }
+}
+
+/// A pause between attempts. On the wall clock, so a crash does not restart it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryPause {
+    pub(super) from: Timestamp,
+    pub(super) until: Timestamp,
+    /// Start on the session's active clock, if the provider named the end; then the pause does not count for time
+    /// limits.
+    pub(super) uncounted_since: Option<u64>,
+}
+
+impl RetryPause {
+    /// Whether the pause is over: also if the clock was set back before `from`, which would prolong it.
+    pub(super) fn is_over(self, now: Timestamp) -> bool {
+        now >= self.until || now < self.from
+    }
+
+    /// Active time of the pause up to now that does not count, in milliseconds.
+    pub(super) fn uncounted_ms(self, now: SessionTime) -> u64 {
+        let length = self.until.ms_since(self.from);
+        self.uncounted_since.map_or(0, |since| now.active_ms.saturating_sub(since).min(length))
+    }
+}

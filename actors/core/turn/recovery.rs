@@ -1,0 +1,126 @@
+//! Recovery of a session from its journal. A [`ReplayedSession`] has no `due`: no action starts before `Revived` is
+//! decided and durable. From then on the same `due` applies as in normal operation.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Record,
+        RunId, SessionId, SessionRevived, SessionTime,
+    },
+    turn::{
+        FailoverOptions, Input, Turn,
+        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        decision::DecisionBuilder,
+        model_call::{AttemptState, ModelCallState},
+    },
+};
+
+/// The step at which a crash would hit a run; crashes are counted by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CrashPoint {
+    /// The run under way.
+    pub run: RunId,
+    iteration: u32,
+    is_running_tools: bool,
+}
+
+/// A session replayed from its journal, not yet revived.
+#[derive(Debug)]
+pub struct ReplayedSession(Turn);
+
+impl ReplayedSession {
+    /// A session without any record read.
+    pub fn empty(session: SessionId) -> Self {
+        Self(Turn::empty(session))
+    }
+
+    pub fn fold(&mut self, record: &Durable<Arc<Record>>) {
+        self.0.apply(record);
+    }
+
+    /// Whether the session has no record.
+    pub const fn is_new(&self) -> bool {
+        self.0.last == 0
+    }
+
+    /// Sequence number of the last record.
+    pub const fn last_seq(&self) -> u64 {
+        self.0.last
+    }
+
+    /// Active time of the session, in milliseconds.
+    pub const fn active_ms(&self) -> u64 {
+        self.0.active_ms
+    }
+
+    /// The step of the run under way, if any.
+    pub fn crash_point(&self) -> Option<CrashPoint> {
+        let CurrentRun::Running(run) = &self.0.current else { return None };
+        let acting = match &run.state {
+            LoopState::CallingModel(_) => false,
+            LoopState::RunningTools(_) | LoopState::Answered(_) => true,
+        };
+        Some(CrashPoint { run: run.id, iteration: run.iteration, is_running_tools: acting })
+    }
+
+    /// Starts the first decision with `first`, which is `Opened` or `Revived`. Further inputs may follow.
+    pub fn start_decision(&self, now: SessionTime, first: &Input) -> DecisionBuilder {
+        debug_assert!(matches!(first, Input::Opened { .. } | Input::Revived { .. }));
+        let mut draft = self.0.start_decision(now);
+        draft.apply_input(first);
+        draft
+    }
+
+    /// Applies the durable records of the first decision and returns the live state.
+    pub fn into_turn(mut self, records: &[Durable<Arc<Record>>]) -> Turn {
+        records.iter().for_each(|record| self.0.apply(record));
+        self.0
+    }
+}
+
+impl DecisionBuilder {
+    /// Revives the session: each open call gets its next attempt. A started `once` call keeps its state until its fate
+    /// is found out. Expired approval requests are answered here, so that the run does not appear parked any more.
+    pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
+        self.record(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
+        if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {
+            let (call, attempt) = (started.call, started.attempt);
+            let failure =
+                Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
+            self.on_summary_failure((call, attempt), &failure);
+        }
+        let Some(run) = self.run() else { return };
+        if let LoopState::CallingModel(ModelCallState { state: AttemptState::Started(started), .. }) =
+            &run.state
+        {
+            let (call, attempt) = (started.call, started.attempt);
+            let failure =
+                Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
+            return self.on_model_failure((call, attempt), &failure, &FailoverOptions::default());
+        }
+        let open: Vec<(CallId, ToolCallState)> =
+            run.calls().iter().map(|call| (call.id, call.state.clone())).collect();
+        for (call, state) in open {
+            match state {
+                ToolCallState::Started(..) if self.call(call).is_some_and(ActiveToolCall::is_once) => {}
+                ToolCallState::Started(started, _) => self.on_interrupted(call, started.attempt),
+                ToolCallState::Proposed => {
+                    let end = CallEnd::error(
+                        CallStatus::NotStarted,
+                        "not started",
+                        None,
+                        "ask again if it is needed",
+                    );
+                    self.end_call(call, 0, end);
+                }
+                ToolCallState::Admitted(_)
+                | ToolCallState::Parked(_)
+                | ToolCallState::SameAs(_)
+                | ToolCallState::Ended(_) => {}
+            }
+        }
+        self.expire_approvals();
+        self.end_if_stopped();
+    }
+}

@@ -1,0 +1,175 @@
+//! Steering: messages to a run under way, from their record to their position in the view.
+//!
+//! Invariant: after the record of a message, no tool call of its run starts for the first time before a model has read
+//! the message. A message is shown in exactly one place, which no request has covered before.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use crate::{
+    model::{
+        Body, CallEnd, CallId, CallStatus, MessageSteered, Outcome, OutcomeDetail, RunAccepted, RunId,
+        RunSpec,
+    },
+    turn::{
+        Turn,
+        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        decision::DecisionBuilder,
+        model_call::ModelCallState,
+    },
+};
+
+/// The result of a tool call that a message has superseded.
+const SKIPPED: &str = "Skipped to process an incoming message.";
+
+/// Steering messages without a reader yet, and the ids of the recorded ones.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Steering {
+    unread: Vector<Arc<MessageSteered>>,
+    /// Each recorded message: its run and its `followup_run`. Runs that ended before the last one are forgotten.
+    recorded: Vector<(RunId, RunId)>,
+}
+
+impl Steering {
+    /// Whether this message is recorded; false also for messages to runs that ended before the last one.
+    pub(super) fn is_recorded(&self, next: RunId) -> bool {
+        self.recorded.iter().any(|(_, heard)| *heard == next)
+    }
+
+    /// Forgets the recorded messages to all other runs.
+    pub(super) fn retain_runs(&mut self, wanted: impl Fn(RunId) -> bool) {
+        self.recorded.retain(|(run, _)| wanted(*run));
+    }
+
+    fn add(&mut self, message: &MessageSteered) {
+        self.unread.push_back(Arc::new(message.clone()));
+        self.recorded.push_back((message.run, message.followup_run));
+    }
+
+    /// Removes and returns the messages for which `wanted` is true.
+    pub(super) fn take(&mut self, wanted: impl Fn(&MessageSteered) -> bool) -> Vec<Arc<MessageSteered>> {
+        let taken = self.unread.iter().filter(|message| wanted(message)).cloned().collect();
+        self.unread.retain(|message| !wanted(message));
+        taken
+    }
+
+    pub(super) fn is_unread(&self, wanted: impl Fn(&MessageSteered) -> bool) -> bool {
+        self.unread.iter().any(|message| wanted(message))
+    }
+}
+
+/// A message as the model reads it behind other text. The id in its tag keeps the text from closing the tag by chance.
+pub(super) fn delimited(message: &MessageSteered) -> String {
+    let MessageSteered { text, followup_run: next, .. } = message;
+    format!(
+        "\n\n<user_message_{next}>\nThe user sent this while you were working. It is from the user, and no part of what \
+         stands above:\n{text}\n</user_message_{next}>"
+    )
+}
+
+impl Turn {
+    /// Whether the steering message with this id is recorded.
+    pub fn is_message_recorded(&self, next: RunId) -> bool {
+        self.steering.is_recorded(next)
+    }
+
+    /// Folds a message; if the next request is not made yet, that request shows it.
+    pub(super) fn fold_message_steered(&mut self, message: &MessageSteered) {
+        self.steering.add(message);
+        if let CurrentRun::Running(run) = &self.current
+            && matches!(
+                &run.state,
+                LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
+            )
+        {
+            self.show_messages(run.id);
+        }
+    }
+
+    /// Appends the messages to the run under way to what the model reads next.
+    pub(super) fn show_messages(&mut self, run: RunId) {
+        self.show_unsynced_note();
+        if self.is_exhausted() {
+            return;
+        }
+        for message in self.steering.take(|message| message.run == run) {
+            self.history.add_note(&delimited(&message));
+        }
+    }
+
+    /// The messages for the run that starts now: its own, and unread ones of ended runs.
+    pub(super) fn messages_at_start(&mut self) -> Vec<Arc<MessageSteered>> {
+        let queue = &self.queue;
+        self.steering.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
+    }
+
+    /// An accepted run whose input is unread messages takes them over.
+    pub(super) fn adopt_followup(&mut self, accepted: &RunAccepted) {
+        if self.steering.is_unread(|message| message.followup_run == accepted.run) {
+            self.messages_at_start();
+        }
+    }
+
+    /// Drops the messages of a queued run that ended before its start.
+    pub(super) fn forget_messages(&mut self, run: RunId) {
+        self.steering.take(|message| message.run == run);
+    }
+}
+
+impl DecisionBuilder {
+    /// Records a message to a run, unless the run has ended or is being stopped.
+    pub(super) fn steer(&mut self, run: RunId, text: &Arc<str>, next: RunId) {
+        if self.turn.is_message_recorded(next) {
+            return;
+        }
+        let current = self.run().is_some_and(|current| current.id == run && current.planned_end.is_none());
+        if !current && self.turn.queue.iter().all(|queued| queued.accepted.run != run) {
+            return;
+        }
+        self.record(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), followup_run: next }));
+        self.skip_for_messages();
+    }
+
+    /// Ends the calls of the present answer that were never started, if a message is unread.
+    pub(super) fn skip_for_messages(&mut self) {
+        let Some(run) = self.run() else { return };
+        if !self.turn.steering.is_unread(|message| message.run == run.id) {
+            return;
+        }
+        let never_begun = |call: &&ActiveToolCall| {
+            !call.may_have_run && matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
+        };
+        let skipped: Vec<CallId> = run.calls().iter().filter(never_begun).map(|call| call.id).collect();
+        for call in skipped {
+            let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
+            self.end_call(call, 0, end);
+        }
+    }
+
+    /// Reacts to the end of a run with unread messages. If the run completed and none is queued, they become a run of
+    /// their own; otherwise the next run reads them first.
+    pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &OutcomeDetail) {
+        let idle = matches!(self.turn.current, CurrentRun::Idle);
+        // A subagent's conversation ends with its task, so later messages start no run.
+        if !idle
+            || ended.outcome != Outcome::Completed
+            || spec.delegation.is_some_and(|delegation| delegation.depth > 0)
+        {
+            return;
+        }
+        let unread = &self.turn.steering.unread;
+        let Some(first) = unread.front() else { return };
+        let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
+        let (run, input, spec) = (first.followup_run, texts.join("\n\n").into(), Arc::clone(spec));
+        let history = Arc::default();
+        self.record(Body::RunAccepted(Box::new(RunAccepted {
+            run,
+            input,
+            images: Arc::default(),
+            history,
+            spec,
+            parent: None,
+        })));
+    }
+}

@@ -1,0 +1,220 @@
+//! The subagents of a session, as whoever reads its appends must find them: each begins with the start of its call and
+//! ends once, with its row; and nobody ends before them.
+
+use super::{hold, world::SESSION};
+use crate::{
+    journal::{IndexRow, SpawnedSession},
+    model::{
+        Amounts, AssistantMessage, Body, CallEnded, CallId, CallStarted, ChildEnded, Delegation,
+        InboxMessage, NewAccount, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec,
+        StopReason, SubagentRef,
+    },
+    turn::{Decision, DueAction, Input},
+};
+
+/// A call that has given tasks away.
+#[derive(Debug)]
+struct Batch {
+    call: CallId,
+    in_background: bool,
+    is_open: bool,
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    child: SubagentRef,
+    /// What was told of its end.
+    told: Option<String>,
+}
+
+impl Batch {
+    fn is_live(&self) -> bool {
+        self.members.iter().any(|member| member.told.is_none())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Family {
+    batches: Vec<Batch>,
+    /// The calls of the present answer that say that they are for the background.
+    in_background: Vec<CallId>,
+    /// What the records of the append under way say: who begins, who has ended, and who is to be told to stop.
+    born: Vec<(SubagentRef, ParentRef, Delegation)>,
+    ended: Vec<(CallId, SubagentRef)>,
+    stopped: Vec<SubagentRef>,
+    /// Tokens that subagents have spent from the account of a run.
+    spent: Vec<(RunId, u64)>,
+}
+
+pub(super) const ONE_CHILD: Amounts =
+    Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
+
+impl Family {
+    /// An answer is taken.
+    pub(super) fn asked(&mut self, model_call: CallId, message: &AssistantMessage) {
+        let calls = message.calls.iter().zip(1..);
+        let in_background = calls.filter(|(call, _)| call.arguments.contains(r#""background":true"#));
+        self.in_background = in_background.map(|(_, n)| CallId { n, ..model_call }).collect();
+    }
+
+    /// Whether a call has given tasks away.
+    pub(super) fn has(&self, call: CallId) -> bool {
+        self.batches.iter().any(|batch| batch.call == call)
+    }
+
+    fn live(&self, run: RunId) -> impl Iterator<Item = (CallId, u32, SubagentRef)> {
+        let of_run = self.batches.iter().filter(move |batch| batch.call.run == run);
+        of_run.flat_map(|batch| {
+            let members = batch.members.iter().zip(0..).filter(|(member, _)| member.told.is_none());
+            members.map(|(member, n)| (batch.call, n, member.child))
+        })
+    }
+
+    pub(super) fn started(&mut self, started: &CallStarted, spec: &RunSpec) -> Result<(), String> {
+        let call = started.call;
+        if started.children.is_empty() {
+            return Ok(());
+        }
+        hold!(!self.has(call), "{started:?} gives its tasks away again");
+        let may = spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
+        let Some(delegation) = may else { return Err(format!("{started:?} under {:?}", spec.delegation)) };
+        for (child, n) in started.children.iter().zip(0..) {
+            self.born.push((*child, ParentRef { session: SESSION, call, n }, delegation));
+        }
+        let members = started.children.iter().map(|child| Member { child: *child, told: None }).collect();
+        let in_background = self.in_background.contains(&call);
+        self.batches.push(Batch { call, in_background, is_open: true, members });
+        let live = self.live(call.run).count();
+        let most = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
+        hold!(live <= most, "{live} subagents of {} live, and no more than {most} may", call.run);
+        Ok(())
+    }
+
+    pub(super) fn ended(&mut self, ended: &ChildEnded) -> Result<(), String> {
+        let mut batches = self.batches.iter_mut().filter(|batch| batch.call == ended.call);
+        let members = batches.next().map(|batch| batch.members.iter_mut());
+        let mut own = members.into_iter().flatten().filter(|member| member.child == ended.child);
+        let Some(member) = own.next() else { return Err(format!("nobody has begun {ended:?}")) };
+        hold!(member.told.is_none(), "{ended:?} again");
+        member.told = Some(ended.result.to_string());
+        self.ended.push((ended.call, ended.child));
+        Ok(())
+    }
+
+    /// In the foreground a call ends with its last subagent and holds what all of them have said.
+    pub(super) fn call_ended(&mut self, ended: &CallEnded) -> Result<(), String> {
+        let Some(batch) = self.batches.iter_mut().find(|batch| batch.call == ended.call) else {
+            return Ok(());
+        };
+        batch.is_open = false;
+        if batch.is_live() {
+            hold!(batch.in_background, "{ended:?} before {batch:?}");
+            return Ok(());
+        }
+        let last = self.ended.last();
+        hold!(
+            last.is_some_and(|(call, _)| *call == ended.call),
+            "{ended:?} and not with its last subagent: {last:?}"
+        );
+        let told = batch.members.iter().filter_map(|member| member.told.as_deref());
+        let mut left_out = told.filter(|told| !ended.end.content.contains(told));
+        hold!(left_out.next().is_none(), "{ended:?} leaves out a result of {batch:?}");
+        Ok(())
+    }
+
+    /// A run begins to stop: all its subagents are told, but that of one which only has no allowance for more.
+    pub(super) fn stopping(&mut self, run: RunId, ended: &OutcomeDetail) {
+        if !matches!(ended.cause, Some(OutcomeCause::Limit { .. })) {
+            let live: Vec<SubagentRef> = self.live(run).map(|(.., child)| child).collect();
+            self.stopped.extend(live);
+        }
+    }
+
+    pub(super) fn run_ended(&self, run: RunId) -> Result<(), String> {
+        let live = self.live(run).next();
+        hold!(live.is_none(), "{run} ends before its subagent {live:?}");
+        Ok(())
+    }
+
+    /// An append is taken in as a whole; `taken` is what its rows of the inbox say.
+    pub(super) fn appended(&mut self, decision: &Decision, taken: &[Input]) -> Result<(), String> {
+        let none = decision.send.is_empty() && decision.found.is_empty();
+        hold!(none || !decision.records.is_empty(), "{decision:?} without a record");
+        self.founded(decision)?;
+        for (call, child) in self.ended.drain(..) {
+            let says =
+                |row: &Input| matches!(row, Input::ChildEnded(of) if of.call == call && of.child == child);
+            hold!(taken.iter().any(says), "{child:?} of {call} has ended without a row: {taken:?}");
+        }
+        let stops =
+            |child: &SubagentRef| InboxMessage::Stop { run: child.run, reason: StopReason::Parent }.to_json();
+        let mut told: Vec<_> = self.stopped.drain(..).map(|child| (child.session, stops(&child))).collect();
+        let mut sent = decision.send.clone();
+        told.sort();
+        sent.sort();
+        hold!(told == sent, "{sent:?} is sent, and not {told:?}");
+        let over = self.batches.iter().find(|batch| batch.is_open && !batch.is_live());
+        hold!(over.is_none(), "all of {over:?} have ended, and their call has not");
+        Ok(())
+    }
+
+    fn founded(&mut self, decision: &Decision) -> Result<(), String> {
+        let born = std::mem::take(&mut self.born);
+        let opened = decision.ledger.new_accounts.iter().filter(|account| account.parent.is_some()).count();
+        let counts = [born.len(), decision.found.len(), opened];
+        hold!(counts.iter().all(|count| *count == born.len()), "begun, founded, accounts: {counts:?}");
+        for (child, parent, delegation) in born {
+            let mut founded = decision.found.iter().filter(|founded| founded.session == child.session);
+            let accepted = founded.next().and_then(accepted);
+            let Some(accepted) = accepted else { return Err(format!("nobody founds {child:?}")) };
+            hold!((accepted.run, accepted.parent) == (child.run, Some(parent)), "{child:?} is {accepted:?}");
+            let depth = accepted.spec.delegation.map(|own| own.depth);
+            hold!(depth == Some(delegation.depth + 1), "{accepted:?} below {delegation:?}");
+            let account = NewAccount {
+                id: child.run.into(),
+                parent: Some(parent.call.run.into()),
+                limits: accepted.spec.limits.budget,
+                owns_iterations: !delegation.shares_iterations,
+            };
+            hold!(decision.ledger.new_accounts.contains(&account), "{account:?}: {:?}", decision.ledger);
+            let own = |index: &IndexRow| matches!(index, IndexRow::Run(row) if row.id == child.run && row.session == child.session);
+            hold!(decision.index.iter().any(own), "{child:?} has no row");
+        }
+        Ok(())
+    }
+
+    /// Who lives is awaited, and nobody else.
+    pub(super) fn due(&self, due: &[DueAction], run: Option<RunId>) -> Result<(), String> {
+        let mut awaited: Vec<(CallId, u32)> = due.iter().filter_map(awaits).collect();
+        let live = run.into_iter().flat_map(|run| self.live(run));
+        let mut live: Vec<(CallId, u32)> = live.map(|(call, n, _)| (call, n)).collect();
+        awaited.sort_unstable();
+        live.sort_unstable();
+        hold!(awaited == live, "{awaited:?} are awaited, and {live:?} live");
+        Ok(())
+    }
+
+    /// A subagent has spent from the account of a run.
+    pub(super) fn spend(&mut self, run: RunId, tokens: u64) {
+        self.spent.push((run, tokens));
+    }
+
+    /// What its subagents have spent of a run's tokens.
+    pub(super) fn spent(&self, run: RunId) -> u64 {
+        self.spent.iter().filter(|(of, _)| *of == run).map(|(_, tokens)| tokens).sum()
+    }
+}
+
+fn awaits(effect: &DueAction) -> Option<(CallId, u32)> {
+    if let DueAction::AwaitSubagent { call, n, .. } = effect { Some((*call, *n)) } else { None }
+}
+
+/// The run that a founded session begins with.
+fn accepted(founded: &SpawnedSession) -> Option<&RunAccepted> {
+    let [opened, accepted] = &founded.records[..] else { return None };
+    let (Body::SessionOpened(_), Body::RunAccepted(accepted)) = (&opened.body, &accepted.body) else {
+        return None;
+    };
+    Some(accepted)
+}

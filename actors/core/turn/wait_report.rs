@@ -1,0 +1,318 @@
+//! What a run waits for, since when and until when. A read-only projection; never drives actions. Derived from `due`,
+//! so every action in flight has an entry; start times are the times of records.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    model::{
+        Attempt, Body, CallId, Failure, ModelRef, ModelWaiting, Record, RunId, RunSpec, RunWait, SessionId,
+        SessionTime, Timestamp, UnansweredReason, WaitKind,
+    },
+    turn::{
+        DueAction, Turn,
+        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        subagents::SubagentTracker,
+    },
+};
+
+/// The time limits that tasks have outside of the core, in milliseconds.
+pub trait TaskDeadlines {
+    /// Limit of one attempt at this model by a run of this spec, with everything that belongs to the attempt.
+    fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64;
+    /// Limit of one attempt of a call of this tool with these arguments, until its result is stored.
+    fn tool(&self, tool: &str, arguments: &str) -> u64;
+    /// Limit of stopping a call.
+    fn stop(&self) -> u64;
+}
+
+/// Waits of a session's runs, computed from its records. Needs every record, from the first on.
+#[derive(Debug)]
+pub struct WaitTracker {
+    turn: Turn,
+    /// Times of the last record.
+    last: SessionTime,
+    /// Start of this incarnation. Actions of an earlier one had other deadlines.
+    alive_since: Timestamp,
+    /// Step of the run under way: run, iteration, and whether it is a model call.
+    step: Option<(RunId, u32, bool)>,
+    step_since: Timestamp,
+    stopping_since: Timestamp,
+    /// The failure because of which no model may be called before a named time.
+    wait_failure: Option<Failure>,
+    /// Time of the last record of each call of the step.
+    call_times: BTreeMap<CallId, Timestamp>,
+    subagents: SubagentTracker,
+}
+
+impl WaitTracker {
+    /// A tracker that has taken no record of the session yet.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            turn: Turn::empty(session),
+            last: SessionTime::default(),
+            alive_since: Timestamp::default(),
+            step: None,
+            step_since: Timestamp::default(),
+            stopping_since: Timestamp::default(),
+            wait_failure: None,
+            call_times: BTreeMap::new(),
+            subagents: SubagentTracker::default(),
+        }
+    }
+
+    /// Takes the next record.
+    pub fn take(&mut self, record: &Record) {
+        self.turn.fold(record);
+        self.last = SessionTime { at: record.at, active_ms: record.active_ms };
+        let step = self.turn.loop_position();
+        if step != self.step {
+            (self.step, self.step_since) = (step, record.at);
+            self.call_times.clear();
+        }
+        match &record.body {
+            Body::SessionOpened(_) | Body::SessionRevived(_) => self.alive_since = record.at,
+            Body::RunStopping(_) => self.stopping_since = record.at,
+            Body::ModelStarted(started) => self.track_call(started.call),
+            Body::SummaryStarted(started) => self.track_call(started.started.call),
+            Body::ModelFailed(_) => self.wait_failure = None,
+            Body::ModelWaiting(waiting) => self.wait_failure = skip_failure(waiting),
+            Body::CallAdmitted(admitted) => self.track_call(admitted.call),
+            Body::CallStarted(started) => {
+                self.track_call(started.call);
+                self.subagents.on_call_started(started, record.at);
+            }
+            Body::ChildEnded(ended) => self.subagents.on_subagent_ended(ended),
+            Body::RunEnded(ended) => self.subagents.forget(ended.run),
+            Body::CallEnded(ended) => self.track_call(ended.call),
+            Body::CallLost(lost) => self.track_call(lost.call),
+            Body::RunAccepted(_)
+            | Body::ModelAnswered(_)
+            | Body::ModelLate(_)
+            | Body::MessageSteered(_)
+            | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ContextCompacted(_)
+            | Body::SummaryAnswered(_)
+            | Body::SummaryFailed(_)
+            | Body::TodoChanged(_)
+            | Body::ApprovalAnswered(_) => {}
+        }
+    }
+
+    /// Waits of a run at time `at` while no process runs it. Only times from its records apply: no limit expires, and
+    /// no action is in flight.
+    pub fn waits_unowned(&self, run: RunId, at: Timestamp) -> Vec<RunWait> {
+        let now = SessionTime { at, ..self.last };
+        let (behind, mut waits) = match &self.turn.current {
+            CurrentRun::Running(current) if current.id == run => {
+                (None, pause_wait(current, now, self.wait_failure.as_ref()))
+            }
+            CurrentRun::Running(_) => (self.queue_wait(run), None),
+            CurrentRun::Idle => (None, None),
+        };
+        let children = self.subagents.of_run(run);
+        let is_open = self.step.is_some_and(|(current, ..)| current == run) || behind.is_some();
+        let process = RunWait { kind: WaitKind::NoProcess, since: self.last.at, until: None };
+        let persons = match &self.turn.current {
+            CurrentRun::Running(current) if current.id == run => approval_waits(current),
+            CurrentRun::Running(_) | CurrentRun::Idle => Vec::new(),
+        };
+        is_open
+            .then_some(process)
+            .into_iter()
+            .chain(behind)
+            .chain(waits.take())
+            .chain(persons)
+            .chain(children)
+            .collect()
+    }
+
+    /// The to-do list of the session's model, one item a line; `None` if it is empty.
+    pub fn todo(&self) -> Option<String> {
+        self.turn.todo()
+    }
+
+    /// The active time, in milliseconds, that a run has used by its last record; `None` if it has not started, or has
+    /// ended for good.
+    pub fn active_ms(&self, run: RunId) -> Option<u64> {
+        let last = match &self.turn.current {
+            CurrentRun::Running(run) => Some(run),
+            CurrentRun::Idle => self.turn.reopenable.as_ref(),
+        };
+        let last = last.filter(|last| last.id == run)?;
+        Some(self.last.active_ms.saturating_sub(last.counted_from(self.last)))
+    }
+
+    /// Waits of a run of a live session at this time.
+    pub fn waits_running(&self, run: RunId, at: Timestamp, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
+        let now =
+            SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
+        match &self.turn.current {
+            CurrentRun::Running(current) if current.id == run => self.waits_of(current, now, bounds),
+            CurrentRun::Running(_) => self.queue_wait(run).into_iter().collect(),
+            CurrentRun::Idle => Vec::new(),
+        }
+    }
+
+    fn queue_wait(&self, run: RunId) -> Option<RunWait> {
+        let CurrentRun::Running(current) = &self.turn.current else { return None };
+        let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == run)?;
+        Some(RunWait { kind: WaitKind::Queue { behind: current.id }, since: queued.at, until: None })
+    }
+
+    fn waits_of(&self, run: &ActiveRun, now: SessionTime, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
+        let due = run.due(now);
+        let mut waits: Vec<RunWait> =
+            due.iter().filter_map(|effect| self.due_wait(run, *effect, (now, bounds))).collect();
+        waits.extend(self.conflict_waits(run, &due));
+        waits.extend(approval_waits(run));
+        waits.extend(self.subagent_waits(run));
+        let ends_calls = waits.is_empty() && run.open_calls() > 0;
+        if run.planned_end.is_some() && ends_calls {
+            let until = self.stopping_since.max(self.alive_since).plus_ms(bounds.stop());
+            waits.push(RunWait { kind: WaitKind::Stop, since: self.stopping_since, until: Some(until) });
+        } else if waits.is_empty() {
+            // A run without an action of its own ends when its last subagent has.
+            waits.extend(self.subagents.of_run(run.id));
+        }
+        waits.extend(time_limit_waits(run, now));
+        waits
+    }
+
+    /// The wait of a due action.
+    fn due_wait(
+        &self,
+        run: &ActiveRun,
+        effect: DueAction,
+        (now, bounds): (SessionTime, &dyn TaskDeadlines),
+    ) -> Option<RunWait> {
+        match effect {
+            DueAction::CallModel { call, attempt } => {
+                let model = run.started_of(call)?.model.clone();
+                let since = self.call_time(call);
+                let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
+                Some(RunWait { kind: WaitKind::Model { model, attempt }, since, until })
+            }
+            DueAction::RunTool { call, .. } if self.subagents.of_call(call).is_some() => None,
+            DueAction::RunTool { call, attempt } => {
+                let (tool, arguments, _) = self.turn.tool_call(call)?;
+                let since = self.call_time(call);
+                let until = since.max(self.alive_since).plus_ms(bounds.tool(&tool, arguments));
+                let what = WaitKind::Tool { call, tool: tool.to_string(), attempt };
+                Some(RunWait { kind: what, since, until: Some(until) })
+            }
+            DueAction::Acquire { call, attempt } if call.is_model_call() => {
+                let paused = retry_pause(run).map_or(self.step_since, |pause| pause.until.min(now.at));
+                let since = paused.max(self.step_since).max(self.alive_since);
+                Some(RunWait { kind: WaitKind::Lease { attempt }, since, until: None })
+            }
+            DueAction::Acquire { call, .. } => {
+                let (at, own) = run.calls().iter().enumerate().find(|(_, own)| own.id == call)?;
+                let before = run.calls()[..at].iter().filter(|earlier| earlier.access.conflicts(&own.access));
+                let free = before.map(|earlier| self.call_time(earlier.id)).max().unwrap_or_default();
+                let what = WaitKind::Permit { call, tool: own.tool.to_string() };
+                let since = self.call_time(call).max(free).max(self.alive_since);
+                Some(RunWait { kind: what, since, until: None })
+            }
+            DueAction::WakeAt(_) => pause_wait(run, now, self.wait_failure.as_ref()),
+            // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
+            DueAction::WakeAtActive(_) | DueAction::EndTool { .. } | DueAction::AwaitSubagent { .. } => None,
+        }
+    }
+
+    /// The started calls that wait for subagents.
+    fn subagent_waits(&self, run: &ActiveRun) -> Vec<RunWait> {
+        let is_started =
+            |call: &&ActiveToolCall| matches!(call.state, ToolCallState::Started(..)) && run.lets_calls_end();
+        let calls = run.calls().iter().filter(is_started);
+        calls.filter_map(|call| self.subagents.of_call(call.id)).collect()
+    }
+
+    /// The admitted calls that are not due, because an earlier call conflicts with them.
+    fn conflict_waits(&self, run: &ActiveRun, due: &[DueAction]) -> Vec<RunWait> {
+        let calls = run.calls();
+        let waits = calls.iter().enumerate().filter_map(|(n, own)| {
+            let ToolCallState::Admitted(attempt) = own.state else { return None };
+            if due.contains(&DueAction::Acquire { call: own.id, attempt }) {
+                return None;
+            }
+            let is_open = |call: &&ActiveToolCall| {
+                !matches!(call.state, ToolCallState::Ended(_) | ToolCallState::SameAs(_))
+            };
+            let mut earlier = calls[..n].iter().filter(is_open);
+            let behind = earlier.rfind(|call| call.access.conflicts(&own.access))?.id;
+            let what = WaitKind::Conflict { call: own.id, tool: own.tool.to_string(), behind };
+            Some(RunWait { kind: what, since: self.call_time(own.id), until: None })
+        });
+        waits.collect()
+    }
+
+    fn track_call(&mut self, call: CallId) {
+        self.call_times.insert(call, self.last.at);
+    }
+
+    fn call_time(&self, call: CallId) -> Timestamp {
+        self.call_times.get(&call).copied().unwrap_or(self.step_since)
+    }
+}
+
+impl Turn {
+    fn loop_position(&self) -> Option<(RunId, u32, bool)> {
+        let CurrentRun::Running(run) = &self.current else { return None };
+        Some((run.id, run.iteration, matches!(run.state, LoopState::CallingModel(_))))
+    }
+}
+
+fn retry_pause(run: &ActiveRun) -> Option<super::model_call::RetryPause> {
+    match &run.state {
+        LoopState::CallingModel(asking) => asking.pause(),
+        LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+    }
+}
+
+/// The pause before the next attempt of the model call, unless it is over.
+fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Option<RunWait> {
+    let LoopState::CallingModel(asking) = &run.state else { return None };
+    let pause = asking.pause().filter(|pause| !pause.is_over(now.at))?;
+    let attempt: Attempt = asking.attempt;
+    let failure = asking.last_failure().cloned();
+    let what = match pause.uncounted_since {
+        Some(_) => WaitKind::Reset { attempt, failure: held.cloned().or(failure) },
+        None => WaitKind::Retry { attempt, failure },
+    };
+    Some(RunWait { kind: what, since: pause.from, until: Some(pause.until) })
+}
+
+/// Waits for persons, one for each call in doubt.
+fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
+    let asked = run.in_doubt_calls().into_iter().map(|doubtful| RunWait {
+        kind: WaitKind::Person { call: doubtful.request.call },
+        since: doubtful.requested_at,
+        until: Some(doubtful.request.expires_at),
+    });
+    asked.collect()
+}
+
+/// Ends of the run's time limits, as if no further pause came.
+fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = RunWait> + use<> {
+    let still = retry_pause(run).filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
+    let (from, began) = (still.map_or(now.at, |pause| pause.until), run.started.at);
+    let goes_on = run.planned_end.is_none() && !run.is_parked();
+    let limits = goes_on.then(|| run.time_limits(now));
+    limits.into_iter().flatten().map(move |(end, limit_ms, outcome)| {
+        let until = Some(from.plus_ms(end.saturating_sub(now.active_ms)));
+        RunWait { kind: WaitKind::Limit { limit_ms, outcome }, since: began, until }
+    })
+}
+
+/// The failure that keeps every model from being called before the awaited time.
+fn skip_failure(waiting: &ModelWaiting) -> Option<Failure> {
+    waiting.skipped.iter().find_map(|link| match &link.reason {
+        UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {
+            Some(failure.clone())
+        }
+        UnansweredReason::Skipped { .. } | UnansweredReason::Tried { .. } => None,
+    })
+}
