@@ -12,13 +12,14 @@ const FILE: usize = 500;
 /// A `mod.rs` is a table of contents; a test module that is a folder is not.
 const MOD: usize = 150;
 /// Those that hold one shared enum, or a whole actor, may have more.
-const LARGER_MODS: &[&str] = &["actors/turn/mod.rs", "actors/supervisor/mod.rs", "actors/session/mod.rs"];
+const LARGER_MODS: &[&str] =
+    &["actors/core/turn/mod.rs", "actors/supervisor/mod.rs", "actors/session/mod.rs"];
 /// What they may have.
 const LARGER_MOD: usize = 300;
 /// Where a record may be said to be durable: when the disk has acknowledged it, and when it was read back from there; the
 /// third is the type itself.
 const DURABLE_SOURCES: &[&str] =
-    &["actors/persistence/write.rs", "actors/persistence/replay.rs", "actors/model/durable.rs"];
+    &["actors/persistence/write.rs", "actors/persistence/replay.rs", "actors/core/model/durable.rs"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -105,10 +106,11 @@ fn check_rooms(folder: &str, allowed: &[&str]) {
 
 #[test]
 fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
-    check_rooms("actors/model", &[]);
-    check_rooms("actors/port", &["model", "mutants"]);
-    check_rooms("actors/policy", &["model"]);
-    check_rooms("actors/turn", &["model", "mutants", "policy", "port"]);
+    check_rooms("actors/core/model", &[]);
+    check_rooms("actors/core/journal", &["model", "mutants"]);
+    check_rooms("actors/core/policy", &["model"]);
+    check_rooms("actors/core/turn", &["journal", "model", "mutants", "policy"]);
+    check_rooms("actors/port", &["model"]);
 }
 
 #[test]
@@ -132,8 +134,8 @@ fn adapters_know_the_actors_and_never_each_other() {
 
 #[test]
 fn the_core_has_no_clock_no_disk_and_no_network() {
-    let core = sources("actors/turn").into_iter().chain(sources("actors/policy"));
-    for (name, text) in core.filter(|(name, _)| !name.contains("/tests/")) {
+    let core = sources("actors/core");
+    for (name, text) in core.into_iter().filter(|(name, _)| !name.contains("/tests/")) {
         for word in [
             "tokio",
             "ractor",
@@ -148,10 +150,16 @@ fn the_core_has_no_clock_no_disk_and_no_network() {
             assert!(!code(&text).contains(word), "{name} must not speak of `{word}`");
         }
     }
-    let manifest = fs::read_to_string(root().join("actors/Cargo.toml")).unwrap();
-    for package in ["reqwest", "redb", "axum", "clap", "hyper", "rustls"] {
-        let named = manifest.lines().any(|line| line.starts_with(package));
-        assert!(!named, "actors/Cargo.toml must not name {package}");
+    check_dependencies("actors/Cargo.toml", &["reqwest", "redb", "axum", "clap", "hyper", "rustls"]);
+    check_dependencies("actors/core/Cargo.toml", &["tokio", "ractor", "futures", "tracing", "hermod-actors"]);
+}
+
+/// Checks that a manifest names none of these packages.
+fn check_dependencies(manifest: &str, absent: &[&str]) {
+    let text = fs::read_to_string(root().join(manifest)).unwrap();
+    for package in absent {
+        let named = text.lines().any(|line| line.starts_with(package));
+        assert!(!named, "{manifest} must not name {package}");
     }
 }
 

@@ -11,8 +11,7 @@ mod system_prompt;
 mod tool;
 
 pub use artifacts::{
-    ArtifactError, ArtifactSink, ArtifactWriter, Artifacts, AttemptArtifacts,
-    Excerpt, Presence,
+    ArtifactError, ArtifactSink, ArtifactWriter, Artifacts, AttemptArtifacts, Excerpt, Presence,
 };
 pub use clock::Clock;
 pub use disk_space::DiskSpaceGauge;

@@ -4,7 +4,7 @@ use std::{fmt::Debug, future::ready, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use crate::model::{ModelRef, RunSpec, Timestamp, TokenDensity};
+use crate::model::{ModelRef, RunSpec, Timestamp};
 
 /// Builds the system prompt of a session, once, before its first run is accepted. The prompt is then recorded and sent
 /// unchanged with every call.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    model::AttemptId,
     persistence::append_with,
     provider::LeaseUnavailable,
     session::{
@@ -81,7 +82,9 @@ impl SessionActorState {
         let count = second.map_or(self.waiting.len(), |(index, _)| index);
         let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
         for waiting in &mut inputs {
-            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+            if let Input::Leased { id: AttemptId { call, attempt }, .. }
+            | Input::Permitted(AttemptId { call, attempt }) = waiting.input
+            {
                 self.granted.extend(waiting.grant.take().map(|grant| ((call, attempt), grant)));
             }
             TaskSpawner::forget_acquire(&mut self.running, &waiting.input);
@@ -93,28 +96,28 @@ impl SessionActorState {
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for want in draft.grant_requests() {
             match want {
-                // The Compressor admits it first.
-                GrantRequest::Lease { call, .. } if call.is_summary() => {}
-                GrantRequest::Lease { call, attempt } => {
+                GrantRequest::Lease(AttemptId { call, attempt }) => {
                     let Some(candidates) = draft.candidates_of(call) else { continue };
                     match self.wiring.leases.try_lease(&candidates, (self.wiring.clock.at(), None), None) {
                         Ok(lease) => {
                             draft.apply_input(&Input::Leased {
-                                call,
-                                attempt,
+                                id: AttemptId { call, attempt },
                                 model: lease.admission.model().clone(),
                             });
                             self.granted.insert((call, attempt), Grant::Lease(lease));
                         }
                         Err(LeaseUnavailable::NoneAvailable(skipped)) => {
-                            draft.apply_input(&Input::NoLease { call, attempt, skipped: skipped.into() });
+                            draft.apply_input(&Input::NoLease {
+                                id: AttemptId { call, attempt },
+                                skipped: skipped.into(),
+                            });
                         }
                         Err(LeaseUnavailable::Queue(..) | LeaseUnavailable::Wait(_)) => {}
                     }
                 }
-                GrantRequest::Permit { call, attempt } => {
+                GrantRequest::Permit(AttemptId { call, attempt }) => {
                     if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
-                        draft.apply_input(&Input::Permitted { call, attempt });
+                        draft.apply_input(&Input::Permitted(AttemptId { call, attempt }));
                         self.granted.insert((call, attempt), Grant::Permit(permit));
                     }
                 }

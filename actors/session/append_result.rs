@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    model::{Body, Durable, Record, RunId, Timestamp},
+    model::{AttemptId, Body, Durable, Record, RunId, Timestamp},
     persistence::AppendResult,
     port::WriteRefusal,
     session::{
@@ -162,7 +162,9 @@ impl SessionActorState {
     /// Puts inputs back in front, with the grants that came with them; other grants are returned.
     fn put_back(&mut self, inputs: Vec<QueuedInput>) {
         for mut waiting in inputs.into_iter().rev() {
-            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = waiting.input {
+            if let Input::Leased { id: AttemptId { call, attempt }, .. }
+            | Input::Permitted(AttemptId { call, attempt }) = waiting.input
+            {
                 waiting.grant = self.granted.remove(&(call, attempt));
             }
             self.waiting.push_front(waiting);

@@ -11,9 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    compressor::SummaryPermit,
-    model::{Attempt, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
-    policy::{SummaryReport, SummaryResult},
+    model::{AttemptId, Message, ModelStarted, RunSpec, ThinkingRequest},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
     provider::Lease,
     session::{
@@ -102,8 +100,10 @@ impl TaskSpawner {
     ) -> InFlightTask {
         let (call, attempt) = (started.call, started.attempt);
         let Some((head, messages)) = rendered else {
-            return self
-                .fail_unsent((call, attempt), "the provider's adapter panicked while it wrote the request");
+            return self.fail_unsent(
+                AttemptId { call, attempt },
+                "the provider's adapter panicked while it wrote the request",
+            );
         };
         let model = lease.admission.model();
         let request = ModelRequest {
@@ -124,7 +124,7 @@ impl TaskSpawner {
         );
         let guard = LostGuard::new(self.session.clone(), call, attempt);
         let wiring = Arc::clone(&self.wiring);
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, (call, attempt));
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {
@@ -153,9 +153,11 @@ impl TaskSpawner {
                     };
                     Input::Answered { admissions: plans, answer, started }
                 }
-                Err((failure, outlook)) => {
-                    Input::ModelFailed { call, attempt, failure: Box::new(failure), failover: outlook }
-                }
+                Err((failure, outlook)) => Input::ModelFailed {
+                    id: AttemptId { call, attempt },
+                    failure: Box::new(failure),
+                    failover: outlook,
+                },
             });
         };
         self.tasks.spawn(task.instrument(span));

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{CallId, SessionId, SessionTime},
+    model::{AttemptId, CallId, SessionId, SessionTime},
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
@@ -311,41 +311,54 @@ impl SessionActorState {
             }
             if rests && !effect.is_end() {
                 // Its start became durable too late to be carried out.
-                if let DueAction::CallModel { call, attempt } | DueAction::RunTool { call, attempt } = effect
+                if let DueAction::CallModel(AttemptId { call, attempt })
+                | DueAction::RunTool(AttemptId { call, attempt }) = effect
                     && self.granted.remove(&(call, attempt)).is_some()
                 {
-                    never_begun.push(Input::NeverBegun { call, attempt });
+                    never_begun.push(Input::NeverBegun(AttemptId { call, attempt }));
                 }
                 continue;
             }
             let begun = match effect {
-                DueAction::CallModel { call, attempt } => {
-                    let grant = self.granted.remove(&(call, attempt));
-                    self.tasks.start_model_call(turn, &mut self.view, (call, attempt), grant)
+                DueAction::CallModel(AttemptId { call, attempt }) => {
+                    match self.granted.remove(&(call, attempt)) {
+                        Some(Grant::Lease(lease)) if call.is_summary() => self.tasks.summarise(turn, lease),
+                        Some(Grant::Lease(lease)) => self.tasks.call_model(turn, &mut self.view, lease),
+                        Some(Grant::Permit(_)) | None => {
+                            self.tasks.fail_unsent(AttemptId { call, attempt }, "there was no lease for it")
+                        }
+                    }
                 }
-                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt }
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt })
                     if let Some(ground) = turn.delegation_mode(call) =>
                 {
-                    self.tasks.delegate((call, attempt), ground)
+                    self.tasks.delegate(AttemptId { call, attempt }, ground)
                 }
                 DueAction::AwaitSubagent { call, n, .. } => {
                     let child = turn.subagent(call, n);
                     child.into_iter().for_each(|child| self.wiring.notify_inbox(child.session));
                     InFlightTask::Call(CancellationToken::new())
                 }
-                DueAction::RunTool { call, attempt } => match self.granted.remove(&(call, attempt)) {
-                    Some(Grant::Permit(permit)) => self.tasks.run_tool(turn, (call, attempt), permit),
-                    None if turn.is_of_earlier_incarnation(call) => {
-                        self.tasks.attach_tool(turn, (call, attempt), CancellationToken::new())
+                DueAction::RunTool(AttemptId { call, attempt }) => {
+                    match self.granted.remove(&(call, attempt)) {
+                        Some(Grant::Permit(permit)) => {
+                            self.tasks.run_tool(turn, AttemptId { call, attempt }, permit)
+                        }
+                        None if turn.is_of_earlier_incarnation(call) => self.tasks.attach_tool(
+                            turn,
+                            AttemptId { call, attempt },
+                            CancellationToken::new(),
+                        ),
+                        Some(Grant::Lease(_)) | None => self.tasks.report_lost(call, attempt),
                     }
-                    Some(Grant::Lease(_) | Grant::Summary(_)) | None => self.tasks.report_lost(call, attempt),
-                },
-                DueAction::EndTool { call, attempt } => {
+                }
+                DueAction::EndTool(AttemptId { call, attempt }) => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
-                    self.tasks.attach_tool(turn, (call, attempt), cancel)
+                    self.tasks.attach_tool(turn, AttemptId { call, attempt }, cancel)
                 }
-                DueAction::Acquire { call, attempt } => self.tasks.acquire(turn, (call, attempt), now),
+                DueAction::Acquire(AttemptId { call, attempt }) => self.tasks.acquire(turn, call, attempt),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),
                 DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
             };

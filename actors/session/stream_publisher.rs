@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::{
     hub::{DeltaBody, Hub, HubDelta, HubEvent, byte_length},
-    model::{Attempt, CallId, RateInfo, SessionId},
+    model::{Attempt, AttemptId, CallId, RateInfo, SessionId},
     port::{Clock, DeltaSink},
     provider::GateAdmission,
 };
@@ -24,7 +24,7 @@ pub(super) struct StreamPublisher {
 }
 
 impl StreamPublisher {
-    pub(super) fn new(hub: &Arc<Hub>, session: SessionId, (call, attempt): (CallId, Attempt)) -> Self {
+    pub(super) fn new(hub: &Arc<Hub>, session: SessionId, AttemptId { call, attempt }: AttemptId) -> Self {
         let (text, reasoning) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { hub: Arc::clone(hub), session, call, attempt, text, reasoning }
     }

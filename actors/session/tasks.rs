@@ -18,8 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{Attempt, CallId, Failure, FailureClass, SessionId, SessionTime},
-    policy::SummaryUrgency,
+    model::{Attempt, AttemptId, CallId, Failure, FailureClass, SessionId},
     session::{
         SessionDependencies, SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher,
     },
@@ -166,25 +165,24 @@ impl TaskSpawner {
 
     /// Forgets the task that waited for this input's call: a wait that is still needed becomes due again.
     pub(crate) fn forget_acquire(begun: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
-        if let Input::Leased { call, attempt, .. }
-        | Input::NoLease { call, attempt, .. }
-        | Input::Permitted { call, attempt } = *input
-            && let Some(InFlightTask::Wait(handle) | InFlightTask::SummaryWait(handle, _)) =
-                begun.remove(&DueAction::Acquire { call, attempt })
+        if let Input::Leased { id: AttemptId { call, attempt }, .. }
+        | Input::NoLease { id: AttemptId { call, attempt }, .. }
+        | Input::Permitted(AttemptId { call, attempt }) = *input
+            && let Some(InFlightTask::Wait(handle)) =
+                begun.remove(&DueAction::Acquire(AttemptId { call, attempt }))
         {
             handle.abort();
         }
     }
 
     /// Reports an attempt of a model call that was not sent to any provider.
-    pub(crate) fn fail_unsent(&self, (call, attempt): (CallId, Attempt), why: &str) -> InFlightTask {
+    pub(crate) fn fail_unsent(&self, AttemptId { call, attempt }: AttemptId, why: &str) -> InFlightTask {
         let failure = Failure::new(FailureClass::NotSent, why);
         let outlook = FailoverOptions::default();
         send(
             &self.session,
             SessionInternalMsg::Input(Input::ModelFailed {
-                call,
-                attempt,
+                id: AttemptId { call, attempt },
                 failure: Box::new(failure),
                 failover: outlook,
             }),
@@ -214,21 +212,28 @@ impl TaskSpawner {
             return self.acquire_summary((call, attempt), candidates, turn.summary_urgency(now));
         }
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, (call, attempt));
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
         let vigil = self.report_panic();
         InFlightTask::Wait(self.tasks.spawn(async move {
             let _vigil = vigil;
             let said = if call.is_model_call() {
                 match lease_wait::wait_for_lease(&wiring, &candidates, &published, None).await {
                     Ok(lease) => SessionInternalMsg::Leased(
-                        Input::Leased { call, attempt, model: lease.admission.model().clone() },
+                        Input::Leased {
+                            id: AttemptId { call, attempt },
+                            model: lease.admission.model().clone(),
+                        },
                         lease,
                     ),
-                    Err(skipped) => SessionInternalMsg::Input(Input::NoLease { call, attempt, skipped }),
+                    Err(skipped) => {
+                        SessionInternalMsg::Input(Input::NoLease { id: AttemptId { call, attempt }, skipped })
+                    }
                 }
             } else {
                 match Arc::clone(&wiring.tools.permits).acquire_owned().await {
-                    Ok(permit) => SessionInternalMsg::Permitted(Input::Permitted { call, attempt }, permit),
+                    Ok(permit) => {
+                        SessionInternalMsg::Permitted(Input::Permitted(AttemptId { call, attempt }), permit)
+                    }
                     Err(_) => return,
                 }
             };
@@ -291,7 +296,7 @@ pub(super) struct LostGuard {
 
 impl LostGuard {
     pub(super) fn new(session: ActorRef<SessionMsg>, call: CallId, attempt: Attempt) -> Self {
-        Self { session, lost: Some(Input::Lost { call, attempt }) }
+        Self { session, lost: Some(Input::Lost(AttemptId { call, attempt })) }
     }
 
     pub(super) fn complete(mut self, input: Input) {

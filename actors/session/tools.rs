@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use crate::{
     hub::DeltaBody,
-    model::{Attempt, CallEnd, CallId, CallStatus},
+    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus},
     policy::parse_arguments,
     port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, ProgressReporter, Tool},
     session::{
@@ -30,7 +30,7 @@ use crate::{
 
 /// The data that a task needs for its call.
 struct ToolCallTask {
-    id: (CallId, Attempt),
+    id: AttemptId,
     name: Arc<str>,
     tool: Option<Arc<dyn Tool>>,
     /// The arguments as the model wrote them.
@@ -46,14 +46,9 @@ struct ToolCallTask {
 
 impl TaskSpawner {
     /// Makes the attempt of a tool call that is recorded as started.
-    pub(super) fn run_tool(
-        &self,
-        turn: &Turn,
-        id: (CallId, Attempt),
-        permit: OwnedSemaphorePermit,
-    ) -> InFlightTask {
+    pub(super) fn run_tool(&self, turn: &Turn, id: AttemptId, permit: OwnedSemaphorePermit) -> InFlightTask {
         let cancel = CancellationToken::new();
-        let guard = LostGuard::new(self.session.clone(), id.0, id.1);
+        let guard = LostGuard::new(self.session.clone(), id.call, id.attempt);
         let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
@@ -79,18 +74,13 @@ impl TaskSpawner {
     }
 
     /// Finds out how an attempt of an earlier incarnation ended.
-    pub(super) fn attach_tool(
-        &self,
-        turn: &Turn,
-        id: (CallId, Attempt),
-        cancel: CancellationToken,
-    ) -> InFlightTask {
-        let guard = LostGuard::new(self.session.clone(), id.0, id.1);
+    pub(super) fn attach_tool(&self, turn: &Turn, id: AttemptId, cancel: CancellationToken) -> InFlightTask {
+        let guard = LostGuard::new(self.session.clone(), id.call, id.attempt);
         let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
         let permits = Arc::clone(&self.wiring.tools.permits);
-        let (boot, detached, span) = (turn.boot_of(id.0), turn.is_detached(id.0), called.span.clone());
+        let (boot, detached, span) = (turn.boot_of(id.call), turn.is_detached(id.call), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
             called.parse_arguments().await;
@@ -107,11 +97,14 @@ impl TaskSpawner {
     /// A delegating call ends with the results of its subagents, or at once if they run in the background.
     pub(super) fn delegate(
         &self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         ground: DelegationMode,
     ) -> InFlightTask {
         if let DelegationMode::Background(end) = ground {
-            send(&self.session, SessionInternalMsg::Input(Input::ToolEnded { call, attempt, end }));
+            send(
+                &self.session,
+                SessionInternalMsg::Input(Input::ToolEnded { id: AttemptId { call, attempt }, end }),
+            );
         }
         InFlightTask::Call(CancellationToken::new())
     }
@@ -119,7 +112,7 @@ impl TaskSpawner {
     fn tool_call_task(
         &self,
         turn: &Turn,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         cancel: CancellationToken,
     ) -> Option<ToolCallTask> {
         let (name, text, spec) = turn.tool_call(call)?;
@@ -148,7 +141,7 @@ impl TaskSpawner {
         let tool = self.wiring.tools.get(&name).cloned();
         let (text, unreadable) = (text.to_owned(), None);
         Some(ToolCallTask {
-            id: (call, attempt),
+            id: AttemptId { call, attempt },
             name,
             tool,
             text,
@@ -161,7 +154,7 @@ impl TaskSpawner {
     }
 
     fn progress_reporter(&self, call: CallId, attempt: Attempt) -> ProgressReporter {
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, (call, attempt));
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
         ProgressReporter::new(move |note| published.publish(|| DeltaBody::Progress(note.into())))
     }
 }
@@ -206,17 +199,19 @@ impl ToolCallTask {
 
     /// The input for the session.
     async fn to_input(&self, found: AttachOutcome) -> Input {
-        let (call, attempt) = self.id;
+        let AttemptId { call, attempt } = self.id;
         match found {
             // The tool does not know either.
-            AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost { call, attempt },
+            AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => {
+                Input::Lost(AttemptId { call, attempt })
+            }
             AttachOutcome::Ended(end) => {
                 let end = fit_for_view(end, &self.shelf, &self.cancel).await;
                 tracing::debug!(status = ?end.status, "ended");
-                Input::ToolEnded { call, attempt, end }
+                Input::ToolEnded { id: AttemptId { call, attempt }, end }
             }
-            AttachOutcome::NeverStarted => Input::NeverBegun { call, attempt },
-            AttachOutcome::Unknown => Input::Lost { call, attempt },
+            AttachOutcome::NeverStarted => Input::NeverBegun(AttemptId { call, attempt }),
+            AttachOutcome::Unknown => Input::Lost(AttemptId { call, attempt }),
         }
     }
 }

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::{
     model::{
-        CallEnd, CallId, EffectClass, Hash, Incarnation, ModelRef, Record, RunId, SessionId, SessionTime,
-        Timestamp,
+        AttemptId, CallEnd, CallId, EffectClass, Hash, Incarnation, ModelRef, Record, RunId, SessionId,
+        SessionTime, Timestamp,
     },
     persistence::mark_all_durable,
     testkit::calls,
@@ -77,7 +77,10 @@ impl CoreLoop {
             answer: Arc::new(calls(&[("tick", json!({"text": "0123456789"}))])),
             admissions: [plan].into(),
         });
-        self.step(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("0123456789".repeat(20)) });
+        self.step(&Input::ToolEnded {
+            id: AttemptId { call, attempt: 1 },
+            end: CallEnd::ok("0123456789".repeat(20)),
+        });
     }
 
     fn step(&mut self, input: &Input) -> Vec<DueAction> {
@@ -95,8 +98,12 @@ impl CoreLoop {
 fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
     for want in draft.grant_requests() {
         draft.apply_input(&match want {
-            GrantRequest::Lease { call, attempt } => Input::Leased { call, attempt, model: model.clone() },
-            GrantRequest::Permit { call, attempt } => Input::Permitted { call, attempt },
+            GrantRequest::Lease(AttemptId { call, attempt }) => {
+                Input::Leased { id: AttemptId { call, attempt }, model: model.clone() }
+            }
+            GrantRequest::Permit(AttemptId { call, attempt }) => {
+                Input::Permitted(AttemptId { call, attempt })
+            }
         });
     }
     // The shell also asks for the due actions before it appends.

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::{
     model::{
-        Access, AssistantMessage, Attempt, CallEnd, CallId, CallStatus, EffectClass, Failure, FinishReason,
-        Message, ModelAnswer, ModelProfile, ToolCall, ToolSpec, Usage,
+        Access, AssistantMessage, Attempt, AttemptId, CallEnd, CallId, CallStatus, EffectClass, Failure,
+        FinishReason, Message, ModelAnswer, ModelProfile, ToolCall, ToolSpec, Usage,
     },
     port::{
         AttachOutcome, BadArguments, Boot, DeltaSink, EncodedHead, Encoder, Intent, Invocation,
@@ -155,7 +155,7 @@ pub struct ScriptedTool {
     intent: Intent,
     run: RunFn,
     attach: AttachFn,
-    forgotten: Arc<Mutex<Vec<(CallId, Attempt)>>>,
+    forgotten: Arc<Mutex<Vec<AttemptId>>>,
 }
 
 impl ScriptedTool {
@@ -191,7 +191,7 @@ impl ScriptedTool {
     }
 
     /// The attempts for which `forget` was called: their ends are in the journal.
-    pub fn forgotten_attempts(&self) -> Vec<(CallId, Attempt)> {
+    pub fn forgotten_attempts(&self) -> Vec<AttemptId> {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -245,6 +245,6 @@ impl Tool for ScriptedTool {
     }
 
     fn forget(&self, call: CallId, attempt: Attempt) {
-        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push((call, attempt));
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push(AttemptId { call, attempt });
     }
 }

@@ -118,6 +118,15 @@ impl CallId {
     }
 }
 
+/// Identifies one attempt of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptId {
+    /// The call.
+    pub call: CallId,
+    /// Counted from 1 within the call.
+    pub attempt: Attempt,
+}
+
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.", self.run, self.iteration)?;

@@ -57,7 +57,7 @@ pub use durable::Durable;
 pub use event::{EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Hash, Hasher};
-pub use ids::{AccountId, Attempt, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
+pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;
 pub use message::{

@@ -58,9 +58,13 @@ pub enum AttemptEnd<'a> {
 /// Breaker state of one model with one credential.
 #[derive(Debug, Clone)]
 pub struct BreakerReport {
+    /// The model's name at its provider.
     pub model: Arc<str>,
+    /// The credential.
     pub credential: CredentialId,
+    /// The breaker's state.
     pub state: BreakerState,
+    /// The failure that opened the breaker or counts towards it.
     pub last_failure: Option<Failure>,
 }
 

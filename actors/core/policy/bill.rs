@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::model::{Attempt, Body, CallId, ModelRef, ModelStarted, Record, RunSpec, Usage};
+use crate::model::{AttemptId, Body, ModelRef, ModelStarted, Record, RunSpec, Usage};
 
 /// Adds up the cost of one run's calls, record by record, at the prices that were known when it was accepted.
 ///
@@ -11,7 +11,7 @@ use crate::model::{Attempt, Body, CallId, ModelRef, ModelStarted, Record, RunSpe
 pub struct Bill {
     /// `None` until the record that accepted the run was added.
     spec: Option<Arc<RunSpec>>,
-    models: BTreeMap<(CallId, Attempt), ModelRef>,
+    models: BTreeMap<AttemptId, ModelRef>,
     nano_usd: u64,
     unpriced: Vec<ModelRef>,
 }
@@ -22,26 +22,37 @@ impl Bill {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
             Body::ModelStarted(started) => {
-                self.models.insert((started.call, started.attempt), started.model.clone());
+                self.models.insert(
+                    AttemptId { call: started.call, attempt: started.attempt },
+                    started.model.clone(),
+                );
             }
             Body::SummaryStarted(started) => {
                 let ModelStarted { call, attempt, model, .. } = &*started.started;
-                self.models.insert((*call, *attempt), model.clone());
+                self.models.insert(AttemptId { call: *call, attempt: *attempt }, model.clone());
             }
             Body::SummaryAnswered(answered) => {
-                self.charge((answered.call, answered.attempt), answered.usage.as_ref());
+                self.charge(
+                    AttemptId { call: answered.call, attempt: answered.attempt },
+                    answered.usage.as_ref(),
+                );
             }
             Body::ModelAnswered(answered) => {
-                self.charge((answered.call, answered.attempt), answered.usage.as_ref());
+                self.charge(
+                    AttemptId { call: answered.call, attempt: answered.attempt },
+                    answered.usage.as_ref(),
+                );
             }
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
                 if let Some(usage) = failed.failure.usage.as_deref() {
-                    self.charge((failed.call, failed.attempt), Some(usage));
+                    self.charge(AttemptId { call: failed.call, attempt: failed.attempt }, Some(usage));
                 }
             }
             // A late usage that is implausible leaves the cost unknown, as before.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
-            Body::ModelLate(late) => self.charge((late.call, late.attempt), Some(&late.usage)),
+            Body::ModelLate(late) => {
+                self.charge(AttemptId { call: late.call, attempt: late.attempt }, Some(&late.usage))
+            }
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::RunStopping(_)
@@ -63,7 +74,7 @@ impl Bill {
         }
     }
 
-    fn charge(&mut self, call: (CallId, Attempt), usage: Option<&Usage>) {
+    fn charge(&mut self, call: AttemptId, usage: Option<&Usage>) {
         let (Some(spec), Some(model)) = (&self.spec, self.models.get(&call)) else { return };
         let price = spec.profile_of(model).price;
         match usage.zip(price).and_then(|(usage, price)| price.cost(usage)) {
@@ -89,8 +100,8 @@ impl Bill {
 mod tests {
     use super::*;
     use crate::model::{
-        Amounts, AssistantMessage, FinishReason, Hash, InDoubtPolicy, Incarnation, Limits, ModelAnswered,
-        ModelLate, ModelProfile, ModelStarted, Price, RunAccepted, RunId, Timestamp,
+        Amounts, AssistantMessage, Attempt, CallId, FinishReason, Hash, InDoubtPolicy, Incarnation, Limits,
+        ModelAnswered, ModelLate, ModelProfile, ModelStarted, Price, RunAccepted, RunId, Timestamp,
     };
 
     const RUN: RunId = RunId::from_bits(1);

@@ -10,7 +10,7 @@ pub(super) const MAX_COOLDOWN_MS: u64 = 24 * 3_600_000;
 
 /// Circuit breaker: closed, it admits all attempts; open, none; half-open, one probe at a time until one is answered.
 #[derive(Debug, Default)]
-pub struct Breaker {
+pub(super) struct Breaker {
     state: BreakerPhase,
     /// How often it opened since the last answer: the rung of the cooldown ladder.
     trips: u32,
@@ -83,7 +83,7 @@ enum FailureWeight {
 
 impl Breaker {
     /// Whether an attempt may start now.
-    pub fn readiness(&self, now: Timestamp) -> Readiness {
+    pub(super) fn readiness(&self, now: Timestamp) -> Readiness {
         match self.state {
             // A clock that was set back does not prolong the cooldown.
             BreakerPhase::Open { from, until, why, .. } if from <= now && now < until => {
@@ -97,7 +97,7 @@ impl Breaker {
     }
 
     /// Admits an attempt, even against [`Breaker::readiness`]: the caller decides.
-    pub fn admit(&mut self, now: Timestamp) -> BreakerPass {
+    pub(super) fn admit(&mut self, now: Timestamp) -> BreakerPass {
         let is_free = self.readiness(now) == Readiness::Ready;
         match &mut self.state {
             BreakerPhase::Open { probe, .. } if is_free => {
@@ -121,7 +121,7 @@ impl Breaker {
 
     /// The target begins to answer: closes, unless the attempt began before it opened. Earlier failures count until a
     /// complete answer, so answers that keep breaking off open it again. Returns true if it was open.
-    pub fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
+    pub(super) fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
         match (&self.state, pass) {
             (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => false,
             (BreakerPhase::Open { .. }, _) => {
@@ -146,7 +146,7 @@ impl Breaker {
     }
 
     /// Closes the breaker and forgets all failures.
-    pub fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
@@ -200,7 +200,7 @@ impl Breaker {
     }
 
     /// The state as the public API reports it.
-    pub fn state(&self, now: Timestamp) -> BreakerState {
+    pub(super) fn state(&self, now: Timestamp) -> BreakerState {
         match (&self.state, self.readiness(now)) {
             (BreakerPhase::Closed { .. }, _) => BreakerState::Closed,
             (BreakerPhase::Open { .. }, Readiness::Until(until, _)) => BreakerState::Open { until },
@@ -211,7 +211,7 @@ impl Breaker {
     }
 
     /// The last failure that counted.
-    pub const fn last_failure(&self) -> Option<&Failure> {
+    pub(super) const fn last_failure(&self) -> Option<&Failure> {
         self.last_failure.as_ref()
     }
 }

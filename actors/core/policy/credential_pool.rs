@@ -2,7 +2,7 @@ use crate::model::PoolStrategy;
 
 /// Picks a credential by its index. `seats` holds the attempts under way with each one, `None` if it may not be used;
 /// `last` is the one used last.
-pub fn pick(strategy: PoolStrategy, seats: &[Option<u32>], last: Option<usize>) -> Option<usize> {
+pub(super) fn pick(strategy: PoolStrategy, seats: &[Option<u32>], last: Option<usize>) -> Option<usize> {
     let free = || seats.iter().enumerate().filter_map(|(at, used)| Some((at, (*used)?)));
     match strategy {
         PoolStrategy::FillFirst => free().next(),

@@ -35,7 +35,9 @@ pub enum LinkVisit {
 /// A link that a call may still try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
+    /// The link's model.
     pub model: ModelRef,
+    /// What the call has done with the link so far.
     pub visit: LinkVisit,
     /// Tokens that an attempt there would reserve.
     pub tokens: u64,

@@ -20,7 +20,7 @@ const RESET_SLACK_MS: u64 = 100;
 /// rest. The tokens of an attempt are known when it has ended. Until then it counts with the average; without an
 /// average, with its reservation.
 #[derive(Debug, Default)]
-pub struct Limiter {
+pub(super) struct Limiter {
     limits: RateLimits,
     /// Attempts of the last minute, the oldest first.
     attempts: VecDeque<LimitedAttempt>,
@@ -65,7 +65,7 @@ struct ReportedQuota {
 pub(crate) struct LimiterSlot(u64);
 
 impl Limiter {
-    pub fn new(limits: RateLimits) -> Self {
+    pub(super) fn new(limits: RateLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
@@ -118,7 +118,7 @@ impl Limiter {
     }
 
     /// Counts a new attempt that reserved `reserved` tokens.
-    pub fn acquire(&mut self, now: Timestamp, reserved: u64) -> LimiterSlot {
+    pub(super) fn acquire(&mut self, now: Timestamp, reserved: u64) -> LimiterSlot {
         while self.attempts.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= WINDOW_MS) {
             self.attempts.pop_front();
         }
@@ -150,7 +150,7 @@ impl Limiter {
     }
 
     /// The response to this attempt reported the rest of the quota.
-    pub fn on_rate_info(&mut self, place: LimiterSlot, (info, now): (RateInfo, Timestamp)) {
+    pub(super) fn on_rate_info(&mut self, place: LimiterSlot, (info, now): (RateInfo, Timestamp)) {
         self.unanswered.remove(&place.0);
         // It is unknown whether the provider has counted these already.
         let open = self.unanswered.len() as u64;
@@ -164,7 +164,7 @@ impl Limiter {
     }
 
     /// The attempt has ended: a response that is still missing will not come.
-    pub fn on_attempt_end(&mut self, place: LimiterSlot) {
+    pub(super) fn on_attempt_end(&mut self, place: LimiterSlot) {
         self.unanswered.remove(&place.0);
     }
 

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::{
-    model::{Attempt, CallId, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
+    model::{Attempt, AttemptId, CallId, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
     policy::failure_scope::{FailureScope, failure_scope},
 };
 
@@ -75,7 +75,7 @@ impl RetryPolicy {
     /// Decides what follows a failed attempt.
     pub(crate) fn decide_retry(
         &self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         failure: &Failure,
         past: AttemptHistory,
         (elsewhere, otherwise): (FallbackAvailability, CredentialRecovery),
@@ -97,11 +97,17 @@ impl RetryPolicy {
             return RetryDecision::RetryAfterMs(0);
         }
         let again = match elsewhere {
-            FallbackAvailability::Available => {
-                self.pause_with_fallback(class, past, self.backoff((call, attempt), past.failures_of_class))
-            }
+            FallbackAvailability::Available => self.pause_with_fallback(
+                class,
+                past,
+                self.backoff(AttemptId { call, attempt }, past.failures_of_class),
+            ),
             FallbackAvailability::AvailableFrom(_) | FallbackAvailability::Unavailable => self
-                .pause_without_fallback(class, past, self.backoff((call, attempt), past.failures_of_class)),
+                .pause_without_fallback(
+                    class,
+                    past,
+                    self.backoff(AttemptId { call, attempt }, past.failures_of_class),
+                ),
         };
         let again = match (again, elsewhere) {
             (Some(ms), FallbackAvailability::AvailableFrom(until)) if class.reset_in(past.at).is_some() => {
@@ -171,11 +177,11 @@ impl RetryPolicy {
     /// The pause before a call returns to a model that it left for another; `None` beyond its limits.
     pub(crate) fn pause_before_return(
         &self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         class: &FailureClass,
         past: AttemptHistory,
     ) -> Option<u64> {
-        let pause = self.backoff((call, attempt), attempt);
+        let pause = self.backoff(AttemptId { call, attempt }, attempt);
         let fits = match class.reset_is_known() {
             true => self.may_wait(past.waited_ms, pause),
             false => past.elapsed_ms.saturating_add(pause) <= self.deadline_ms,
@@ -184,7 +190,7 @@ impl RetryPolicy {
     }
 
     /// The pause after the `times`th failure. Half of it is jitter from a hash of the call: a replay draws the same.
-    fn backoff(&self, (call, attempt): (CallId, Attempt), times: u32) -> u64 {
+    fn backoff(&self, AttemptId { call, attempt }: AttemptId, times: u32) -> u64 {
         let doubled = self
             .initial_pause_ms
             .saturating_mul(1_u64 << times.saturating_sub(1).min(20))
@@ -273,7 +279,7 @@ mod tests {
     fn after(class: FailureClass, past: AttemptHistory, elsewhere: FallbackAvailability) -> RetryDecision {
         let failure = Failure::new(class, "x");
         RetryPolicy::default().decide_retry(
-            (CALL, past.failures_of_class),
+            AttemptId { call: CALL, attempt: past.failures_of_class },
             &failure,
             past,
             (elsewhere, CredentialRecovery::No),
@@ -404,7 +410,12 @@ mod tests {
         let auth = Failure::new(FailureClass::Auth, "x");
         let with = |times, otherwise| {
             let context = (FallbackAvailability::Available, otherwise);
-            RetryPolicy::default().decide_retry((CALL, times), &auth, past(times), context)
+            RetryPolicy::default().decide_retry(
+                AttemptId { call: CALL, attempt: times },
+                &auth,
+                past(times),
+                context,
+            )
         };
         assert_eq!(with(1, CredentialRecovery::Renewed), RetryDecision::RetryAfterMs(0));
         assert_eq!(
@@ -422,7 +433,12 @@ mod tests {
         let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
         let tried_again = |class, times| {
             let alone = (FallbackAvailability::Unavailable, CredentialRecovery::No);
-            let after = policy.decide_retry((CALL, times), &Failure::new(class, "x"), past(times), alone);
+            let after = policy.decide_retry(
+                AttemptId { call: CALL, attempt: times },
+                &Failure::new(class, "x"),
+                past(times),
+                alone,
+            );
             matches!(after, RetryDecision::RetryAfterMs(_))
         };
         assert!(!tried_again(FailureClass::Server, 1));

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, BudgetRefusal, CallEnd, CallId,
-        CallStarted, Dimension, EffectClass, HistoryPosition, ModelRef, ModelStarted, Outcome, OutcomeCause,
-        OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp, Usage,
+        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, AttemptId, BudgetRefusal, CallEnd,
+        CallId, CallStarted, Dimension, EffectClass, HistoryPosition, ModelRef, ModelStarted, Outcome,
+        OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
+        Usage,
     },
     turn::{
         answer_recovery::AnswerRecovery,
@@ -334,11 +335,11 @@ impl ActiveRun {
             LoopState::CallingModel(ModelCallState { attempt, state, .. }) if self.planned_end.is_none() => {
                 let (call, attempt) = (self.model_call(), *attempt);
                 due.push(match state {
-                    AttemptState::Started(_) => DueAction::CallModel { call, attempt },
+                    AttemptState::Started(_) => DueAction::CallModel(AttemptId { call, attempt }),
                     AttemptState::Wanted(Some(pause)) if !pause.is_over(now.at) => {
                         DueAction::WakeAt(pause.until)
                     }
-                    AttemptState::Wanted(_) => DueAction::Acquire { call, attempt },
+                    AttemptState::Wanted(_) => DueAction::Acquire(AttemptId { call, attempt }),
                 });
             }
             LoopState::RunningTools(acting) => {
@@ -374,12 +375,14 @@ impl ActiveRun {
         let (call, goes_on) = (of.id, self.lets_calls_end());
         match &of.state {
             ToolCallState::Admitted(attempt) if goes_on && !of.is_blocked_by(earlier) => {
-                Some(DueAction::Acquire { call, attempt: *attempt })
+                Some(DueAction::Acquire(AttemptId { call, attempt: *attempt }))
             }
             ToolCallState::Started(started, _) if goes_on => {
-                Some(DueAction::RunTool { call, attempt: started.attempt })
+                Some(DueAction::RunTool(AttemptId { call, attempt: started.attempt }))
             }
-            ToolCallState::Started(started, _) => Some(DueAction::EndTool { call, attempt: started.attempt }),
+            ToolCallState::Started(started, _) => {
+                Some(DueAction::EndTool(AttemptId { call, attempt: started.attempt }))
+            }
             ToolCallState::Parked(doubtful) => Some(DueAction::WakeAt(doubtful.request.expires_at)),
             ToolCallState::Admitted(_)
             | ToolCallState::Proposed

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     journal::{Append, InboxItem, IndexRow, SpawnedSession},
     model::{
-        Body, BudgetRefusal, CallId, CallStarted, Dimension, Incarnation, LedgerChange, Record, RunAccepted,
-        RunId, RunRow, Seq, SessionId, SessionOpened, SessionTime,
+        AttemptId, Body, BudgetRefusal, CallId, CallStarted, Dimension, Incarnation, LedgerChange, Record,
+        RunAccepted, RunId, RunRow, Seq, SessionId, SessionOpened, SessionTime,
     },
     mutants::{Mutant, mutant_enabled},
     policy::Candidate,
@@ -23,6 +23,7 @@ use crate::{
 pub struct Decision {
     /// The incarnation that writes; the store refuses any but the latest.
     pub fence: Incarnation,
+    /// The records, in order.
     pub records: Vec<Arc<Record>>,
     /// Changes of budget accounts that the records cause.
     pub ledger: LedgerChange,
@@ -96,26 +97,30 @@ impl DecisionBuilder {
             // A repeated submission: the session crashed before it could answer.
             Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
             Input::Submitted { .. } => self.on_submission(input),
-            Input::Leased { call, attempt, model } => self.start_model_call(*call, *attempt, model),
-            Input::NoLease { call, attempt, skipped } => self.on_no_lease((*call, *attempt), skipped),
-            Input::Permitted { call, attempt } => self.start_tool_call(*call, *attempt),
-            Input::Answered { started, answer, admissions: plans } => self.on_answer(started, answer, plans),
-            Input::ModelFailed { call, attempt, failure, failover: outlook } => {
-                self.on_model_failure((*call, *attempt), failure, outlook);
+            Input::Leased { id: AttemptId { call, attempt }, model } => {
+                self.start_model_call(*call, *attempt, model)
             }
-            Input::ToolEnded { call, attempt, end } => {
+            Input::NoLease { id: AttemptId { call, attempt }, skipped } => {
+                self.on_no_lease(AttemptId { call: *call, attempt: *attempt }, skipped)
+            }
+            Input::Permitted(AttemptId { call, attempt }) => self.start_tool_call(*call, *attempt),
+            Input::Answered { started, answer, admissions: plans } => self.on_answer(started, answer, plans),
+            Input::ModelFailed { id: AttemptId { call, attempt }, failure, failover: outlook } => {
+                self.on_model_failure(AttemptId { call: *call, attempt: *attempt }, failure, outlook);
+            }
+            Input::ToolEnded { id: AttemptId { call, attempt }, end } => {
                 if self.is_started(*call, *attempt) {
                     self.end_call(*call, *attempt, end.clone());
                 }
             }
-            Input::Lost { call, attempt } if call.is_model_call() => {
-                self.on_model_task_lost((*call, *attempt));
+            Input::Lost(AttemptId { call, attempt }) if call.is_model_call() => {
+                self.on_model_task_lost(AttemptId { call: *call, attempt: *attempt });
             }
-            Input::Lost { call, attempt } => self.on_tool_lost(*call, *attempt),
-            Input::NeverBegun { call, attempt } if call.is_model_call() => {
-                self.on_model_never_begun((*call, *attempt));
+            Input::Lost(AttemptId { call, attempt }) => self.on_tool_lost(*call, *attempt),
+            Input::NeverBegun(AttemptId { call, attempt }) if call.is_model_call() => {
+                self.on_model_never_begun(AttemptId { call: *call, attempt: *attempt });
             }
-            Input::NeverBegun { call, attempt } => self.on_never_begun(*call, *attempt),
+            Input::NeverBegun(AttemptId { call, attempt }) => self.on_never_begun(*call, *attempt),
             Input::Decided { call, verdict } => self.on_decision(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
@@ -166,13 +171,13 @@ impl DecisionBuilder {
             return Vec::new();
         }
         let due = self.turn.due(self.now);
-        let wants = due.iter().filter_map(DueAction::acquires).filter_map(|(call, attempt)| {
-            if call.is_model_call() {
-                Some(GrantRequest::Lease { call, attempt })
-            } else if self.call(call).is_some_and(ActiveToolCall::delegates) {
+        let wants = due.iter().filter_map(DueAction::acquires).filter_map(|id| {
+            if id.call.is_model_call() {
+                Some(GrantRequest::Lease(id))
+            } else if self.call(id.call).is_some_and(ActiveToolCall::delegates) {
                 None
             } else {
-                Some(GrantRequest::Permit { call, attempt })
+                Some(GrantRequest::Permit(id))
             }
         });
         wants.collect()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, Attempt, Body, BudgetRefusal, CallEnd, CallId, CallStatus, Dimension, Failure,
+        AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, CallStatus, Dimension, Failure,
         FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
         OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId,
     },
@@ -50,9 +50,9 @@ impl DecisionBuilder {
         let is_meant = |run: &&ActiveRun| !another && !wanted.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
-        if let Some((call, attempt)) = wanted.iter().find(|(call, _)| call.is_summary()) {
+        if let Some(id) = wanted.iter().find(|id| id.call.is_summary()) {
             let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
-            self.give_up_summary((*call, *attempt), failure);
+            self.give_up_summary(*id, failure);
             return self.compact_if_needed();
         }
         if run.exhausted.is_some() {
@@ -116,7 +116,7 @@ impl DecisionBuilder {
 
     /// Reacts to a failure of the grace call. Only if the provider may have refused the request for `tool_choice`, the
     /// call is repeated without tools.
-    pub(super) fn on_grace_failure(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+    pub(super) fn on_grace_failure(&mut self, AttemptId { call, attempt }: AttemptId, failure: &Failure) {
         let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
         let is_again = offered && refuses_tool_choice(&failure.class);
         let (failure, retry_at) = (failure.clone(), is_again.then_some(self.now.at));

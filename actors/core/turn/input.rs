@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    model::Intent,
     model::{
-        ApprovalDecision, Attempt, BootId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Image,
-        ImportedHistory, Incarnation, LimitIncrease, ModelAnswer, ModelRef, ModelStarted, RunId, RunSpec,
-        StopReason, Timestamp, UnansweredModel,
+        ApprovalDecision, AttemptId, BootId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash,
+        Image, ImportedHistory, Incarnation, Intent, LimitIncrease, ModelAnswer, ModelRef, ModelStarted,
+        RunId, RunSpec, StopReason, Timestamp, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -16,46 +15,122 @@ use crate::{
 #[derive(Debug, Clone)]
 pub enum Input {
     /// The session is new.
-    Opened { key: Arc<str>, prompt: Arc<str>, incarnation: Incarnation, boot: BootId },
+    Opened {
+        /// The session key.
+        key: Arc<str>,
+        /// The system prompt.
+        prompt: Arc<str>,
+        /// The incarnation that opened the session.
+        incarnation: Incarnation,
+        /// The boot of the machine.
+        boot: BootId,
+    },
     /// The session was opened again; always the first input after a replay.
-    Revived { incarnation: Incarnation, boot: BootId },
+    Revived {
+        /// The incarnation that opened the session.
+        incarnation: Incarnation,
+        /// The boot of the machine.
+        boot: BootId,
+    },
     /// A run is submitted.
     Submitted {
+        /// The run's id.
         run: RunId,
+        /// The user message.
         input: Arc<str>,
+        /// The user's images, stored as artifacts.
         images: Arc<[Image]>,
+        /// A conversation from outside that precedes the message; only in a new session.
         history: Arc<ImportedHistory>,
+        /// The run's settings.
         spec: Arc<RunSpec>,
+        /// The caller's idempotency key.
         key: Option<Arc<str>>,
     },
     /// The wanted lease was granted.
-    Leased { call: CallId, attempt: Attempt, model: ModelRef },
+    Leased {
+        /// The attempt that may start.
+        id: AttemptId,
+        /// The model of the lease.
+        model: ModelRef,
+    },
     /// No lease is possible before a time that a provider has named, or at all.
-    NoLease { call: CallId, attempt: Attempt, skipped: Arc<[UnansweredModel]> },
+    NoLease {
+        /// The attempt that cannot start.
+        id: AttemptId,
+        /// The models that were passed over, each with its reason.
+        skipped: Arc<[UnansweredModel]>,
+    },
     /// The wanted permit was granted.
-    Permitted { call: CallId, attempt: Attempt },
-    /// The model answered the attempt `started`; `admissions` has one entry for each call of the answer.
-    Answered { started: Arc<ModelStarted>, answer: Arc<ModelAnswer>, admissions: Arc<[CallAdmission]> },
+    Permitted(AttemptId),
+    /// The model answered the attempt `started`.
+    Answered {
+        /// The attempt's record.
+        started: Arc<ModelStarted>,
+        /// The answer.
+        answer: Arc<ModelAnswer>,
+        /// The verdicts on the answer's calls, in their order.
+        admissions: Arc<[CallAdmission]>,
+    },
     /// An attempt of a model call failed.
-    ModelFailed { call: CallId, attempt: Attempt, failure: Box<Failure>, failover: FailoverOptions },
+    ModelFailed {
+        /// The attempt.
+        id: AttemptId,
+        /// The failure.
+        failure: Box<Failure>,
+        /// What can be called next.
+        failover: FailoverOptions,
+    },
     /// A tool call ended.
-    ToolEnded { call: CallId, attempt: Attempt, end: CallEnd },
+    ToolEnded {
+        /// The attempt.
+        id: AttemptId,
+        /// The result for the model.
+        end: CallEnd,
+    },
     /// The task of a call ended without a result, or the fate of an attempt of an earlier incarnation is unknown.
-    Lost { call: CallId, attempt: Attempt },
+    Lost(AttemptId),
     /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
-    NeverBegun { call: CallId, attempt: Attempt },
+    NeverBegun(AttemptId),
     /// A person has decided about a call that is in doubt.
-    Decided { call: CallId, verdict: ApprovalDecision },
-    /// A request to stop a run; `None` means the one under way.
-    Stop { run: Option<RunId>, reason: StopReason },
-    /// A steering message for a run; `next` identifies the message.
-    Steer { run: RunId, text: Arc<str>, next: RunId },
+    Decided {
+        /// The call in doubt.
+        call: CallId,
+        /// The decision.
+        verdict: ApprovalDecision,
+    },
+    /// A request to stop a run.
+    Stop {
+        /// The run; `None` means the one under way.
+        run: Option<RunId>,
+        /// The reason.
+        reason: StopReason,
+    },
+    /// A steering message for a run.
+    Steer {
+        /// The run.
+        run: RunId,
+        /// The message.
+        text: Arc<str>,
+        /// Identifies the message; becomes the id of a run of its own if the run has ended.
+        next: RunId,
+    },
     /// A request to raise the limits of a run; a run that has used them up is resumed.
-    Raise { run: RunId, by: LimitIncrease },
+    Raise {
+        /// The run.
+        run: RunId,
+        /// The amounts that are added.
+        by: LimitIncrease,
+    },
     /// A subagent has ended.
     ChildEnded(Arc<ChildEnded>),
-    /// The input of an inbox row; the row is deleted whatever the decision is.
-    FromInbox { row: u64, input: Box<Input> },
+    /// The input of an inbox row.
+    FromInbox {
+        /// The row; deleted whatever the decision is.
+        row: u64,
+        /// Its input.
+        input: Box<Input>,
+    },
     /// An inbox row without effect by now; it is only deleted.
     EmptyInboxRow,
     /// A timer fired; `now` tells which limits are over.
@@ -77,9 +152,21 @@ pub struct FailoverOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallAdmission {
     /// The call may run.
-    Admit { tool: Arc<str>, intent: Intent, arguments: Hash },
-    /// The call may not run; `end` is the result for the model.
-    Reject { rejection: CallRejection, end: CallEnd },
+    Admit {
+        /// The tool's name.
+        tool: Arc<str>,
+        /// The planned effect.
+        intent: Intent,
+        /// Hash of the arguments.
+        arguments: Hash,
+    },
+    /// The call may not run.
+    Reject {
+        /// The reason.
+        rejection: CallRejection,
+        /// The result for the model.
+        end: CallEnd,
+    },
 }
 
 /// Why the executor rejects a call.
@@ -98,15 +185,22 @@ pub enum CallRejection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DueAction {
     /// Run this attempt of the model call.
-    CallModel { call: CallId, attempt: Attempt },
+    CallModel(AttemptId),
     /// Run this attempt of the tool call; if an earlier incarnation started it, find out what became of it.
-    RunTool { call: CallId, attempt: Attempt },
+    RunTool(AttemptId),
     /// Bring this attempt of the tool call to its end, also if an earlier incarnation started it.
-    EndTool { call: CallId, attempt: Attempt },
+    EndTool(AttemptId),
     /// Wait for the grant that the call needs before its start: a lease (n = 0) or a permit.
-    Acquire { call: CallId, attempt: Attempt },
-    /// Keep this subagent running, or see it end if `ends`; its end arrives in the inbox.
-    AwaitSubagent { call: CallId, n: u32, ends: bool },
+    Acquire(AttemptId),
+    /// Keep this subagent running, or bring it to its end; its end arrives in the inbox.
+    AwaitSubagent {
+        /// The call that delegated.
+        call: CallId,
+        /// The subagent's number within the call.
+        n: u32,
+        /// True if the subagent must end.
+        ends: bool,
+    },
     /// Wake up at this time of the wall clock.
     WakeAt(Timestamp),
     /// Wake up at this active time of the session, in milliseconds.
@@ -117,7 +211,7 @@ impl DueAction {
     /// The action that ends the tool call of this action.
     pub const fn end_action(&self) -> Option<Self> {
         match *self {
-            Self::RunTool { call, attempt } => Some(Self::EndTool { call, attempt }),
+            Self::RunTool(id) => Some(Self::EndTool(id)),
             Self::CallModel { .. }
             | Self::EndTool { .. }
             | Self::Acquire { .. }
@@ -127,10 +221,10 @@ impl DueAction {
         }
     }
 
-    /// The call and attempt of `Acquire`.
-    pub(crate) const fn acquires(&self) -> Option<(CallId, Attempt)> {
+    /// The attempt of `Acquire`.
+    pub(crate) const fn acquires(&self) -> Option<AttemptId> {
         match *self {
-            Self::Acquire { call, attempt } => Some((call, attempt)),
+            Self::Acquire(id) => Some(id),
             Self::CallModel { .. }
             | Self::RunTool { .. }
             | Self::EndTool { .. }
@@ -161,6 +255,8 @@ impl DueAction {
 /// A grant that would let the draft continue at once, if one is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrantRequest {
-    Lease { call: CallId, attempt: Attempt },
-    Permit { call: CallId, attempt: Attempt },
+    /// A lease for an attempt of a model call.
+    Lease(AttemptId),
+    /// A permit for an attempt of a tool call.
+    Permit(AttemptId),
 }

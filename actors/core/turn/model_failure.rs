@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Attempt, Body, CallId, Failure, FailureClass, ModelFailed, ModelRef, ModelWaiting, Outcome,
-        OutcomeCause, OutcomeDetail, RunSpec, Timestamp, UnansweredModel, UnansweredReason,
+        AttemptId, Body, Failure, FailureClass, ModelFailed, ModelRef, ModelWaiting, Outcome, OutcomeCause,
+        OutcomeDetail, RunSpec, Timestamp, UnansweredModel, UnansweredReason,
     },
     policy::{
         AttemptHistory, FallbackAvailability, LinkAvailability, ProviderContact, RetryDecision,
@@ -33,7 +33,7 @@ impl DecisionBuilder {
     /// Reacts to a failed attempt: another attempt at the same or another model, or the end of the run.
     pub(super) fn on_model_failure(
         &mut self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         failure: &Failure,
         outlook: &FailoverOptions,
     ) {
@@ -44,10 +44,10 @@ impl DecisionBuilder {
         let Some(started) = asking.started().cloned() else { return };
         let failure = &with_validated_usage(&started, failure.clone());
         if self.is_in_grace() {
-            return self.on_grace_failure((call, attempt), failure);
+            return self.on_grace_failure(AttemptId { call, attempt }, failure);
         }
         if self.is_too_long(failure) {
-            return self.on_too_long((call, attempt), failure);
+            return self.on_too_long(AttemptId { call, attempt }, failure);
         }
         let Some((asking, spec)) = self.model_call_state() else { return };
         let model = started.model.clone();
@@ -62,14 +62,15 @@ impl DecisionBuilder {
             at: self.now.at,
         };
         let retry = &spec.limits.retry;
-        let after = retry.decide_retry((call, attempt), failure, past, (elsewhere, outlook.recovery));
+        let after =
+            retry.decide_retry(AttemptId { call, attempt }, failure, past, (elsewhere, outlook.recovery));
         let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
         let (retry_at, fallback) = match after {
             RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),
             RetryDecision::Fallback => match next {
                 // A return to a failed model needs a pause that ends before the deadline.
                 Some(link) if asking.has_tried(&spec.chain[link]) => {
-                    let pause = retry.pause_before_return((call, attempt), &failure.class, past);
+                    let pause = retry.pause_before_return(AttemptId { call, attempt }, &failure.class, past);
                     (pause.map(|ms| self.now.at.plus_ms(ms)), next.filter(|_| pause.is_some()))
                 }
                 Some(_) | None => (next.map(|_| self.now.at), next),
@@ -96,20 +97,20 @@ impl DecisionBuilder {
     }
 
     /// The attempt's task ended without a result.
-    pub(super) fn on_model_task_lost(&mut self, (call, attempt): (CallId, Attempt)) {
+    pub(super) fn on_model_task_lost(&mut self, AttemptId { call, attempt }: AttemptId) {
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
         if call.is_summary() {
-            return self.on_summary_failure((call, attempt), &failure);
+            return self.on_summary_failure(AttemptId { call, attempt }, &failure);
         }
-        self.on_model_failure((call, attempt), &failure, &FailoverOptions::default());
+        self.on_model_failure(AttemptId { call, attempt }, &failure, &FailoverOptions::default());
     }
 
     /// The attempt was recorded as started but never sent, because its process was suspended; the next attempt follows
     /// at once.
-    pub(super) fn on_model_never_begun(&mut self, (call, attempt): (CallId, Attempt)) {
+    pub(super) fn on_model_never_begun(&mut self, AttemptId { call, attempt }: AttemptId) {
         let failure = || Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
         if call.is_summary() {
-            return self.on_summary_failure((call, attempt), &failure());
+            return self.on_summary_failure(AttemptId { call, attempt }, &failure());
         }
         if self.is_current_attempt(call, attempt) {
             let failure = failure();
@@ -122,7 +123,7 @@ impl DecisionBuilder {
     /// the run.
     pub(super) fn on_no_lease(
         &mut self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         skipped: &Arc<[UnansweredModel]>,
     ) {
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };

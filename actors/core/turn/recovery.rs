@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation, Record,
-        RunId, SessionId, SessionRevived, SessionTime,
+        AttemptId, Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation,
+        Record, RunId, SessionId, SessionRevived, SessionTime,
     },
     turn::{
         FailoverOptions, Input, Turn,
@@ -35,6 +35,7 @@ impl ReplayedSession {
         Self(Turn::empty(session))
     }
 
+    /// Adds the next record of the journal.
     pub fn fold(&mut self, record: &Durable<Arc<Record>>) {
         self.0.apply(record);
     }
@@ -88,7 +89,7 @@ impl DecisionBuilder {
             let (call, attempt) = (started.call, started.attempt);
             let failure =
                 Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            self.on_summary_failure((call, attempt), &failure);
+            self.on_summary_failure(AttemptId { call, attempt }, &failure);
         }
         let Some(run) = self.run() else { return };
         if let LoopState::CallingModel(ModelCallState { state: AttemptState::Started(started), .. }) =
@@ -97,7 +98,7 @@ impl DecisionBuilder {
             let (call, attempt) = (started.call, started.attempt);
             let failure =
                 Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            return self.on_model_failure((call, attempt), &failure, &FailoverOptions::default());
+            return self.on_model_failure(AttemptId { call, attempt }, &failure, &FailoverOptions::default());
         }
         let open: Vec<(CallId, ToolCallState)> =
             run.calls().iter().map(|call| (call.id, call.state.clone())).collect();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        Attempt, Body, CallId, Failure, ModelRef, ModelWaiting, Record, RunId, RunSpec, RunWait, SessionId,
-        SessionTime, Timestamp, UnansweredReason, WaitKind,
+        Attempt, AttemptId, Body, CallId, Failure, ModelRef, ModelWaiting, Record, RunId, RunSpec, RunWait,
+        SessionId, SessionTime, Timestamp, UnansweredReason, WaitKind,
     },
     turn::{
         DueAction, Turn,
@@ -189,26 +189,26 @@ impl WaitTracker {
         (now, bounds): (SessionTime, &dyn TaskDeadlines),
     ) -> Option<RunWait> {
         match effect {
-            DueAction::CallModel { call, attempt } => {
+            DueAction::CallModel(AttemptId { call, attempt }) => {
                 let model = run.started_of(call)?.model.clone();
                 let since = self.call_time(call);
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(RunWait { kind: WaitKind::Model { model, attempt }, since, until })
             }
-            DueAction::RunTool { call, .. } if self.subagents.of_call(call).is_some() => None,
-            DueAction::RunTool { call, attempt } => {
+            DueAction::RunTool(AttemptId { call, .. }) if self.subagents.of_call(call).is_some() => None,
+            DueAction::RunTool(AttemptId { call, attempt }) => {
                 let (tool, arguments, _) = self.turn.tool_call(call)?;
                 let since = self.call_time(call);
                 let until = since.max(self.alive_since).plus_ms(bounds.tool(&tool, arguments));
                 let what = WaitKind::Tool { call, tool: tool.to_string(), attempt };
                 Some(RunWait { kind: what, since, until: Some(until) })
             }
-            DueAction::Acquire { call, attempt } if call.is_model_call() => {
+            DueAction::Acquire(AttemptId { call, attempt }) if call.is_model_call() => {
                 let paused = retry_pause(run).map_or(self.step_since, |pause| pause.until.min(now.at));
                 let since = paused.max(self.step_since).max(self.alive_since);
                 Some(RunWait { kind: WaitKind::Lease { attempt }, since, until: None })
             }
-            DueAction::Acquire { call, .. } => {
+            DueAction::Acquire(AttemptId { call, .. }) => {
                 let (at, own) = run.calls().iter().enumerate().find(|(_, own)| own.id == call)?;
                 let before = run.calls()[..at].iter().filter(|earlier| earlier.access.conflicts(&own.access));
                 let free = before.map(|earlier| self.call_time(earlier.id)).max().unwrap_or_default();
@@ -235,7 +235,7 @@ impl WaitTracker {
         let calls = run.calls();
         let waits = calls.iter().enumerate().filter_map(|(n, own)| {
             let ToolCallState::Admitted(attempt) = own.state else { return None };
-            if due.contains(&DueAction::Acquire { call: own.id, attempt }) {
+            if due.contains(&DueAction::Acquire(AttemptId { call: own.id, attempt })) {
                 return None;
             }
             let is_open = |call: &&ActiveToolCall| {

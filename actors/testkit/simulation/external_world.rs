@@ -16,7 +16,7 @@ use super::{
     seeded_rng::SeededRng,
 };
 use crate::{
-    model::{Attempt, CallId, SessionId, Timestamp, Usage},
+    model::{Attempt, AttemptId, CallId, SessionId, Timestamp, Usage},
     port::{Clock, InboxItem, Journal, WriteOp, WriteOutcome},
     testkit::{MemoryJournal, clock::START_MS},
 };
@@ -41,9 +41,9 @@ pub(super) struct ExternalState {
     dice: SeededRng,
     /// The attempts of tool calls that began, in order.
     pub(super) executions: Vec<ToolExecution>,
-    pub(super) commands: BTreeMap<(CallId, Attempt), DetachedCommand>,
+    pub(super) commands: BTreeMap<AttemptId, DetachedCommand>,
     /// The attempts that were reported as never started: they must not begin any more.
-    pub(super) fenced: BTreeSet<(CallId, Attempt)>,
+    pub(super) fenced: BTreeSet<AttemptId>,
     /// The attempts of model calls that providers received, in order.
     pub(super) model_calls: Vec<ServedModelCall>,
     /// Time of the last forced end of the process or of one of its actors.
@@ -234,7 +234,11 @@ impl ExternalState {
     }
 
     /// Starts an attempt of a tool call. Returns its index in `executions`.
-    pub(super) fn start_execution(&mut self, (call, attempt): (CallId, Attempt), kind: ToolKind) -> usize {
+    pub(super) fn start_execution(
+        &mut self,
+        AttemptId { call, attempt }: AttemptId,
+        kind: ToolKind,
+    ) -> usize {
         self.end_finished_commands();
         if !self.observations.has_started(call, attempt) {
             self.observations.report_violation(
@@ -242,7 +246,7 @@ impl ExternalState {
                 format!("{call} attempt {attempt} began before its start was stored"),
             );
         }
-        if self.fenced.contains(&(call, attempt)) {
+        if self.fenced.contains(&AttemptId { call, attempt }) {
             self.observations.report_violation(
                 "an effect happens once",
                 format!("{call} attempt {attempt} began after it was known never to"),
@@ -265,17 +269,14 @@ impl ExternalState {
     }
 
     /// Starts a command that ends by itself after `ms` milliseconds; `None` for never.
-    pub(super) fn launch(&mut self, id: (CallId, Attempt), does: ToolBehaviour, ms: Option<u64>) {
+    pub(super) fn launch(&mut self, id: AttemptId, does: ToolBehaviour, ms: Option<u64>) {
         let deed = self.start_execution(id, ToolKind::Build);
         let until = ms.map_or(u64::MAX, |ms| self.now() + ms);
         self.commands.insert(id, DetachedCommand { execution: deed, behaviour: does, until });
     }
 
     /// The command and its end, or `Err` with the milliseconds until it ends by itself; `None` if it was never started.
-    pub(super) fn command(
-        &mut self,
-        id: (CallId, Attempt),
-    ) -> Option<(DetachedCommand, Result<EndKind, u64>)> {
+    pub(super) fn command(&mut self, id: AttemptId) -> Option<(DetachedCommand, Result<EndKind, u64>)> {
         self.end_finished_commands();
         let command = *self.commands.get(&id)?;
         let left = command.until.saturating_sub(self.now());
@@ -283,7 +284,7 @@ impl ExternalState {
     }
 
     /// Ends a command by force.
-    pub(super) fn stop(&mut self, id: (CallId, Attempt)) {
+    pub(super) fn stop(&mut self, id: AttemptId) {
         if let Some(command) = self.commands.get(&id).copied() {
             self.end_execution(command.execution, EndKind::Stopped);
         }

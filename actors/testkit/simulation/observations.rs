@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use crate::{
     AcceptedRun, RunResult,
     model::{
-        AccountId, ApprovalDecision, Attempt, Body, BudgetAccount, CallId, Dimension, OutcomeCause,
-        OutcomeDetail, Record, RunId, Seq, SessionId,
+        AccountId, ApprovalDecision, Attempt, AttemptId, Body, BudgetAccount, CallId, Dimension,
+        OutcomeCause, OutcomeDetail, Record, RunId, Seq, SessionId,
     },
     port::{Append, AppendReceipt, InboxItem},
 };
@@ -32,9 +32,9 @@ pub(super) struct Observations {
     /// Every record the store applied, in order.
     pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
     pub(super) accounts: BTreeMap<AccountId, BudgetAccount>,
-    started: BTreeSet<(CallId, Attempt)>,
+    started: BTreeSet<AttemptId>,
     /// Attempts started and ended in one append: they were never made.
-    revoked: BTreeSet<(CallId, Attempt)>,
+    revoked: BTreeSet<AttemptId>,
     open: BTreeSet<RunId>,
     /// Runs that were reopened after their end.
     reopened: BTreeSet<RunId>,
@@ -75,18 +75,19 @@ impl Observations {
     }
 
     pub(super) fn has_started(&self, call: CallId, attempt: Attempt) -> bool {
-        self.started.contains(&(call, attempt))
+        self.started.contains(&AttemptId { call, attempt })
     }
 
     /// The last started attempt of a call; 0 if none.
     pub(super) fn last_started(&self, call: CallId) -> Attempt {
-        let attempts = self.started.range((call, 0)..=(call, Attempt::MAX));
-        attempts.last().map_or(0, |(_, attempt)| *attempt)
+        let attempts =
+            self.started.range(AttemptId { call, attempt: 0 }..=AttemptId { call, attempt: Attempt::MAX });
+        attempts.last().map_or(0, |AttemptId { attempt, .. }| *attempt)
     }
 
     /// Whether one append started and ended the attempt, so that it was never made.
     pub(super) fn is_revoked(&self, call: CallId, attempt: Attempt) -> bool {
-        self.revoked.contains(&(call, attempt))
+        self.revoked.contains(&AttemptId { call, attempt })
     }
 
     /// The runs that have not ended.
@@ -239,11 +240,16 @@ impl Observations {
                 self.open.remove(&ended.run);
                 self.pending_approvals.retain(|call| call.run != ended.run);
             }
-            Body::ModelStarted(started) => drop(self.started.insert((started.call, started.attempt))),
-            Body::SummaryStarted(started) => {
-                self.started.insert((started.started.call, started.started.attempt));
+            Body::ModelStarted(started) => {
+                self.started.insert(AttemptId { call: started.call, attempt: started.attempt });
             }
-            Body::CallStarted(started) => drop(self.started.insert((started.call, started.attempt))),
+            Body::SummaryStarted(started) => {
+                self.started
+                    .insert(AttemptId { call: started.started.call, attempt: started.started.attempt });
+            }
+            Body::CallStarted(started) => {
+                self.started.insert(AttemptId { call: started.call, attempt: started.attempt });
+            }
             Body::ApprovalRequested(request) => drop(self.pending_approvals.insert(request.call)),
             Body::ApprovalAnswered(answered) => drop(self.pending_approvals.remove(&answered.call)),
             Body::CallEnded(ended) => drop(self.pending_approvals.remove(&ended.call)),
@@ -288,22 +294,30 @@ pub(super) const fn is_force_fail(ended: &OutcomeDetail) -> bool {
 }
 
 /// The attempt that a record starts.
-fn started_attempt(record: &Record) -> Option<(CallId, Attempt)> {
+fn started_attempt(record: &Record) -> Option<AttemptId> {
     if let Body::ModelStarted(started) = &record.body {
-        return Some((started.call, started.attempt));
+        return Some(AttemptId { call: started.call, attempt: started.attempt });
     }
     if let Body::SummaryStarted(started) = &record.body {
-        return Some((started.started.call, started.started.attempt));
+        return Some(AttemptId { call: started.started.call, attempt: started.started.attempt });
     }
-    if let Body::CallStarted(started) = &record.body { Some((started.call, started.attempt)) } else { None }
+    if let Body::CallStarted(started) = &record.body {
+        Some(AttemptId { call: started.call, attempt: started.attempt })
+    } else {
+        None
+    }
 }
 
 /// The attempt that a record ends.
-fn ended_attempt(record: &Record) -> Option<(CallId, Attempt)> {
+fn ended_attempt(record: &Record) -> Option<AttemptId> {
     if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = &record.body {
-        return Some((failed.call, failed.attempt));
+        return Some(AttemptId { call: failed.call, attempt: failed.attempt });
     }
-    if let Body::CallEnded(ended) = &record.body { Some((ended.call, ended.attempt)) } else { None }
+    if let Body::CallEnded(ended) = &record.body {
+        Some(AttemptId { call: ended.call, attempt: ended.attempt })
+    } else {
+        None
+    }
 }
 
 /// The key of a session of the plan.

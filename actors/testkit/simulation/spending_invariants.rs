@@ -7,8 +7,8 @@ use super::{
     invariants::{FinalState, Violations},
 };
 use crate::model::{
-    AccountId, Attempt, Body, CallId, Deadline, Failure, FailureClass, ModelStarted, RequestFate,
-    RetryReason, RunId, Usage, UsageAnomaly,
+    AccountId, AttemptId, Body, Deadline, Failure, FailureClass, ModelStarted, RequestFate, RetryReason,
+    RunId, Usage, UsageAnomaly,
 };
 
 /// The usage in a record: an accepted usage, else the anomaly that was rejected.
@@ -122,11 +122,18 @@ fn run_totals(past: &FinalState<'_>) -> (BTreeMap<RunId, RunTotals>, Violations)
     };
     for record in past.records() {
         match &record.body {
-            Body::CallStarted(started) => drop(sums.calls.insert((started.call, started.attempt))),
-            Body::CallLost(lost) => {
-                sums.call_ended((lost.call, lost.attempt), lost.reason != RetryReason::NeverStarted);
+            Body::CallStarted(started) => {
+                sums.calls.insert(AttemptId { call: started.call, attempt: started.attempt });
             }
-            Body::CallEnded(ended) => sums.call_ended((ended.call, ended.attempt), true),
+            Body::CallLost(lost) => {
+                sums.call_ended(
+                    AttemptId { call: lost.call, attempt: lost.attempt },
+                    lost.reason != RetryReason::NeverStarted,
+                );
+            }
+            Body::CallEnded(ended) => {
+                sums.call_ended(AttemptId { call: ended.call, attempt: ended.attempt }, true)
+            }
             Body::RunEnded(ended) => sums.run_ended(ended.run),
             body => sums.model(body),
         }
@@ -140,8 +147,8 @@ struct TotalsBuilder<'a> {
     totals: BTreeMap<RunId, RunTotals>,
     violations: Violations,
     /// Started model attempts without an end. `calls` has those of tools.
-    model_calls: BTreeMap<(CallId, Attempt), &'a ModelStarted>,
-    calls: BTreeSet<(CallId, Attempt)>,
+    model_calls: BTreeMap<AttemptId, &'a ModelStarted>,
+    calls: BTreeSet<AttemptId>,
 }
 
 impl<'a> TotalsBuilder<'a> {
@@ -149,22 +156,26 @@ impl<'a> TotalsBuilder<'a> {
         match body {
             Body::RunAccepted(accepted) => drop(self.totals.entry(accepted.run).or_default()),
             Body::ModelStarted(started) => {
-                self.model_calls.insert((started.call, started.attempt), started);
+                self.model_calls.insert(AttemptId { call: started.call, attempt: started.attempt }, started);
             }
             Body::SummaryStarted(started) => {
                 let started = &started.started;
-                self.model_calls.insert((started.call, started.attempt), started);
+                self.model_calls.insert(AttemptId { call: started.call, attempt: started.attempt }, started);
             }
             Body::ModelAnswered(answered) => {
                 let usage = (answered.usage, answered.anomaly.as_deref());
-                self.model_answered((answered.call, answered.attempt), usage);
+                self.model_answered(AttemptId { call: answered.call, attempt: answered.attempt }, usage);
             }
             Body::SummaryAnswered(answered) => {
                 let usage = (answered.usage, answered.anomaly.as_deref());
-                self.model_answered((answered.call, answered.attempt), usage);
+                self.model_answered(AttemptId { call: answered.call, attempt: answered.attempt }, usage);
             }
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
-                let Some(started) = self.model_calls.remove(&(failed.call, failed.attempt)) else { return };
+                let Some(started) =
+                    self.model_calls.remove(&AttemptId { call: failed.call, attempt: failed.attempt })
+                else {
+                    return;
+                };
                 if !self.past.inner.observations.is_revoked(failed.call, failed.attempt) {
                     let reserved = started.reserved.tokens.unwrap_or(0);
                     self.spend(started, cost(&failed.failure, reserved));
@@ -175,13 +186,16 @@ impl<'a> TotalsBuilder<'a> {
                 let tokens = sum.tokens + late.usage.total();
                 sum.tokens = tokens.saturating_sub(late.booked.tokens.unwrap_or(0));
                 let usage = late.anomaly.is_none().then_some(late.usage);
-                self.check_reported((late.call, late.attempt), (usage, late.anomaly.as_deref()));
+                self.check_reported(
+                    AttemptId { call: late.call, attempt: late.attempt },
+                    (usage, late.anomaly.as_deref()),
+                );
             }
             _ => {}
         }
     }
 
-    fn model_answered(&mut self, id: (CallId, Attempt), told: RecordedUsage<'_>) {
+    fn model_answered(&mut self, id: AttemptId, told: RecordedUsage<'_>) {
         let Some(started) = self.model_calls.remove(&id) else { return };
         let reserved = started.reserved.tokens.unwrap_or(0);
         self.spend(started, told.0.map_or(reserved, |usage| usage.total()));
@@ -194,10 +208,11 @@ impl<'a> TotalsBuilder<'a> {
         sum.tokens += tokens;
     }
 
-    fn call_ended(&mut self, id: (CallId, Attempt), has_begun: bool) {
-        let counts =
-            self.calls.remove(&id) && has_begun && !self.past.inner.observations.is_revoked(id.0, id.1);
-        self.totals.entry(id.0.run).or_default().tool_calls += u64::from(counts);
+    fn call_ended(&mut self, id: AttemptId, has_begun: bool) {
+        let counts = self.calls.remove(&id)
+            && has_begun
+            && !self.past.inner.observations.is_revoked(id.call, id.attempt);
+        self.totals.entry(id.call.run).or_default().tool_calls += u64::from(counts);
     }
 
     /// Attempts still open when a run ends, as in a force-failed run, cost all that was reserved.
@@ -205,15 +220,20 @@ impl<'a> TotalsBuilder<'a> {
         let open: Vec<&ModelStarted> =
             self.model_calls.values().filter(|started| started.call.run == run).copied().collect();
         for started in open {
-            self.model_calls.remove(&(started.call, started.attempt));
+            self.model_calls.remove(&AttemptId { call: started.call, attempt: started.attempt });
             self.spend(started, started.reserved.tokens.unwrap_or(0));
         }
-        let calls: Vec<_> = self.calls.iter().filter(|(call, _)| call.run == run).copied().collect();
+        let calls: Vec<_> =
+            self.calls.iter().filter(|AttemptId { call, .. }| call.run == run).copied().collect();
         calls.into_iter().for_each(|id| self.call_ended(id, true));
     }
 
     /// Checks that a recorded usage equals the reported one, and that exactly the impossible ones are rejected.
-    fn check_reported(&mut self, (call, attempt): (CallId, Attempt), (usage, anomaly): RecordedUsage<'_>) {
+    fn check_reported(
+        &mut self,
+        AttemptId { call, attempt }: AttemptId,
+        (usage, anomaly): RecordedUsage<'_>,
+    ) {
         let is_believed = usage.is_none_or(|usage| usage.total() < IMPOSSIBLE_TOKENS);
         if !is_believed || anomaly.is_some_and(|anomaly| anomaly.reported.total() < IMPOSSIBLE_TOKENS) {
             self.violations

@@ -12,7 +12,7 @@ use super::{
     plan::{ToolBehaviour, ToolKind},
 };
 use crate::{
-    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, ToolSpec},
+    model::{Access, Attempt, AttemptId, CallEnd, CallStatus, EffectClass, ToolSpec},
     port::{AttachOutcome, BadArguments, Boot, Intent, Invocation, Tool},
 };
 
@@ -88,10 +88,11 @@ impl Tool for SimulatedTool {
                     run_in_process(outside, kind, &invocation, &arguments).await
                 }
                 ToolKind::Build => {
-                    let (id, ms) = ((invocation.call, invocation.attempt), arguments.ms);
+                    let id = AttemptId { call: invocation.call, attempt: invocation.attempt };
+                    let ms = arguments.ms;
                     let ms = (arguments.does != ToolBehaviour::Hang).then_some(ms);
                     outside.lock().launch(id, arguments.does, ms);
-                    panic_if(&arguments, id.1);
+                    panic_if(&arguments, id.attempt);
                     wait_for_command(outside, id, &invocation.cancel)
                         .await
                         .unwrap_or_else(|| CallEnd::error(CallStatus::InDoubt, "it was killed", None, "look"))
@@ -104,7 +105,7 @@ impl Tool for SimulatedTool {
 
     fn attach(&self, invocation: Invocation, _: Boot) -> BoxFuture<'static, AttachOutcome> {
         let (kind, outside) = (self.kind, Arc::clone(&self.outside));
-        let id = (invocation.call, invocation.attempt);
+        let id = AttemptId { call: invocation.call, attempt: invocation.attempt };
         async move {
             if kind != ToolKind::Build {
                 return AttachOutcome::Unknown;
@@ -156,13 +157,13 @@ async fn run_in_process(
     invocation: &Invocation,
     arguments: &SimulatedArguments,
 ) -> CallEnd {
-    let id = (invocation.call, invocation.attempt);
+    let id = AttemptId { call: invocation.call, attempt: invocation.attempt };
     let deed = outside.lock().start_execution(id, kind);
     let begun = ToolExecutionGuard { outside, deed };
     let half = Duration::from_millis(arguments.ms / 2);
     let work = async {
         tokio::time::sleep(half).await;
-        panic_if(arguments, id.1);
+        panic_if(arguments, id.attempt);
         if arguments.does == ToolBehaviour::Hang {
             pending::<()>().await;
         }
@@ -196,7 +197,7 @@ fn planned_end(does: ToolBehaviour) -> CallEnd {
 /// Waits for a command's end. `None` if the command is unknown or its end was lost.
 async fn wait_for_command(
     outside: Arc<ExternalWorld>,
-    id: (CallId, Attempt),
+    id: AttemptId,
     cancel: &CancellationToken,
 ) -> Option<CallEnd> {
     loop {

@@ -9,8 +9,8 @@ use std::{
 use hermod_actors::{
     RunError, RunRequest, Runtime, RuntimeDependencies,
     model::{
-        ApprovalDecision, CallEnd, CallStatus, EffectClass, InDoubtAction, InDoubtPolicy, Outcome, RunState,
-        StopReason,
+        ApprovalDecision, AttemptId, CallEnd, CallStatus, EffectClass, InDoubtAction, InDoubtPolicy, Outcome,
+        RunState, StopReason,
     },
     port::{AttachOutcome, Boot, Journal},
     testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
@@ -82,7 +82,7 @@ async fn what_went_on_without_the_process_is_awaited_and_was_done_once() {
         let kinds = kinds(&runtime, accepted).await;
         assert_eq!(kinds.iter().filter(|kind| **kind == "call.started").count(), 1);
         let forgotten: Vec<_> =
-            tool.forgotten_attempts().iter().map(|(call, attempt)| (call.n, *attempt)).collect();
+            tool.forgotten_attempts().iter().map(|AttemptId { call, attempt }| (call.n, *attempt)).collect();
         assert_eq!(forgotten, [(1, 1)]);
     }
 }

@@ -6,7 +6,7 @@ mod spec;
 mod subagent;
 mod task;
 
-pub(crate) use report::{SubagentReport, max_answer_bytes, removed_subagent_end};
+pub use report::{SubagentReport, max_answer_bytes, removed_subagent_end};
 pub use spec::DELEGATE_TASK;
 pub use spec::tool_spec;
 pub(crate) use subagent::{subagent_input, subagent_spec};

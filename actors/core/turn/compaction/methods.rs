@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{CompactionNeed, ContextBudget, PrefixSummary};
 use crate::{
     model::{
-        Attempt, Body, CallId, CompactionMethod, ContextCompacted, Failure, FailureClass, Hasher,
-        HistoryPosition, ModelFailed, Outcome, OutcomeCause, OutcomeDetail, SessionId,
+        AttemptId, Body, CompactionMethod, ContextCompacted, Failure, FailureClass, Hasher, HistoryPosition,
+        ModelFailed, Outcome, OutcomeCause, OutcomeDetail, SessionId,
     },
     turn::{
         Turn,
@@ -80,7 +80,7 @@ impl DecisionBuilder {
     }
 
     /// Reacts to a request that was too long: the next attempt shows a shorter view, or the run fails.
-    pub(in crate::turn) fn on_too_long(&mut self, (call, attempt): (CallId, Attempt), failure: &Failure) {
+    pub(in crate::turn) fn on_too_long(&mut self, AttemptId { call, attempt }: AttemptId, failure: &Failure) {
         let Some(run) = self.run() else { return };
         let model = run.model_started().map(|started| started.model.clone());
         let LoopState::CallingModel(asking) = &run.state else { return };

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::{CompactionNeed, CompactionState, ContextBudget, MAX_FIRST_REQUEST_BYTES, PrefixSummary};
 use crate::{
-    model::{ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
-    policy::{SummaryUrgency, ViewGrowth},
+    model::{AttemptId, ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},
@@ -202,7 +201,9 @@ impl Turn {
         let need = self.need(run);
         if matches!(need, CompactionNeed::Now(_)) && run.is_at_boundary() {
             let main = run.model_call();
-            due.retain(|effect| !matches!(effect, DueAction::Acquire { call, .. } if *call == main));
+            due.retain(
+                |effect| !matches!(effect, DueAction::Acquire(AttemptId { call, .. }) if *call == main),
+            );
         }
         let CompactionState { call: asking, given_up, only_when_needed: not_ahead, .. } = &run.compaction;
         let (call, attempt) = (run.summary_call(), asking.attempt);
@@ -213,12 +214,12 @@ impl Turn {
             CompactionNeed::Nothing | CompactionNeed::Drop(_) | CompactionNeed::Impossible => false,
         };
         let effect = match &asking.state {
-            AttemptState::Started(_) => Some(DueAction::CallModel { call, attempt }),
+            AttemptState::Started(_) => Some(DueAction::CallModel(AttemptId { call, attempt })),
             AttemptState::Wanted(_) if !wanted => None,
             AttemptState::Wanted(Some(pause)) if !pause.is_over(now.at) => {
                 Some(DueAction::WakeAt(pause.until))
             }
-            AttemptState::Wanted(_) => Some(DueAction::Acquire { call, attempt }),
+            AttemptState::Wanted(_) => Some(DueAction::Acquire(AttemptId { call, attempt })),
         };
         due.extend(effect.filter(|effect| !due.contains(effect)));
         due

@@ -8,5 +8,6 @@ mod transcript;
 mod trim;
 
 pub(crate) use rounds::CallResult;
-pub use rounds::{History, RenderCursor};
+pub(super) use rounds::History;
+pub use rounds::RenderCursor;
 pub(super) use trim::KeepTail;

@@ -14,7 +14,7 @@ pub(super) const IMAGE_BYTES: usize = 6_000;
 
 /// A conversation; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct History {
+pub(crate) struct History {
     pub(super) rounds: Vector<Round>,
     /// Number of removed rounds, and of removed steps of the first round left.
     pub(in crate::turn) start: HistoryPosition,
@@ -182,27 +182,27 @@ impl History {
     }
 
     /// Bytes that the model reads, without the overhead of the wire format.
-    pub const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Number of images in the view.
-    pub const fn images(&self) -> usize {
+    pub(crate) const fn images(&self) -> usize {
         self.images
     }
 
     /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
-    pub const fn generation(&self) -> u32 {
+    pub(crate) const fn generation(&self) -> u32 {
         self.generation
     }
 
     /// The hash of all content.
-    pub fn hash(&self) -> Hash {
+    pub(crate) fn hash(&self) -> Hash {
         self.hasher.clone().finish()
     }
 
     /// Renders everything behind `from` and returns the position of its end.
-    pub fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
+    pub(crate) fn render(&self, from: RenderCursor) -> (Vec<Message>, RenderCursor) {
         let mut messages = Vec::new();
         let mut at = from;
         for round in skip_seen(&self.rounds, from.round) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::PROMPT;
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallId, Dimension, Failure, FailureClass, Hasher, ModelAnswer, ModelFailed,
-        ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
+        Amounts, Attempt, AttemptId, Body, CallId, Dimension, Failure, FailureClass, Hasher, ModelAnswer,
+        ModelFailed, ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
         UnansweredModel,
     },
     policy::{validate_usage, with_validated_usage},
@@ -26,29 +26,29 @@ const RETRY_DELAY_MS: u64 = 1_000;
 impl DecisionBuilder {
     /// Handles an input about a summary call; false for any other input.
     pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
-        if let Input::Leased { call, attempt, model } = input
+        if let Input::Leased { id: AttemptId { call, attempt }, model } = input
             && call.is_summary()
         {
-            self.start_summary((*call, *attempt), model);
-        } else if let Input::NoLease { call, attempt, skipped } = input
+            self.start_summary(AttemptId { call: *call, attempt: *attempt }, model);
+        } else if let Input::NoLease { id: AttemptId { call, attempt }, skipped } = input
             && call.is_summary()
         {
-            self.on_no_summary_lease((*call, *attempt), skipped);
+            self.on_no_summary_lease(AttemptId { call: *call, attempt: *attempt }, skipped);
         } else if let Input::Answered { started, answer, .. } = input
             && started.call.is_summary()
         {
             self.on_summary_answer(started, answer);
-        } else if let Input::ModelFailed { call, attempt, failure, .. } = input
+        } else if let Input::ModelFailed { id: AttemptId { call, attempt }, failure, .. } = input
             && call.is_summary()
         {
-            self.on_summary_failure((*call, *attempt), failure);
+            self.on_summary_failure(AttemptId { call: *call, attempt: *attempt }, failure);
         } else {
             return false;
         }
         true
     }
 
-    fn start_summary(&mut self, (call, attempt): (CallId, Attempt), model: &ModelRef) {
+    fn start_summary(&mut self, AttemptId { call, attempt }: AttemptId, model: &ModelRef) {
         let Some(run) = self.run().filter(|_| self.may_start()) else { return };
         let compacting = &run.compaction;
         let is_wanted = run.summary_call() == call
@@ -75,7 +75,7 @@ impl DecisionBuilder {
         };
         if let Some(why) = summary_refusal(run, &reserved) {
             let failure = Failure::new(FailureClass::NotSent, why);
-            return self.give_up_summary((call, attempt), failure);
+            return self.give_up_summary(AttemptId { call, attempt }, failure);
         }
         let mut hasher = Hasher::default();
         hasher.part(text.as_bytes());
@@ -134,7 +134,7 @@ impl DecisionBuilder {
     /// Reacts to a failed attempt at a summary: another attempt, the next model, or no summary.
     pub(in crate::turn) fn on_summary_failure(
         &mut self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         failure: &Failure,
     ) {
         if !self.is_summarising(call, attempt) {
@@ -175,15 +175,19 @@ impl DecisionBuilder {
     }
 
     /// No model can be called for a summary now. A run does not wait for that: the summary is given up.
-    fn on_no_summary_lease(&mut self, (call, attempt): (CallId, Attempt), skipped: &[UnansweredModel]) {
+    fn on_no_summary_lease(&mut self, AttemptId { call, attempt }: AttemptId, skipped: &[UnansweredModel]) {
         let failure = skipped.first().map(link_failure).cloned();
         let failure =
             failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
-        self.give_up_summary((call, attempt), failure);
+        self.give_up_summary(AttemptId { call, attempt }, failure);
     }
 
     /// Gives up the wanted attempt and with it the summary.
-    pub(in crate::turn) fn give_up_summary(&mut self, (call, attempt): (CallId, Attempt), failure: Failure) {
+    pub(in crate::turn) fn give_up_summary(
+        &mut self,
+        AttemptId { call, attempt }: AttemptId,
+        failure: Failure,
+    ) {
         let is_wanted = self.run().is_some_and(|run| {
             let asking = &run.compaction.call;
             run.summary_call() == call

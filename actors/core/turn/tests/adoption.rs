@@ -4,7 +4,9 @@ use super::{
     compaction::{GOAL, Summariser, Task, WINDOW},
     *,
 };
-use crate::model::{CallEnd, CompactionMethod, CompactionPolicy, ContextCompacted, ModelProfile, StopReason};
+use crate::model::{
+    AttemptId, CallEnd, CompactionMethod, CompactionPolicy, ContextCompacted, ModelProfile, StopReason,
+};
 
 /// The tokens over which a view is compressed.
 const TRIGGER: u64 = WINDOW / 2;
@@ -217,7 +219,8 @@ fn a_summary_that_covers_too_little_goes_on_before_it_is_taken() {
         task.driver.answer(3, EffectClass::Idempotent);
         for n in task.driver.permit_all() {
             let end = CallEnd::ok("y".repeat(size / 3));
-            task.driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end });
+            task.driver
+                .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, iteration, n), attempt: 1 }, end });
         }
         task.ask();
         let taken = compacted(&task.driver);

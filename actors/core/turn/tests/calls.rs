@@ -4,8 +4,8 @@ use super::{Driver, model, tool};
 use crate::{
     model::Intent,
     model::{
-        Access, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash, Limits, Outcome, OutcomeCause,
-        OutcomeDetail, StopReason,
+        Access, AttemptId, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash, Limits, Outcome,
+        OutcomeCause, OutcomeDetail, StopReason,
     },
     turn::{CallAdmission, CallRejection, DueAction, Input},
 };
@@ -35,7 +35,10 @@ fn check_waves(calls: &[Access], waves: &[&[u32]]) {
         driver.crash();
         assert_eq!(driver.permit_all(), *wave, "{calls:?} after a crash");
         for n in running {
-            driver.feed(&Input::ToolEnded { call: tool(1, 1, n), attempt: 2, end: CallEnd::ok("r") });
+            driver.feed(&Input::ToolEnded {
+                id: AttemptId { call: tool(1, 1, n), attempt: 2 },
+                end: CallEnd::ok("r"),
+            });
         }
     }
     assert_eq!(driver.view(), format!("uc{}", "t".repeat(calls.len())), "{calls:?}");
@@ -61,9 +64,12 @@ fn what_waits_starts_in_the_append_of_the_result_it_waited_for() {
     driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&write), touching(&read)]);
     assert_eq!(driver.permit_all(), [1]);
     let mut draft = driver.turn.start_decision(driver.now);
-    draft.apply_input(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    draft.apply_input(&Input::ToolEnded {
+        id: AttemptId { call: tool(1, 1, 1), attempt: 1 },
+        end: CallEnd::ok("r"),
+    });
     assert_eq!(draft.grant_requests().len(), 1);
-    draft.apply_input(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
+    draft.apply_input(&Input::Permitted(AttemptId { call: tool(1, 1, 2), attempt: 1 }));
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.ended", "call.started"]);
 }
@@ -94,7 +100,10 @@ fn check_answers(cases: Vec<Case<'_>>, view: &str, ended: Option<OutcomeDetail>)
         // What was counted survives.
         driver.crash();
         for n in driver.permit_all() {
-            driver.feed(&Input::ToolEnded { call: tool(1, iteration, n), attempt: 1, end: CallEnd::ok("r") });
+            driver.feed(&Input::ToolEnded {
+                id: AttemptId { call: tool(1, iteration, n), attempt: 1 },
+                end: CallEnd::ok("r"),
+            });
         }
     }
     assert_eq!(driver.view(), view);
@@ -177,9 +186,12 @@ fn a_call_that_must_not_be_repeated_is_made_once_in_an_answer() {
     let mut driver = asked();
     driver.answer_planned("", FinishReason::ToolCalls, vec![once("a"), once("a"), once("b"), once("a")]);
     assert_eq!(driver.permit_all(), [1, 3]);
-    let end = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("one") };
+    let end = Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end: CallEnd::ok("one") };
     assert_eq!(driver.feed(&end), ["call.ended", "call.ended", "call.ended"]);
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 3), attempt: 1, end: CallEnd::ok("three") });
+    driver.feed(&Input::ToolEnded {
+        id: AttemptId { call: tool(1, 1, 3), attempt: 1 },
+        end: CallEnd::ok("three"),
+    });
     assert_eq!(driver.view(), "uctttt");
     let contents: Vec<_> = driver.contents();
     assert_eq!(contents, ["one", "one", "three", "one"]);
@@ -202,9 +214,9 @@ fn the_same_call_shares_every_end() {
     let mut driver = begun();
     assert_eq!(driver.permit_all(), [1]);
     assert_eq!(driver.crash(), ["session.revived"]);
-    let lost = Input::Lost { call: tool(1, 1, 1), attempt: 1 };
+    let lost = Input::Lost(AttemptId { call: tool(1, 1, 1), attempt: 1 });
     assert_eq!(driver.feed(&lost), ["call.ended", "call.ended"]);
     assert!(driver.contents().iter().all(|content| content.contains("its effect is unknown")));
     let due = driver.turn.due(driver.now);
-    assert_eq!(due, [DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    assert_eq!(due, [DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
 }

@@ -1,8 +1,8 @@
 use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, EffectClass, FailureClass,
-        Limits, Outcome, StopReason,
+        AccountId, Amounts, AttemptId, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, EffectClass,
+        FailureClass, Limits, Outcome, StopReason,
     },
     turn::{DueAction, Input},
 };
@@ -19,7 +19,7 @@ fn asked() -> Driver {
 fn acting(effect: EffectClass) -> Driver {
     let mut driver = asked();
     assert_eq!(driver.answer(1, effect), ["model.answered", "call.admitted"]);
-    let permitted = Input::Permitted { call: tool(1, 1, 1), attempt: 1 };
+    let permitted = Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 });
     assert_eq!(driver.feed(&permitted), ["call.started"]);
     driver
 }
@@ -36,9 +36,9 @@ fn an_accepted_run_wants_a_lease_and_a_started_call_is_asked() {
     let mut driver = Driver::new();
     check(&driver, "", &[]);
     driver.submit(1, Limits::default());
-    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 1 })]);
     driver.lease(model(1, 1), 1);
-    check(&driver, "u", &[DueAction::CallModel { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::CallModel(AttemptId { call: model(1, 1), attempt: 1 })]);
 }
 
 #[test]
@@ -57,16 +57,19 @@ fn calls_enter_the_view_with_all_their_results_only() {
         &driver,
         "u",
         &[
-            DueAction::Acquire { call: tool(1, 1, 1), attempt: 1 },
-            DueAction::Acquire { call: tool(1, 1, 2), attempt: 1 },
+            DueAction::Acquire(AttemptId { call: tool(1, 1, 1), attempt: 1 }),
+            DueAction::Acquire(AttemptId { call: tool(1, 1, 2), attempt: 1 }),
         ],
     );
     for n in [2, 1] {
         assert_eq!(driver.view(), "u");
-        driver.feed(&Input::Permitted { call: tool(1, 1, n), attempt: 1 });
-        driver.feed(&Input::ToolEnded { call: tool(1, 1, n), attempt: 1, end: CallEnd::ok("r") });
+        driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, n), attempt: 1 }));
+        driver.feed(&Input::ToolEnded {
+            id: AttemptId { call: tool(1, 1, n), attempt: 1 },
+            end: CallEnd::ok("r"),
+        });
     }
-    check(&driver, "uctt", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uctt", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn a_failed_attempt_waits_and_is_made_again() {
     let due = driver.turn.due(driver.now);
     assert!(matches!(due[..], [DueAction::WakeAt(time)] if time > driver.now.at), "{due:?}");
     driver.pass(500);
-    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 2 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 2 })]);
     assert_eq!(driver.fail(FailureClass::Auth), [""; 0], "an answer of an attempt that is not under way");
     driver.lease(model(1, 1), 2);
     assert_eq!(driver.fail(FailureClass::Auth), ["model.failed", "run.ended"]);
@@ -112,10 +115,10 @@ fn a_stop_waits_for_what_runs_and_for_nothing_else() {
 
     let mut driver = acting(EffectClass::Once);
     assert_eq!(driver.feed(&stop), ["run.stopping"]);
-    check(&driver, "u", &[DueAction::EndTool { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::EndTool(AttemptId { call: tool(1, 1, 1), attempt: 1 })]);
     assert_eq!(driver.feed(&stop), [""; 0]);
     let end = CallEnd::new(CallStatus::Stopped, "stopped");
-    let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end };
+    let ended = Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end };
     assert_eq!(driver.feed(&ended), ["call.ended", "run.ended"]);
     assert_eq!(outcome(&driver), Some(Outcome::Stopped));
     check(&driver, "ucta", &[]);
@@ -126,7 +129,7 @@ fn a_stop_together_with_a_start_leaves_nothing_open() {
     let mut driver = asked();
     driver.answer(1, EffectClass::Once);
     let inputs = [
-        Input::Permitted { call: tool(1, 1, 1), attempt: 1 },
+        Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 }),
         Input::Stop { run: None, reason: StopReason::Command },
     ];
     let mut draft = driver.turn.start_decision(driver.now);
@@ -151,7 +154,8 @@ fn a_model_call_that_is_stopped_where_it_starts_is_no_iteration() {
         };
         ended.iterations
     };
-    let lease = Input::Leased { call: model(1, 1), attempt: 1, model: "p/m".parse().unwrap() };
+    let lease =
+        Input::Leased { id: AttemptId { call: model(1, 1), attempt: 1 }, model: "p/m".parse().unwrap() };
     let stop = Input::Stop { run: None, reason: StopReason::Command };
     assert_eq!(ended(std::slice::from_ref(&lease)), 1, "it was made");
     assert_eq!(ended(&[lease, stop]), 0, "it never was");
@@ -161,16 +165,16 @@ fn a_model_call_that_is_stopped_where_it_starts_is_no_iteration() {
 fn after_a_crash_each_open_call_goes_on_by_its_effect_class() {
     let mut driver = asked();
     assert_eq!(driver.crash(), ["session.revived", "model.failed"]);
-    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 2 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 2 })]);
 
     for effect in [EffectClass::Pure, EffectClass::Idempotent] {
         let mut driver = acting(effect);
         assert_eq!(driver.crash(), ["session.revived", "call.lost"]);
-        check(&driver, "u", &[DueAction::Acquire { call: tool(1, 1, 1), attempt: 2 }]);
+        check(&driver, "u", &[DueAction::Acquire(AttemptId { call: tool(1, 1, 1), attempt: 2 })]);
     }
     let mut driver = acting(EffectClass::Once);
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::RunTool(AttemptId { call: tool(1, 1, 1), attempt: 1 })]);
 }
 
 #[test]
@@ -178,7 +182,7 @@ fn a_crash_before_the_start_was_durable_leaves_nothing_in_doubt() {
     let mut driver = asked();
     driver.answer(1, EffectClass::Once);
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[DueAction::Acquire { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: tool(1, 1, 1), attempt: 1 })]);
 }
 
 #[test]
@@ -186,8 +190,8 @@ fn a_crash_while_stopping_still_stops() {
     let mut driver = acting(EffectClass::Once);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[DueAction::EndTool { call: tool(1, 1, 1), attempt: 1 }]);
-    let lost = Input::Lost { call: tool(1, 1, 1), attempt: 1 };
+    check(&driver, "u", &[DueAction::EndTool(AttemptId { call: tool(1, 1, 1), attempt: 1 })]);
+    let lost = Input::Lost(AttemptId { call: tool(1, 1, 1), attempt: 1 });
     assert_eq!(driver.feed(&lost), ["call.ended", "run.ended"]);
     assert_eq!(outcome(&driver), Some(Outcome::Stopped));
 
@@ -204,12 +208,15 @@ fn what_does_not_fit_the_budget_exhausts_the_run_with_its_results() {
     let refusal = BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None };
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(&Input::BudgetRefused(refusal));
-    draft.apply_input(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    draft.apply_input(&Input::ToolEnded {
+        id: AttemptId { call: tool(1, 1, 1), attempt: 1 },
+        end: CallEnd::ok("r"),
+    });
     assert_eq!(draft.grant_requests(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.ended", "run.exhausted"]);
     driver.feed(&Input::TimerFired);
-    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::RunTool(AttemptId { call: tool(1, 1, 1), attempt: 1 })]);
 }
 
 #[test]
@@ -234,9 +241,9 @@ fn an_attempt_costs_an_iteration_once_and_its_tokens_each_time() {
 fn a_queued_run_begins_when_the_one_before_has_ended() {
     let mut driver = asked();
     driver.submit(2, Limits::default());
-    check(&driver, "u", &[DueAction::CallModel { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::CallModel(AttemptId { call: model(1, 1), attempt: 1 })]);
     driver.answer(0, EffectClass::Pure);
-    check(&driver, "uau", &[DueAction::Acquire { call: model(2, 1), attempt: 1 }]);
+    check(&driver, "uau", &[DueAction::Acquire(AttemptId { call: model(2, 1), attempt: 1 })]);
     driver.submit(3, Limits::default());
     assert_eq!(driver.feed(&Input::Stop { run: Some(run(3)), reason: StopReason::Command }), ["run.ended"]);
     driver.lease(model(2, 1), 1);
@@ -293,7 +300,7 @@ fn a_clock_that_was_set_back_does_not_stretch_a_pause() {
     let mut driver = asked();
     driver.fail(FailureClass::Overloaded);
     driver.now.at = crate::model::Timestamp(driver.now.at.0 - 3_600_000);
-    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 2 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 2 })]);
 }
 
 #[test]
@@ -327,14 +334,14 @@ fn a_run_without_allowance_ends_at_once_and_without_a_call() {
 fn for_want_of_allowance_what_runs_still_ends_by_itself() {
     let mut driver = asked();
     driver.answer(2, EffectClass::Once);
-    driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
+    driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
     let (account, dimension) = (AccountId::from(run(1)), Dimension::ToolCalls);
     let refusal = BudgetRefusal { account, dimension, limit: 1, spent: 0, reserved: 1, needed: None };
     assert_eq!(driver.feed(&Input::BudgetRefused(refusal)), ["run.exhausted", "call.ended"]);
-    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
-    let ended = Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") };
+    check(&driver, "u", &[DueAction::RunTool(AttemptId { call: tool(1, 1, 1), attempt: 1 })]);
+    let ended = Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end: CallEnd::ok("r") };
     assert_eq!(driver.feed(&ended), ["call.ended"]);
-    check(&driver, "uctt", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uctt", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     model::estimate_tokens,
     model::{
-        Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension, LimitIncrease,
-        ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
+        AttemptId, Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension,
+        LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
     },
     policy::SummaryUrgency,
     turn::{DueAction, active_run::CurrentRun, estimates, tests::fuzz::Grammar},
@@ -87,7 +87,7 @@ impl Task {
             let end = CallEnd::ok(content);
             let Some((run, _)) = self.driver.turn.current() else { panic!("nothing runs") };
             let call = CallId { run, iteration, n };
-            self.driver.feed(&Input::ToolEnded { call, attempt: 1, end });
+            self.driver.feed(&Input::ToolEnded { id: AttemptId { call, attempt: 1 }, end });
         }
         self.driver.pass(10);
     }
@@ -104,29 +104,32 @@ impl Task {
                 self.driver.feed(&Input::TimerFired);
                 continue;
             };
-            if let Some(summary) =
-                due.iter().find(|due| matches!(due, DueAction::CallModel { call, .. } if call.is_summary()))
+            if let Some(summary) = due
+                .iter()
+                .find(|due| matches!(due, DueAction::CallModel(AttemptId { call, .. }) if call.is_summary()))
             {
                 self.waiting += 1;
-                let must =
-                    !due.iter().any(|due| matches!(due, DueAction::Acquire { call, .. } if call.n == 0));
+                let must = !due
+                    .iter()
+                    .any(|due| matches!(due, DueAction::Acquire(AttemptId { call, .. }) if call.n == 0));
                 if must || self.waiting > self.slow {
                     self.summarise(*summary);
                     continue;
                 }
             }
-            let ahead =
-                due.iter().find(|due| matches!(due, DueAction::Acquire { call, .. } if call.is_summary()));
+            let ahead = due
+                .iter()
+                .find(|due| matches!(due, DueAction::Acquire(AttemptId { call, .. }) if call.is_summary()));
             match ahead.copied().unwrap_or(effect) {
-                DueAction::Acquire { call, .. } if call.is_summary() && self.halts => return,
-                DueAction::Acquire { call, attempt } => {
+                DueAction::Acquire(AttemptId { call, .. }) if call.is_summary() && self.halts => return,
+                DueAction::Acquire(AttemptId { call, attempt }) => {
                     let candidates = self.driver.turn.candidates_of(call).unwrap();
                     let model = candidates[0].model.clone();
-                    self.driver.feed(&Input::Leased { call, attempt, model });
+                    self.driver.feed(&Input::Leased { id: AttemptId { call, attempt }, model });
                 }
-                DueAction::CallModel { call, .. } if call.is_summary() => {
+                DueAction::CallModel(AttemptId { call, .. }) if call.is_summary() => {
                     let main = due.iter().find_map(|due| {
-                        let DueAction::Acquire { call, attempt } = due else { return None };
+                        let DueAction::Acquire(AttemptId { call, attempt }) = due else { return None };
                         (call.n == 0).then_some((*call, *attempt))
                     });
                     let (call, attempt) = main.unwrap();
@@ -144,7 +147,7 @@ impl Task {
     }
 
     fn summarise(&mut self, effect: DueAction) {
-        let DueAction::CallModel { call, attempt } = effect else { unreachable!() };
+        let DueAction::CallModel(AttemptId { call, attempt }) = effect else { unreachable!() };
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
         let size = estimate_tokens(request.text.len() as u64) + request.started.max_tokens;
@@ -170,7 +173,11 @@ impl Task {
             }
             Err(class) => {
                 let (failure, outlook) = (Failure::new(class, "x"), FailoverOptions::default());
-                Input::ModelFailed { call, attempt, failure: Box::new(failure), failover: outlook }
+                Input::ModelFailed {
+                    id: AttemptId { call, attempt },
+                    failure: Box::new(failure),
+                    failover: outlook,
+                }
             }
         };
         self.driver.feed(&input);
@@ -194,7 +201,7 @@ impl Task {
     fn sought(&self) -> Option<CallId> {
         let due = self.driver.turn.due(self.driver.now);
         due.iter().find_map(|effect| match effect {
-            DueAction::Acquire { call, .. } if call.is_summary() => Some(*call),
+            DueAction::Acquire(AttemptId { call, .. }) if call.is_summary() => Some(*call),
             DueAction::Acquire { .. }
             | DueAction::CallModel { .. }
             | DueAction::RunTool { .. }
@@ -324,11 +331,13 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     let (mut driver, _) = halted();
     let records = driver.feed(&refused(Dimension::Tokens));
     assert_eq!(records, ["summary.failed", "context.compacted"], "it is done without");
-    assert!(matches!(driver.turn.due(driver.now)[..], [DueAction::Acquire { call, .. }] if call.n == 0));
+    assert!(
+        matches!(driver.turn.due(driver.now)[..], [DueAction::Acquire(AttemptId { call, .. })] if call.n == 0)
+    );
 
     let answered = |driver: &mut Driver, call: CallId, dimension| {
         let model = "s/small".parse().unwrap();
-        driver.feed(&Input::Leased { call, attempt: 1, model });
+        driver.feed(&Input::Leased { id: AttemptId { call, attempt: 1 }, model });
         let started = driver.turn.summary_request().unwrap().started;
         let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
         let answer = Arc::new(ModelAnswer { message, finish: FinishReason::Stop, usage: None });
@@ -351,7 +360,7 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     task.halts = true;
     task.work(300);
     let (call, mut driver) = (task.sought().unwrap(), task.driver);
-    driver.feed(&Input::Leased { call, attempt: 1, model: "p/m".parse().unwrap() });
+    driver.feed(&Input::Leased { id: AttemptId { call, attempt: 1 }, model: "p/m".parse().unwrap() });
     let started = driver.turn.summary_request().unwrap().started;
     driver.pass(1_500);
     let message = AssistantMessage { text: "Notes.".into(), ..AssistantMessage::default() };
@@ -364,7 +373,7 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
     assert!(run.compaction.summary.is_some());
     let due = driver.turn.due(driver.now);
-    assert!(matches!(due[..], [DueAction::Acquire { call, .. }] if call.n == 0), "{due:?}");
+    assert!(matches!(due[..], [DueAction::Acquire(AttemptId { call, .. })] if call.n == 0), "{due:?}");
 }
 
 /// A run ends with results that no request has shown, and goes on with a view that is too long: they are shown first.
@@ -372,7 +381,8 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
 fn what_a_run_that_goes_on_was_not_shown_yet_stays_in_its_view() {
     check_unshown(|_| (), &[], &["run.ended"]);
     // A request that is given up where it starts shows nothing.
-    let lease = Input::Leased { call: model(1, 22), attempt: 1, model: "p/m".parse().unwrap() };
+    let lease =
+        Input::Leased { id: AttemptId { call: model(1, 22), attempt: 1 }, model: "p/m".parse().unwrap() };
     check_unshown(|_| (), &[lease], &["model.started", "run.stopping", "model.failed", "run.ended"]);
     // Nor does one that the provider turns away.
     let turned_away = |driver: &mut Driver| {

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::{Driver, check, content, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, AssistantMessage, Body, BudgetRefusal, CallStatus, ChildEnded, Delegation,
-        Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage, LimitIncrease, Limits,
-        NewAccount, Outcome, OutcomeDetail, ParentRef, RunSpec, SessionId, StopReason, SubagentRef, ToolCall,
-        Usage,
+        AccountId, Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallStatus, ChildEnded,
+        Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage, LimitIncrease,
+        Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunSpec, SessionId, StopReason, SubagentRef,
+        ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
     turn::{CallAdmission, Decision, DelegationMode, DueAction, Input, RenderCursor},
@@ -121,7 +121,7 @@ fn delegated(driver: &mut Driver, n: u32) -> Vec<&'static str> {
     let Some(DelegationMode::Background(end)) = driver.turn.delegation_mode(call) else {
         panic!("in the foreground")
     };
-    driver.feed(&Input::ToolEnded { call, attempt: 1, end })
+    driver.feed(&Input::ToolEnded { id: AttemptId { call, attempt: 1 }, end })
 }
 
 fn last(driver: &Driver) -> String {
@@ -155,7 +155,7 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(decision.ledger.new_accounts, [account]);
     assert_eq!(decision.ledger.reservations[0].amounts.children, Some(1));
     assert_eq!(gives(&mut driver, &[ONE]), ["model.answered", "call.admitted", "call.started"]);
-    check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }, AWAIT]);
+    check(&driver, "u", &[DueAction::RunTool(AttemptId { call: tool(1, 1, 1), attempt: 1 }), AWAIT]);
     assert_eq!(driver.turn.delegation_mode(tool(1, 1, 1)), Some(DelegationMode::Foreground));
 
     let row = row(&driver, 0, DONE);
@@ -164,7 +164,7 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(driver.contents(), [DONE.1]);
     assert_eq!(driver.feed(&row), [""; 0], "what is read twice is heard once");
     assert_eq!(decide(&driver, &[row]).take, [7]);
-    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_result_from_the_background_is_shown_once() {
     assert_eq!(said.answer(0, EffectClass::Pure), ["model.answered"]);
     check(&said, "uct", &[AWAIT]);
     assert_eq!(ends(&mut said, 0, DONE), ["child.ended"]);
-    check(&said, "uctau", &[DueAction::Acquire { call: model(1, 3), attempt: 1 }]);
+    check(&said, "uctau", &[DueAction::Acquire(AttemptId { call: model(1, 3), attempt: 1 })]);
     assert_eq!(said.found(DONE.1), [('u', 1)]);
     assert_eq!(ends(&mut driver, 0, DONE), ["child.ended"]);
     assert_eq!(driver.found(DONE.1), []);
@@ -204,7 +204,7 @@ fn a_result_that_comes_before_its_step_is_closed_is_not_lost() {
     delegated(&mut driver, 1);
     assert_eq!(ends(&mut driver, 0, DONE), ["child.ended"]);
     let end = crate::model::CallEnd::ok("r");
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end });
+    driver.feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 2), attempt: 1 }, end });
     assert_eq!((driver.view().as_str(), driver.found(DONE.1)), ("uctt", vec![('t', 1)]));
 
     // One of two that has ended before its call.
@@ -284,7 +284,10 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     check(
         &driver,
         "u",
-        &[DueAction::EndTool { call, attempt: 1 }, DueAction::AwaitSubagent { call, n: 1, ends: true }],
+        &[
+            DueAction::EndTool(AttemptId { call, attempt: 1 }),
+            DueAction::AwaitSubagent { call, n: 1, ends: true },
+        ],
     );
     assert!(driver.turn.due(driver.now).iter().all(DueAction::is_end), "also for a session at rest");
     assert_eq!(ends(&mut driver, 1, (Outcome::Stopped, "{}")), ["child.ended", "call.ended", "run.ended"]);
@@ -308,10 +311,10 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
 fn a_call_that_has_given_tasks_away_is_never_lost() {
     let mut driver = given(&[ONE]);
     let call = tool(1, 1, 1);
-    assert_eq!(driver.feed(&Input::Lost { call, attempt: 1 }), [""; 0]);
-    assert_eq!(driver.feed(&Input::NeverBegun { call, attempt: 1 }), [""; 0]);
+    assert_eq!(driver.feed(&Input::Lost(AttemptId { call, attempt: 1 })), [""; 0]);
+    assert_eq!(driver.feed(&Input::NeverBegun(AttemptId { call, attempt: 1 })), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived"]);
-    check(&driver, "u", &[DueAction::RunTool { call, attempt: 1 }, AWAIT]);
+    check(&driver, "u", &[DueAction::RunTool(AttemptId { call, attempt: 1 }), AWAIT]);
 }
 
 #[test]
@@ -339,14 +342,17 @@ fn what_does_not_fit_is_not_given_away_by_a_revival() {
     check(
         &raised,
         "u",
-        &[DueAction::Acquire { call: tool(1, 1, 1), attempt: 1 }, DueAction::WakeAtActive(60_001)],
+        &[DueAction::Acquire(AttemptId { call: tool(1, 1, 1), attempt: 1 }), DueAction::WakeAtActive(60_001)],
     );
     let incarnation = crate::model::Incarnation { epoch: 1, revival: 9 };
     let revived = Input::Revived { incarnation, boot: "b".into() };
     let decision = decide(&raised, &[revived, refused]);
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["session.revived", "run.exhausted", "call.ended"]);
-    assert_eq!(raised.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 }), ["call.started"]);
+    assert_eq!(
+        raised.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 })),
+        ["call.started"]
+    );
 }
 
 #[test]

@@ -4,15 +4,15 @@ use super::{Driver, model, run, tool};
 use crate::{
     journal::IndexRow,
     model::{
-        Access, ApprovalDecision, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash, InDoubtAction,
-        InDoubtPolicy, Limits, RunState, StopReason,
+        Access, ApprovalDecision, AttemptId, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash,
+        InDoubtAction, InDoubtPolicy, Limits, RunState, StopReason,
     },
     model::{Boot, Intent},
     turn::{CallAdmission, DueAction, Input},
 };
 
 const CALL: crate::model::CallId = tool(1, 1, 1);
-const LOST: Input = Input::Lost { call: CALL, attempt: 1 };
+const LOST: Input = Input::Lost(AttemptId { call: CALL, attempt: 1 });
 const DAY: u64 = 86_400_000;
 
 /// A run whose only call must not be repeated silently, had started, and was interrupted.
@@ -22,7 +22,7 @@ fn interrupted(then: InDoubtAction) -> Driver {
     driver.submit(1, Limits { max_tokens: 100, timeout_ms: Some(60_000), ..Limits::default() });
     driver.lease(model(1, 1), 1);
     driver.answer(1, EffectClass::Once);
-    driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
+    driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.pass(1_000);
     assert_eq!(driver.crash(), ["session.revived"]);
     driver
@@ -45,7 +45,7 @@ const KNOWN: &str = r#"tool {\"a\":1} was started at 1970-01-01T00:16:40Z"#;
 #[test]
 fn the_model_is_told_what_is_known() {
     let mut driver = interrupted(InDoubtAction::Tell);
-    assert_eq!(driver.turn.due(driver.now)[0], DueAction::RunTool { call: CALL, attempt: 1 });
+    assert_eq!(driver.turn.due(driver.now)[0], DueAction::RunTool(AttemptId { call: CALL, attempt: 1 }));
     assert!(driver.turn.is_of_earlier_incarnation(CALL));
     assert_eq!(driver.turn.boot_of(CALL), Boot::Same);
     assert_eq!(driver.feed(&LOST), ["call.ended"]);
@@ -61,25 +61,28 @@ fn what_is_found_counts_as_if_nothing_had_happened() {
     let mut driver = interrupted(InDoubtAction::Tell);
     driver.crash_into("another boot");
     assert_eq!(driver.turn.boot_of(CALL), Boot::Other);
-    let ended = Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("42") };
+    let ended = Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("42") };
     assert_eq!(driver.feed(&ended), ["call.ended"]);
     check_told(&driver, CallStatus::Ok, &["42"]);
 
     let mut driver = interrupted(InDoubtAction::Tell);
-    assert_eq!(driver.feed(&Input::NeverBegun { call: CALL, attempt: 1 }), ["call.lost"]);
-    assert_eq!(driver.turn.due(driver.now)[0], DueAction::Acquire { call: CALL, attempt: 2 });
-    assert_eq!(driver.feed(&Input::NeverBegun { call: CALL, attempt: 1 }), [""; 0], "said twice");
+    assert_eq!(driver.feed(&Input::NeverBegun(AttemptId { call: CALL, attempt: 1 })), ["call.lost"]);
+    assert_eq!(driver.turn.due(driver.now)[0], DueAction::Acquire(AttemptId { call: CALL, attempt: 2 }));
+    assert_eq!(driver.feed(&Input::NeverBegun(AttemptId { call: CALL, attempt: 1 })), [""; 0], "said twice");
 }
 
 #[test]
 fn it_is_made_again_if_the_operator_wants_that_but_not_for_ever() {
     let mut driver = interrupted(InDoubtAction::Retry);
     for attempt in 1..3 {
-        assert_eq!(driver.feed(&Input::Lost { call: CALL, attempt }), ["call.lost"]);
-        assert_eq!(driver.feed(&Input::Permitted { call: CALL, attempt: attempt + 1 }), ["call.started"]);
+        assert_eq!(driver.feed(&Input::Lost(AttemptId { call: CALL, attempt })), ["call.lost"]);
+        assert_eq!(
+            driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: attempt + 1 })),
+            ["call.started"]
+        );
         assert_eq!(driver.crash(), ["session.revived"]);
     }
-    assert_eq!(driver.feed(&Input::Lost { call: CALL, attempt: 3 }), ["call.ended"]);
+    assert_eq!(driver.feed(&Input::Lost(AttemptId { call: CALL, attempt: 3 })), ["call.ended"]);
     check_told(&driver, CallStatus::InDoubt, &["was started at 1970-01-01T00:16:41Z"]);
 }
 
@@ -114,7 +117,10 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     let due = driver.turn.due(driver.now);
     assert_eq!(
         due,
-        [DueAction::Acquire { call: CALL, attempt: 2 }, DueAction::WakeAtActive(60_000 + 3_600_000)]
+        [
+            DueAction::Acquire(AttemptId { call: CALL, attempt: 2 }),
+            DueAction::WakeAtActive(60_000 + 3_600_000)
+        ]
     );
 }
 
@@ -168,7 +174,7 @@ fn a_run_is_parked_when_nothing_else_of_it_is_under_way() {
     driver.crash();
     driver.feed(&LOST);
     assert_eq!(driver.turn.parked_run(), None, "the other one goes on");
-    let other = Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end: CallEnd::ok("x") };
+    let other = Input::ToolEnded { id: AttemptId { call: tool(1, 1, 2), attempt: 1 }, end: CallEnd::ok("x") };
     assert_eq!(state_after(&driver, &other), Some(RunState::Parked));
     driver.feed(&other);
     assert_eq!(driver.turn.parked_run(), Some(run(1)));
@@ -183,8 +189,8 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: false };
     let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
-    driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
-    driver.feed(&Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("done") });
+    driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
+    driver.feed(&Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("done") });
     driver.pass(since);
     // The last thing that is known to have happened before the crash.
     driver.lease(model(1, 2), 1);
@@ -193,8 +199,9 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     driver.lease(model(1, 2), 2);
     assert!(driver.found("may be missing").is_empty(), "a retry shows what the first attempt has shown");
     driver.answer(1, EffectClass::Pure);
-    driver.feed(&Input::Permitted { call: tool(1, 2, 1), attempt: 1 });
-    driver.feed(&Input::ToolEnded { call: tool(1, 2, 1), attempt: 1, end: CallEnd::ok("r") });
+    driver.feed(&Input::Permitted(AttemptId { call: tool(1, 2, 1), attempt: 1 }));
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 2, 1), attempt: 1 }, end: CallEnd::ok("r") });
     let expect = if noted { vec![('t', 1)] } else { Vec::new() };
     assert_eq!(driver.found("may be missing"), expect, "{boot}, {since} ms");
 }
@@ -213,14 +220,14 @@ fn deaths_of_the_process_are_not_the_tools() {
     driver.lease(model(1, 1), 1);
     driver.answer(1, EffectClass::Idempotent);
     for attempt in 1..9 {
-        driver.feed(&Input::Permitted { call: CALL, attempt });
+        driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt }));
         assert_eq!(driver.crash(), ["session.revived", "call.lost"]);
     }
     // Those of its task are: the third one ends it.
     for attempt in 9..12 {
-        driver.feed(&Input::Permitted { call: CALL, attempt });
+        driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt }));
         let expect = if attempt < 11 { "call.lost" } else { "call.ended" };
-        assert_eq!(driver.feed(&Input::Lost { call: CALL, attempt }), [expect]);
+        assert_eq!(driver.feed(&Input::Lost(AttemptId { call: CALL, attempt })), [expect]);
     }
     check_told(&driver, CallStatus::Error, &["died each time"]);
 }
@@ -229,7 +236,7 @@ fn deaths_of_the_process_are_not_the_tools() {
 fn what_never_began_gives_way_to_a_message() {
     let mut driver = interrupted(InDoubtAction::Tell);
     driver.steer(1, 7);
-    let never = Input::NeverBegun { call: CALL, attempt: 1 };
+    let never = Input::NeverBegun(AttemptId { call: CALL, attempt: 1 });
     assert_eq!(driver.feed(&never), ["call.lost", "call.ended"]);
     check_told(&driver, CallStatus::NotStarted, &["Skipped to process an incoming message."]);
 
@@ -247,7 +254,7 @@ fn what_never_began_is_not_booked() {
     let mut driver = interrupted(InDoubtAction::Tell);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
     let mut draft = driver.turn.start_decision(driver.now);
-    draft.apply_input(&Input::NeverBegun { call: CALL, attempt: 1 });
+    draft.apply_input(&Input::NeverBegun(AttemptId { call: CALL, attempt: 1 }));
     let decision = draft.finish();
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.lost", "call.ended", "run.ended"]);
@@ -264,8 +271,8 @@ fn a_command_whose_end_nobody_recorded_may_have_written_too() {
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true };
     let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
-    driver.feed(&Input::Permitted { call: CALL, attempt: 1 });
+    driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.crash_into("another");
-    driver.feed(&Input::ToolEnded { call: CALL, attempt: 1, end: CallEnd::ok("done") });
+    driver.feed(&Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("done") });
     assert_eq!(driver.found("may be missing"), [('t', 1)]);
 }

@@ -3,8 +3,8 @@
 use super::{Driver, check, model, tool};
 use crate::{
     model::{
-        Body, CallEnd, EffectClass, Failure, FailureClass, ImportedHistory, Limits, SessionTime, Timestamp,
-        UnansweredModel, UnansweredReason,
+        AttemptId, Body, CallEnd, EffectClass, Failure, FailureClass, ImportedHistory, Limits, SessionTime,
+        Timestamp, UnansweredModel, UnansweredReason,
     },
     policy::LinkAvailability,
     turn::{DueAction, FailoverOptions, Input},
@@ -28,14 +28,15 @@ fn when_a_model_cannot_answer_the_one_behind_it_is_asked() {
     driver.pass(60_000);
     driver.lease(model(1, 1), 2);
     assert_eq!(driver.fail(FailureClass::Auth), ["model.failed"]);
-    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 3 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 3 })]);
     driver.lease(model(1, 1), 3);
     driver.crash();
     assert_eq!(chain(&driver), ["q/n"], "also after a crash");
     driver.lease(model(1, 1), 4);
     driver.answer(1, EffectClass::Pure);
-    driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end: CallEnd::ok("r") });
     assert_eq!(chain(&driver), ["p/m", "q/n"], "the next call begins with the first again");
     driver.lease(model(1, 2), 1);
     driver.fail(FailureClass::Auth);
@@ -119,7 +120,8 @@ fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
         model: link.parse().unwrap(),
         reason: UnansweredReason::Skipped { until, failure: failure.clone() },
     });
-    let no_lease = Input::NoLease { call: model(1, 1), attempt: 1, skipped: skipped.into() };
+    let no_lease =
+        Input::NoLease { id: AttemptId { call: model(1, 1), attempt: 1 }, skipped: skipped.into() };
     let records = driver.feed(&no_lease);
     if let Some(expect) = expect {
         assert_eq!(records, ["run.ended"]);
@@ -136,7 +138,7 @@ fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
     driver.now = SessionTime { at: until, active_ms: driver.now.active_ms + 60_000 };
     assert_eq!(driver.feed(&Input::TimerFired), [""; 0], "waiting does not count for the timeout");
     let due = driver.turn.due(driver.now);
-    assert_eq!(due[0], DueAction::Acquire { call: model(1, 1), attempt: 1 });
+    assert_eq!(due[0], DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 1 }));
     driver.lease(model(1, 1), 1);
     driver.pass(9_999);
     assert_eq!(driver.feed(&Input::TimerFired), [""; 0]);

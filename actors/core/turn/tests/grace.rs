@@ -2,8 +2,8 @@
 
 use super::{limits, *};
 use crate::model::{
-    AccountId, Amounts, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, ModelStarted, Outcome,
-    OutcomeCause, OutcomeDetail, PrefixChange, RunEnded, StopReason,
+    AccountId, Amounts, AttemptId, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, ModelStarted,
+    Outcome, OutcomeCause, OutcomeDetail, PrefixChange, RunEnded, StopReason,
 };
 
 const TEXT: &str = "half of it is done";
@@ -33,7 +33,10 @@ fn step(driver: &mut Driver, iteration: u32) {
     driver.lease(model(1, iteration), 1);
     driver.answer(1, EffectClass::Pure);
     driver.permit_all();
-    driver.feed(&Input::ToolEnded { call: tool(1, iteration, 1), attempt: 1, end: CallEnd::ok("r") });
+    driver.feed(&Input::ToolEnded {
+        id: AttemptId { call: tool(1, iteration, 1), attempt: 1 },
+        end: CallEnd::ok("r"),
+    });
 }
 
 /// Likewise, and it has no allowance for that.
@@ -81,7 +84,7 @@ fn check_end(driver: &Driver, expect: &str) {
 fn the_model_is_asked_once_more_for_what_it_has() {
     let mut driver = exhausted();
     driver.crash();
-    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
     let started = last_started(&driver).unwrap();
     assert_eq!((started.max_tokens, started.reserved.iterations), (4_096, None));
@@ -120,7 +123,10 @@ fn it_is_a_single_attempt() {
     };
     let (call, attempt) = (model(1, 2), 1);
     let ask = |driver: &mut Driver| driver.lease(call, attempt);
-    check(&|driver| driver.feed(&Input::NoLease { call, attempt, skipped: [].into() }), &["run.ended"]);
+    check(
+        &|driver| driver.feed(&Input::NoLease { id: AttemptId { call, attempt }, skipped: [].into() }),
+        &["run.ended"],
+    );
     check(
         &|driver| driver.feed(&Input::BudgetRefused(refused(run(1).into(), Dimension::Tokens))),
         &["run.ended"],
@@ -134,7 +140,7 @@ fn it_is_a_single_attempt() {
     }
     let lost = |driver: &mut Driver| {
         ask(driver);
-        driver.feed(&Input::Lost { call, attempt })
+        driver.feed(&Input::Lost(AttemptId { call, attempt }))
     };
     check(&lost, &["model.failed", "run.ended"]);
     let dies = |driver: &mut Driver| {
@@ -181,7 +187,10 @@ fn where_calls_cannot_be_forbidden_no_tools_are_offered() {
 fn what_was_never_made_is_made() {
     let mut driver = exhausted();
     driver.lease(model(1, 2), 1);
-    assert_eq!(driver.feed(&Input::NeverBegun { call: model(1, 2), attempt: 1 }), ["model.failed"]);
+    assert_eq!(
+        driver.feed(&Input::NeverBegun(AttemptId { call: model(1, 2), attempt: 1 })),
+        ["model.failed"]
+    );
     assert_eq!(driver.lease(model(1, 2), 2), ["model.started"]);
     driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
     check_end(&driver, TEXT);
@@ -232,18 +241,21 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
         driver.submit(1, with(Amounts::default()));
         driver.lease(model(1, 1), 1);
         driver.answer(3, EffectClass::Pure);
-        driver.feed(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
+        driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 2), attempt: 1 }));
         assert_eq!(
             driver.feed(&Input::BudgetRefused(limit.clone())),
             ["run.exhausted", "call.ended", "call.ended"]
         );
-        check(&driver, "u", &[DueAction::RunTool { call: tool(1, 1, 2), attempt: 1 }]);
+        check(&driver, "u", &[DueAction::RunTool(AttemptId { call: tool(1, 1, 2), attempt: 1 })]);
         driver
     };
-    let grace = [DueAction::Acquire { call: model(1, 2), attempt: 1 }];
+    let grace = [DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })];
     let mut driver = begin();
     let end = CallEnd::ok("found");
-    assert_eq!(driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end }), ["call.ended"]);
+    assert_eq!(
+        driver.feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 2), attempt: 1 }, end }),
+        ["call.ended"]
+    );
     check(&driver, "ucttt", &grace);
     let contents = driver.contents();
     assert!(
@@ -254,7 +266,7 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
 
     // What is lost is not made again.
     let mut driver = begin();
-    assert_eq!(driver.feed(&Input::Lost { call: tool(1, 1, 2), attempt: 1 }), ["call.ended"]);
+    assert_eq!(driver.feed(&Input::Lost(AttemptId { call: tool(1, 1, 2), attempt: 1 })), ["call.ended"]);
     check(&driver, "ucttt", &grace);
     let mut driver = begin();
     assert_eq!(driver.crash(), ["session.revived", "call.ended"]);
@@ -265,7 +277,7 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
     });
     assert_eq!(status, Some(CallStatus::Stopped));
     let mut driver = begin();
-    let never = Input::NeverBegun { call: tool(1, 1, 2), attempt: 1 };
+    let never = Input::NeverBegun(AttemptId { call: tool(1, 1, 2), attempt: 1 });
     assert_eq!(driver.feed(&never), ["call.lost", "call.ended"]);
     check(&driver, "ucttt", &grace);
 }
@@ -279,7 +291,7 @@ fn it_is_a_call_of_its_own_behind_attempts_that_failed() {
     driver.pass(60_000);
     let limit = refused(run(1).into(), Dimension::Tokens);
     assert_eq!(driver.feed(&Input::BudgetRefused(limit.clone())), ["run.exhausted"]);
-    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 3), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire(AttemptId { call: model(1, 3), attempt: 1 })]);
     driver.lease(model(1, 3), 1);
     driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
     let ended = ended(&driver).unwrap();

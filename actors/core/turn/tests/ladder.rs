@@ -3,8 +3,8 @@
 use super::{Driver, model, run, tool};
 use crate::{
     model::{
-        AssistantMessage, Body, CallEnd, EffectClass, FailureClass, FinishReason, Hash, ImportedHistory,
-        Limits, Message, ModelAnswered, ModelStarted, RetryPolicy, ToolCall,
+        AssistantMessage, AttemptId, Body, CallEnd, EffectClass, FailureClass, FinishReason, Hash,
+        ImportedHistory, Limits, Message, ModelAnswered, ModelStarted, RetryPolicy, ToolCall,
     },
     turn::{CallAdmission, Input, RenderCursor},
 };
@@ -61,7 +61,7 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
     driver.answer_message(message, finish, tools.iter().map(plan).collect());
     for n in driver.permit_all() {
         let call = tool(1, iteration, n);
-        driver.feed(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("r") });
+        driver.feed(&Input::ToolEnded { id: AttemptId { call, attempt: 1 }, end: CallEnd::ok("r") });
     }
 }
 

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     journal::IndexRow,
     model::{
-        CallEnd, CompactionPolicy, ListedLimits, ModelLimits, ModelProfile, ModelRow, ModelStarted,
-        StopReason, TokenDensity,
+        AttemptId, CallEnd, CompactionPolicy, ListedLimits, ModelLimits, ModelProfile, ModelRow,
+        ModelStarted, StopReason, TokenDensity,
     },
 };
 
@@ -43,8 +43,8 @@ fn tell(driver: &mut Driver, calls: usize, usage: Option<Usage>) {
 fn return_all(driver: &mut Driver, content: &str) {
     driver.permit_all();
     for effect in driver.turn.due(driver.now) {
-        if let DueAction::RunTool { call, attempt } = effect {
-            driver.feed(&Input::ToolEnded { call, attempt, end: CallEnd::ok(content) });
+        if let DueAction::RunTool(AttemptId { call, attempt }) = effect {
+            driver.feed(&Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok(content) });
         }
     }
 }
@@ -198,8 +198,7 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
             let failure = Failure::new(FailureClass::ContextTooLong { limit }, "x");
             let (call, attempt) = (first.call, first.attempt);
             Input::ModelFailed {
-                call,
-                attempt,
+                id: AttemptId { call, attempt },
                 failure: Box::new(failure),
                 failover: FailoverOptions::default(),
             }

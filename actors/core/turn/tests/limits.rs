@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Amounts, Body, CallEnd, InDoubtPolicy, ModelProfile, Outcome, OutcomeCause, OutcomeDetail, Price,
-    StopReason,
+    Amounts, AttemptId, Body, CallEnd, InDoubtPolicy, ModelProfile, Outcome, OutcomeCause, OutcomeDetail,
+    Price, StopReason,
 };
 
 pub(super) fn spec() -> RunSpec {
@@ -124,7 +124,7 @@ fn who_cannot_be_priced_is_left_out_where_money_is_limited() {
     assert_eq!(candidates(&priced(&[long], Some(1 << 40), 0)), ["p/m0"]);
     let mut driver = priced(&[long], Some(1 << 40), 4_000);
     assert_eq!(candidates(&driver), [""; 0]);
-    driver.feed(&Input::NoLease { call: model(1, 1), attempt: 1, skipped: [].into() });
+    driver.feed(&Input::NoLease { id: AttemptId { call: model(1, 1), attempt: 1 }, skipped: [].into() });
     let cause = OutcomeCause::Unpriced { model: "p/m0".parse().unwrap(), above: 1_999 };
     assert_eq!(end(&driver), Some(OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause)));
 }
@@ -181,13 +181,13 @@ fn a_call_that_was_never_made_costs_nothing_and_is_made() {
     let mut driver = priced(&[DEAR], Some(1 << 40), 0);
     driver.lease(model(1, 1), 1);
     let mut draft = driver.turn.start_decision(driver.now);
-    draft.apply_input(&Input::NeverBegun { call: model(1, 1), attempt: 1 });
+    draft.apply_input(&Input::NeverBegun(AttemptId { call: model(1, 1), attempt: 1 }));
     let settled = draft.finish().ledger.settlements;
     let spent = Amounts { iterations: Some(1), ..Amounts::default() };
     assert_eq!(settled.iter().map(|settle| settle.spent).collect::<Vec<_>>(), [spent]);
     // As often as that happens.
     for attempt in 1..10 {
-        let never = Input::NeverBegun { call: model(1, 1), attempt };
+        let never = Input::NeverBegun(AttemptId { call: model(1, 1), attempt });
         assert_eq!(driver.feed(&never), ["model.failed"]);
         assert_eq!(driver.feed(&never), [""; 0], "said twice");
         driver.crash();
@@ -219,7 +219,10 @@ fn a_limit_that_the_provider_tells_is_kept_from_then_on() {
         driver.lease(model(1, 1), u32::try_from(fails.len()).unwrap() + 1);
         driver.answer(1, EffectClass::Pure);
         driver.permit_all();
-        driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+        driver.feed(&Input::ToolEnded {
+            id: AttemptId { call: tool(1, 1, 1), attempt: 1 },
+            end: CallEnd::ok("r"),
+        });
         driver.lease(model(1, 2), 1);
         let started = driver.records.iter().filter_map(|record| {
             let Body::ModelStarted(started) = &record.body else { return None };

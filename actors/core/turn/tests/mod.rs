@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, Body, CallId, Durable, EffectClass, Failure, FailureClass, FinishReason, Hash,
-        ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, ModelAnswer, Record, RunId, RunSpec,
-        SessionId, SessionTime, Timestamp, ToolCall, Usage,
+        AssistantMessage, AttemptId, Body, CallId, Durable, EffectClass, Failure, FailureClass, FinishReason,
+        Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, ModelAnswer, Record, RunId,
+        RunSpec, SessionId, SessionTime, Timestamp, ToolCall, Usage,
     },
     turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
@@ -154,7 +154,7 @@ impl Driver {
     pub(super) fn lease(&mut self, call: CallId, attempt: u32) -> Vec<&'static str> {
         let candidates = self.turn.candidates().unwrap_or_default();
         let Some(first) = candidates.first() else { return Vec::new() };
-        self.feed(&Input::Leased { call, attempt, model: first.model.clone() })
+        self.feed(&Input::Leased { id: AttemptId { call, attempt }, model: first.model.clone() })
     }
 
     /// The model answers with so many calls, or with text if there are none.
@@ -209,16 +209,16 @@ impl Driver {
     /// Gives every call that is due its permit, and says which calls are under way.
     pub(super) fn permit_all(&mut self) -> Vec<u32> {
         for effect in self.turn.due(self.now) {
-            if let DueAction::Acquire { call, attempt } = effect
+            if let DueAction::Acquire(AttemptId { call, attempt }) = effect
                 && call.n > 0
             {
-                self.feed(&Input::Permitted { call, attempt });
+                self.feed(&Input::Permitted(AttemptId { call, attempt }));
             }
         }
         let due = self.turn.due(self.now).into_iter();
-        due.filter_map(
-            |effect| if let DueAction::RunTool { call, .. } = effect { Some(call.n) } else { None },
-        )
+        due.filter_map(|effect| {
+            if let DueAction::RunTool(AttemptId { call, .. }) = effect { Some(call.n) } else { None }
+        })
         .collect()
     }
 
@@ -231,8 +231,7 @@ impl Driver {
         let Some(started) = self.turn.model_started().cloned() else { return Vec::new() };
         let (call, attempt) = (started.call, started.attempt);
         self.feed(&Input::ModelFailed {
-            call,
-            attempt,
+            id: AttemptId { call, attempt },
             failure: Box::new(Failure::new(class, "x")),
             failover: outlook,
         })

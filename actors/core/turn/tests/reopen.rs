@@ -6,8 +6,9 @@ use super::{Driver, content, model, run, tool};
 use crate::{
     journal::IndexRow,
     model::{
-        Amounts, Body, BudgetRefusal, CallEnd, Dimension, EffectClass, LedgerChange, LimitIncrease,
-        LimitRaise, Limits, Outcome, OutcomeDetail, ParentRef, RunState, SessionId, StopReason,
+        Amounts, AttemptId, Body, BudgetRefusal, CallEnd, Dimension, EffectClass, LedgerChange,
+        LimitIncrease, LimitRaise, Limits, Outcome, OutcomeDetail, ParentRef, RunState, SessionId,
+        StopReason,
     },
     turn::{DueAction, Input, RaiseError, RenderCursor},
 };
@@ -54,7 +55,8 @@ fn acts(driver: &mut Driver) {
     driver.lease(model(1, 1), 1);
     driver.answer(1, EffectClass::Pure);
     driver.permit_all();
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end: CallEnd::ok("r") });
 }
 
 #[test]
@@ -62,7 +64,8 @@ fn a_run_that_nobody_was_asked_for_has_no_last_word() {
     let mut driver = Driver::new();
     driver.submit(1, limits());
     driver.pass(WALL);
-    let lease = Input::Leased { call: model(1, 1), attempt: 1, model: "p/m".parse().unwrap() };
+    let lease =
+        Input::Leased { id: AttemptId { call: model(1, 1), attempt: 1 }, model: "p/m".parse().unwrap() };
     let given_up = ["model.started", "run.stopping", "model.failed", "run.ended"];
     assert_eq!(driver.feed_all(&[lease, Input::TimerFired]), given_up);
     assert_eq!(driver.feed(&raise(1, wall(WALL))), ["run.reopened"]);
@@ -95,7 +98,7 @@ fn a_run_that_has_used_up_its_budget_goes_on_where_it_was() {
     assert!(last(&driver).contains("raised by 300ms of active time"), "{}", last(&driver));
     // All that it has used counts on, and nothing of the time in which it had ended.
     let end = driver.now.active_ms + 300;
-    let due = [DueAction::Acquire { call: model(1, 2), attempt: 1 }, DueAction::WakeAtActive(end)];
+    let due = [DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 }), DueAction::WakeAtActive(end)];
     super::check(&driver, "uctau", &due);
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
     assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended"]);

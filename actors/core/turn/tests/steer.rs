@@ -1,6 +1,6 @@
 use super::{Driver, model, run, said, tool};
 use crate::{
-    model::{Body, CallEnd, CallStatus, EffectClass, FailureClass, Limits, StopReason},
+    model::{AttemptId, Body, CallEnd, CallStatus, EffectClass, FailureClass, Limits, StopReason},
     turn::{DueAction, Input},
 };
 
@@ -18,7 +18,7 @@ fn asked() -> Driver {
 fn acting(calls: usize) -> Driver {
     let mut driver = asked();
     driver.answer(calls, EffectClass::Once);
-    driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
+    driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
     driver
 }
 
@@ -31,7 +31,8 @@ fn check(driver: &Driver, view: &str, place: Option<char>) {
 
 #[track_caller]
 fn end(driver: &mut Driver, n: u32) -> Vec<&'static str> {
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, n), attempt: 1, end: CallEnd::ok("r") })
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, n), attempt: 1 }, end: CallEnd::ok("r") })
 }
 
 #[test]
@@ -42,7 +43,10 @@ fn a_message_while_tools_run_skips_the_others_and_stands_in_the_last_result() {
     let Some(Body::CallEnded(skipped)) = driver.records.last().map(|record| &record.body) else { panic!() };
     assert_eq!((skipped.end.status, skipped.attempt), (CallStatus::NotStarted, 0));
     assert_eq!(*skipped.end.content, *"Skipped to process an incoming message.");
-    assert_eq!(driver.turn.due(driver.now), [DueAction::RunTool { call: tool(1, 1, 1), attempt: 1 }]);
+    assert_eq!(
+        driver.turn.due(driver.now),
+        [DueAction::RunTool(AttemptId { call: tool(1, 1, 1), attempt: 1 })]
+    );
     assert_eq!(end(&mut driver, 1), ["call.ended"]);
     check(&driver, "ucttt", Some('t'));
     driver.lease(model(1, 2), 1);
@@ -59,7 +63,10 @@ fn a_message_while_the_model_is_asked_stops_its_calls() {
     let ended = ["model.answered", "call.admitted", "call.admitted", "call.ended", "call.ended"];
     assert_eq!(records, ended);
     check(&driver, "uctt", Some('t'));
-    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    assert_eq!(
+        driver.turn.due(driver.now),
+        [DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]
+    );
 }
 
 #[test]
@@ -89,7 +96,10 @@ fn a_message_after_the_last_step_is_a_run_of_its_own() {
     driver.steer(1, M + 1);
     assert_eq!(driver.answer(0, EffectClass::Pure), ["model.answered", "run.ended", "run.accepted"]);
     check(&driver, "uau", Some('u'));
-    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire { call: model(M, 1), attempt: 1 }]);
+    assert_eq!(
+        driver.turn.due(driver.now),
+        [DueAction::Acquire(AttemptId { call: model(M, 1), attempt: 1 })]
+    );
     let Some(Body::RunAccepted(accepted)) = driver.records.last().map(|record| &record.body) else {
         panic!()
     };
@@ -126,7 +136,7 @@ fn a_queued_run_keeps_its_messages_until_it_begins() {
     let mut driver = acting(2);
     driver.submit(2, Limits::default());
     assert_eq!(driver.steer(2, M), ["message.steered"], "the calls of another run are not skipped");
-    driver.feed(&Input::Permitted { call: tool(1, 1, 2), attempt: 1 });
+    driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 2), attempt: 1 }));
     end(&mut driver, 1);
     end(&mut driver, 2);
     check(&driver, "uctt", None);

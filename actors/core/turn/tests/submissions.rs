@@ -2,7 +2,7 @@
 
 use super::{Driver, check, model, run};
 use crate::{
-    model::{Body, ImportedHistory, Limits, Message},
+    model::{AttemptId, Body, ImportedHistory, Limits, Message},
     turn::{DueAction, Input, RenderCursor},
 };
 
@@ -34,7 +34,7 @@ fn a_history_is_for_a_session_that_has_none() {
     let past = || ImportedHistory { unanswered: Some("before".into()), ..ImportedHistory::default() };
     let mut driver = Driver::new();
     assert_eq!(driver.submit_to(&["p/m"], 1, (Limits::default(), past())), ["run.accepted"]);
-    check(&driver, "u", &[DueAction::Acquire { call: model(1, 1), attempt: 1 }]);
+    check(&driver, "u", &[DueAction::Acquire(AttemptId { call: model(1, 1), attempt: 1 })]);
     let (messages, _) = driver.turn.render(RenderCursor::default());
     assert_eq!(messages, [Message::User("before\n\ntask 1".into())]);
     driver.crash();

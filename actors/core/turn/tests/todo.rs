@@ -3,8 +3,8 @@
 use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
-        AccountId, Amounts, AssistantMessage, BudgetRefusal, CallEnd, Dimension, EffectClass, FinishReason,
-        Hash, Limits, StopReason, ToolCall,
+        AccountId, Amounts, AssistantMessage, AttemptId, BudgetRefusal, CallEnd, Dimension, EffectClass,
+        FinishReason, Hash, Limits, StopReason, ToolCall,
     },
     policy::todo::TODO,
     turn::{CallAdmission, DueAction, Input},
@@ -56,7 +56,7 @@ fn a_call_is_answered_with_the_answer_that_makes_it() {
     check_list(&driver, "");
     let records = answers(&mut driver, &[TWO]);
     assert_eq!(records, ["model.answered", "call.admitted", "todo.changed", "call.ended"]);
-    check(&driver, "uct", &[DueAction::Acquire { call: model(1, 2), attempt: 1 }]);
+    check(&driver, "uct", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
     check_list(&driver, "- [~] a: look\n- [ ] b: write");
     let result: serde_json::Value = serde_json::from_str(&driver.contents()[0]).unwrap();
     assert_eq!((&result["todos"][1]["id"], &result["summary"]["pending"]), (&"b".into(), &1.into()));
@@ -74,9 +74,9 @@ fn calls_of_one_answer_apply_in_its_order() {
     check_list(&driver, "- [x] a: look\n- [ ] b: write\n- [ ] c: end");
     // The other tool alone is waited for.
     let call = tool(1, 1, 2);
-    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire { call, attempt: 1 }]);
+    assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire(AttemptId { call, attempt: 1 })]);
     driver.permit_all();
-    driver.feed(&Input::ToolEnded { call, attempt: 1, end: CallEnd::ok("r") });
+    driver.feed(&Input::ToolEnded { id: AttemptId { call, attempt: 1 }, end: CallEnd::ok("r") });
     let counts: Vec<_> = driver.contents().iter().map(|content| content.matches("\"id\"").count()).collect();
     assert_eq!(counts, [2, 0, 2, 3]);
 }
@@ -88,7 +88,8 @@ fn a_list_outlives_crashes_and_runs() {
     answers(&mut driver, &[TWO, ""]);
     driver.crash();
     driver.permit_all();
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end: CallEnd::ok("r") });
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 2), attempt: 1 }, end: CallEnd::ok("r") });
     driver.lease(model(1, 2), 1);
     answers(&mut driver, &[DONE]);
     check_list(&driver, list);

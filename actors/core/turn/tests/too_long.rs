@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     model::estimate_tokens,
-    model::{Body, CallEnd, CompactionPolicy, ModelProfile, Outcome, OutcomeCause},
+    model::{AttemptId, Body, CallEnd, CompactionPolicy, ModelProfile, Outcome, OutcomeCause},
     turn::{active_run::CurrentRun, estimates},
 };
 
@@ -72,7 +72,7 @@ fn check_refused(limit: Option<u64>) {
         driver.answer(1, EffectClass::Idempotent);
         driver.permit_all();
         let end = CallEnd::ok("x".repeat(1_800));
-        driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
+        driver.feed(&Input::ToolEnded { id: AttemptId { call: tool(2, iteration, 1), attempt: 1 }, end });
     }
     driver.lease(model(2, 31), 1);
     let size = |task: &Task| {
@@ -117,7 +117,8 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
         task.driver.answer(1, EffectClass::Idempotent);
         task.driver.permit_all();
         let end = CallEnd::ok("x".repeat(40_000));
-        task.driver.feed(&Input::ToolEnded { call: tool(2, iteration, 1), attempt: 1, end });
+        task.driver
+            .feed(&Input::ToolEnded { id: AttemptId { call: tool(2, iteration, 1), attempt: 1 }, end });
         iteration += 1;
     }
     task.driver.lease(model(2, iteration), 1);
@@ -141,7 +142,7 @@ fn ask_strictly(driver: &mut Driver) -> usize {
     while let Some((run, _)) = driver.turn.current() {
         assert!(refused <= 3, "it is refused again and again");
         let due = driver.turn.due(driver.now);
-        let Some(crate::turn::DueAction::Acquire { call, attempt }) =
+        let Some(crate::turn::DueAction::Acquire(AttemptId { call, attempt })) =
             due.iter().find(|due| due.acquires().is_some())
         else {
             panic!("{run} waits for {due:?}")

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     model::Intent,
     model::{
-        Access, Body, CallEnd, ChildEnded, ModelRef, StopReason, SubagentRef, UnansweredModel,
+        Access, AttemptId, Body, CallEnd, ChildEnded, ModelRef, StopReason, SubagentRef, UnansweredModel,
         UnansweredReason, Usage, WaitKind,
     },
     turn::{TaskDeadlines, WaitTracker},
@@ -138,7 +138,8 @@ fn a_time_that_nobody_may_be_asked_before_says_why() {
         model: "p/m".parse().unwrap(),
         reason: UnansweredReason::Skipped { until, failure },
     };
-    driver.feed(&Input::NoLease { call: model(1, 1), attempt: 1, skipped: [skipped].into() });
+    driver
+        .feed(&Input::NoLease { id: AttemptId { call: model(1, 1), attempt: 1 }, skipped: [skipped].into() });
     let reset = "reset 1 quota_exhausted 2 22";
     check(&driver, 1, &[reset], &["process 2 -", reset]);
 }
@@ -153,11 +154,13 @@ fn tool_calls_wait_for_leave_for_each_other_and_for_their_ends() {
     driver.permit_all();
     driver.pass(4_000);
     check(&driver, 1, &["tool tool 1 1 4 54", "order tool 2 behind 1 3 -"], &["process 4 -"]);
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("r") });
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end: CallEnd::ok("r") });
     driver.pass(1_000);
     check(&driver, 1, &["permit tool 2 8 -"], &["process 8 -"]);
     driver.permit_all();
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 2), attempt: 1, end: CallEnd::ok("r") });
+    driver
+        .feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 2), attempt: 1 }, end: CallEnd::ok("r") });
     check(&driver, 1, &["lease 1 9 -"], &["process 9 -"]);
 }
 
@@ -188,7 +191,7 @@ fn a_run_that_is_stopped_waits_for_its_calls() {
     driver.pass(1_000);
     check(&driver, 1, &["stop 4 7"], &["process 4 -"]);
     let end = CallEnd::error(crate::model::CallStatus::Stopped, "stopped", None, "-");
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end });
+    driver.feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 1), attempt: 1 }, end });
     check(&driver, 1, &[], &[]);
 }
 
@@ -243,7 +246,10 @@ fn subagents_in_the_background_are_waited_for_when_nothing_else_is() {
     driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.permit_all();
     delegates(&mut driver, &[7]);
-    driver.feed(&Input::ToolEnded { call: tool(1, 1, 1), attempt: 1, end: CallEnd::ok("begun") });
+    driver.feed(&Input::ToolEnded {
+        id: AttemptId { call: tool(1, 1, 1), attempt: 1 },
+        end: CallEnd::ok("begun"),
+    });
     check(&driver, 1, &["lease 1 3 -"], &["process 3 -", "children 1 1 3 -"]);
 }
 
@@ -276,10 +282,10 @@ fn a_parked_run_waits_for_a_person_and_for_no_limit() {
     driver.submit(1, Limits { max_tokens: 100, timeout_ms: Some(600_000), ..Limits::default() });
     driver.lease(model(1, 1), 1);
     driver.answer(1, EffectClass::Once);
-    driver.feed(&Input::Permitted { call: tool(1, 1, 1), attempt: 1 });
+    driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
     driver.pass(1_000);
     driver.crash();
-    driver.feed(&Input::Lost { call: tool(1, 1, 1), attempt: 1 });
+    driver.feed(&Input::Lost(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
     driver.pass(1_000);
     check(&driver, 1, &["person 1 2 62"], &["process 2 -", "person 1 2 62"]);
 }

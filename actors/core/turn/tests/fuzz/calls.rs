@@ -3,8 +3,8 @@
 use super::hold;
 use crate::{
     model::{
-        Access, ApprovalDecision, AssistantMessage, Attempt, CallAdmitted, CallEnded, CallId, CallLost,
-        CallStarted, EffectClass, InDoubtAction, RetryReason, RunSpec, Seq,
+        Access, ApprovalDecision, AssistantMessage, Attempt, AttemptId, CallAdmitted, CallEnded, CallId,
+        CallLost, CallStarted, EffectClass, InDoubtAction, RetryReason, RunSpec, Seq,
     },
     turn::DueAction,
 };
@@ -170,10 +170,11 @@ impl Calls {
     pub(super) fn check(&self, effect: &DueAction) -> Result<(), String> {
         let state = |id: CallId| self.0.iter().find(|call| call.id == id).map(|call| call.state);
         let fits = match *effect {
-            DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt } => {
+            DueAction::RunTool(AttemptId { call, attempt })
+            | DueAction::EndTool(AttemptId { call, attempt }) => {
                 matches!(state(call), Some(State::Started(n, _)) if n == attempt)
             }
-            DueAction::Acquire { call, attempt } => {
+            DueAction::Acquire(AttemptId { call, attempt }) => {
                 call.is_model_call() || state(call) == Some(State::Admitted(attempt))
             }
             DueAction::CallModel { .. }

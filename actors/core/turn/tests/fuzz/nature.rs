@@ -8,8 +8,8 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, Amounts, AssistantMessage, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation,
-        EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction,
+        Access, Amounts, AssistantMessage, AttemptId, CallEnd, CallStatus, CompactionPolicy, Deadline,
+        Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction,
         InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate,
         RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
@@ -109,7 +109,7 @@ fn limits(chance: &mut Chance) -> Limits {
 pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usize, at: Timestamp) -> Input {
     let (call, attempt) = (started.call, started.attempt);
     match chance.below(16) {
-        0 => Input::Lost { call, attempt },
+        0 => Input::Lost(AttemptId { call, attempt }),
         1..=3 => {
             let fates = [RequestFate::NotSent, RequestFate::Rejected, RequestFate::MayHaveRun];
             let failure = Failure {
@@ -118,8 +118,7 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
                 ..Failure::new(failure(chance, at), "x")
             };
             Input::ModelFailed {
-                call,
-                attempt,
+                id: AttemptId { call, attempt },
                 failure: Box::new(failure),
                 failover: outlook(chance, links, at),
             }

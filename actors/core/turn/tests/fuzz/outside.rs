@@ -1,7 +1,7 @@
 //! What tools really do, whoever knows of it.
 
 use super::{chance::Chance, hold};
-use crate::model::{Attempt, CallId};
+use crate::model::{Attempt, AttemptId, CallId};
 
 #[derive(Debug, Default)]
 pub(super) struct Outside(Vec<Deed>);
@@ -28,7 +28,7 @@ impl Outside {
     /// An attempt begins: never beside another one, and a call that must not be repeated once, and once more for each leave.
     pub(super) fn begin(
         &mut self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         (is_detached, is_once): (bool, bool),
         leaves: Attempt,
     ) -> Result<(), String> {

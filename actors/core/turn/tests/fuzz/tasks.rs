@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{chance::Chance, nature, outside::Found, world::World};
 use crate::{
-    model::{Attempt, CallEnd, CallId, CallStatus, Failure, FailureClass, ModelStarted},
+    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus, Failure, FailureClass, ModelStarted},
     turn::{DueAction, FailoverOptions, Input},
 };
 
@@ -54,14 +54,16 @@ impl World {
         let input = match (effect, doing) {
             (DueAction::AwaitSubagent { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
             (
-                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
                 Doing::Told(end),
-            ) => Input::ToolEnded { call, attempt, end },
-            (DueAction::CallModel { call, attempt }, Doing::Ask(_)) if !is_due && chance.one_in(2) => {
+            ) => Input::ToolEnded { id: AttemptId { call, attempt }, end },
+            (DueAction::CallModel(AttemptId { call, attempt }), Doing::Ask(_))
+                if !is_due && chance.one_in(2) =>
+            {
                 let failure = Failure::new(FailureClass::Cancelled, "x");
                 Input::ModelFailed {
-                    call,
-                    attempt,
+                    id: AttemptId { call, attempt },
                     failure: Box::new(failure),
                     failover: FailoverOptions::default(),
                 }
@@ -70,21 +72,25 @@ impl World {
                 let links = self.turn.current().map_or(0, |(_, spec)| spec.chain.len());
                 nature::said(chance, &started, links, self.now.at)
             }
-            (DueAction::Acquire { call, attempt }, _) => self.found(call, attempt, chance),
+            (DueAction::Acquire(AttemptId { call, attempt }), _) => self.found(call, attempt, chance),
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
-            (DueAction::CallModel { call, attempt }, _)
+            (DueAction::CallModel(AttemptId { call, attempt }), _)
             | (
-                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
                 Doing::Lost | Doing::Wait,
-            ) => Input::Lost { call, attempt },
-            (DueAction::EndTool { call, attempt }, Doing::Run) => self.stopped(call, attempt, chance),
-            (DueAction::RunTool { call, attempt }, Doing::Run) => self.made(call, attempt, chance),
+            ) => Input::Lost(AttemptId { call, attempt }),
+            (DueAction::EndTool(AttemptId { call, attempt }), Doing::Run) => {
+                self.stopped(call, attempt, chance)
+            }
+            (DueAction::RunTool(AttemptId { call, attempt }), Doing::Run) => self.made(call, attempt, chance),
             (
-                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
                 Doing::Attach(is_detached),
             ) => {
                 let is_lucky = !chance.one_in(4);
-                self.attached((call, attempt), (is_detached, is_lucky))
+                self.attached(AttemptId { call, attempt }, (is_detached, is_lucky))
             }
         };
         self.hear(input, chance)
@@ -99,32 +105,40 @@ impl World {
         let input = match (effect, doing) {
             (DueAction::AwaitSubagent { .. }, _) | (_, Doing::Over | Doing::Children) => return Ok(()),
             (
-                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
                 Doing::Told(end),
-            ) => Input::ToolEnded { call, attempt, end },
+            ) => Input::ToolEnded { id: AttemptId { call, attempt }, end },
             (_, Doing::Ask(started)) => nature::last_word(&started),
-            (DueAction::Acquire { call, attempt }, _) => match self.turn.candidates_of(call) {
+            (DueAction::Acquire(AttemptId { call, attempt }), _) => match self.turn.candidates_of(call) {
                 Some(links) if call.is_model_call() => match links.first() {
-                    Some(link) => Input::Leased { call, attempt, model: link.model.clone() },
-                    None => Input::NoLease { call, attempt, skipped: Arc::new([]) },
+                    Some(link) => {
+                        Input::Leased { id: AttemptId { call, attempt }, model: link.model.clone() }
+                    }
+                    None => Input::NoLease { id: AttemptId { call, attempt }, skipped: Arc::new([]) },
                 },
-                Some(_) | None => Input::Permitted { call, attempt },
+                Some(_) | None => Input::Permitted(AttemptId { call, attempt }),
             },
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
-            (DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt }, Doing::Run) => {
+            (
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
+                Doing::Run,
+            ) => {
                 self.outside.end(call, attempt, true);
-                Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") }
+                Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok("yes") }
             }
             (
-                DueAction::RunTool { call, attempt } | DueAction::EndTool { call, attempt },
+                DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
                 Doing::Attach(is_detached),
-            ) => self.attached((call, attempt), (is_detached, true)),
+            ) => self.attached(AttemptId { call, attempt }, (is_detached, true)),
             (
-                DueAction::CallModel { call, attempt }
-                | DueAction::RunTool { call, attempt }
-                | DueAction::EndTool { call, attempt },
+                DueAction::CallModel(AttemptId { call, attempt })
+                | DueAction::RunTool(AttemptId { call, attempt })
+                | DueAction::EndTool(AttemptId { call, attempt }),
                 _,
-            ) => Input::Lost { call, attempt },
+            ) => Input::Lost(AttemptId { call, attempt }),
         };
         self.hear(input, chance)
     }
@@ -140,14 +154,17 @@ impl World {
 
     fn found(&self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
         if !call.is_model_call() {
-            return Input::Permitted { call, attempt };
+            return Input::Permitted(AttemptId { call, attempt });
         }
         match self.turn.candidates_of(call) {
-            None => Input::Lost { call, attempt },
-            Some(links) if links.is_empty() || chance.one_in(8) => {
-                Input::NoLease { call, attempt, skipped: nature::skipped(chance, &links, self.now.at) }
+            None => Input::Lost(AttemptId { call, attempt }),
+            Some(links) if links.is_empty() || chance.one_in(8) => Input::NoLease {
+                id: AttemptId { call, attempt },
+                skipped: nature::skipped(chance, &links, self.now.at),
+            },
+            Some(links) => {
+                Input::Leased { id: AttemptId { call, attempt }, model: chance.pick(&links).model }
             }
-            Some(links) => Input::Leased { call, attempt, model: chance.pick(&links).model },
         }
     }
 
@@ -155,13 +172,12 @@ impl World {
         let how = chance.below(8);
         self.outside.end(call, attempt, how > 0);
         match how {
-            0 => Input::Lost { call, attempt },
+            0 => Input::Lost(AttemptId { call, attempt }),
             1 => Input::ToolEnded {
-                call,
-                attempt,
+                id: AttemptId { call, attempt },
                 end: CallEnd::error(CallStatus::Error, "no", None, "other"),
             },
-            _ => Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") },
+            _ => Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok("yes") },
         }
     }
 
@@ -169,23 +185,28 @@ impl World {
         let is_seen = !chance.one_in(3);
         self.outside.end(call, attempt, is_seen);
         match is_seen {
-            true => Input::ToolEnded { call, attempt, end: CallEnd::new(CallStatus::Stopped, "stopped") },
-            false => Input::Lost { call, attempt },
+            true => Input::ToolEnded {
+                id: AttemptId { call, attempt },
+                end: CallEnd::new(CallStatus::Stopped, "stopped"),
+            },
+            false => Input::Lost(AttemptId { call, attempt }),
         }
     }
 
     /// Whoever looks for it waits until it has ended, or ends it.
     fn attached(
         &mut self,
-        (call, attempt): (CallId, Attempt),
+        AttemptId { call, attempt }: AttemptId,
         (is_detached, is_lucky): (bool, bool),
     ) -> Input {
         let found = self.outside.find(call, attempt, is_detached);
         self.outside.end(call, attempt, is_lucky);
         match found {
-            Found::NeverBegun => Input::NeverBegun { call, attempt },
-            Found::Ended if is_lucky => Input::ToolEnded { call, attempt, end: CallEnd::ok("yes") },
-            Found::Ended | Found::Unknown => Input::Lost { call, attempt },
+            Found::NeverBegun => Input::NeverBegun(AttemptId { call, attempt }),
+            Found::Ended if is_lucky => {
+                Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok("yes") }
+            }
+            Found::Ended | Found::Unknown => Input::Lost(AttemptId { call, attempt }),
         }
     }
 }

@@ -13,7 +13,9 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    model::{Attempt, Body, CallId, Durable, Incarnation, Record, SessionId, SessionTime, Timestamp},
+    model::{
+        Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, SessionId, SessionTime, Timestamp,
+    },
     turn::{Decision, DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
 
@@ -45,7 +47,7 @@ pub(super) struct World {
     pub(super) waiting: VecDeque<Input>,
     /// What was said in this life that may be said again, because it comes too late.
     pub(super) stale: Vec<Input>,
-    pub(super) granted: Vec<(CallId, Attempt)>,
+    pub(super) granted: Vec<AttemptId>,
     /// Whether the last append was refused.
     pub(super) refused: bool,
     /// Nothing is begun any more: the session ends when nothing is on its way to disk.
@@ -205,14 +207,16 @@ impl World {
     fn feed(&mut self, draft: &mut DecisionBuilder) -> Vec<Input> {
         let mut taken = Vec::new();
         for input in self.waiting.drain(..) {
-            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = input {
-                self.granted.push((call, attempt));
-            }
-            if let Input::Leased { call, attempt, .. }
-            | Input::NoLease { call, attempt, .. }
-            | Input::Permitted { call, attempt } = input
+            if let Input::Leased { id: AttemptId { call, attempt }, .. }
+            | Input::Permitted(AttemptId { call, attempt }) = input
             {
-                self.tasks.retain(|task| task.effect != DueAction::Acquire { call, attempt });
+                self.granted.push(AttemptId { call, attempt });
+            }
+            if let Input::Leased { id: AttemptId { call, attempt }, .. }
+            | Input::NoLease { id: AttemptId { call, attempt }, .. }
+            | Input::Permitted(AttemptId { call, attempt }) = input
+            {
+                self.tasks.retain(|task| task.effect != DueAction::Acquire(AttemptId { call, attempt }));
             }
             if !draft.has_history_conflict(&input) {
                 draft.apply_input(&input);
@@ -229,23 +233,27 @@ impl World {
                 continue;
             }
             let input = match want {
-                GrantRequest::Lease { call, attempt } => {
+                GrantRequest::Lease(AttemptId { call, attempt }) => {
                     let links = draft.candidates_of(call).unwrap_or_default();
                     match links.first() {
                         Some(link) if self.mood.room == 8 || !chance.one_in(16) => {
-                            Input::Leased { call, attempt, model: link.model.clone() }
+                            Input::Leased { id: AttemptId { call, attempt }, model: link.model.clone() }
                         }
                         Some(_) | None => {
                             let skipped = nature::skipped(chance, &links, self.now.at);
-                            Input::NoLease { call, attempt, skipped }
+                            Input::NoLease { id: AttemptId { call, attempt }, skipped }
                         }
                     }
                 }
-                GrantRequest::Permit { call, attempt } => Input::Permitted { call, attempt },
+                GrantRequest::Permit(AttemptId { call, attempt }) => {
+                    Input::Permitted(AttemptId { call, attempt })
+                }
             };
             draft.apply_input(&input);
-            if let Input::Leased { call, attempt, .. } | Input::Permitted { call, attempt } = input {
-                self.granted.push((call, attempt));
+            if let Input::Leased { id: AttemptId { call, attempt }, .. }
+            | Input::Permitted(AttemptId { call, attempt }) = input
+            {
+                self.granted.push(AttemptId { call, attempt });
             }
             fed.push(input);
         }
@@ -269,10 +277,10 @@ impl World {
                 continue;
             }
             if self.rests && !effect.is_end() {
-                if let DueAction::RunTool { call, attempt } = effect
+                if let DueAction::RunTool(AttemptId { call, attempt }) = effect
                     && self.take_grant(call, attempt)
                 {
-                    self.waiting.push_back(Input::NeverBegun { call, attempt });
+                    self.waiting.push_back(Input::NeverBegun(AttemptId { call, attempt }));
                 }
                 continue;
             }
@@ -285,7 +293,7 @@ impl World {
 
     fn begin(&mut self, effect: DueAction) -> Result<Doing, String> {
         Ok(match effect {
-            DueAction::RunTool { call, .. } | DueAction::EndTool { call, .. }
+            DueAction::RunTool(AttemptId { call, .. }) | DueAction::EndTool(AttemptId { call, .. })
                 if let Some(ground) = self.turn.delegation_mode(call) =>
             {
                 match ground {
@@ -293,26 +301,26 @@ impl World {
                     DelegationMode::Background(end) => Doing::Told(end),
                 }
             }
-            DueAction::CallModel { call, attempt } => {
+            DueAction::CallModel(AttemptId { call, attempt }) => {
                 match (self.take_grant(call, attempt), self.turn.started_of(call)) {
                     (true, Some(started)) => Doing::Ask(Arc::clone(started)),
                     (_, _) => Doing::Lost,
                 }
             }
-            DueAction::RunTool { call, attempt } if self.take_grant(call, attempt) => {
+            DueAction::RunTool(AttemptId { call, attempt }) if self.take_grant(call, attempt) => {
                 let leaves = self.watch.leaves(call);
                 self.outside.begin(
-                    (call, attempt),
+                    AttemptId { call, attempt },
                     (self.turn.is_detached(call), self.is_once(call)),
                     leaves,
                 )?;
                 Doing::Run
             }
-            DueAction::RunTool { call, .. } if self.turn.is_of_earlier_incarnation(call) => {
+            DueAction::RunTool(AttemptId { call, .. }) if self.turn.is_of_earlier_incarnation(call) => {
                 Doing::Attach(self.turn.is_detached(call))
             }
             DueAction::RunTool { .. } => Doing::Lost,
-            DueAction::EndTool { call, .. } => Doing::Attach(self.turn.is_detached(call)),
+            DueAction::EndTool(AttemptId { call, .. }) => Doing::Attach(self.turn.is_detached(call)),
             DueAction::Acquire { .. }
             | DueAction::AwaitSubagent { .. }
             | DueAction::WakeAt(_)
@@ -326,7 +334,7 @@ impl World {
     }
 
     fn take_grant(&mut self, call: CallId, attempt: Attempt) -> bool {
-        let at = self.granted.iter().position(|granted| *granted == (call, attempt));
+        let at = self.granted.iter().position(|granted| *granted == AttemptId { call, attempt });
         at.map(|at| self.granted.remove(at)).is_some()
     }
 

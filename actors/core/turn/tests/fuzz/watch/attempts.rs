@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{ONE_CALL, State, Watch};
 use crate::{
     model::{
-        Amounts, Attempt, CallEnded, CallId, CallLost, CallStarted, Dimension, ModelAnswered, ModelFailed,
-        ModelLate, ModelStarted, RetryReason,
+        Amounts, Attempt, AttemptId, CallEnded, CallId, CallLost, CallStarted, Dimension, ModelAnswered,
+        ModelFailed, ModelLate, ModelStarted, RetryReason,
     },
     policy::{Billing, billing},
     turn::{Input, Turn, tests::fuzz::hold},
@@ -15,7 +15,7 @@ use crate::{
 impl Watch {
     pub(super) fn call_ended(&mut self, ended: &CallEnded) -> Result<(), String> {
         if self.calls.ended(ended)? {
-            let is_unmade = self.fresh.contains(&(ended.call, ended.attempt));
+            let is_unmade = self.fresh.contains(&AttemptId { call: ended.call, attempt: ended.attempt });
             let run = self.running(ended.call.run)?;
             run.held.give_back(&ONE_CALL);
             run.unmade += u64::from(is_unmade);
@@ -35,7 +35,7 @@ impl Watch {
         run.made.0 += u32::from(started.attempt == 1 && !is_grace);
         hold!(started.reserved.iterations.is_none() || !is_grace, "{started:?} costs an iteration");
         hold!(started.reserved.tokens > Some(started.max_tokens), "{started:?} reserves too little");
-        self.fresh.push((started.call, started.attempt));
+        self.fresh.push(AttemptId { call: started.call, attempt: started.attempt });
         let failed = self.failed.take().filter(|(call, ..)| *call == started.call);
         if let Some((_, attempt, request)) = failed {
             hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
@@ -76,7 +76,7 @@ impl Watch {
         run.held.reserve(&Amounts { children, ..ONE_CALL });
         run.made.1 += 1;
         let spec = Arc::clone(&run.spec);
-        self.fresh.push((started.call, started.attempt));
+        self.fresh.push(AttemptId { call: started.call, attempt: started.attempt });
         self.family.started(started, &spec)
     }
 
@@ -105,7 +105,7 @@ impl Watch {
 
     pub(super) fn failed(&mut self, failed: &ModelFailed) -> Result<(), String> {
         let asked = self.take(failed.call, failed.attempt)?;
-        if self.fresh.contains(&(failed.call, failed.attempt)) {
+        if self.fresh.contains(&AttemptId { call: failed.call, attempt: failed.attempt }) {
             let iterations = asked.reserved.iterations.and_then(|one| u32::try_from(one).ok());
             self.running(failed.call.run)?.made.0 -= iterations.unwrap_or(0);
         }

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, Attempt, Body, BudgetRefusal, CallId, FinishReason, Incarnation, LedgerChange, ModelStarted,
-        Record, RunId, RunSpec, RunState, Seq, TodoList, Usage,
+        Amounts, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason, Incarnation, LedgerChange,
+        ModelStarted, Record, RunId, RunSpec, RunState, Seq, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -38,7 +38,7 @@ pub(super) struct Watch {
     /// Attempts whose answers may still come, and what is booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
     /// The attempts that the append starts.
-    fresh: Vec<(CallId, Attempt)>,
+    fresh: Vec<AttemptId>,
     calls: Calls,
     summaries: Summaries,
     pub(super) family: Family,
@@ -175,11 +175,13 @@ impl Watch {
             self.calls.check(effect)?;
             let asked = self.asked.as_ref().map(|asked| (asked.call, asked.attempt));
             let fits = match *effect {
-                DueAction::CallModel { call, .. } | DueAction::Acquire { call, .. } if call.is_summary() => {
+                DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. })
+                    if call.is_summary() =>
+                {
                     self.summaries.fits(effect)
                 }
-                DueAction::CallModel { call, attempt } => asked == Some((call, attempt)),
-                DueAction::Acquire { call, .. } => call.n > 0 || asked.is_none(),
+                DueAction::CallModel(AttemptId { call, attempt }) => asked == Some((call, attempt)),
+                DueAction::Acquire(AttemptId { call, .. }) => call.n > 0 || asked.is_none(),
                 DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }

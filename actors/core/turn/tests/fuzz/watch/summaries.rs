@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{State, Watch};
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallId, ContextCompacted, ModelFailed, ModelStarted, RunId, RunSpec,
-        SummaryAnswered, SummaryStarted, Usage,
+        Amounts, Attempt, AttemptId, Body, CallId, ContextCompacted, ModelFailed, ModelStarted, RunId,
+        RunSpec, SummaryAnswered, SummaryStarted, Usage,
     },
     policy::{Billing, billing},
     turn::{DueAction, Turn, tests::fuzz::hold},
@@ -29,7 +29,7 @@ impl Summaries {
     /// Whether an effect that asks a model fits what is under way.
     pub(super) fn fits(&self, effect: &DueAction) -> bool {
         match *effect {
-            DueAction::CallModel { call, attempt } => {
+            DueAction::CallModel(AttemptId { call, attempt }) => {
                 self.asked.as_ref().is_some_and(|asked| (asked.call, asked.attempt) == (call, attempt))
             }
             DueAction::Acquire { .. } => self.asked.is_none(),
