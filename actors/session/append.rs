@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::{
-    model::AttemptId,
     persistence::append_with,
     provider::LeaseUnavailable,
     session::{
@@ -82,10 +81,8 @@ impl SessionActorState {
         let count = second.map_or(self.waiting.len(), |(index, _)| index);
         let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
         for waiting in &mut inputs {
-            if let Input::Leased { id: AttemptId { call, attempt }, .. }
-            | Input::Permitted(AttemptId { call, attempt }) = waiting.input
-            {
-                self.granted.extend(waiting.grant.take().map(|grant| ((call, attempt), grant)));
+            if let Input::Leased { id, .. } | Input::Permitted(id) = waiting.input {
+                self.granted.extend(waiting.grant.take().map(|grant| (id, grant)));
             }
             TaskSpawner::forget_acquire(&mut self.running, &waiting.input);
         }
@@ -96,29 +93,25 @@ impl SessionActorState {
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for want in draft.grant_requests() {
             match want {
-                GrantRequest::Lease(AttemptId { call, attempt }) => {
-                    let Some(candidates) = draft.candidates_of(call) else { continue };
+                // The Compressor admits it first.
+                GrantRequest::Lease(id) if id.call.is_summary() => {}
+                GrantRequest::Lease(id) => {
+                    let Some(candidates) = draft.candidates_of(id.call) else { continue };
                     match self.wiring.leases.try_lease(&candidates, (self.wiring.clock.at(), None), None) {
                         Ok(lease) => {
-                            draft.apply_input(&Input::Leased {
-                                id: AttemptId { call, attempt },
-                                model: lease.admission.model().clone(),
-                            });
-                            self.granted.insert((call, attempt), Grant::Lease(lease));
+                            draft.apply_input(&Input::Leased { id, model: lease.admission.model().clone() });
+                            self.granted.insert(id, Grant::Lease(lease));
                         }
                         Err(LeaseUnavailable::NoneAvailable(skipped)) => {
-                            draft.apply_input(&Input::NoLease {
-                                id: AttemptId { call, attempt },
-                                skipped: skipped.into(),
-                            });
+                            draft.apply_input(&Input::NoLease { id, skipped: skipped.into() });
                         }
                         Err(LeaseUnavailable::Queue(..) | LeaseUnavailable::Wait(_)) => {}
                     }
                 }
-                GrantRequest::Permit(AttemptId { call, attempt }) => {
+                GrantRequest::Permit(id) => {
                     if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
-                        draft.apply_input(&Input::Permitted(AttemptId { call, attempt }));
-                        self.granted.insert((call, attempt), Grant::Permit(permit));
+                        draft.apply_input(&Input::Permitted(id));
+                        self.granted.insert(id, Grant::Permit(permit));
                     }
                 }
             }

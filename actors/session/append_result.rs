@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    model::{AttemptId, Body, Durable, Record, RunId, Timestamp},
+    model::{Body, Durable, Record, RunId, Timestamp},
     persistence::AppendResult,
     port::WriteRefusal,
     session::{
@@ -162,10 +162,8 @@ impl SessionActorState {
     /// Puts inputs back in front, with the grants that came with them; other grants are returned.
     fn put_back(&mut self, inputs: Vec<QueuedInput>) {
         for mut waiting in inputs.into_iter().rev() {
-            if let Input::Leased { id: AttemptId { call, attempt }, .. }
-            | Input::Permitted(AttemptId { call, attempt }) = waiting.input
-            {
-                waiting.grant = self.granted.remove(&(call, attempt));
+            if let Input::Leased { id, .. } | Input::Permitted(id) = waiting.input {
+                waiting.grant = self.granted.remove(&id);
             }
             self.waiting.push_front(waiting);
         }

@@ -11,7 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    model::{AttemptId, Message, ModelStarted, RunSpec, ThinkingRequest},
+    compressor::SummaryPermit,
+    model::{AttemptId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
+    policy::{SummaryReport, SummaryResult},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
     provider::Lease,
     session::{
@@ -43,13 +45,13 @@ impl TaskSpawner {
         &self,
         turn: &Turn,
         view: &mut EncodedView,
-        attempt: (CallId, Attempt),
+        id: AttemptId,
         grant: Option<Grant>,
     ) -> InFlightTask {
         match grant {
             Some(Grant::Summary(lease)) => self.summarise(turn, *lease),
             Some(Grant::Lease(lease)) => self.call_model(turn, view, lease),
-            Some(Grant::Permit(_)) | None => self.fail_unsent(attempt, "there was no lease for it"),
+            Some(Grant::Permit(_)) | None => self.fail_unsent(id, "there was no lease for it"),
         }
     }
 
@@ -122,7 +124,7 @@ impl TaskSpawner {
         let span = tracing::info_span!(
             "model_call", session = %self.id, run = %call.run, call = %call, attempt, model = %model
         );
-        let guard = LostGuard::new(self.session.clone(), call, attempt);
+        let guard = LostGuard::new(self.session.clone(), started.id());
         let wiring = Arc::clone(&self.wiring);
         let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
         let cancel = CancellationToken::new();

@@ -41,7 +41,7 @@ pub(crate) struct SessionActorState {
     pub(super) is_batching: bool,
     pub(super) appends: u64,
     /// Leases and permits of calls whose start is being written.
-    pub(super) granted: BTreeMap<(CallId, u32), Grant>,
+    pub(super) granted: BTreeMap<AttemptId, Grant>,
     pub(super) running: BTreeMap<DueAction, InFlightTask>,
     pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
@@ -299,70 +299,57 @@ impl SessionActorState {
         let mut never_begun = Vec::new();
         if rests {
             // Running actions continue in the next incarnation; only remains of stopped runs are still ended.
-            self.running.retain(|effect, _| !effect.is_end() || due.contains(effect));
+            self.running.retain(|action, _| !action.is_end() || due.contains(action));
         } else {
             TaskSpawner::cancel_undue(&mut self.running, &due);
         }
-        for effect in due {
+        for action in due {
             // A permit for an action that is already running is surplus and is ignored.
-            if let Some(running) = self.running.get(&effect) {
+            if let Some(running) = self.running.get(&action) {
                 running.update_urgency(|| turn.summary_urgency(now));
                 continue;
             }
-            if rests && !effect.is_end() {
+            if rests && !action.is_end() {
                 // Its start became durable too late to be carried out.
-                if let DueAction::CallModel(AttemptId { call, attempt })
-                | DueAction::RunTool(AttemptId { call, attempt }) = effect
-                    && self.granted.remove(&(call, attempt)).is_some()
+                if let DueAction::CallModel(id) | DueAction::RunTool(id) = action
+                    && self.granted.remove(&id).is_some()
                 {
-                    never_begun.push(Input::NeverBegun(AttemptId { call, attempt }));
+                    never_begun.push(Input::NeverBegun(id));
                 }
                 continue;
             }
-            let begun = match effect {
-                DueAction::CallModel(AttemptId { call, attempt }) => {
-                    match self.granted.remove(&(call, attempt)) {
-                        Some(Grant::Lease(lease)) if call.is_summary() => self.tasks.summarise(turn, lease),
-                        Some(Grant::Lease(lease)) => self.tasks.call_model(turn, &mut self.view, lease),
-                        Some(Grant::Permit(_)) | None => {
-                            self.tasks.fail_unsent(AttemptId { call, attempt }, "there was no lease for it")
-                        }
-                    }
+            let task = match action {
+                DueAction::CallModel(id) => {
+                    let grant = self.granted.remove(&id);
+                    self.tasks.start_model_call(turn, &mut self.view, id, grant)
                 }
-                DueAction::RunTool(AttemptId { call, attempt })
-                | DueAction::EndTool(AttemptId { call, attempt })
-                    if let Some(ground) = turn.delegation_mode(call) =>
+                DueAction::RunTool(id) | DueAction::EndTool(id)
+                    if let Some(mode) = turn.delegation_mode(id.call) =>
                 {
-                    self.tasks.delegate(AttemptId { call, attempt }, ground)
+                    self.tasks.delegate(id, mode)
                 }
                 DueAction::AwaitSubagent { call, n, .. } => {
                     let child = turn.subagent(call, n);
                     child.into_iter().for_each(|child| self.wiring.notify_inbox(child.session));
                     InFlightTask::Call(CancellationToken::new())
                 }
-                DueAction::RunTool(AttemptId { call, attempt }) => {
-                    match self.granted.remove(&(call, attempt)) {
-                        Some(Grant::Permit(permit)) => {
-                            self.tasks.run_tool(turn, AttemptId { call, attempt }, permit)
-                        }
-                        None if turn.is_of_earlier_incarnation(call) => self.tasks.attach_tool(
-                            turn,
-                            AttemptId { call, attempt },
-                            CancellationToken::new(),
-                        ),
-                        Some(Grant::Lease(_)) | None => self.tasks.report_lost(call, attempt),
+                DueAction::RunTool(id) => match self.granted.remove(&id) {
+                    Some(Grant::Permit(permit)) => self.tasks.run_tool(turn, id, permit),
+                    None if turn.is_of_earlier_incarnation(id.call) => {
+                        self.tasks.attach_tool(turn, id, CancellationToken::new())
                     }
-                }
-                DueAction::EndTool(AttemptId { call, attempt }) => {
+                    Some(Grant::Lease(_) | Grant::Summary(_)) | None => self.tasks.report_lost(id),
+                },
+                DueAction::EndTool(id) => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
-                    self.tasks.attach_tool(turn, AttemptId { call, attempt }, cancel)
+                    self.tasks.attach_tool(turn, id, cancel)
                 }
-                DueAction::Acquire(AttemptId { call, attempt }) => self.tasks.acquire(turn, call, attempt),
+                DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),
                 DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),
             };
-            self.running.insert(effect, begun);
+            self.running.insert(action, task);
         }
         self.granted.clear();
         never_begun.into_iter().for_each(|input| self.enqueue(input, None, None));

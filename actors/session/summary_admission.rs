@@ -33,7 +33,7 @@ impl TaskSpawner {
     /// Waits for the admission and the lease of the summary call.
     pub(super) fn acquire_summary(
         &self,
-        (call, attempt): (CallId, Attempt),
+        id: AttemptId,
         candidates: Vec<Candidate>,
         urgency: SummaryUrgency,
     ) -> InFlightTask {

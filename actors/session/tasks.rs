@@ -18,7 +18,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{Attempt, AttemptId, CallId, Failure, FailureClass, SessionId},
+    model::{AttemptId, Failure, FailureClass, SessionId, SessionTime},
+    policy::SummaryUrgency,
     session::{
         SessionDependencies, SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher,
     },
@@ -165,24 +166,21 @@ impl TaskSpawner {
 
     /// Forgets the task that waited for this input's call: a wait that is still needed becomes due again.
     pub(crate) fn forget_acquire(begun: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
-        if let Input::Leased { id: AttemptId { call, attempt }, .. }
-        | Input::NoLease { id: AttemptId { call, attempt }, .. }
-        | Input::Permitted(AttemptId { call, attempt }) = *input
-            && let Some(InFlightTask::Wait(handle)) =
-                begun.remove(&DueAction::Acquire(AttemptId { call, attempt }))
+        if let Input::Leased { id, .. } | Input::NoLease { id, .. } | Input::Permitted(id) = *input
+            && let Some(InFlightTask::Wait(handle)) = begun.remove(&DueAction::Acquire(id))
         {
             handle.abort();
         }
     }
 
     /// Reports an attempt of a model call that was not sent to any provider.
-    pub(crate) fn fail_unsent(&self, AttemptId { call, attempt }: AttemptId, why: &str) -> InFlightTask {
+    pub(crate) fn fail_unsent(&self, id: AttemptId, why: &str) -> InFlightTask {
         let failure = Failure::new(FailureClass::NotSent, why);
         let outlook = FailoverOptions::default();
         send(
             &self.session,
             SessionInternalMsg::Input(Input::ModelFailed {
-                id: AttemptId { call, attempt },
+                id,
                 failure: Box::new(failure),
                 failover: outlook,
             }),
@@ -191,53 +189,41 @@ impl TaskSpawner {
     }
 
     /// Reports a call whose grant is missing as lost: it is tried again.
-    pub(crate) fn report_lost(&self, call: CallId, attempt: Attempt) -> InFlightTask {
-        drop(LostGuard::new(self.session.clone(), call, attempt));
+    pub(crate) fn report_lost(&self, id: AttemptId) -> InFlightTask {
+        drop(LostGuard::new(self.session.clone(), id));
         InFlightTask::Call(CancellationToken::new())
     }
 
     /// Waits for the lease or the permit of the call.
-    pub(crate) fn acquire(
-        &self,
-        turn: &Turn,
-        (call, attempt): (CallId, Attempt),
-        now: SessionTime,
-    ) -> InFlightTask {
+    pub(crate) fn acquire(&self, turn: &Turn, id: AttemptId, now: SessionTime) -> InFlightTask {
         // An empty chain is not a provider's failure: the call is lost, and tried again.
-        let candidates = match turn.candidates_of(call) {
-            None if call.is_model_call() => return self.report_lost(call, attempt),
+        let candidates = match turn.candidates_of(id.call) {
+            None if id.call.is_model_call() => return self.report_lost(id),
             candidates => candidates.unwrap_or_default(),
         };
-        if call.is_summary() {
-            return self.acquire_summary((call, attempt), candidates, turn.summary_urgency(now));
+        if id.call.is_summary() {
+            return self.acquire_summary(id, candidates, turn.summary_urgency(now));
         }
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
-        let vigil = self.report_panic();
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let panic_guard = self.report_panic();
         InFlightTask::Wait(self.tasks.spawn(async move {
-            let _vigil = vigil;
-            let said = if call.is_model_call() {
+            let _panic_guard = panic_guard;
+            let message = if id.call.is_model_call() {
                 match lease_wait::wait_for_lease(&wiring, &candidates, &published, None).await {
                     Ok(lease) => SessionInternalMsg::Leased(
-                        Input::Leased {
-                            id: AttemptId { call, attempt },
-                            model: lease.admission.model().clone(),
-                        },
+                        Input::Leased { id, model: lease.admission.model().clone() },
                         lease,
                     ),
-                    Err(skipped) => {
-                        SessionInternalMsg::Input(Input::NoLease { id: AttemptId { call, attempt }, skipped })
-                    }
+                    Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
                 }
             } else {
                 match Arc::clone(&wiring.tools.permits).acquire_owned().await {
-                    Ok(permit) => {
-                        SessionInternalMsg::Permitted(Input::Permitted(AttemptId { call, attempt }), permit)
-                    }
+                    Ok(permit) => SessionInternalMsg::Permitted(Input::Permitted(id), permit),
                     Err(_) => return,
                 }
             };
-            send(&session, said);
+            send(&session, message);
         }))
     }
 
@@ -271,8 +257,8 @@ impl TaskSpawner {
     }
 }
 
-pub(super) fn send(session: &ActorRef<SessionMsg>, said: SessionInternalMsg) {
-    if session.cast(SessionMsg::Inner(said)).is_err() {
+pub(super) fn send(session: &ActorRef<SessionMsg>, message: SessionInternalMsg) {
+    if session.cast(SessionMsg::Inner(message)).is_err() {
         tracing::debug!("a call ended after its session had gone");
     }
 }
@@ -295,8 +281,8 @@ pub(super) struct LostGuard {
 }
 
 impl LostGuard {
-    pub(super) fn new(session: ActorRef<SessionMsg>, call: CallId, attempt: Attempt) -> Self {
-        Self { session, lost: Some(Input::Lost(AttemptId { call, attempt })) }
+    pub(super) fn new(session: ActorRef<SessionMsg>, id: AttemptId) -> Self {
+        Self { session, lost: Some(Input::Lost(id)) }
     }
 
     pub(super) fn complete(mut self, input: Input) {

@@ -48,7 +48,7 @@ impl TaskSpawner {
     /// Makes the attempt of a tool call that is recorded as started.
     pub(super) fn run_tool(&self, turn: &Turn, id: AttemptId, permit: OwnedSemaphorePermit) -> InFlightTask {
         let cancel = CancellationToken::new();
-        let guard = LostGuard::new(self.session.clone(), id.call, id.attempt);
+        let guard = LostGuard::new(self.session.clone(), id);
         let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
@@ -75,7 +75,7 @@ impl TaskSpawner {
 
     /// Finds out how an attempt of an earlier incarnation ended.
     pub(super) fn attach_tool(&self, turn: &Turn, id: AttemptId, cancel: CancellationToken) -> InFlightTask {
-        let guard = LostGuard::new(self.session.clone(), id.call, id.attempt);
+        let guard = LostGuard::new(self.session.clone(), id);
         let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };

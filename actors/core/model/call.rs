@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use super::Body;
-use super::{Access, Attempt, CallEnd, CallId, EffectClass, Hash, Incarnation, RetryReason, SubagentRef};
+use super::{
+    Access, Attempt, AttemptId, CallEnd, CallId, EffectClass, Hash, Incarnation, RetryReason, SubagentRef,
+};
 
 /// Fields of [`Body::CallAdmitted`]. The arguments themselves are in the answer's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,4 +80,11 @@ pub struct CallLost {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+impl CallStarted {
+    /// The attempt that this record is about.
+    pub const fn id(&self) -> AttemptId {
+        AttemptId { call: self.call, attempt: self.attempt }
+    }
 }

@@ -112,6 +112,11 @@ impl CallId {
         self.n == Self::SUMMARY_N
     }
 
+    /// The attempt of this call with this number.
+    pub const fn attempt(self, attempt: Attempt) -> AttemptId {
+        AttemptId { call: self, attempt }
+    }
+
     /// True if the call is to a model, for an answer or a summary.
     pub const fn is_model_call(self) -> bool {
         self.n == 0 || self.is_summary()

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use super::Body;
 use super::{
-    Amounts, AssistantMessage, Attempt, CallId, Failure, FinishReason, Flaw, Hash, Incarnation, ModelRef,
-    Price, Seq, Timestamp, UnansweredModel, Usage, UsageAnomaly,
+    Amounts, AssistantMessage, Attempt, AttemptId, CallId, Failure, FinishReason, Flaw, Hash, Incarnation,
+    ModelRef, Price, Seq, Timestamp, UnansweredModel, Usage, UsageAnomaly,
 };
 
 /// Fields of [`Body::ModelStarted`].
@@ -176,5 +176,19 @@ impl ModelAnswered {
     /// True if the next answer that is not discarded continues its text.
     pub fn is_partial(&self) -> bool {
         self.flaw == Some(Flaw::Partial)
+    }
+}
+
+impl ModelStarted {
+    /// The attempt that this record is about.
+    pub const fn id(&self) -> AttemptId {
+        AttemptId { call: self.call, attempt: self.attempt }
+    }
+}
+
+impl ModelLate {
+    /// The attempt that this record is about.
+    pub const fn id(&self) -> AttemptId {
+        AttemptId { call: self.call, attempt: self.attempt }
     }
 }

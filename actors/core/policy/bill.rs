@@ -22,10 +22,7 @@ impl Bill {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
             Body::ModelStarted(started) => {
-                self.models.insert(
-                    AttemptId { call: started.call, attempt: started.attempt },
-                    started.model.clone(),
-                );
+                self.models.insert(started.id(), started.model.clone());
             }
             Body::SummaryStarted(started) => {
                 let ModelStarted { call, attempt, model, .. } = &*started.started;
@@ -50,9 +47,7 @@ impl Bill {
             }
             // A late usage that is implausible leaves the cost unknown, as before.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
-            Body::ModelLate(late) => {
-                self.charge(AttemptId { call: late.call, attempt: late.attempt }, Some(&late.usage))
-            }
+            Body::ModelLate(late) => self.charge(late.id(), Some(&late.usage)),
             Body::SessionOpened(_)
             | Body::SessionRevived(_)
             | Body::RunStopping(_)

@@ -58,6 +58,7 @@ pub enum LinkChoice {
 
 impl LinkChoice {
     /// The same choice for a call that waits until `by` at most: [`Self::Unavailable`] if no link is ready before.
+    #[must_use]
     pub fn before_deadline(self, by: Option<Timestamp>) -> Self {
         match self {
             Self::Wait(Some(until)) if by.is_some_and(|by| until > by) => Self::Unavailable,

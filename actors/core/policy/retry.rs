@@ -75,7 +75,7 @@ impl RetryPolicy {
     /// Decides what follows a failed attempt.
     pub(crate) fn decide_retry(
         &self,
-        AttemptId { call, attempt }: AttemptId,
+        id: AttemptId,
         failure: &Failure,
         past: AttemptHistory,
         (elsewhere, otherwise): (FallbackAvailability, CredentialRecovery),
@@ -97,17 +97,12 @@ impl RetryPolicy {
             return RetryDecision::RetryAfterMs(0);
         }
         let again = match elsewhere {
-            FallbackAvailability::Available => self.pause_with_fallback(
-                class,
-                past,
-                self.backoff(AttemptId { call, attempt }, past.failures_of_class),
-            ),
-            FallbackAvailability::AvailableFrom(_) | FallbackAvailability::Unavailable => self
-                .pause_without_fallback(
-                    class,
-                    past,
-                    self.backoff(AttemptId { call, attempt }, past.failures_of_class),
-                ),
+            FallbackAvailability::Available => {
+                self.pause_with_fallback(class, past, self.backoff(id, past.failures_of_class))
+            }
+            FallbackAvailability::AvailableFrom(_) | FallbackAvailability::Unavailable => {
+                self.pause_without_fallback(class, past, self.backoff(id, past.failures_of_class))
+            }
         };
         let again = match (again, elsewhere) {
             (Some(ms), FallbackAvailability::AvailableFrom(until)) if class.reset_in(past.at).is_some() => {
@@ -177,11 +172,12 @@ impl RetryPolicy {
     /// The pause before a call returns to a model that it left for another; `None` beyond its limits.
     pub(crate) fn pause_before_return(
         &self,
-        AttemptId { call, attempt }: AttemptId,
+        id: AttemptId,
         class: &FailureClass,
         past: AttemptHistory,
     ) -> Option<u64> {
-        let pause = self.backoff(AttemptId { call, attempt }, attempt);
+        let AttemptId { attempt, .. } = id;
+        let pause = self.backoff(id, attempt);
         let fits = match class.reset_is_known() {
             true => self.may_wait(past.waited_ms, pause),
             false => past.elapsed_ms.saturating_add(pause) <= self.deadline_ms,
@@ -190,7 +186,8 @@ impl RetryPolicy {
     }
 
     /// The pause after the `times`th failure. Half of it is jitter from a hash of the call: a replay draws the same.
-    fn backoff(&self, AttemptId { call, attempt }: AttemptId, times: u32) -> u64 {
+    fn backoff(&self, id: AttemptId, times: u32) -> u64 {
+        let AttemptId { call, attempt } = id;
         let doubled = self
             .initial_pause_ms
             .saturating_mul(1_u64 << times.saturating_sub(1).min(20))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Attempt, Body, CallAdmitted, CallId, EffectClass, Flaw, ModelAnswer, ModelAnswered,
+        Amounts, AttemptId, Body, CallAdmitted, CallId, EffectClass, Flaw, ModelAnswer, ModelAnswered,
         ModelLate, ModelRef, ModelStarted, Outcome, Usage,
     },
     mutants::{Mutant, mutant_enabled},
@@ -21,7 +21,8 @@ use crate::{
 
 impl DecisionBuilder {
     /// Starts an attempt of the model call with the present view.
-    pub(super) fn start_model_call(&mut self, call: CallId, attempt: Attempt, model: &ModelRef) {
+    pub(super) fn start_model_call(&mut self, id: AttemptId, model: &ModelRef) {
+        let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else {
             return;
         };
@@ -37,7 +38,7 @@ impl DecisionBuilder {
         if let Some(refusal) = estimates::grace_refusal(run, &self.turn, model) {
             self.exhaust(refusal);
             // The lease may serve the grace call instead.
-            return self.start_model_call(call, attempt, model);
+            return self.start_model_call(id, model);
         }
         let estimate = estimates::estimate(run, &self.turn, (attempt, model));
         let started = ModelStarted {
@@ -58,7 +59,8 @@ impl DecisionBuilder {
     }
 
     /// Whether this attempt of the model call is under way.
-    pub(super) fn is_current_attempt(&self, call: CallId, attempt: Attempt) -> bool {
+    pub(super) fn is_current_attempt(&self, id: AttemptId) -> bool {
+        let AttemptId { call, attempt } = id;
         self.run().and_then(ActiveRun::model_started).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
 
@@ -69,7 +71,7 @@ impl DecisionBuilder {
         plans: &[CallAdmission],
     ) {
         let (call, attempt) = (started.call, started.attempt);
-        if !self.is_current_attempt(call, attempt) {
+        if !self.is_current_attempt(call.attempt(attempt)) {
             return self.on_late_answer(started, answer);
         }
         if self.is_in_grace() {
@@ -145,7 +147,7 @@ impl DecisionBuilder {
                         same_as,
                     }));
                 }
-                CallAdmission::Reject { end, .. } => self.end_call(call, 0, end.clone()),
+                CallAdmission::Reject { end, .. } => self.end_call(call.attempt(0), end.clone()),
             }
         }
     }

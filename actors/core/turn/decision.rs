@@ -97,30 +97,20 @@ impl DecisionBuilder {
             // A repeated submission: the session crashed before it could answer.
             Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
             Input::Submitted { .. } => self.on_submission(input),
-            Input::Leased { id: AttemptId { call, attempt }, model } => {
-                self.start_model_call(*call, *attempt, model)
-            }
-            Input::NoLease { id: AttemptId { call, attempt }, skipped } => {
-                self.on_no_lease(AttemptId { call: *call, attempt: *attempt }, skipped)
-            }
-            Input::Permitted(AttemptId { call, attempt }) => self.start_tool_call(*call, *attempt),
-            Input::Answered { started, answer, admissions: plans } => self.on_answer(started, answer, plans),
-            Input::ModelFailed { id: AttemptId { call, attempt }, failure, failover: outlook } => {
-                self.on_model_failure(AttemptId { call: *call, attempt: *attempt }, failure, outlook);
-            }
-            Input::ToolEnded { id: AttemptId { call, attempt }, end } => {
-                if self.is_started(*call, *attempt) {
-                    self.end_call(*call, *attempt, end.clone());
+            Input::Leased { id, model } => self.start_model_call(*id, model),
+            Input::NoLease { id, skipped } => self.on_no_lease(*id, skipped),
+            Input::Permitted(id) => self.start_tool_call(*id),
+            Input::Answered { started, answer, admissions } => self.on_answer(started, answer, admissions),
+            Input::ModelFailed { id, failure, failover } => self.on_model_failure(*id, failure, failover),
+            Input::ToolEnded { id, end } => {
+                if self.is_started(*id) {
+                    self.end_call(*id, end.clone());
                 }
             }
-            Input::Lost(AttemptId { call, attempt }) if call.is_model_call() => {
-                self.on_model_task_lost(AttemptId { call: *call, attempt: *attempt });
-            }
-            Input::Lost(AttemptId { call, attempt }) => self.on_tool_lost(*call, *attempt),
-            Input::NeverBegun(AttemptId { call, attempt }) if call.is_model_call() => {
-                self.on_model_never_begun(AttemptId { call: *call, attempt: *attempt });
-            }
-            Input::NeverBegun(AttemptId { call, attempt }) => self.on_never_begun(*call, *attempt),
+            Input::Lost(id) if id.call.is_model_call() => self.on_model_task_lost(*id),
+            Input::Lost(id) => self.on_tool_lost(*id),
+            Input::NeverBegun(id) if id.call.is_model_call() => self.on_model_never_begun(*id),
+            Input::NeverBegun(id) => self.on_never_begun(*id),
             Input::Decided { call, verdict } => self.on_decision(*call, *verdict),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
@@ -245,7 +235,8 @@ impl DecisionBuilder {
         asked.map_or("", |call| call.arguments.as_str())
     }
 
-    fn is_started(&self, call: CallId, attempt: u32) -> bool {
+    fn is_started(&self, id: AttemptId) -> bool {
+        let AttemptId { call, attempt } = id;
         self.call(call).is_some_and(
             |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt),
         )
@@ -268,7 +259,8 @@ impl DecisionBuilder {
         refused.filter(|dimension| *dimension != Dimension::Children)
     }
 
-    fn start_tool_call(&mut self, call: CallId, attempt: u32) {
+    fn start_tool_call(&mut self, id: AttemptId) {
+        let AttemptId { call, attempt } = id;
         let waits = |call: &ActiveToolCall| {
             matches!(call.state, ToolCallState::Admitted(n) if n == attempt) && !call.delegates()
         };

@@ -258,7 +258,7 @@ impl DecisionBuilder {
             match self.admitted_tasks(call) {
                 Ok(_) if !self.may_delegate() => return,
                 Ok(order) => self.start_subagents(call, &order),
-                Err(end) => self.end_call(call, 0, end),
+                Err(end) => self.end_call(call.attempt(0), end),
             }
         }
     }
@@ -395,7 +395,7 @@ impl DecisionBuilder {
                 [told] => told.to_owned(),
                 _ => format!("{{\"results\":[{}]}}", told.join(",")),
             };
-            return self.end_call(ended.call, 1, CallEnd::ok(content));
+            return self.end_call(ended.call.attempt(1), CallEnd::ok(content));
         }
         self.end_if_stopped();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallEnd, CallEnded, CallId, CallStatus, Failure, FailureClass, ModelFailed, Outcome,
+        AttemptId, Body, CallEnd, CallEnded, CallId, CallStatus, Failure, FailureClass, ModelFailed, Outcome,
         OutcomeCause, OutcomeDetail, RunEnded, RunId, RunStopping, StopReason, Usage,
     },
     turn::{
@@ -15,7 +15,8 @@ use crate::{
 
 impl DecisionBuilder {
     /// Records the end of a call and of its duplicates. With the last open call a run that is being stopped ends too.
-    pub(super) fn end_call(&mut self, call: CallId, attempt: u32, end: CallEnd) {
+    pub(super) fn end_call(&mut self, id: AttemptId, end: CallEnd) {
+        let AttemptId { call, attempt } = id;
         let is_same =
             |other: &&ActiveToolCall| matches!(other.state, ToolCallState::SameAs(n) if n == call.n);
         let run = self.run();
@@ -69,7 +70,7 @@ impl DecisionBuilder {
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let asking = run.model_started().map(|started| (started.call, started.attempt));
         // Calls that start in this same draft: nothing was executed yet, and nothing will be.
-        let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.call, s.attempt) && !call.delegates());
+        let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.id()) && !call.delegates());
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         let doubtful = run.in_doubt_calls();
         let is_at_rest = run.open_calls() == 0 && !run.has_live_subagents();
@@ -91,7 +92,7 @@ impl DecisionBuilder {
         for call in unstarted.into_iter().chain(revoked) {
             let hint = format!("the run ends: {ended}");
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
-            self.end_call(call, self.started_attempt(call), end);
+            self.end_call(call.attempt(self.started_attempt(call)), end);
         }
         for doubtful in doubtful {
             self.end_in_doubt(&doubtful, None);
@@ -102,7 +103,7 @@ impl DecisionBuilder {
     /// The failure of a model attempt that is not needed any more. One that starts in this same draft was never sent
     /// and costs nothing.
     pub(super) fn cancelled_failure(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
-        let is_here = self.is_started_here(call, attempt);
+        let is_here = self.is_started_here(call.attempt(attempt));
         Failure::new(if is_here { FailureClass::NotSent } else { FailureClass::Cancelled }, why)
     }
 
@@ -144,7 +145,8 @@ impl DecisionBuilder {
     }
 
     /// Whether this attempt starts in this same draft, so that it certainly had no effect.
-    pub(super) fn is_started_here(&self, call: CallId, attempt: u32) -> bool {
+    pub(super) fn is_started_here(&self, id: AttemptId) -> bool {
+        let AttemptId { call, attempt } = id;
         self.decision.records.iter().any(|record| match &record.body {
             Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
             Body::SummaryStarted(started) => {

@@ -84,7 +84,7 @@ impl DecisionBuilder {
         self.record(Body::RunExhausted(RunExhausted { run: id, refusal }));
         for call in unstarted {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
-            self.end_call(call, 0, end);
+            self.end_call(call.attempt(0), end);
         }
         for doubtful in doubtful {
             self.end_in_doubt(&doubtful, None);
@@ -116,7 +116,8 @@ impl DecisionBuilder {
 
     /// Reacts to a failure of the grace call. Only if the provider may have refused the request for `tool_choice`, the
     /// call is repeated without tools.
-    pub(super) fn on_grace_failure(&mut self, AttemptId { call, attempt }: AttemptId, failure: &Failure) {
+    pub(super) fn on_grace_failure(&mut self, id: AttemptId, failure: &Failure) {
+        let AttemptId { call, attempt } = id;
         let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
         let is_again = offered && refuses_tool_choice(&failure.class);
         let (failure, retry_at) = (failure.clone(), is_again.then_some(self.now.at));

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     model::{
-        ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, Body, CallEnd, CallId, CallLost,
-        CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
+        ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, AttemptId, Body, CallEnd, CallId,
+        CallLost, CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
@@ -25,34 +25,36 @@ const MAX_ARGUMENT_CHARS: usize = 2_000;
 
 impl DecisionBuilder {
     /// Reacts to a lost tool call: starts it again if that is safe, else treats it as in doubt.
-    pub(super) fn on_tool_lost(&mut self, id: CallId, attempt: Attempt) {
+    pub(super) fn on_tool_lost(&mut self, id: AttemptId) {
+        let AttemptId { call, attempt } = id;
         // A delegating call has no task of its own: its subagents do the work.
-        let Some(call) = self.call(id).filter(|call| !call.delegates()) else { return };
-        let ToolCallState::Started(started, since) = &call.state else { return };
+        let Some(active) = self.call(call).filter(|active| !active.delegates()) else { return };
+        let ToolCallState::Started(started, since) = &active.state else { return };
         if started.attempt != attempt {
             return;
         }
-        let (since, is_once) = (*since, call.is_once());
+        let (since, is_once) = (*since, active.is_once());
         let closing = self.run().and_then(ActiveRun::closing_reason);
         if is_once && !mutant_enabled(Mutant::RepeatInDoubt) {
-            self.resolve_in_doubt(id, attempt, since);
+            self.resolve_in_doubt(id, since);
         } else if let Some(why) = closing {
             let end = CallEnd::error(CallStatus::Stopped, why, None, "nothing to do");
-            self.end_call(id, attempt, end);
-        } else if self.lost_attempts(id) + 1 >= MAX_ATTEMPTS {
+            self.end_call(id, end);
+        } else if self.lost_attempts(call) + 1 >= MAX_ATTEMPTS {
             let hint = "the tool fails inside; try another way";
             let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
-            self.end_call(id, attempt, end);
+            self.end_call(id, end);
         } else {
-            self.record(Body::CallLost(CallLost { call: id, attempt, reason: RetryReason::Lost }));
+            self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Lost }));
         }
     }
 
     /// Starts a repeatable call again after a crash of its process. This is not limited, because the crash says nothing
     /// about the tool.
-    pub(super) fn on_interrupted(&mut self, call: CallId, attempt: Attempt) {
+    pub(super) fn on_interrupted(&mut self, id: AttemptId) {
+        let AttemptId { call, attempt } = id;
         match self.run().is_some_and(|run| run.closing_reason().is_some()) {
-            true => self.on_tool_lost(call, attempt),
+            true => self.on_tool_lost(id),
             false => {
                 self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Interrupted }));
             }
@@ -60,23 +62,25 @@ impl DecisionBuilder {
     }
 
     /// Starts a call again that was recorded as started but never executed.
-    pub(super) fn on_never_begun(&mut self, id: CallId, attempt: Attempt) {
-        let is_started = self.call(id).is_some_and(
+    pub(super) fn on_never_begun(&mut self, id: AttemptId) {
+        let AttemptId { call, attempt } = id;
+        let is_started = self.call(call).is_some_and(
             |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
         );
         if !is_started {
             return;
         }
-        self.record(Body::CallLost(CallLost { call: id, attempt, reason: RetryReason::NeverStarted }));
+        self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::NeverStarted }));
         if let Some(why) = self.run().and_then(ActiveRun::closing_reason) {
             let end = CallEnd::error(CallStatus::NotStarted, "not started", None, why);
-            return self.end_call(id, 0, end);
+            return self.end_call(call.attempt(0), end);
         }
         self.skip_for_messages();
     }
 
     /// Resolves a call in doubt by the policy of the run's spec.
-    fn resolve_in_doubt(&mut self, call: CallId, attempt: Attempt, since: Timestamp) {
+    fn resolve_in_doubt(&mut self, id: AttemptId, since: Timestamp) {
+        let AttemptId { call, attempt } = id;
         let Some(run) = self.run() else { return };
         let policy = run.spec.in_doubt;
         let then = if run.closing_reason().is_some() { InDoubtAction::Tell } else { policy.action };
@@ -86,7 +90,7 @@ impl DecisionBuilder {
             }
             InDoubtAction::Tell | InDoubtAction::Retry => {
                 let end = self.in_doubt_end(call, since, None);
-                self.end_call(call, attempt, end);
+                self.end_call(id, end);
             }
             InDoubtAction::Ask => {
                 let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
@@ -153,7 +157,7 @@ impl DecisionBuilder {
             }));
         }
         let end = self.in_doubt_end(call, doubtful.started_at, by);
-        self.end_call(call, doubtful.attempt, end);
+        self.end_call(call.attempt(doubtful.attempt), end);
     }
 
     /// The result that the model reads for a call in doubt that is not repeated.

@@ -83,9 +83,9 @@ impl DecisionBuilder {
     /// Whether a record ends a call that starts in this same draft.
     fn ends_call_started_here(&self, body: &Body) -> bool {
         if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
-            return self.is_started_here(failed.call, failed.attempt);
+            return self.is_started_here(failed.call.attempt(failed.attempt));
         }
-        matches!(body, Body::CallEnded(ended) if self.is_started_here(ended.call, ended.attempt))
+        matches!(body, Body::CallEnded(ended) if self.is_started_here(ended.call.attempt(ended.attempt)))
     }
 
     /// Adds the index rows that a record changes; called after the record is folded.

@@ -31,23 +31,19 @@ impl DecisionBuilder {
     }
 
     /// Reacts to a failed attempt: another attempt at the same or another model, or the end of the run.
-    pub(super) fn on_model_failure(
-        &mut self,
-        AttemptId { call, attempt }: AttemptId,
-        failure: &Failure,
-        outlook: &FailoverOptions,
-    ) {
-        if !self.is_current_attempt(call, attempt) {
+    pub(super) fn on_model_failure(&mut self, id: AttemptId, failure: &Failure, outlook: &FailoverOptions) {
+        let AttemptId { call, attempt } = id;
+        if !self.is_current_attempt(id) {
             return;
         }
         let Some((asking, _)) = self.model_call_state() else { return };
         let Some(started) = asking.started().cloned() else { return };
         let failure = &with_validated_usage(&started, failure.clone());
         if self.is_in_grace() {
-            return self.on_grace_failure(AttemptId { call, attempt }, failure);
+            return self.on_grace_failure(id, failure);
         }
         if self.is_too_long(failure) {
-            return self.on_too_long(AttemptId { call, attempt }, failure);
+            return self.on_too_long(id, failure);
         }
         let Some((asking, spec)) = self.model_call_state() else { return };
         let model = started.model.clone();
@@ -62,15 +58,14 @@ impl DecisionBuilder {
             at: self.now.at,
         };
         let retry = &spec.limits.retry;
-        let after =
-            retry.decide_retry(AttemptId { call, attempt }, failure, past, (elsewhere, outlook.recovery));
+        let after = retry.decide_retry(id, failure, past, (elsewhere, outlook.recovery));
         let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
         let (retry_at, fallback) = match after {
             RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),
             RetryDecision::Fallback => match next {
                 // A return to a failed model needs a pause that ends before the deadline.
                 Some(link) if asking.has_tried(&spec.chain[link]) => {
-                    let pause = retry.pause_before_return(AttemptId { call, attempt }, &failure.class, past);
+                    let pause = retry.pause_before_return(id, &failure.class, past);
                     (pause.map(|ms| self.now.at.plus_ms(ms)), next.filter(|_| pause.is_some()))
                 }
                 Some(_) | None => (next.map(|_| self.now.at), next),
@@ -97,22 +92,24 @@ impl DecisionBuilder {
     }
 
     /// The attempt's task ended without a result.
-    pub(super) fn on_model_task_lost(&mut self, AttemptId { call, attempt }: AttemptId) {
+    pub(super) fn on_model_task_lost(&mut self, id: AttemptId) {
+        let AttemptId { call, .. } = id;
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
         if call.is_summary() {
-            return self.on_summary_failure(AttemptId { call, attempt }, &failure);
+            return self.on_summary_failure(id, &failure);
         }
-        self.on_model_failure(AttemptId { call, attempt }, &failure, &FailoverOptions::default());
+        self.on_model_failure(id, &failure, &FailoverOptions::default());
     }
 
     /// The attempt was recorded as started but never sent, because its process was suspended; the next attempt follows
     /// at once.
-    pub(super) fn on_model_never_begun(&mut self, AttemptId { call, attempt }: AttemptId) {
+    pub(super) fn on_model_never_begun(&mut self, id: AttemptId) {
+        let AttemptId { call, attempt } = id;
         let failure = || Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
         if call.is_summary() {
-            return self.on_summary_failure(AttemptId { call, attempt }, &failure());
+            return self.on_summary_failure(id, &failure());
         }
-        if self.is_current_attempt(call, attempt) {
+        if self.is_current_attempt(id) {
             let failure = failure();
             let retry_at = Some(self.now.at);
             self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
@@ -121,11 +118,8 @@ impl DecisionBuilder {
 
     /// No model can be called before a time that a provider has named: waits for it within the retry policy, else ends
     /// the run.
-    pub(super) fn on_no_lease(
-        &mut self,
-        AttemptId { call, attempt }: AttemptId,
-        skipped: &Arc<[UnansweredModel]>,
-    ) {
+    pub(super) fn on_no_lease(&mut self, id: AttemptId, skipped: &Arc<[UnansweredModel]>) {
+        let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };
         let Some((asking, spec)) = self.model_call_state() else { return };
         if asking.attempt != attempt || matches!(asking.state, AttemptState::Started(_)) {

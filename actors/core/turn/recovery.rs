@@ -105,7 +105,7 @@ impl DecisionBuilder {
         for (call, state) in open {
             match state {
                 ToolCallState::Started(..) if self.call(call).is_some_and(ActiveToolCall::is_once) => {}
-                ToolCallState::Started(started, _) => self.on_interrupted(call, started.attempt),
+                ToolCallState::Started(started, _) => self.on_interrupted(call.attempt(started.attempt)),
                 ToolCallState::Proposed => {
                     let end = CallEnd::error(
                         CallStatus::NotStarted,
@@ -113,7 +113,7 @@ impl DecisionBuilder {
                         None,
                         "ask again if it is needed",
                     );
-                    self.end_call(call, 0, end);
+                    self.end_call(call.attempt(0), end);
                 }
                 ToolCallState::Admitted(_)
                 | ToolCallState::Parked(_)

@@ -143,7 +143,7 @@ impl DecisionBuilder {
         let skipped: Vec<CallId> = run.calls().iter().filter(never_begun).map(|call| call.id).collect();
         for call in skipped {
             let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
-            self.end_call(call, 0, end);
+            self.end_call(call.attempt(0), end);
         }
     }
 

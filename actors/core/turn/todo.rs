@@ -35,7 +35,7 @@ impl DecisionBuilder {
             let end = self.change_todo(call).unwrap_or_else(|bad| {
                 CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
             });
-            self.end_call(call, 0, end);
+            self.end_call(call.attempt(0), end);
         }
     }
 

@@ -241,14 +241,13 @@ impl Observations {
                 self.pending_approvals.retain(|call| call.run != ended.run);
             }
             Body::ModelStarted(started) => {
-                self.started.insert(AttemptId { call: started.call, attempt: started.attempt });
+                self.started.insert(started.id());
             }
             Body::SummaryStarted(started) => {
-                self.started
-                    .insert(AttemptId { call: started.started.call, attempt: started.started.attempt });
+                self.started.insert(started.started.id());
             }
             Body::CallStarted(started) => {
-                self.started.insert(AttemptId { call: started.call, attempt: started.attempt });
+                self.started.insert(started.id());
             }
             Body::ApprovalRequested(request) => drop(self.pending_approvals.insert(request.call)),
             Body::ApprovalAnswered(answered) => drop(self.pending_approvals.remove(&answered.call)),
@@ -296,16 +295,12 @@ pub(super) const fn is_force_fail(ended: &OutcomeDetail) -> bool {
 /// The attempt that a record starts.
 fn started_attempt(record: &Record) -> Option<AttemptId> {
     if let Body::ModelStarted(started) = &record.body {
-        return Some(AttemptId { call: started.call, attempt: started.attempt });
+        return Some(started.id());
     }
     if let Body::SummaryStarted(started) = &record.body {
-        return Some(AttemptId { call: started.started.call, attempt: started.started.attempt });
+        return Some(started.started.id());
     }
-    if let Body::CallStarted(started) = &record.body {
-        Some(AttemptId { call: started.call, attempt: started.attempt })
-    } else {
-        None
-    }
+    if let Body::CallStarted(started) = &record.body { Some(started.id()) } else { None }
 }
 
 /// The attempt that a record ends.

@@ -123,7 +123,7 @@ fn run_totals(past: &FinalState<'_>) -> (BTreeMap<RunId, RunTotals>, Violations)
     for record in past.records() {
         match &record.body {
             Body::CallStarted(started) => {
-                sums.calls.insert(AttemptId { call: started.call, attempt: started.attempt });
+                sums.calls.insert(started.id());
             }
             Body::CallLost(lost) => {
                 sums.call_ended(
@@ -132,7 +132,7 @@ fn run_totals(past: &FinalState<'_>) -> (BTreeMap<RunId, RunTotals>, Violations)
                 );
             }
             Body::CallEnded(ended) => {
-                sums.call_ended(AttemptId { call: ended.call, attempt: ended.attempt }, true)
+                sums.call_ended(AttemptId { call: ended.call, attempt: ended.attempt }, true);
             }
             Body::RunEnded(ended) => sums.run_ended(ended.run),
             body => sums.model(body),
@@ -156,11 +156,11 @@ impl<'a> TotalsBuilder<'a> {
         match body {
             Body::RunAccepted(accepted) => drop(self.totals.entry(accepted.run).or_default()),
             Body::ModelStarted(started) => {
-                self.model_calls.insert(AttemptId { call: started.call, attempt: started.attempt }, started);
+                self.model_calls.insert(started.id(), started);
             }
             Body::SummaryStarted(started) => {
                 let started = &started.started;
-                self.model_calls.insert(AttemptId { call: started.call, attempt: started.attempt }, started);
+                self.model_calls.insert(started.id(), started);
             }
             Body::ModelAnswered(answered) => {
                 let usage = (answered.usage, answered.anomaly.as_deref());
@@ -186,10 +186,7 @@ impl<'a> TotalsBuilder<'a> {
                 let tokens = sum.tokens + late.usage.total();
                 sum.tokens = tokens.saturating_sub(late.booked.tokens.unwrap_or(0));
                 let usage = late.anomaly.is_none().then_some(late.usage);
-                self.check_reported(
-                    AttemptId { call: late.call, attempt: late.attempt },
-                    (usage, late.anomaly.as_deref()),
-                );
+                self.check_reported(late.id(), (usage, late.anomaly.as_deref()));
             }
             _ => {}
         }
@@ -220,7 +217,7 @@ impl<'a> TotalsBuilder<'a> {
         let open: Vec<&ModelStarted> =
             self.model_calls.values().filter(|started| started.call.run == run).copied().collect();
         for started in open {
-            self.model_calls.remove(&AttemptId { call: started.call, attempt: started.attempt });
+            self.model_calls.remove(&started.id());
             self.spend(started, started.reserved.tokens.unwrap_or(0));
         }
         let calls: Vec<_> =

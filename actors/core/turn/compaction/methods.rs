@@ -80,7 +80,8 @@ impl DecisionBuilder {
     }
 
     /// Reacts to a request that was too long: the next attempt shows a shorter view, or the run fails.
-    pub(in crate::turn) fn on_too_long(&mut self, AttemptId { call, attempt }: AttemptId, failure: &Failure) {
+    pub(in crate::turn) fn on_too_long(&mut self, id: AttemptId, failure: &Failure) {
+        let AttemptId { call, attempt } = id;
         let Some(run) = self.run() else { return };
         let model = run.model_started().map(|started| started.model.clone());
         let LoopState::CallingModel(asking) = &run.state else { return };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{CompactionNeed, CompactionState, ContextBudget, MAX_FIRST_REQUEST_BYTES, PrefixSummary};
 use crate::{
     model::{AttemptId, ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
+    policy::{SummaryUrgency, ViewGrowth},
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},

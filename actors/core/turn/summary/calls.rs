@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::PROMPT;
 use crate::{
     model::{
-        Amounts, Attempt, AttemptId, Body, CallId, Dimension, Failure, FailureClass, Hasher, ModelAnswer,
-        ModelFailed, ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
+        Amounts, AttemptId, Body, Dimension, Failure, FailureClass, Hasher, ModelAnswer, ModelFailed,
+        ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
         UnansweredModel,
     },
     policy::{validate_usage, with_validated_usage},
@@ -26,29 +26,30 @@ const RETRY_DELAY_MS: u64 = 1_000;
 impl DecisionBuilder {
     /// Handles an input about a summary call; false for any other input.
     pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
-        if let Input::Leased { id: AttemptId { call, attempt }, model } = input
-            && call.is_summary()
+        if let Input::Leased { id, model } = input
+            && id.call.is_summary()
         {
-            self.start_summary(AttemptId { call: *call, attempt: *attempt }, model);
-        } else if let Input::NoLease { id: AttemptId { call, attempt }, skipped } = input
-            && call.is_summary()
+            self.start_summary(*id, model);
+        } else if let Input::NoLease { id, skipped } = input
+            && id.call.is_summary()
         {
-            self.on_no_summary_lease(AttemptId { call: *call, attempt: *attempt }, skipped);
+            self.on_no_summary_lease(*id, skipped);
         } else if let Input::Answered { started, answer, .. } = input
             && started.call.is_summary()
         {
             self.on_summary_answer(started, answer);
-        } else if let Input::ModelFailed { id: AttemptId { call, attempt }, failure, .. } = input
-            && call.is_summary()
+        } else if let Input::ModelFailed { id, failure, .. } = input
+            && id.call.is_summary()
         {
-            self.on_summary_failure(AttemptId { call: *call, attempt: *attempt }, failure);
+            self.on_summary_failure(*id, failure);
         } else {
             return false;
         }
         true
     }
 
-    fn start_summary(&mut self, AttemptId { call, attempt }: AttemptId, model: &ModelRef) {
+    fn start_summary(&mut self, id: AttemptId, model: &ModelRef) {
+        let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|_| self.may_start()) else { return };
         let compacting = &run.compaction;
         let is_wanted = run.summary_call() == call
@@ -75,7 +76,7 @@ impl DecisionBuilder {
         };
         if let Some(why) = summary_refusal(run, &reserved) {
             let failure = Failure::new(FailureClass::NotSent, why);
-            return self.give_up_summary(AttemptId { call, attempt }, failure);
+            return self.give_up_summary(id, failure);
         }
         let mut hasher = Hasher::default();
         hasher.part(text.as_bytes());
@@ -101,7 +102,8 @@ impl DecisionBuilder {
     }
 
     /// Whether this attempt at a summary is under way.
-    fn is_summarising(&self, call: CallId, attempt: Attempt) -> bool {
+    fn is_summarising(&self, id: AttemptId) -> bool {
+        let AttemptId { call, attempt } = id;
         let started = self.run().and_then(|run| run.compaction.call.started());
         started.is_some_and(|started| started.call == call && started.attempt == attempt)
     }
@@ -109,7 +111,7 @@ impl DecisionBuilder {
     /// Reacts to an answer. An unusable one leads to another attempt, and after `MAX_MODEL_TRIES` to the next model.
     fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
-        let Some(run) = self.run().filter(|_| self.is_summarising(call, attempt)) else {
+        let Some(run) = self.run().filter(|_| self.is_summarising(call.attempt(attempt))) else {
             return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
@@ -132,12 +134,9 @@ impl DecisionBuilder {
     }
 
     /// Reacts to a failed attempt at a summary: another attempt, the next model, or no summary.
-    pub(in crate::turn) fn on_summary_failure(
-        &mut self,
-        AttemptId { call, attempt }: AttemptId,
-        failure: &Failure,
-    ) {
-        if !self.is_summarising(call, attempt) {
+    pub(in crate::turn) fn on_summary_failure(&mut self, id: AttemptId, failure: &Failure) {
+        let AttemptId { call, attempt } = id;
+        if !self.is_summarising(id) {
             return;
         }
         let Some(run) = self.run() else { return };
@@ -175,19 +174,16 @@ impl DecisionBuilder {
     }
 
     /// No model can be called for a summary now. A run does not wait for that: the summary is given up.
-    fn on_no_summary_lease(&mut self, AttemptId { call, attempt }: AttemptId, skipped: &[UnansweredModel]) {
+    fn on_no_summary_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
         let failure = skipped.first().map(link_failure).cloned();
         let failure =
             failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
-        self.give_up_summary(AttemptId { call, attempt }, failure);
+        self.give_up_summary(id, failure);
     }
 
     /// Gives up the wanted attempt and with it the summary.
-    pub(in crate::turn) fn give_up_summary(
-        &mut self,
-        AttemptId { call, attempt }: AttemptId,
-        failure: Failure,
-    ) {
+    pub(in crate::turn) fn give_up_summary(&mut self, id: AttemptId, failure: Failure) {
+        let AttemptId { call, attempt } = id;
         let is_wanted = self.run().is_some_and(|run| {
             let asking = &run.compaction.call;
             run.summary_call() == call

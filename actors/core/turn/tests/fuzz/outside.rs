@@ -28,10 +28,11 @@ impl Outside {
     /// An attempt begins: never beside another one, and a call that must not be repeated once, and once more for each leave.
     pub(super) fn begin(
         &mut self,
-        AttemptId { call, attempt }: AttemptId,
+        id: AttemptId,
         (is_detached, is_once): (bool, bool),
         leaves: Attempt,
     ) -> Result<(), String> {
+        let AttemptId { call, attempt } = id;
         let own = || self.0.iter().filter(|deed| deed.call == call);
         hold!(own().all(|deed| deed.attempt != attempt), "{call} attempt {attempt} is made twice");
         hold!(own().all(|deed| !deed.goes_on), "{call} attempt {attempt} is made while another goes on");

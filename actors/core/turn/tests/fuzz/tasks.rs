@@ -194,19 +194,14 @@ impl World {
     }
 
     /// Whoever looks for it waits until it has ended, or ends it.
-    fn attached(
-        &mut self,
-        AttemptId { call, attempt }: AttemptId,
-        (is_detached, is_lucky): (bool, bool),
-    ) -> Input {
+    fn attached(&mut self, id: AttemptId, (is_detached, is_lucky): (bool, bool)) -> Input {
+        let AttemptId { call, attempt } = id;
         let found = self.outside.find(call, attempt, is_detached);
         self.outside.end(call, attempt, is_lucky);
         match found {
-            Found::NeverBegun => Input::NeverBegun(AttemptId { call, attempt }),
-            Found::Ended if is_lucky => {
-                Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok("yes") }
-            }
-            Found::Ended | Found::Unknown => Input::Lost(AttemptId { call, attempt }),
+            Found::NeverBegun => Input::NeverBegun(id),
+            Found::Ended if is_lucky => Input::ToolEnded { id, end: CallEnd::ok("yes") },
+            Found::Ended | Found::Unknown => Input::Lost(id),
         }
     }
 }

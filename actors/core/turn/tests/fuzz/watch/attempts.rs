@@ -35,7 +35,7 @@ impl Watch {
         run.made.0 += u32::from(started.attempt == 1 && !is_grace);
         hold!(started.reserved.iterations.is_none() || !is_grace, "{started:?} costs an iteration");
         hold!(started.reserved.tokens > Some(started.max_tokens), "{started:?} reserves too little");
-        self.fresh.push(AttemptId { call: started.call, attempt: started.attempt });
+        self.fresh.push(started.id());
         let failed = self.failed.take().filter(|(call, ..)| *call == started.call);
         if let Some((_, attempt, request)) = failed {
             hold!(started.attempt == attempt + 1, "{started:?} after attempt {attempt}");
@@ -76,7 +76,7 @@ impl Watch {
         run.held.reserve(&Amounts { children, ..ONE_CALL });
         run.made.1 += 1;
         let spec = Arc::clone(&run.spec);
-        self.fresh.push(AttemptId { call: started.call, attempt: started.attempt });
+        self.fresh.push(started.id());
         self.family.started(started, &spec)
     }
 
