@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
 use crate::model::{
-    AccountId, BudgetAccount, DecodeError, DiskFull, ModelRef, ModelRow, RunRow, Seq, SessionId, SessionRow,
+    AccountId, BudgetAccount, DecodeError, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
+    SessionRow,
 };
 
 /// The store, as the core sees it.

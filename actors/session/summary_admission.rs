@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{
     compressor::{SummaryAdmission, SummaryPermit},
-    model::{Attempt, CallId},
+    model::AttemptId,
     policy::{Candidate, SummaryUrgency},
     provider::Lease,
     session::{
@@ -38,12 +38,12 @@ impl TaskSpawner {
         urgency: SummaryUrgency,
     ) -> InFlightTask {
         let (urgency, mut updates) = watch::channel(urgency);
-        let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, (call, attempt));
+        let (wiring, session, session_id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
         let on_panic = self.report_panic();
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
-            let admission = wiring.compressor.admit((id, call), &candidates, &mut updates).await;
+            let admission = wiring.compressor.admit((session_id, id.call), &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
             let lease =
                 lease_wait::wait_for_lease(&wiring, &candidates, &published, Some(MAX_SUMMARY_WAIT_MS)).await;
@@ -51,9 +51,9 @@ impl TaskSpawner {
                 Ok(lease) => {
                     let model = lease.admission.model().clone();
                     let lease = Box::new(SummaryLease { lease, permit });
-                    SessionInternalMsg::SummaryLeased(Input::Leased { call, attempt, model }, lease)
+                    SessionInternalMsg::SummaryLeased(Input::Leased { id, model }, lease)
                 }
-                Err(skipped) => SessionInternalMsg::Input(Input::NoLease { call, attempt, skipped }),
+                Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
             };
             send(&session, message);
         });

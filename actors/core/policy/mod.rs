@@ -28,6 +28,7 @@ pub use billing::{billing, validate_usage};
 pub use breaker::{CooldownSource, Readiness};
 pub use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available_from, choose_link};
 pub use failure_scope::{FailureScope, failure_scope};
+pub use fair_queue::FairQueue;
 pub use final_text::final_text;
 pub use final_text::{AnswerSource, FinalText};
 pub(crate) use housekeeping::is_housekeeping;
@@ -35,9 +36,8 @@ pub use restart_intensity::{ConsecutiveCrashes, RestartDecision, RestartHistory,
 pub use retry::CredentialRecovery;
 pub(crate) use retry::{AttemptHistory, FallbackAvailability, ProviderContact, RetryDecision, is_transient};
 pub use sanitize::SanitizedText;
-pub(crate) use tool_call_repair::portable_name;
-pub use tool_call_repair::{ArgumentsParseError, match_tool_name, parse_arguments};
-pub use fair_queue::FairQueue;
 pub use summarizer_stats::{
     SummarizerStats, SummarizerStatus, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,
 };
+pub(crate) use tool_call_repair::portable_name;
+pub use tool_call_repair::{ArgumentsParseError, match_tool_name, parse_arguments};

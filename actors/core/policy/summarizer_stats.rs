@@ -46,17 +46,24 @@ pub struct ViewGrowth {
 /// The end of an attempt at a summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryReport {
+    /// The summariser.
     pub model: ModelRef,
     /// Milliseconds that the attempt took.
     pub ms: u64,
+    /// The result.
     pub result: SummaryResult,
 }
 
 /// The result of an attempt at a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryResult {
-    /// A usable summary: bytes of the request and of the text.
-    Usable { read: u64, written: u64 },
+    /// A usable summary.
+    Usable {
+        /// Bytes of the request.
+        read: u64,
+        /// Bytes of the summary.
+        written: u64,
+    },
     /// An unusable text, or a failure that tells something about the summariser.
     Failed,
 }
@@ -138,12 +145,7 @@ impl SummarizerStats {
     }
 
     /// Whether a summary should begin now. A foreground one always should.
-    pub fn should_begin(
-        &self,
-        urgency: SummaryUrgency,
-        candidates: &[Candidate],
-        now_ms: u64,
-    ) -> bool {
+    pub fn should_begin(&self, urgency: SummaryUrgency, candidates: &[Candidate], now_ms: u64) -> bool {
         let SummaryUrgency::Background(ViewGrowth { fill_percent, slack_ms }) = urgency else { return true };
         let is_poor =
             |link: &&Candidate| self.0.get(&link.model).is_some_and(|record| record.is_poor(now_ms));

@@ -227,7 +227,7 @@ impl Turn {
     }
 
     /// How soon the run under way needs its summary.
-    pub(crate) fn summary_urgency(&self, now: SessionTime) -> SummaryUrgency {
+    pub fn summary_urgency(&self, now: SessionTime) -> SummaryUrgency {
         let CurrentRun::Running(run) = &self.current else { return SummaryUrgency::Foreground };
         let is_waiting = matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary();
         match self.context_budget(run).filter(|_| !is_waiting) {

@@ -207,7 +207,7 @@ impl DecisionBuilder {
 }
 
 /// Why the answer's text is unusable as a summary.
-pub(crate) fn summary_defect(text: &str, started: &ModelStarted) -> Option<SummaryDefect> {
+pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<SummaryDefect> {
     // The density of requests says nothing about what a model writes, so the default density applies.
     let most = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
     match text.trim().len() {

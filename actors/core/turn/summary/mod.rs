@@ -2,7 +2,7 @@
 
 mod calls;
 
-pub(crate) use calls::summary_defect;
+pub use calls::summary_defect;
 
 use std::sync::Arc;
 
