@@ -100,16 +100,13 @@ impl TaskSpawner {
         (rendered, thinking, tool_choice): (Option<RenderedRequest>, Option<ThinkingRequest>, ToolChoice),
         purpose: CallPurpose,
     ) -> InFlightTask {
-        let (call, attempt) = (started.call, started.attempt);
+        let id = started.id();
         let Some((head, messages)) = rendered else {
-            return self.fail_unsent(
-                AttemptId { call, attempt },
-                "the provider's adapter panicked while it wrote the request",
-            );
+            return self.fail_unsent(id, "the provider's adapter panicked while it wrote the request");
         };
         let model = lease.admission.model();
         let request = ModelRequest {
-            call,
+            call: id.call,
             session: self.id,
             model: Arc::clone(model.model()),
             credential: lease.admission.credential(),
@@ -122,31 +119,28 @@ impl TaskSpawner {
             images: BTreeMap::new(),
         };
         let span = tracing::info_span!(
-            "model_call", session = %self.id, run = %call.run, call = %call, attempt, model = %model
+            "model_call", session = %self.id, run = %id.call.run, call = %id.call, attempt = id.attempt, model = %model
         );
-        let guard = LostGuard::new(self.session.clone(), started.id());
+        let guard = LostGuard::new(self.session.clone(), id);
         let wiring = Arc::clone(&self.wiring);
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
+        let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {
             let from_ms = wiring.clock.monotonic_ms();
-            let made =
+            let answer =
                 model_attempt::run(&wiring, (lease, &spec, &started), request, (&published, &cancelled))
                     .await;
             let tools = match purpose {
                 CallPurpose::Answer(tools) => Some(tools),
                 CallPurpose::Summary(permit) => {
                     let ms = wiring.clock.monotonic_ms().saturating_sub(from_ms);
-                    permit.finish(summary_report(
-                        &started,
-                        made.as_ref().map_err(|(failure, _)| failure),
-                        ms,
-                    ));
+                    let result = answer.as_ref().map_err(|(failure, _)| failure);
+                    permit.finish(summary_report(&started, result, ms));
                     None
                 }
             };
-            guard.complete(match made {
+            guard.complete(match answer {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
                     let plans: Arc<[CallAdmission]> = match tools {
@@ -155,11 +149,7 @@ impl TaskSpawner {
                     };
                     Input::Answered { admissions: plans, answer, started }
                 }
-                Err((failure, outlook)) => Input::ModelFailed {
-                    id: AttemptId { call, attempt },
-                    failure: Box::new(failure),
-                    failover: outlook,
-                },
+                Err((failure, failover)) => Input::ModelFailed { id, failure: Box::new(failure), failover },
             });
         };
         self.tasks.spawn(task.instrument(span));
