@@ -46,7 +46,7 @@ impl Decision {
     }
 
     /// The append of this decision to a journal that ends at `last`.
-    pub(crate) fn into_append(self, session: SessionId, last: Seq) -> Append {
+    pub fn into_append(self, session: SessionId, last: Seq) -> Append {
         Append {
             session,
             fence: self.fence,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
+    journal::IndexRow,
     model::{
         Amounts, Body, BudgetAccount, Incarnation, OutcomeDetail, Record, RunEnded, RunRow, Seq, SessionId,
         SessionTime, SubagentRef,
     },
-    journal::IndexRow,
     turn::{
         decision::Decision,
         delegate::{report_to_parent, stop_message},
@@ -18,6 +18,7 @@ use crate::{
 /// A run to end.
 #[derive(Debug)]
 pub struct OpenRun {
+    /// Its index row.
     pub row: RunRow,
     /// What its own calls have reserved. Their real cost stays unknown, so it counts as spent.
     pub reserved: Amounts,
@@ -28,11 +29,15 @@ pub struct OpenRun {
 /// The end of runs of one session.
 #[derive(Debug)]
 pub struct ForcedEnds {
+    /// The session.
     pub session: SessionId,
+    /// The incarnation that writes.
     pub fence: Incarnation,
     /// The last sequence of the session's journal.
     pub last: Seq,
+    /// The time of the end.
     pub now: SessionTime,
+    /// The outcome of all the runs.
     pub ended: OutcomeDetail,
 }
 
