@@ -12,9 +12,12 @@ use super::{
     CommitMonitor, PersistenceMsg, StoreFailed,
     queue::{WriteBatch, WriteQueue, lock},
 };
-use crate::port::{Journal, JournalError, WriteOp, WriteOutcome};
+use crate::port::{Journal, JournalError, WriteOutcome};
 #[cfg(feature = "testkit")]
-use crate::{model::Body, port::AppendReceipt};
+use crate::{
+    model::Body,
+    port::{AppendReceipt, WriteOp},
+};
 
 /// Commits one batch after the other until no write waits, and reports a failed store: otherwise writers would wait for
 /// ever.
