@@ -15,6 +15,7 @@ use crate::{
 const AHEAD: SummaryUrgency =
     SummaryUrgency::Background(ViewGrowth { fill_percent: 70, slack_ms: Some(60_000) });
 const NOW: SummaryUrgency = SummaryUrgency::Foreground;
+const LONG: Duration = Duration::from_hours(1);
 
 /// A Compressor with its handle, and the names of the calls in the order of their admission.
 struct World {
@@ -51,7 +52,9 @@ impl World {
         let call = CallId::summary(RunId::from_bits(session), n);
         let waiting = tokio::spawn(async move {
             let session = SessionId::from_bits(session);
-            let admission = handle.admit((session, call), &chain(), &mut updates).await;
+            let candidates = chain();
+            let admission = handle.admit((session, call), &candidates, &mut updates);
+            let admission = tokio::time::timeout(LONG, admission).await.expect("it is admitted in time");
             admitted.lock().expect("no panic").push(name);
             admission.expect("the Compressor runs")
         });

@@ -22,6 +22,7 @@ const STEP_BYTES: usize = 2_000;
 /// Answers of a run before its last one.
 const STEPS: usize = 20;
 const SUMMARY_DELAY: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_hours(1);
 
 /// Makes a call with a long text in each step, then ends. The text begins with the number of the step.
 fn script(view: &[Value]) -> ModelAnswer {
@@ -73,15 +74,18 @@ async fn until(runtime: &Runtime, accepted: AcceptedRun, kind: Kind) {
 
 /// Waits until the Compressor's status is so.
 async fn until_status(runtime: &Runtime, is_so: impl Fn(&CompressorStatus) -> bool) {
-    while !runtime.compressor_status().await.as_ref().is_some_and(&is_so) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let wait = async {
+        while !runtime.compressor_status().await.as_ref().is_some_and(&is_so) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the status becomes so");
 }
 
 /// Checks that a run has completed, that each compaction of its view has a summary, and that each summary call has one
 /// start and one end. Returns the number of summary calls.
 async fn check_summarised(runtime: &Runtime, accepted: AcceptedRun) -> usize {
-    let result = runtime.wait(accepted.run, None).await.expect("it ends");
+    let result = runtime.wait(accepted.run, Some(LONG)).await.expect("it ends");
     assert_eq!(result.ended.outcome, Outcome::Completed, "{}", result.ended);
     let (mut started, mut answered, mut compacted) = (Vec::new(), Vec::new(), 0);
     for (_, record) in runtime.journal(accepted.session, 1).await.expect("the store is read") {
