@@ -135,7 +135,7 @@ impl Builder {
         check_unique("provider", self.models.iter().map(|(model, _)| &**model.provider()))?;
         let first = self.models.first().ok_or(StartError::NoModels)?.0.clone();
         let config = Config::load(&[], &BTreeMap::new())?;
-        let mut spec = crate::run_defaults::spec(&config, vec![first], None, &workspace);
+        let mut spec = host::run_defaults::spec(&config, vec![first], None, &workspace);
         spec.tools = self.tools.iter().map(|tool| tool.spec().name.clone()).collect();
         let prompt: Arc<dyn SystemPromptBuilder> = match self.prompt {
             Some(prompt) => Arc::new(FixedPrompt(prompt)),
@@ -152,7 +152,7 @@ impl Builder {
             space: host::space(&config, &state),
             state,
             providers,
-            breakers: crate::run_defaults::breakers(&config.breaker),
+            breakers: host::run_defaults::breakers(&config.breaker),
             tools: self.tools,
             tool_calls: host::tool_calls(&config),
             idle: config.sessions.idle.0,

@@ -22,7 +22,6 @@ pub mod prompt;
 pub mod provider;
 pub mod provider_account;
 pub mod rehearsal;
-pub mod run_defaults;
 pub mod secret;
 pub mod store;
 pub mod tool;

@@ -119,7 +119,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/provider", &["clock", "secret"]);
     check_rooms("src/credential", &["files", "process", "provider", "secret"]);
     check_rooms("src/tool", &["files", "memory", "process"]);
-    check_rooms("src/prompt", &["config", "memory", "process", "run_defaults", "tool"]);
+    check_rooms("src/prompt", &["config", "memory", "process", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms("src/view", &["clock", "config"]);
@@ -128,8 +128,48 @@ fn adapters_know_the_actors_and_never_each_other() {
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],
     );
+    check_rooms(
+        "src/host",
+        &[
+            "artifacts",
+            "backup",
+            "clock",
+            "config",
+            "control",
+            "crash_loop",
+            "discovery",
+            "disk_space",
+            "files",
+            "maintenance",
+            "memory",
+            "model_catalogue",
+            "ollama",
+            "process",
+            "prompt",
+            "provider",
+            "provider_account",
+            "rehearsal",
+            "store",
+            "tool",
+            "view",
+            "watchdog",
+        ],
+    );
     check_rooms("src/rehearsal", &[]);
     check_rooms("src/config", &["files", "provider", "secret"]);
+}
+
+/// A second front door needs `host`, `view` and `control`, and nothing of the first.
+#[test]
+fn only_the_command_line_knows_the_command_line() {
+    for (name, text) in sources("src") {
+        if name.starts_with("src/cli/") || name == "src/main.rs" {
+            continue;
+        }
+        let code = code(&text);
+        assert!(!rooms_named(&code).iter().any(|room| room == "cli"), "{name} must not know `cli`");
+        assert!(!code.contains("clap"), "{name} must not know the parser of arguments");
+    }
 }
 
 #[test]

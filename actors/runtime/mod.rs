@@ -208,8 +208,15 @@ impl Runtime {
         Ok(self.journal.rows().sessions(max).await?)
     }
 
-    /// Ends all tasks and actors without an outcome: unfinished runs resume after the next start.
+    /// Ends all tasks and actors without an outcome: unfinished runs resume after the next start. Closes the store with
+    /// the runtime; one that is shared is ended by [`Runtime::shut_down`].
     pub async fn suspend(self) {
+        self.shut_down().await;
+    }
+
+    /// Ends a shared runtime as [`Runtime::suspend`] does. The others that share it get
+    /// [`RunError::Terminated`], and the store closes when the last of them drops it.
+    pub async fn shut_down(&self) {
         if self.request(SessionsMsg::Suspend).await.is_none() {
             tracing::debug!("there were no sessions to suspend any more");
         }

@@ -1,23 +1,19 @@
 //! `hermod approvals`: the open questions of runs to a person, and the answers.
 
-use std::{path::Path, sync::Arc};
-
 use clap::{Args, Subcommand};
 use hermod_actors::{
     model::{ApprovalDecision, Timestamp},
-    port::{Clock, Journal},
+    port::Clock,
 };
 
 use super::{
-    exit::{CliError, Exit},
-    identifier::Identifier,
+    exit::CliError,
     output::{print, print_json, print_note},
-    store_client::{StoreAccess, StoreClient, unexpected_response},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
-    control::{AskError, ControlRequest, ControlResponse, StoreReader},
-    host,
+    control::{ControlRequest, ControlResponse},
+    host::{Identifier, StoreClient, unexpected_response},
     view::{ApprovalView, DecisionView, RunView},
 };
 
@@ -86,20 +82,11 @@ fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
 }
 
 async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClient) -> Result<(), CliError> {
-    let request = ControlRequest::ApprovalsDecide { call: args.call.to_string(), verdict };
-    let answer = match inquiry.access().await? {
-        StoreAccess::Owner(mut client) => {
-            client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
-        }
-        StoreAccess::Store(journal) => {
-            write_without_owner(&args.call, verdict, (journal, inquiry.state())).await?
-        }
-    };
-    let ControlResponse::Decided(decision) = answer else { return Err(unexpected_response().into()) };
+    let decision = inquiry.decide(&args.call, verdict).await?;
     if args.json {
         return print_json(&decision);
     }
-    let DecisionView { call, run, .. } = *decision;
+    let DecisionView { call, run, .. } = decision;
     print(&format!("call {call} is {verdict}"))?;
     // The decision is recorded, even if the follow-up query fails.
     if is_unowned(&run, inquiry).await.unwrap_or(false) {
@@ -115,32 +102,4 @@ async fn is_unowned(run: &RunView, inquiry: &StoreClient) -> Result<bool, CliErr
         return Err(unexpected_response().into());
     };
     Ok(detail.is_unowned())
-}
-
-/// Writes the decision from this process; no process runs the run, and none is started.
-async fn write_without_owner(
-    call: &str,
-    verdict: ApprovalDecision,
-    (journal, state): (Arc<dyn Journal>, &Path),
-) -> Result<ControlResponse, CliError> {
-    let reader = StoreReader::new(Arc::clone(&journal));
-    let (_, call) = reader.find_approval(call).await?;
-    let runtime = host::start_write_only((journal, state)).await?;
-    let decided = runtime.runtime.decide_without_resume(call, verdict).await;
-    runtime.suspend(host::ShutdownUrgency::Normal).await;
-    let run = RunView::without_process(decided?);
-    Ok(ControlResponse::Decided(Box::new(DecisionView { call, verdict, run })))
-}
-
-/// The connection was lost before the reply, so it is unknown whether the decision was recorded.
-fn connection_lost(lost: AskError) -> CliError {
-    match lost {
-        AskError::Rejected(fault) => fault.into(),
-        AskError::Disconnected => CliError {
-            exit: Exit::Failed,
-            text: "the process that held the store ended before it answered; `hermod approvals list` shows whether the \
-                   question is still open"
-                .into(),
-        },
-    }
 }

@@ -1,32 +1,25 @@
 //! `hermod budget`: shows the limits and the spend of a run, and raises its limits.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use hermod_actors::{
-    model::{Dimension, LimitIncrease, RunId},
-    port::Journal,
-};
+use hermod_actors::model::{Dimension, LimitIncrease, RunId};
 use tokio::time::sleep;
 
 use super::{
-    budget_arg::{BudgetArg, millis},
     continuation::{BudgetUsage, continuation},
     examples,
     exit::{CliError, Exit},
     format::{dollars, seconds},
-    identifier::Identifier,
     output::{print, print_json, print_note, print_progress},
     resume::{self, ResumeArgs},
-    runs,
-    store_client::{StoreAccess, StoreClient, unexpected_response},
-    table,
+    runs, table,
 };
 use crate::{
-    control::{AskError, ControlRequest, ControlResponse, StoreReader},
+    control::{ControlRequest, ControlResponse},
     discovery::Variables,
-    host,
-    view::{ActiveTimeView, BudgetView, DimensionUsage, RunDetailView, RunStateView, RunView},
+    host::{BudgetLimits, Identifier, StoreClient, millis, unexpected_response},
+    view::{ActiveTimeView, BudgetView, DimensionUsage, RunDetailView, RunStateView},
 };
 
 /// Pause between two queries of a run that another process runs.
@@ -89,16 +82,9 @@ async fn show(run: String, inquiry: &StoreClient) -> Result<BudgetView, CliError
 }
 
 async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
-    let more: BudgetArg = args.more.join(",").parse().map_err(CliError::usage)?;
+    let more: BudgetLimits = args.more.join(",").parse().map_err(CliError::usage)?;
     let by = LimitIncrease { budget: more.amounts, wall_ms: more.wall.map(millis) };
-    let request = ControlRequest::BudgetAdd { run: args.run.to_string(), by };
-    let answer = match inquiry.access().await? {
-        StoreAccess::Owner(mut client) => {
-            client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
-        }
-        StoreAccess::Store(journal) => write_without_owner(&args.run, by, (journal, inquiry.state())).await?,
-    };
-    let ControlResponse::Raised(row) = answer else { return Err(unexpected_response().into()) };
+    let row = inquiry.raise(&args.run, by).await?;
     let run = row.id.to_string();
     if args.json {
         return print_budget(&show(run, inquiry).await?, true).map(|()| Exit::Ok);
@@ -157,33 +143,6 @@ async fn detail(run: &str, inquiry: &StoreClient) -> Result<RunDetailView, CliEr
         return Err(unexpected_response().into());
     };
     Ok(*detail)
-}
-
-/// Raises the limits from this process; no process runs the run, and none is started.
-async fn write_without_owner(
-    run: &str,
-    by: LimitIncrease,
-    (journal, state): (Arc<dyn Journal>, &Path),
-) -> Result<ControlResponse, CliError> {
-    let reader = StoreReader::new(Arc::clone(&journal));
-    let row = reader.run(run).await?;
-    let daemon = host::start_write_only((journal, state)).await?;
-    let raised = daemon.runtime.raise_without_resume(row.id, by).await;
-    daemon.suspend(host::ShutdownUrgency::Normal).await;
-    Ok(ControlResponse::Raised(Box::new(RunView::from(raised?))))
-}
-
-/// The connection was lost before the reply. The request is not repeated, since the limits could be raised twice.
-fn connection_lost(lost: AskError) -> CliError {
-    match lost {
-        AskError::Rejected(fault) => fault.into(),
-        AskError::Disconnected => CliError {
-            exit: Exit::Failed,
-            text: "the process that held the store ended before it answered; `hermod budget show` shows whether the limits \
-                   are raised"
-                .into(),
-        },
-    }
 }
 
 fn print_budget(budget: &BudgetView, json: bool) -> Result<(), CliError> {

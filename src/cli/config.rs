@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     exit::CliError,
     output::{print, print_json},
-    providers, run,
+    providers,
 };
 use crate::{
     config::{AuxiliaryJob, Config, Setting, SettingOrigin, UserFile, redacted},
@@ -69,7 +69,7 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
         SettingOrigin::Variable(name) => Some(format!("variable  {name}")),
         SettingOrigin::Default | SettingOrigin::File { .. } => None,
     }));
-    let found = run::discover(config, variables, run::OllamaProbe::of(config)).await;
+    let found = host::discover(config, variables, host::OllamaProbe::of(config)).await;
     let provider = |found: &DiscoveredProvider| {
         format!("provider  {}: {}", found.name, providers::credentials(found, variables))
     };

@@ -10,7 +10,7 @@ use hermod_actors::{
 use crate::{
     config::ConfigErrors,
     control::{RequestError, RequestErrorKind},
-    host::StartError,
+    host::{HostError, ShutdownSignal, StartError},
     store::redb::OpenError,
 };
 
@@ -170,6 +170,19 @@ impl CliError {
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, text: text.into() }
     }
+
+    /// An error about the value of an option; one that is the caller's names the option.
+    pub(crate) fn of_option(option: &str, error: HostError) -> Self {
+        if let HostError::Request(RequestError { kind: RequestErrorKind::Usage, text }) = error {
+            return Self::usage(format!("{option}{text}"));
+        }
+        error.into()
+    }
+}
+
+/// True if the runtime itself failed.
+pub(crate) fn has_failed<T>(done: &Result<T, CliError>) -> bool {
+    matches!(done, Err(CliError { exit: Exit::Internal, .. }))
 }
 
 impl From<ConfigErrors> for CliError {
@@ -181,6 +194,27 @@ impl From<ConfigErrors> for CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl From<ShutdownSignal> for Exit {
+    fn from(signal: ShutdownSignal) -> Self {
+        match signal {
+            ShutdownSignal::Interrupt => Self::Interrupted,
+            ShutdownSignal::Terminate => Self::Suspended,
+        }
+    }
+}
+
+impl From<HostError> for CliError {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Request(error) => error.into(),
+            HostError::Run(error) => error.into(),
+            HostError::Start(error) => error.into(),
+            HostError::End(end) => end.into(),
+            HostError::ConnectionLost(_) => Self { exit: Exit::Failed, text: error.to_string() },
+        }
     }
 }
 

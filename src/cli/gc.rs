@@ -7,13 +7,13 @@ use super::{
     exit::CliError,
     output::{print, print_json},
     store::bytes,
-    store_client::{StoreClient, unexpected_response},
     table,
 };
 use crate::{
     config::Config,
     control::{ControlRequest, ControlResponse, GcClassReport, GcReport, GcRequest},
     discovery::Variables,
+    host::{StoreClient, unexpected_response},
 };
 
 /// Remove what is not needed any more, and what is older than `[retention]` says

@@ -3,13 +3,11 @@
 use clap::Args;
 use hermod_actors::model::Seq;
 
-use super::{
-    exit::CliError,
-    identifier::Identifier,
-    output::print_json,
-    store_client::{StoreClient, unexpected_response},
+use super::{exit::CliError, output::print_json};
+use crate::{
+    control::{ControlRequest, ControlResponse},
+    host::{Identifier, StoreClient, unexpected_response},
 };
-use crate::control::{ControlRequest, ControlResponse};
 
 /// Print a session's records as JSON lines
 #[derive(Debug, Args)]

@@ -3,7 +3,6 @@
 mod answer_stream;
 mod approvals;
 mod backup;
-mod budget_arg;
 mod budgets;
 mod chaos;
 mod command_end;
@@ -15,12 +14,10 @@ mod examples;
 mod exit;
 mod format;
 mod gc;
-mod identifier;
 mod journal;
 mod live;
 mod models;
 mod output;
-mod owner;
 mod progress;
 mod prompt;
 mod providers;
@@ -32,7 +29,6 @@ mod sessions;
 mod steer;
 mod stop;
 mod store;
-mod store_client;
 mod table;
 mod telemetry;
 mod terminal;
@@ -41,16 +37,15 @@ mod tree;
 mod variables;
 mod waits;
 mod wire;
-mod workspace;
+mod workspace_arg;
 
 use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{discovery::Variables, process::runner, secret};
+use crate::{discovery::Variables, host::StoreClient, process::runner, secret};
 use exit::{CliError, Exit};
 use output::print_error;
-use store_client::StoreClient;
 
 /// Time limit for blocking threads to finish after everything else has ended.
 const THREADS_EXIT_TIMEOUT: Duration = Duration::from_millis(300);
@@ -177,7 +172,7 @@ mod tests {
 
     use super::Cli;
 
-    /// Arguments that are free texts; every name is an [`Identifier`](super::identifier::Identifier).
+    /// Arguments that are free texts; every name is an [`Identifier`](crate::host::Identifier).
     const TEXTS: [&str; 5] = ["host", "listen", "more", "system", "text"];
 
     /// Every argument of a command and of its subcommands.

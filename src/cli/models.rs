@@ -7,14 +7,13 @@ use serde_json::Number;
 use super::{
     exit::CliError,
     output::{print, print_json, print_note},
-    store_client::{StoreClient, unexpected_response},
     table,
 };
 use crate::{
     config::{Config, ModelSection, PositiveCount},
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
-    host,
+    host::{self, StoreClient, unexpected_response},
     store::redb,
     view::{ModelView, PriceView},
 };

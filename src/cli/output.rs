@@ -19,6 +19,7 @@ use super::{
 use crate::{
     clock::{SystemClock, rfc3339},
     discovery::Variables,
+    host::NoteSink,
 };
 
 /// Writes `text` to standard output, adding a line break if it ends without one. A closed pipe is no error.
@@ -92,6 +93,20 @@ pub(crate) fn is_json() -> bool {
 /// Writes a line to standard error; errors are ignored, since there is no other place to report them.
 pub(crate) fn print_note(line: impl Display) {
     print_in_tone(Tone::Quiet, &line.to_string());
+}
+
+/// Writes the host's lines to standard error.
+#[derive(Debug)]
+pub(crate) struct StderrNotes;
+
+impl NoteSink for StderrNotes {
+    fn note(&self, line: &str) {
+        print_note(line);
+    }
+
+    fn progress(&self, line: &str) {
+        print_progress(line);
+    }
 }
 
 /// Writes clap's own output: help to standard output, a usage error to standard error.

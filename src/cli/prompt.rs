@@ -13,17 +13,14 @@ use tokio::task::spawn_blocking;
 use super::{
     exit::{CliError, Exit},
     output::{print, print_json},
-    run::{OllamaProbe, discover},
-    table,
-    workspace::{WorkspaceChoice, resolve},
+    table, workspace_arg,
 };
 use crate::{
     clock::SystemClock,
     config::Config,
     discovery::{self, RequestedModel, Variables},
-    host,
-    prompt::LayeredPrompt,
-    run_defaults,
+    host::{self, OllamaProbe, WorkspaceChoice, discover},
+    prompt::{LayeredPrompt, skill_folders},
 };
 
 /// The system prompt
@@ -53,7 +50,7 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     let state = host::state_dir(variables)?;
     let state = state.canonicalize().unwrap_or(state);
     let place = workspace.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
-    let workspace = resolve(place, &state)?;
+    let workspace = workspace_arg::resolve(place, &state)?;
     let chain = first_model(&config, variables).await.into_iter().collect();
     let prompt = spawn_blocking(move || build(&config, chain, (&workspace, &state))).await;
     let prompt = prompt.map_err(|error| CliError { exit: Exit::Internal, text: error.to_string() })??;
@@ -72,8 +69,8 @@ fn build(
     chain: Vec<ModelRef>,
     (workspace, state): (&Path, &Path),
 ) -> Result<SystemPrompt, CliError> {
-    let mut spec = run_defaults::spec(config, chain, None, workspace);
-    run_defaults::add_skill_tool(&mut spec, &run_defaults::skills(config, state));
+    let mut spec = host::run_defaults::spec(config, chain, None, workspace);
+    host::run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state));
     let occasion = PromptRequest::for_run(&spec, SystemClock::default().at());
     let built = LayeredPrompt::new(config, state).build_now(&occasion);
     built.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })

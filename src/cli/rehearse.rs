@@ -7,10 +7,10 @@ use clap::Args;
 use super::{
     exit::{CliError, Exit},
     output::{print, print_note},
-    owner::Signals,
 };
 use crate::{
     files::read_regular,
+    host::Signals,
     rehearsal::{MAX_SCRIPT_BYTES, NOTICE, Rehearsal, Script},
 };
 
@@ -40,7 +40,7 @@ pub(crate) async fn execute(args: RehearseArgs) -> Result<(), CliError> {
     })?;
     print_note(NOTICE);
     print(&running.base_url)?;
-    let _exit = signals.next_exit().await;
+    signals.next().await;
     running.stop().await.map_err(|error| CliError {
         exit: Exit::Internal,
         text: format!("the rehearsal did not end well: {error}"),

@@ -7,16 +7,15 @@ use super::{
     ListArgs,
     exit::{CliError, Exit},
     format::{self, dollars, seconds},
-    identifier::Identifier,
     output::{print, print_json, print_note},
     resume::{self, ResumeArgs},
-    store_client::{StoreClient, unexpected_response},
     table, waits,
 };
 use crate::{
     clock::{SystemClock, rfc3339},
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
+    host::{Identifier, StoreClient, unexpected_response},
     view::{RunDetailView, RunSummaryView, RunView},
 };
 

@@ -6,15 +6,13 @@ use hermod_actors::SanitizedText;
 use super::{
     ListArgs,
     exit::CliError,
-    identifier::Identifier,
     output::{print, print_json},
-    runs,
-    store_client::{StoreClient, unexpected_response},
-    table,
+    runs, table,
 };
 use crate::{
     clock::rfc3339,
     control::{ControlRequest, ControlResponse},
+    host::{Identifier, StoreClient, unexpected_response},
     view::{SessionDetailView, SessionView},
 };
 

@@ -4,12 +4,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
-    exit::{CliError, Exit},
-    identifier::Identifier,
+    exit::CliError,
     output::{print, print_json},
-    store_client::{StoreAccess, StoreClient, unexpected_response},
 };
-use crate::control::{AskError, ControlRequest, ControlResponse};
+use crate::{
+    control::ControlResponse,
+    host::{Identifier, StoreClient, unexpected_response},
+};
 
 /// Tell a run that is under way something; the model reads it before its next step
 #[derive(Debug, Args)]
@@ -25,18 +26,8 @@ pub(crate) struct SteerArgs {
 
 /// Sends the message to the process that runs the run; returns when it is durable.
 pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<(), CliError> {
-    let request = ControlRequest::Steer { run: args.run.into(), text: args.text };
-    let answer = match inquiry.access().await? {
-        StoreAccess::Owner(mut client) => {
-            client.request(&request, |_| Ok(())).await.map_err(connection_lost)?
-        }
-        // No process runs anything: the reply says how to resume the run.
-        StoreAccess::Store(journal) => {
-            drop(journal);
-            inquiry.request(&request).await?
-        }
-    };
-    let ControlResponse::Steered { run, session, next } = answer else {
+    let ControlResponse::Steered { run, session, next } = inquiry.steer(args.run.into(), args.text).await?
+    else {
         return Err(unexpected_response().into());
     };
     if args.json {
@@ -46,17 +37,4 @@ pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<()
     print(&format!(
         "run {run} reads it before its next step; if it completes before that, the message becomes run {next}"
     ))
-}
-
-/// The connection was lost before the reply. The request is not repeated, since the message may have been recorded.
-fn connection_lost(lost: AskError) -> CliError {
-    match lost {
-        AskError::Rejected(fault) => fault.into(),
-        AskError::Disconnected => CliError {
-            exit: Exit::Failed,
-            text: "the process that held the store ended before it answered; `hermod journal last` has a record \
-                   message.steered if the message was taken"
-                .into(),
-        },
-    }
 }

@@ -7,12 +7,11 @@ use hermod_actors::{
     port::ArtifactName,
 };
 
-use super::{MaintenanceError, footprint::size_of, gc::GcCutoffs};
+use super::{MaintenanceError, footprint::size_of, gc::GcCutoffs, scripts::SCRIPTS};
 use crate::{
     artifacts::{ArtifactFile, FileArtifacts},
     files::remove_tree,
-    host::{OWN_PROGRAM, SCRIPTS},
-    process::runner::{Runner, SpoolName},
+    process::runner::{OWN_PROGRAM, Runner, SpoolName},
     store::redb::{GcMode, GcPass, Lookup, RemovedSet, Tally, why},
 };
 

@@ -14,9 +14,11 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_NOW, 
 use super::{MaintenanceError, gc::GcCutoffs};
 use crate::{
     artifacts::size_and_modified,
-    host::SCRIPTS,
     store::redb::{GcMode, GcPass, RemovedSet, Tally, why},
 };
+
+/// The folder of rehearsal scripts in the state directory.
+pub(crate) const SCRIPTS: &str = "scripts";
 
 /// Takes the folder's lock until the returned file is closed.
 pub(crate) fn lock_folder(folder: &Path, how: FlockOperation) -> io::Result<File> {

@@ -26,7 +26,6 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     config::{Config, MemorySection, PromptSection},
-    run_defaults,
     tool::skills::SkillFolders,
 };
 use bounded_text::BoundedText;
@@ -62,6 +61,11 @@ struct PromptInputs<'a> {
     request: &'a PromptRequest,
 }
 
+/// The folders of skills outside the workspace.
+pub fn skill_folders(config: &Config, state: &Path) -> SkillFolders {
+    SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
+}
+
 /// The system prompt for sessions with their state in one folder.
 #[derive(Debug, Clone)]
 pub struct LayeredPrompt(Arc<PromptSources>);
@@ -77,7 +81,7 @@ struct PromptSources {
 impl LayeredPrompt {
     /// Uses this configuration and the files of this state directory.
     pub fn new(config: &Config, state: &Path) -> Self {
-        let (state, skills) = (state.to_owned(), run_defaults::skills(config, state));
+        let (state, skills) = (state.to_owned(), skill_folders(config, state));
         Self(Arc::new(PromptSources { state, limits: config.prompt, memory: config.memory, skills }))
     }
 

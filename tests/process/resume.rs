@@ -356,7 +356,7 @@ fn crowd(world: &World, steps: &Value, count: usize) {
         let script = Script::parse(json.as_bytes()).unwrap();
         let (hash, model) = host::store_script(&state, json.as_bytes(), &script).unwrap();
         let config = Config::load(&[], &Variables::new()).unwrap();
-        let spec = hermod::run_defaults::spec(&config, vec![model], Some(hash), &world.work());
+        let spec = host::run_defaults::spec(&config, vec![model], Some(hash), &world.work());
         let mut endpoints = Endpoints::new(Vec::new(), state.clone(), config.provider_defaults);
         endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
         let journal = host::open(&state, Durability::Strict).unwrap();
@@ -366,7 +366,8 @@ fn crowd(world: &World, steps: &Value, count: usize) {
         for accepted in futures::future::join_all(submitted).await {
             accepted.unwrap();
         }
-        daemon.runtime.suspend().await;
+        daemon.runtime.shut_down().await;
+        drop(daemon);
     });
 }
 

@@ -13,9 +13,9 @@ use crate::{
     cli::{
         exit::{CliError, Exit},
         output::{print, print_json, print_note},
-        store_client::{RETRY_DELAY, StoreAccess, StoreClient, unexpected_response},
     },
     control::{AskError, ControlRequest, ControlResponse},
+    host::{RETRY_DELAY, StoreAccess, StoreClient, unexpected_response},
 };
 
 pub(super) async fn execute(

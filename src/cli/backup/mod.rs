@@ -9,11 +9,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{
-    exit::{CliError, Exit},
-    store_client::StoreClient,
-};
-use crate::{backup::BackupError, control::RequestError, discovery::Variables, host};
+use super::exit::{CliError, Exit};
+use crate::{backup::BackupError, control::RequestError, discovery::Variables, host, host::StoreClient};
 
 /// Back up the store while runs go on, look through a backup, make it the store again
 #[derive(Debug, Args)]

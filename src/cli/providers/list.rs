@@ -9,10 +9,11 @@ use crate::{
         exit::CliError,
         format,
         output::{print, print_json},
-        run, table,
+        table,
     },
     config::Config,
     discovery::{DiscoveredProvider, Variables},
+    host::{OllamaProbe, discover},
     model_catalogue,
     secret::{MissingSecret, redacted_url},
     view::{ConfiguredProviderView, CredentialView},
@@ -21,7 +22,7 @@ use crate::{
 /// Lists the providers.
 pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
-    let found = run::discover(&config, variables, run::OllamaProbe::of(&config)).await;
+    let found = discover(&config, variables, OllamaProbe::of(&config)).await;
     if json {
         let views: Vec<_> = found.iter().map(|found| view(found, (&config, variables))).collect();
         return print_json(&views);

@@ -7,12 +7,11 @@ mod test;
 
 use clap::{Args, Subcommand};
 
-use super::{
-    exit::{CliError, Exit},
-    identifier::Identifier,
-    store_client::StoreClient,
+use super::exit::{CliError, Exit};
+use crate::{
+    discovery::Variables,
+    host::{Identifier, StoreClient},
 };
-use crate::discovery::Variables;
 pub(super) use list::credentials;
 
 /// The model providers

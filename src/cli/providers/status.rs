@@ -6,10 +6,10 @@ use crate::{
     cli::{
         exit::CliError,
         output::{print, print_json, print_note},
-        store_client::{StoreClient, unexpected_response},
         table,
     },
     control::{AskError, ControlRequest, ControlResponse},
+    host::{StoreClient, unexpected_response},
     view::{BreakerView, ModelBreakerView, ProviderView},
 };
 

@@ -8,10 +8,10 @@ use crate::{
         exit::CliError,
         format,
         output::{print, print_json, print_note},
-        store_client::{StoreClient, unexpected_response},
         table,
     },
     control::{ControlRequest, ControlResponse},
+    host::{StoreClient, unexpected_response},
 };
 
 /// The statistics are not stored; they exist only in the owner's memory.

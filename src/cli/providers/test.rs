@@ -18,13 +18,12 @@ use crate::{
     cli::{
         exit::{CliError, Exit},
         format::seconds,
-        identifier::Identifier,
         output::{print, print_json},
-        run, table,
+        table,
     },
     config::{Config, OLLAMA},
     discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
-    host::{self, StartError},
+    host::{self, Identifier, OllamaProbe, StartError, discover},
     model_catalogue,
 };
 
@@ -74,8 +73,8 @@ impl DeltaSink for DiscardDeltas {
 pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
     let is_local = args.name.as_deref() == Some(OLLAMA);
-    let local = if is_local { run::OllamaProbe::Requested } else { run::OllamaProbe::of(&config) };
-    let found = select(run::discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
+    let local = if is_local { OllamaProbe::Requested } else { OllamaProbe::of(&config) };
+    let found = select(discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
     let tried = join_all(found.iter().map(|found| probe_provider((found, &config), variables, &state))).await;
     let tried: Vec<ProbeResult> = tried.into_iter().flatten().collect();

@@ -1,8 +1,6 @@
 //! `hermod runs resume`: resumes unfinished runs concurrently.
 
+mod display;
 mod execute;
-mod follow;
-mod probation;
-mod resumed_runs;
 
 pub(crate) use execute::{ResumeArgs, execute};

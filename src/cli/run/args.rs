@@ -10,16 +10,13 @@ use hermod_actors::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cli::{
-        budget_arg::{self, BudgetArg},
-        display::DisplayArgs,
-        examples,
-        exit::CliError,
-        identifier::Identifier,
-        workspace::WorkspaceChoice,
-    },
+    cli::{display::DisplayArgs, examples, exit::CliError},
     config,
     discovery::RequestedModel,
+    host::{
+        BudgetLimits, ConversationChoice, Identifier, ModelRequest, RehearsalScript, SpecRequest,
+        WorkspaceChoice, parse_duration,
+    },
     store::redb,
 };
 
@@ -69,18 +66,12 @@ pub(crate) struct ModelArgs {
     pub(crate) model: Option<Identifier>,
 }
 
-/// The script of a rehearsal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RehearsalScript {
-    /// The script that comes with the program.
-    Embedded,
-    /// The script in this file.
-    File(PathBuf),
-}
-
 impl From<String> for RehearsalScript {
     fn from(path: String) -> Self {
-        if path.is_empty() { Self::Embedded } else { Self::File(path.into()) }
+        if path.is_empty() {
+            return Self::Embedded;
+        }
+        Self::File { name: format!("--rehearse={path}"), path: path.into() }
     }
 }
 
@@ -120,10 +111,10 @@ pub(crate) struct TaskArgs {
     pub(crate) system: Option<String>,
     /// Limits, such as iterations=20,tokens=100000,tool_calls=50,wall=10m
     #[arg(long)]
-    pub(crate) budget: Option<BudgetArg>,
+    pub(crate) budget: Option<BudgetLimits>,
     /// Time after which the run ends as timed out, such as 90s or 10m [default: none, or what the
     /// configuration sets]
-    #[arg(long, value_name = "DURATION", value_parser = budget_arg::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -182,6 +173,17 @@ impl From<config::StoreDurability> for DurabilityArg {
 }
 
 impl RunArgs {
+    /// What the options set of a new run's spec.
+    pub(crate) fn spec(&self) -> SpecRequest<'_> {
+        SpecRequest {
+            model: self.model.request(),
+            budget: self.task.budget.unwrap_or_default(),
+            timeout: self.task.timeout,
+            thinking: self.asking.thinking,
+            system: self.task.system.as_deref(),
+        }
+    }
+
     /// Rejects options that would change the run: without TEXT, it resumes as it was accepted.
     pub(crate) fn check_without_text(&self) -> Result<(), CliError> {
         let given = [
@@ -208,14 +210,21 @@ impl RunArgs {
 }
 
 impl ModelArgs {
-    /// The requested provider and model.
-    pub(crate) fn wanted(&self) -> RequestedModel<'_> {
-        RequestedModel { provider: self.provider.as_deref(), model: self.model.as_deref() }
+    /// The requested model.
+    pub(crate) fn request(&self) -> ModelRequest<'_> {
+        let model = RequestedModel { provider: self.provider.as_deref(), model: self.model.as_deref() };
+        ModelRequest { script: self.rehearse.as_ref(), model }
     }
+}
 
-    /// True if no option selects a model.
-    pub(crate) const fn is_open(&self) -> bool {
-        self.rehearse.is_none() && self.provider.is_none() && self.model.is_none()
+impl ConversationArgs {
+    /// The requested conversation.
+    pub(crate) fn choice(&self) -> ConversationChoice<'_> {
+        match (&self.resume, &self.session) {
+            (Some(id), _) => ConversationChoice::Id(id),
+            (None, Some(key)) => ConversationChoice::Key(key),
+            (None, None) => ConversationChoice::New,
+        }
     }
 }
 

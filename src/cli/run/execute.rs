@@ -9,7 +9,7 @@ use std::{
 
 use hermod_actors::{
     Defaults, RunRequest, Runtime,
-    model::{RunId, RunSpec, RunState, SessionId},
+    model::{RunId, RunRow, RunSpec, RunState, SessionId},
     port::Journal,
 };
 
@@ -17,27 +17,26 @@ use super::{
     args::RunArgs,
     follow::{self, FollowOutcome},
     history, images,
-    input::{RunInput, endpoints, ignored_settings, new_spec},
-    key::first_of_key,
     stdin::read_task,
-    target::ConversationTarget,
 };
 use crate::{
     cli::{
         continuation::{BudgetUsage, continuation},
         display::ProgressDisplay,
-        exit::{CliError, Exit},
+        exit::{CliError, Exit, has_failed},
         format::{dollars, seconds},
-        output::{print, print_error, print_json, print_note, print_progress},
-        owner::{self, DiskFullMonitor, OwnedStore, Signals},
+        output::{StderrNotes, print, print_error, print_json, print_note, print_progress},
         progress::ProgressLines,
-        workspace,
+        workspace_arg,
     },
     config::Config,
     control::StoreReader,
     crash_loop::{ResumeMode, Trial},
     discovery::Variables,
-    host::{self, RuntimeHost, ShutdownUrgency},
+    host::{
+        self, ConversationTarget, DiskFullMonitor, HostError, OwnedStore, RunInput, RuntimeHost,
+        ShutdownUrgency, Signals, first_of_key, ignored_settings, new_spec,
+    },
     prompt::LayeredPrompt,
     rehearsal,
     view::ResultView,
@@ -185,12 +184,13 @@ async fn run(
     let isolation_key = args.task.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
-    let place = args.task.place().map(|place| workspace::resolve(place, &state)).transpose()?;
+    let place = args.task.place().map(|place| workspace_arg::resolve(place, &state)).transpose()?;
     let new = text.map(|text| (RunInput { text, images, history, isolation_key }, place));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut holding = OwnedStore::acquire(state, durability.into()).await?;
+    let mut holding = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
     let followed = run_as_owner(args, (&config, variables), &mut holding, new, shown).await;
-    holding.release(followed).await
+    holding.release(has_failed(&followed)).await;
+    followed
 }
 
 /// Executes the command as the owner of the store, and serves the commands of other processes meanwhile.
@@ -205,7 +205,7 @@ async fn run_as_owner(
     let ready = prepare(args, (config, variables), (journal, state), new, ids);
     let (daemon, job, target) = match signals.run_until_signal(Box::pin(ready)).await? {
         ControlFlow::Continue(ready) => ready,
-        ControlFlow::Break(exit) => return Ok(FollowOutcome::Interrupted(exit)),
+        ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
     };
     let followed = run_action((&daemon, args), holding, job, &target, (ids, &mut *display)).await;
     display.close();
@@ -232,9 +232,9 @@ async fn prepare(
     ids: &mut Option<RunAndSession>,
 ) -> Result<(RuntimeHost, RunAction, ConversationTarget), CliError> {
     let reader = StoreReader::new(Arc::clone(journal));
-    let target = ConversationTarget::find(&reader, &args.conversation).await?;
+    let target = ConversationTarget::find(&reader, args.conversation.choice()).await.map_err(of_resume)?;
     let first = match (&new, &args.conversation.key) {
-        (Some((task, _)), Some(key)) => first_of_key(&reader, (key, task), &target.choice, state).await?,
+        (Some((task, _)), Some(key)) => known_run(&reader, (key, task), (&target, state)).await?,
         (Some(_) | None, _) => None,
     };
     let target = match &first {
@@ -247,18 +247,19 @@ async fn prepare(
         (None, Some(_)) => None,
     };
     *ids = meant.map(|row| (row.id, row.session));
-    let mut endpoints = endpoints(args, (config, variables), &target, state).await;
+    let spec = args.spec();
+    let mut endpoints = host::run_endpoints(spec.model, (config, variables), &target, state).await;
     let job = match (first, new) {
         (Some(row), _) if row.state == RunState::Ended => {
             let spec = RunSpec::clone(&reader.acceptance(&row).await?.spec);
             RunAction::Report { ids: (row.id, row.session), spec }
         }
         (None, Some((task, place))) => {
-            let place = place.map_or_else(|| target.workspace(state), Ok)?;
-            RunAction::Submit { task, spec: new_spec((config, args), &target, &endpoints, (&place, state))? }
+            let place = place.map_or_else(|| target.workspace(state).map_err(workspace_arg::usage), Ok)?;
+            RunAction::Submit { task, spec: new_spec((config, &spec), &target, &endpoints, (&place, state))? }
         }
         (Some(_), _) | (None, None) => {
-            let (row, spec) = target.unfinished()?;
+            let (row, spec) = target.unfinished().map_err(of_resume)?;
             RunAction::Resume { ids: (row.id, row.session), spec: spec.clone() }
         }
     };
@@ -283,6 +284,25 @@ async fn prepare(
     Ok((daemon, job, target))
 }
 
+/// The first run of an idempotency key, if there is one.
+async fn known_run(
+    reader: &StoreReader,
+    (key, task): (&str, &RunInput),
+    (target, state): (&ConversationTarget, &Path),
+) -> Result<Option<RunRow>, CliError> {
+    let row = first_of_key(reader, (key, task), &target.choice, state)
+        .await
+        .map_err(|error| CliError::of_option("--key ", error))?;
+    if let Some(row) = &row {
+        print_note(format!("known     key {key} stands for run {} session {}", row.id, row.session));
+    }
+    Ok(row)
+}
+
+fn of_resume(error: HostError) -> CliError {
+    CliError::of_option("--resume: ", error)
+}
+
 /// Executes the action, and serves the commands of other processes meanwhile.
 async fn run_action(
     (daemon, args): (&RuntimeHost, &RunArgs),
@@ -292,20 +312,20 @@ async fn run_action(
     shown: RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
     let (runtime, reader) = (&daemon.runtime, holding.reader());
-    let OwnedStore { commands: orders, signals, crash_history: deaths, .. } = holding;
+    let OwnedStore { commands: orders, signals, crash_history: deaths, notes, .. } = holding;
     let before = target.open.iter().map(|(row, _)| row);
     let looked = async {
-        owner::fail_crash_looping(runtime, deaths, before.clone()).await?;
-        Ok(match deaths.resume_mode() {
+        host::fail_crash_looping((runtime, &**notes), deaths, before.clone()).await?;
+        Ok::<_, CliError>(match deaths.resume_mode() {
             ResumeMode::AllAtOnce => None,
             ResumeMode::Probation(died) => {
-                owner::first_trial(&reader, before).await.map(|trial| (died, trial))
+                host::first_trial(&reader, before).await.map(|trial| (died, trial))
             }
         })
     };
     let suspect = match signals.run_until_signal(looked).await? {
         ControlFlow::Continue(suspect) => suspect,
-        ControlFlow::Break(exit) => return Ok(FollowOutcome::Interrupted(exit)),
+        ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
     };
     // Only one session is resumed here, so the cause of a crash is known.
     if let Some((died, trial)) = suspect {
@@ -321,7 +341,7 @@ async fn run_action(
                 rest.as_secs_f64()
             ));
             tokio::select! {
-                exit = signals.next_exit() => return Ok(FollowOutcome::Interrupted(exit)),
+                signal = signals.next() => return Ok(FollowOutcome::Interrupted(signal.into())),
                 () = tokio::time::sleep(rest) => {}
             }
         }
@@ -334,7 +354,7 @@ async fn run_action(
         signals,
         shown,
     ));
-    owner::serve_commands(runtime, orders, deaths.watch_trial(carried)).await
+    host::serve_commands(runtime, (orders, notes), deaths.watch_trial(carried)).await
 }
 
 /// Prints the other open runs of the conversation, which are not resumed by this command.
@@ -375,7 +395,7 @@ async fn execute_action(
                 tokio::select! {
                     biased;
                     accepted = &mut submitted => break accepted?,
-                    exit = signals.next_exit() => return Ok(FollowOutcome::Interrupted(exit)),
+                    signal = signals.next() => return Ok(FollowOutcome::Interrupted(signal.into())),
                     line = room.next_change() => print_note(line),
                 }
             };
@@ -398,8 +418,8 @@ async fn execute_action(
                 next = seq + 1;
                 Ok::<(), CliError>(())
             });
-            if let ControlFlow::Break(exit) = signals.run_until_signal(known).await? {
-                return Ok(FollowOutcome::Interrupted(exit));
+            if let ControlFlow::Break(signal) = signals.run_until_signal(known).await? {
+                return Ok(FollowOutcome::Interrupted(signal.into()));
             }
             if runtime.row(run).await?.state == RunState::Ended {
                 return Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)));

@@ -10,11 +10,11 @@ use crate::{
     cli::{
         display::ProgressDisplay,
         exit::{CliError, Exit},
-        owner::{DiskFullMonitor, Signals},
         progress::ProgressLines,
         terminal::Tone,
     },
     control::StoreReader,
+    host::{DiskFullMonitor, Signals},
 };
 
 /// How following a run ended.
@@ -56,7 +56,7 @@ pub(crate) async fn follow(
                 tokio::select! {
                     biased;
                     stopped = runtime.stop(run, StopReason::Signal) => stopped?,
-                    exit = signals.next_exit() => return on_signal(runtime, run, exit).await,
+                    signal = signals.next() => return on_signal(runtime, run, signal.into()).await,
                 }
             }
             event = watch.next() => {

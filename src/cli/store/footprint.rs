@@ -7,11 +7,11 @@ use crate::{
     cli::{
         exit::CliError,
         output::{print, print_json},
-        store_client::{StoreClient, unexpected_response},
         table,
     },
     control::{ClassUsage, ControlRequest, ControlResponse, Footprint},
     discovery::Variables,
+    host::{StoreClient, unexpected_response},
 };
 
 /// Show what takes up how much room in the state directory

@@ -14,15 +14,12 @@ use crate::{
     artifacts::FileArtifacts,
     cli::{
         exit::{CliError, Exit},
-        identifier::Identifier,
         output::{print, print_json, print_note},
-        owner,
-        store_client::{self, RETRY_DELAY},
     },
     clock::{SystemClock, rfc3339},
     control::StoreReader,
     discovery::Variables,
-    host::{self, ShutdownUrgency, StartError},
+    host::{self, Identifier, RETRY_DELAY, ShutdownUrgency, StartError, open_as_owner},
     store::redb::{CheckReport, Durability, OpenError, RepairReport, RepairTarget, check, repair},
 };
 
@@ -105,7 +102,7 @@ fn merge(done: &mut RepairReport, more: RepairReport) {
 /// The session with this name.
 async fn session(name: &str, state: &Path) -> Result<SessionId, CliError> {
     // A damaged session may not be found by name, but its id is always accepted.
-    let reader = StoreReader::new(store_client::open(state, Durability::Strict).await?);
+    let reader = StoreReader::new(open_as_owner(state, Durability::Strict).await?);
     match (reader.session(name).await, name.parse()) {
         (Ok(row), _) => Ok(row.id),
         (Err(_), Ok(session)) => Ok(session),
@@ -134,7 +131,7 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
     if repaired.sessions.is_empty() {
         return Ok(());
     }
-    let journal: Arc<dyn Journal> = store_client::open(state, Durability::Strict).await?;
+    let journal: Arc<dyn Journal> = open_as_owner(state, Durability::Strict).await?;
     let open = StoreReader::new(Arc::clone(&journal)).read(|rows| rows.open_runs()).await;
     let mut rows: Vec<RunRow> = open?;
     rows.retain(|row| repaired.sessions.contains_key(&row.session));
@@ -144,7 +141,7 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
     let daemon = host::start_write_only((journal, state)).await?;
     for row in rows {
         let run = row.id;
-        match owner::stop(&daemon.runtime, vec![row]).await {
+        match host::stop(&daemon.runtime, vec![row]).await {
             Ok(rows) => {
                 for ended in rows.iter().filter_map(|row| row.ended.as_ref()) {
                     print_note(format!("ended     run {run}: {ended}"));

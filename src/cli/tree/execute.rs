@@ -8,14 +8,13 @@ use crate::{
     cli::{
         examples,
         exit::{CliError, Exit},
-        identifier::Identifier,
         output::{print, print_json},
-        store_client::{StoreClient, unexpected_response},
         terminal::{stdout_columns, truncate},
     },
     clock::SystemClock,
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
+    host::{Identifier, StoreClient, unexpected_response},
 };
 
 /// Show a run and its subagents: what each does, what it waits for, and what it has spent of its limits

@@ -10,12 +10,11 @@ use crate::{
     cli::{
         exit::{CliError, Exit},
         output::{StdoutState, escaped, print_note, print_over, to_json},
-        owner::Signals,
-        store_client::{self, StoreAccess, StoreClient, unexpected_response},
     },
     clock::SystemClock,
     control::{AskError, ControlRequest, ControlResponse},
     discovery::Variables,
+    host::{RETRY_DELAY, Signals, StoreAccess, StoreClient, unexpected_response},
     view::{NodeView, RunStateView},
 };
 
@@ -34,7 +33,7 @@ pub(super) async fn follow(
     let mut watch = TreeFollower { run: args.run.map(String::from), output: told, variables };
     tokio::select! {
         biased;
-        exit = signals.next_exit() => Ok(exit),
+        signal = signals.next() => Ok(signal.into()),
         watched = watch.watch(inquiry) => watched.map(|()| Exit::Ok),
     }
 }
@@ -90,7 +89,7 @@ impl TreeFollower<'_> {
                     return Ok(());
                 }
             }
-            sleep(store_client::RETRY_DELAY).await;
+            sleep(RETRY_DELAY).await;
         }
     }
 

@@ -21,10 +21,10 @@ use super::{
 use crate::{
     cli::{
         exit::CliError,
-        identifier::Identifier,
         output::{print_json, print_note},
     },
     clock::rfc3339,
+    host::Identifier,
     provider::{Dialect, WireFormat},
 };
 

@@ -10,7 +10,8 @@ use hermod_actors::{
 
 use super::{FormatArgs, conversation::ParsedConversation, read, wrong};
 use crate::{
-    cli::{exit::CliError, identifier::Identifier, output::print_escaped},
+    cli::{exit::CliError, output::print_escaped},
+    host::Identifier,
     provider::{self, Dialect, EncodeTarget, WireFormat, encode_images},
 };
 

@@ -44,6 +44,9 @@ mod orphans;
 mod output;
 mod runner_process;
 
+/// This process's own program, also after its file was replaced.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
 pub use exit::{ExitRecord, OutputExtent};
 pub use files::{SpoolName, VARIABLE};
 pub use follow::follow;

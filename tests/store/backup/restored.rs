@@ -36,7 +36,7 @@ fn crowd(world: &World, mut steps: Value, texts: &[String]) {
         let script = Script::parse(json.as_bytes()).unwrap();
         let (hash, model) = host::store_script(&state, json.as_bytes(), &script).unwrap();
         let config = Config::load(&[], &Variables::new()).unwrap();
-        let spec = hermod::run_defaults::spec(&config, vec![model], Some(hash), &world.work());
+        let spec = host::run_defaults::spec(&config, vec![model], Some(hash), &world.work());
         let journal = host::open(&state, Durability::Strict).unwrap();
         let mut endpoints = Endpoints::new(Vec::new(), state, config.provider_defaults);
         endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
@@ -44,7 +44,8 @@ fn crowd(world: &World, mut steps: Value, texts: &[String]) {
         for text in texts {
             daemon.runtime.submit(RunRequest::new(text.as_str())).await.unwrap();
         }
-        daemon.runtime.suspend().await;
+        daemon.runtime.shut_down().await;
+        drop(daemon);
     });
 }
 

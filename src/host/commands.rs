@@ -9,8 +9,8 @@ use hermod_actors::{
 };
 use tokio::time::timeout;
 
+use super::notes::NoteSink;
 use crate::{
-    cli::output::print_note,
     control::{CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError},
     view::{DecisionView, ProviderView, RunView},
     watchdog::HandlerWatchdog,
@@ -22,13 +22,16 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Executes commands while `following` is pending, then lets the started ones finish within `DRAIN_TIMEOUT`.
-pub(crate) async fn serve_commands<T>(
+pub async fn serve_commands<T>(
     runtime: &Runtime,
-    orders: &mut CommandReceiver,
+    (orders, notes): (&mut CommandReceiver, &Arc<dyn NoteSink>),
     following: impl Future<Output = T>,
 ) -> T {
     orders.attach_runtime(runtime);
-    let _watchdog = HandlerWatchdog::start(runtime.health_probe(), print_note);
+    let _watchdog = {
+        let notes = Arc::clone(notes);
+        HandlerWatchdog::start(runtime.health_probe(), move |line| notes.note(&line))
+    };
     let mut begun = FuturesUnordered::new();
     let mut following = pin!(following);
     let followed = loop {
@@ -76,7 +79,7 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
 }
 
 /// Stops runs, also those that no process runs, all sessions concurrently. Returns their rows.
-pub(crate) async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+pub async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
     let mut sessions: BTreeMap<SessionId, Vec<RunRow>> = BTreeMap::new();
     for row in rows {
         sessions.entry(row.session).or_default().push(row);

@@ -1,30 +1,50 @@
-//! The task and the spec of a new run, from arguments, configuration and conversation.
+//! The task and the spec of a new run, from the request, configuration and conversation.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hermod_actors::model::{Message, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle};
 
-use super::{args::RunArgs, model, target::ConversationTarget};
-use crate::{
-    cli::{budget_arg, exit::CliError},
-    config::Config,
-    discovery::Variables,
-    host::Endpoints,
-    tool::SKILL_VIEW,
+use super::{
+    budget_limits::{BudgetLimits, millis},
+    conversation::ConversationTarget,
+    endpoints::Endpoints,
+    error::HostError,
+    model_choice::{self, ModelRequest},
+    run_defaults,
 };
+use crate::{config::Config, discovery::Variables, prompt::skill_folders, tool::SKILL_VIEW};
 
 /// The task of a new run.
-pub(super) struct RunInput {
-    pub(super) text: Arc<str>,
-    pub(super) images: Vec<Bytes>,
-    pub(super) history: Vec<Message>,
+#[derive(Debug)]
+pub struct RunInput {
+    /// The text.
+    pub text: Arc<str>,
+    /// The bytes of the images.
+    pub images: Vec<Bytes>,
+    /// The conversation before a new one's first run.
+    pub history: Vec<Message>,
     /// The isolation key of the run's tools; `None` generates one.
-    pub(super) isolation_key: Option<Arc<str>>,
+    pub isolation_key: Option<Arc<str>>,
+}
+
+/// What a caller sets of a new run's spec; `None` takes the conversation's or the configured value.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SpecRequest<'a> {
+    /// The model.
+    pub model: ModelRequest<'a>,
+    /// Limits of the budget.
+    pub budget: BudgetLimits,
+    /// Time after which the run ends as timed out.
+    pub timeout: Option<Duration>,
+    /// How much the models are to think.
+    pub thinking: Option<ThinkingLevel>,
+    /// A system message for this run only.
+    pub system: Option<&'a str>,
 }
 
 /// Lines about settings that a model of the chain ignores, with the reason.
-pub(super) fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
+pub fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
     let thinking = spec.models_without_thinking_control().map(|(model, level)| {
         let traits = spec.profile_of(model);
         let why = match (traits.thinking_style, traits.levels) {
@@ -45,53 +65,57 @@ pub(super) fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
 }
 
 /// The endpoints for this run and for the unfinished runs of its conversation.
-pub(super) async fn endpoints(
-    args: &RunArgs,
+pub async fn endpoints(
+    request: ModelRequest<'_>,
     (config, variables): (&Config, &Variables),
     target: &ConversationTarget,
     state: &Path,
 ) -> Endpoints {
     let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.last_spec).collect();
-    let found = model::providers((config, variables), args, &known).await;
+    let found = model_choice::providers((config, variables), request, &known).await;
     Endpoints::new(found, state.to_owned(), config.provider_defaults)
 }
 
 /// The spec of a new run.
-pub(super) fn new_spec(
-    (config, args): (&Config, &RunArgs),
+pub fn new_spec(
+    (config, request): (&Config, &SpecRequest<'_>),
     target: &ConversationTarget,
     endpoints: &Endpoints,
     (place, state): (&Path, &Path),
-) -> Result<RunSpec, CliError> {
-    let choice =
-        model::choose((config, args), target.last_spec.as_ref(), endpoints.discovered_providers(), state)?;
-    let mut spec = crate::run_defaults::spec(config, choice.chain, choice.script, place);
+) -> Result<RunSpec, HostError> {
+    let choice = model_choice::choose(
+        (config, request.model),
+        target.last_spec.as_ref(),
+        endpoints.discovered_providers(),
+        state,
+    )?;
+    let mut spec = run_defaults::spec(config, choice.chain, choice.script, place);
     match &target.last_spec {
-        None => crate::run_defaults::add_skill_tool(&mut spec, &crate::run_defaults::skills(config, state)),
+        None => run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state)),
         // The prompt of the session is fixed: it lists the skills only if the earlier run had the tool.
         Some(before) if before.tools.iter().any(|tool| tool == SKILL_VIEW) => {
-            crate::run_defaults::add_tool(&mut spec, SKILL_VIEW);
+            run_defaults::add_tool(&mut spec, SKILL_VIEW);
         }
         Some(_) => {}
     }
-    let budget = args.task.budget.unwrap_or_default();
+    let budget = request.budget;
     if budget.amounts.usd.is_some() {
         may_be_limited_in_dollars(&spec)?;
     }
     budget.apply(&mut spec.limits);
     // A user at a terminal can end the run by hand, so the default time limit does not apply; a configured one does.
     let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
-    spec.limits.timeout_ms = args.task.timeout.map(budget_arg::millis).or(configured);
+    spec.limits.timeout_ms = request.timeout.map(millis).or(configured);
     let session = target.last_spec.as_ref().and_then(|before| before.thinking);
-    spec.thinking = args.asking.thinking.or(session).or(spec.thinking);
-    spec.system = args.task.system.as_deref().map(Into::into);
+    spec.thinking = request.thinking.or(session).or(spec.thinking);
+    spec.system = request.system.map(Into::into);
     Ok(spec)
 }
 
-fn may_be_limited_in_dollars(spec: &RunSpec) -> Result<(), CliError> {
+fn may_be_limited_in_dollars(spec: &RunSpec) -> Result<(), HostError> {
     match spec.first_unpriced() {
         None => Ok(()),
-        Some(model) => Err(CliError::usage(format!(
+        Some(model) => Err(HostError::usage(format!(
             "--budget usd: the price of {model} is not known, so no limit in dollars can be kept; set \
              [models.\"{model}\"] price.input and price.output, or limit tokens instead"
         ))),

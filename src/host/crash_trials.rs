@@ -5,8 +5,8 @@ use hermod_actors::{
     model::{RunId, RunRow, RunState, Seq},
 };
 
+use super::{error::HostError, notes::NoteSink};
 use crate::{
-    cli::{exit::CliError, output::print_note},
     control::{RequestError, StoreReader},
     crash_loop::{CrashHistoryFile, Trial, is_progress},
 };
@@ -32,10 +32,7 @@ pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Se
 }
 
 /// A trial of the first of these runs without an end: the later runs of its session wait for it.
-pub(crate) async fn first_trial(
-    reader: &StoreReader,
-    rows: impl IntoIterator<Item = &RunRow>,
-) -> Option<Trial> {
+pub async fn first_trial(reader: &StoreReader, rows: impl IntoIterator<Item = &RunRow>) -> Option<Trial> {
     for row in rows {
         if let Some(step) = last_progress(reader, row.id).await {
             return Some(Trial { run: row.id, step, is_alone: true, has_min_uptime: false });
@@ -45,11 +42,11 @@ pub(crate) async fn first_trial(
 }
 
 /// Force-fails the unfinished runs that are crash-looping, before their sessions are opened.
-pub(crate) async fn fail_crash_looping(
-    runtime: &Runtime,
+pub async fn fail_crash_looping(
+    (runtime, notes): (&Runtime, &dyn NoteSink),
     deaths: &mut CrashHistoryFile,
     open: impl IntoIterator<Item = &RunRow> + Clone,
-) -> Result<(), CliError> {
+) -> Result<(), HostError> {
     for (run, died) in deaths.crash_looping() {
         if !open.clone().into_iter().any(|row| row.id == run) {
             continue;
@@ -57,7 +54,7 @@ pub(crate) async fn fail_crash_looping(
         let error = format!(
             "the process died {died} times while this run alone was under way, always at the same step"
         );
-        print_note(format!("given up  run {run}: {error}"));
+        notes.note(&format!("given up  run {run}: {error}"));
         match runtime.force_fail(run, &error).await {
             Ok(()) => deaths.clear(run),
             Err(RunError::WaitTimedOut(_)) => tracing::error!(%run, "it could not be ended"),

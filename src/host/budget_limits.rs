@@ -1,4 +1,4 @@
-//! Parses `--budget iterations=20,tokens=100000,tool_calls=50,wall=10m` into limits.
+//! Limits of a budget, parsed from `iterations=20,tokens=100000,tool_calls=50,wall=10m`.
 
 use std::{str::FromStr, time::Duration};
 
@@ -7,18 +7,18 @@ use hermod_actors::model::{Amounts, Dimension, Limits};
 /// Nano-dollars in a dollar.
 const NANO: u64 = 1_000_000_000;
 
-/// The limits named on the command line; the others are `None`.
+/// The limits that a text names; the others are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct BudgetArg {
+pub struct BudgetLimits {
     /// The limits of the countable dimensions.
-    pub(crate) amounts: Amounts,
+    pub amounts: Amounts,
     /// The limit of active time.
-    pub(crate) wall: Option<Duration>,
+    pub wall: Option<Duration>,
 }
 
-impl BudgetArg {
+impl BudgetLimits {
     /// Overwrites the limits that are named and keeps the others.
-    pub(crate) fn apply(&self, limits: &mut Limits) {
+    pub fn apply(&self, limits: &mut Limits) {
         for dimension in Dimension::ALL {
             if let Some(amount) = self.amounts.get(dimension) {
                 limits.budget.set(dimension, amount);
@@ -29,12 +29,12 @@ impl BudgetArg {
 }
 
 /// A duration in milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Parses a duration such as `90s` or `10m`; rejects zero.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(duration) if millis(duration) > 0 => Ok(duration),
         Ok(_) => Err("must be longer than 0; write it like 90s or 10m".into()),
@@ -42,7 +42,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-impl FromStr for BudgetArg {
+impl FromStr for BudgetLimits {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -54,7 +54,7 @@ impl FromStr for BudgetArg {
             let wrong = |reason: String| format!("{name}={value}: {reason}");
             if name == "wall" {
                 check_once(budget.wall.is_some()).map_err(wrong)?;
-                budget.wall = Some(duration(value).map_err(wrong)?);
+                budget.wall = Some(parse_duration(value).map_err(wrong)?);
                 continue;
             }
             let dimension = dimension(name)?;
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, expect: Result<BudgetArg, &str>) {
-        match (text.parse::<BudgetArg>(), expect) {
+    fn check(text: &str, expect: Result<BudgetLimits, &str>) {
+        match (text.parse::<BudgetLimits>(), expect) {
             (Ok(budget), Ok(expect)) => assert_eq!(budget, expect),
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (got, expect) => panic!("{text}: expected {expect:?}, got {got:?}"),
@@ -130,12 +130,12 @@ mod tests {
             ..Amounts::default()
         };
         let wall = Some(Duration::from_mins(10));
-        check("iterations=20,tokens=5,tool_calls=7,wall=10m,usd=1.25", Ok(BudgetArg { amounts, wall }));
-        check("wall=10m", Ok(BudgetArg { wall, ..BudgetArg::default() }));
+        check("iterations=20,tokens=5,tool_calls=7,wall=10m,usd=1.25", Ok(BudgetLimits { amounts, wall }));
+        check("wall=10m", Ok(BudgetLimits { wall, ..BudgetLimits::default() }));
         let thousands = Amounts { tokens: Some(50_000), tool_calls: Some(2_000_000), ..Amounts::default() };
-        check("tokens=50k,tool_calls=2M", Ok(BudgetArg { amounts: thousands, wall: None }));
+        check("tokens=50k,tool_calls=2M", Ok(BudgetLimits { amounts: thousands, wall: None }));
         let small = Amounts { usd: Some(1), ..Amounts::default() };
-        check("usd=0.000000001", Ok(BudgetArg { amounts: small, wall: None }));
+        check("usd=0.000000001", Ok(BudgetLimits { amounts: small, wall: None }));
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
     fn what_is_not_said_stays() {
         let mut limits = Limits { max_tokens: 9, ..Limits::default() };
         limits.budget.iterations = Some(90);
-        "tokens=5".parse::<BudgetArg>().unwrap().apply(&mut limits);
+        "tokens=5".parse::<BudgetLimits>().unwrap().apply(&mut limits);
         assert_eq!(
             (limits.budget.iterations, limits.budget.tokens, limits.max_tokens),
             (Some(90), Some(5), 9)

@@ -129,11 +129,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The folders of skills outside the workspace.
-pub fn skills(config: &Config, state: &Path) -> SkillFolders {
-    SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
-}
-
 /// Adds the tool that reads skills to the spec of a session's first run, if its workspace or `folders` have any.
 pub fn add_skill_tool(spec: &mut RunSpec, folders: &SkillFolders) {
     if !folders.read(&spec.workspace).skills.is_empty() {
@@ -150,7 +145,7 @@ pub(crate) fn add_tool(spec: &mut RunSpec, tool: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{discovery::Variables, provider::Deadlines};
+    use crate::{discovery::Variables, prompt::skill_folders, provider::Deadlines};
 
     #[test]
     fn the_defaults_are_those_of_the_library() {
@@ -180,7 +175,7 @@ mod tests {
     #[test]
     fn skill_view_is_offered_where_there_are_skills() {
         let (config, dir) = (Config::load(&[], &Variables::new()).unwrap(), tempfile::tempdir().unwrap());
-        let folders = skills(&config, &dir.path().join("state"));
+        let folders = skill_folders(&config, &dir.path().join("state"));
         let offered = || {
             let mut spec = spec(&config, Vec::new(), None, dir.path());
             add_skill_tool(&mut spec, &folders);

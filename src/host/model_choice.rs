@@ -1,34 +1,65 @@
-//! Chooses the models of a new run: from arguments, conversation, configuration and discovery.
+//! Chooses the models of a new run: from the request, conversation, configuration and discovery.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hermod_actors::model::{Hash, ModelRef, RunSpec};
 
-use super::args::{RehearsalScript, RunArgs};
+use super::{
+    endpoints::store_script,
+    error::{HostError, StartError},
+};
 use crate::{
-    cli::exit::CliError,
     config::{Config, OLLAMA},
     discovery::{self, DiscoveredProvider, RequestedModel, Variables},
     files::read_regular,
-    host::{self, StartError},
     ollama,
     rehearsal::{MAX_SCRIPT_BYTES, Script},
 };
 
 /// The script of a rehearsal without a file.
-const DEFAULT_SCRIPT: &[u8] = include_bytes!("../../rehearsal/default.json");
+const DEFAULT_SCRIPT: &[u8] = include_bytes!("../rehearsal/default.json");
+
+/// The script of a rehearsal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RehearsalScript {
+    /// The script that comes with the program.
+    Embedded,
+    /// The script in a file.
+    File {
+        /// The path of the file.
+        path: PathBuf,
+        /// The caller's name of the file, for errors.
+        name: String,
+    },
+}
+
+/// The model that a caller asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ModelRequest<'a> {
+    /// The script of a rehearsal; then there is no other model.
+    pub script: Option<&'a RehearsalScript>,
+    /// The provider and the model.
+    pub model: RequestedModel<'a>,
+}
+
+impl ModelRequest<'_> {
+    /// True if it selects no model.
+    const fn is_open(&self) -> bool {
+        self.script.is_none() && self.model.provider.is_none() && self.model.model.is_none()
+    }
+}
 
 /// The models of a new run, and the script if it is a rehearsal.
 #[derive(Debug)]
-pub(crate) struct ModelChoice {
+pub(super) struct ModelChoice {
     /// The models, in the order of failover.
-    pub(crate) chain: Vec<ModelRef>,
-    pub(crate) script: Option<Hash>,
+    pub chain: Vec<ModelRef>,
+    pub script: Option<Hash>,
 }
 
 /// When a local Ollama is queried for its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OllamaProbe {
+pub enum OllamaProbe {
     /// It is requested by name.
     Requested,
     /// Only if no other provider is found.
@@ -38,8 +69,8 @@ pub(crate) enum OllamaProbe {
 }
 
 impl OllamaProbe {
-    /// The probe for a run whose arguments name no model.
-    pub(crate) fn of(config: &Config) -> Self {
+    /// The probe for a run whose request names no model.
+    pub fn of(config: &Config) -> Self {
         let links = &config.fallback_providers.0;
         let model = config.model.0.as_deref().is_some_and(|model| model.starts_with("ollama/"));
         if model || links.iter().any(|link| &**link.provider() == OLLAMA) {
@@ -51,11 +82,7 @@ impl OllamaProbe {
 }
 
 /// The available providers.
-pub(crate) async fn discover(
-    config: &Config,
-    variables: &Variables,
-    local: OllamaProbe,
-) -> Vec<DiscoveredProvider> {
+pub async fn discover(config: &Config, variables: &Variables, local: OllamaProbe) -> Vec<DiscoveredProvider> {
     let mut found = discovery::discover(config, variables);
     let asked = match local {
         OllamaProbe::Requested => found.iter().all(|found| &*found.name != OLLAMA),
@@ -68,47 +95,47 @@ pub(crate) async fn discover(
     found
 }
 
-/// The providers for a run with these arguments, and for the runs accepted earlier.
-pub(crate) async fn providers(
+/// The providers for a run with this request, and for the runs accepted earlier.
+pub(super) async fn providers(
     (config, variables): (&Config, &Variables),
-    args: &RunArgs,
+    request: ModelRequest<'_>,
     known: &[&RunSpec],
 ) -> Vec<DiscoveredProvider> {
     let before = known.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
     let goes_on = !known.is_empty() && known.iter().all(|spec| spec.script.is_some());
-    let said = args.model.wanted();
-    let named = said.provider == Some(OLLAMA) || said.model.is_some_and(|model| model.starts_with("ollama/"));
-    let local = match (before || named, args.model.is_open()) {
+    let RequestedModel { provider, model } = request.model;
+    let named = provider == Some(OLLAMA) || model.is_some_and(|model| model.starts_with("ollama/"));
+    let local = match (before || named, request.is_open()) {
         (true, _) => OllamaProbe::Requested,
-        (false, _) if args.model.rehearse.is_some() => OllamaProbe::Never,
+        (false, _) if request.script.is_some() => OllamaProbe::Never,
         (false, true) if goes_on => OllamaProbe::Never,
         (false, _) => OllamaProbe::of(config),
     };
     discover(config, variables, local).await
 }
 
-/// The model of the command line, else that of the configuration.
-fn wanted<'a>(config: &'a Config, args: &'a RunArgs) -> RequestedModel<'a> {
-    match args.model.wanted() {
+/// The model of the request, else that of the configuration.
+fn wanted<'a>(config: &'a Config, request: ModelRequest<'a>) -> RequestedModel<'a> {
+    match request.model {
         RequestedModel { provider: None, model: None } => {
             RequestedModel { provider: None, model: config.model.0.as_deref() }
         }
-        said => said,
+        requested => requested,
     }
 }
 
 /// The models of a new run: the first is the requested one, else the conversation's, else the configured or
 /// discovered one.
-pub(crate) fn choose(
-    (config, args): (&Config, &RunArgs),
+pub(super) fn choose(
+    (config, request): (&Config, ModelRequest<'_>),
     before: Option<&RunSpec>,
     found: &[DiscoveredProvider],
     state: &Path,
-) -> Result<ModelChoice, CliError> {
-    if let Some(play) = &args.model.rehearse {
+) -> Result<ModelChoice, HostError> {
+    if let Some(play) = request.script {
         return script(play, state);
     }
-    let goes_on = before.filter(|_| args.model.is_open()).and_then(|spec| {
+    let goes_on = before.filter(|_| request.is_open()).and_then(|spec| {
         let model = spec.chain.first()?;
         let here = spec.script.is_some() || found.iter().any(|found| found.name == *model.provider());
         here.then(|| (model.clone(), spec.script))
@@ -116,23 +143,22 @@ pub(crate) fn choose(
     let first = match goes_on {
         Some((model, Some(script))) => return Ok(ModelChoice { chain: vec![model], script: Some(script) }),
         Some((model, None)) => model,
-        None => discovery::choose(found, wanted(config, args)).map_err(StartError::NoModel)?,
+        None => discovery::choose(found, wanted(config, request)).map_err(StartError::NoModel)?,
     };
     let chain = discovery::chain(found, first, &config.fallback_providers.0).map_err(StartError::NoModel)?;
     Ok(ModelChoice { chain, script: None })
 }
 
-fn script(play: &RehearsalScript, state: &Path) -> Result<ModelChoice, CliError> {
+fn script(play: &RehearsalScript, state: &Path) -> Result<ModelChoice, HostError> {
     let (name, json) = match play {
         RehearsalScript::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),
-        RehearsalScript::File(path) => {
-            let name = format!("--rehearse={}", path.display());
+        RehearsalScript::File { path, name } => {
             let json = read_regular(path, MAX_SCRIPT_BYTES)
-                .map_err(|error| CliError::usage(format!("{name}: {error}")))?;
-            (name, json)
+                .map_err(|error| HostError::usage(format!("{name}: {error}")))?;
+            (name.clone(), json)
         }
     };
-    let script = Script::parse(&json).map_err(|error| CliError::usage(format!("{name}: {error}")))?;
-    let (hash, model) = host::store_script(state, &json, &script)?;
+    let script = Script::parse(&json).map_err(|error| HostError::usage(format!("{name}: {error}")))?;
+    let (hash, model) = store_script(state, &json, &script)?;
     Ok(ModelChoice { chain: vec![model], script: Some(hash) })
 }

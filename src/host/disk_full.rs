@@ -10,7 +10,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Polls whether the disk is full.
 #[derive(Debug)]
-pub(crate) struct DiskFullMonitor {
+pub struct DiskFullMonitor {
     vitals: HealthProbe,
     is_missing: bool,
     polls: Interval,
@@ -18,14 +18,14 @@ pub(crate) struct DiskFullMonitor {
 
 impl DiskFullMonitor {
     /// Monitors the disk as far as this runtime writes to it.
-    pub(crate) fn new(runtime: &Runtime) -> Self {
+    pub fn new(runtime: &Runtime) -> Self {
         let mut polls = interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { vitals: runtime.health_probe(), is_missing: false, polls }
     }
 
     /// Resolves with a line when the disk becomes full, and when it has space again. Cancel-safe.
-    pub(crate) async fn next_change(&mut self) -> String {
+    pub async fn next_change(&mut self) -> String {
         loop {
             self.polls.tick().await;
             let missing = self.vitals.disk_full();

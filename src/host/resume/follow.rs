@@ -1,24 +1,24 @@
-//! The event loop of `hermod runs resume`.
+//! The event loop of resumed runs.
 
 use super::{probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
-    cli::{
-        exit::{CliError, Exit},
-        output::print_note,
-        owner::Signals,
-    },
     control::StoreReader,
     crash_loop::CrashHistoryFile,
+    host::{
+        error::HostError,
+        notes::NoteSink,
+        signals::{ShutdownSignal, Signals},
+    },
 };
 
-/// Processes events until a signal comes, and returns its exit code; with `wait`, also ends when no run is in
+/// Processes events until a signal comes, and returns it; with `wait`, also ends when no run is in
 /// progress.
 pub(super) async fn follow(
     crowd: &mut ResumedRuns<'_>,
     trials: &mut Probation,
     (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
-    (signals, wait): (&mut Signals, bool),
-) -> Result<Option<Exit>, CliError> {
+    (signals, notes, wait): (&mut Signals, &dyn NoteSink, bool),
+) -> Result<Option<ShutdownSignal>, HostError> {
     let runtime = crowd.runtime;
     let mut told = false;
     loop {
@@ -28,13 +28,13 @@ pub(super) async fn follow(
                 return Ok(None);
             }
             if !told {
-                print_note("holding   the store: nothing is under way; a signal ends this");
+                notes.note("holding   the store: nothing is under way; a signal ends this");
             }
         }
         told = crowd.is_idle();
         tokio::select! {
             biased;
-            exit = signals.next_exit() => return Ok(Some(exit)),
+            signal = signals.next() => return Ok(Some(signal)),
             reason = runtime.wait_for_end() => return Err(reason.into()),
             heard = crowd.next_event() => {
                 crowd.on_event(&heard).await?;

@@ -1,4 +1,4 @@
-//! Resolves the conversation that `hermod run` continues.
+//! Resolves the conversation that a new or resumed run belongs to.
 
 use std::path::{Path, PathBuf};
 
@@ -7,49 +7,57 @@ use hermod_actors::{
     model::{RunRow, RunSpec, RunState, SessionId},
 };
 
-use super::args::ConversationArgs;
-use crate::{
-    cli::{
-        exit::CliError,
-        workspace::{self, WorkspaceChoice},
-    },
-    control::{RequestError, ResolvedId, StoreReader},
+use super::{
+    error::{HostError, StartError},
+    workspace::{WorkspaceChoice, resolve_workspace},
 };
+use crate::control::{ResolvedId, StoreReader};
 
-/// The conversation of a command, as stored.
+/// The conversation that a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConversationChoice<'a> {
+    /// A new one.
+    New,
+    /// The session with this key; it is opened if there is none.
+    Key(&'a str),
+    /// The session of this run, session, key or lineage.
+    Id(&'a str),
+}
+
+/// The conversation of a caller, as stored.
 #[derive(Debug)]
-pub(crate) struct ConversationTarget {
+pub struct ConversationTarget {
     /// The session of a new run.
-    pub(crate) choice: SessionChoice,
+    pub choice: SessionChoice,
     /// The unfinished runs of the conversation, in their order, each with its spec.
-    pub(crate) open: Vec<(RunRow, RunSpec)>,
+    pub open: Vec<(RunRow, RunSpec)>,
     /// The spec of its youngest run.
-    pub(crate) last_spec: Option<RunSpec>,
-    /// The run that the arguments name, if they name one.
+    pub last_spec: Option<RunSpec>,
+    /// The run that the caller names, if it names one.
     named_run: Option<RunRow>,
     /// Number of unfinished runs in other sessions.
-    pub(crate) waiting_elsewhere: usize,
+    pub waiting_elsewhere: usize,
 }
 
 impl ConversationTarget {
-    /// Finds the conversation of the arguments.
-    pub(crate) async fn find(reader: &StoreReader, args: &ConversationArgs) -> Result<Self, CliError> {
-        let (choice, session, named) = match (&args.resume, &args.session) {
-            (Some(id), _) => match reader.find(id).await.map_err(of_resume)? {
+    /// Finds the conversation that a caller asks for.
+    pub async fn find(reader: &StoreReader, choice: ConversationChoice<'_>) -> Result<Self, HostError> {
+        let (choice, session, named) = match choice {
+            ConversationChoice::Id(id) => match reader.find(id).await? {
                 ResolvedId::Session(row) => (SessionChoice::Id(row.id), Some(row.id), None),
                 ResolvedId::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
             },
-            (None, Some(key)) => {
+            ConversationChoice::Key(key) => {
                 let known = reader.read(|rows| rows.session_of_key(key)).await?;
-                (SessionChoice::Key((**key).into()), known.map(|row| row.id), None)
+                (SessionChoice::Key(key.into()), known.map(|row| row.id), None)
             }
-            (None, None) => (SessionChoice::New, None, None),
+            ConversationChoice::New => (SessionChoice::New, None, None),
         };
         Self::of(reader, choice, session, named).await
     }
 
     /// The conversation of a run.
-    pub(crate) async fn of_run(reader: &StoreReader, row: RunRow) -> Result<Self, CliError> {
+    pub async fn of_run(reader: &StoreReader, row: RunRow) -> Result<Self, HostError> {
         Self::of(reader, SessionChoice::Id(row.session), Some(row.session), Some(row)).await
     }
 
@@ -58,7 +66,7 @@ impl ConversationTarget {
         choice: SessionChoice,
         session: Option<SessionId>,
         named_run: Option<RunRow>,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, HostError> {
         let (mine, others): (Vec<_>, Vec<_>) = reader
             .read(|rows| rows.open_runs())
             .await?
@@ -77,14 +85,14 @@ impl ConversationTarget {
     }
 
     /// The default workspace: the conversation's former one, because its prompt names that folder.
-    pub(crate) fn workspace(&self, state: &Path) -> Result<PathBuf, CliError> {
+    pub fn workspace(&self, state: &Path) -> Result<PathBuf, StartError> {
         let former =
             self.last_spec.as_ref().map(|before| WorkspaceChoice::Former(Path::new(&before.workspace)));
-        workspace::resolve(former.unwrap_or(WorkspaceChoice::Current), state)
+        resolve_workspace(former.unwrap_or(WorkspaceChoice::Current), state)
     }
 
     /// The unfinished run to resume: the named one, else the youngest, so that all runs before it end too.
-    pub(crate) fn unfinished(&self) -> Result<&(RunRow, RunSpec), CliError> {
+    pub fn unfinished(&self) -> Result<&(RunRow, RunSpec), HostError> {
         let waiting = match self.waiting_elsewhere {
             0 => String::new(),
             1 => "; 1 unfinished run waits in another session: it goes on with `hermod runs resume --all`"
@@ -96,8 +104,8 @@ impl ConversationTarget {
         match &self.named_run {
             Some(row) if row.state == RunState::Ended => {
                 let ended = row.ended.as_ref().map_or_else(String::new, |ended| format!(": {ended}"));
-                Err(CliError::usage(format!(
-                    "--resume: run {} has ended{ended}; give a TEXT to continue its conversation{waiting}",
+                Err(HostError::usage(format!(
+                    "run {} has ended{ended}; give a TEXT to continue its conversation{waiting}",
                     row.id
                 )))
             }
@@ -105,27 +113,23 @@ impl ConversationTarget {
                 .open
                 .iter()
                 .find(|(open, _)| open.id == row.id)
-                .ok_or_else(|| CliError::usage(format!("--resume: run {} has no unfinished row", row.id))),
+                .ok_or_else(|| HostError::usage(format!("run {} has no unfinished row", row.id))),
             None => self.open.last().ok_or_else(|| {
-                CliError::usage(format!(
-                    "--resume: this session has no unfinished run; give a TEXT to continue its conversation{waiting}"
+                HostError::usage(format!(
+                    "this session has no unfinished run; give a TEXT to continue its conversation{waiting}"
                 ))
             }),
         }
     }
 }
 
-fn of_resume(fault: RequestError) -> RequestError {
-    RequestError { text: format!("--resume: {}", fault.text), ..fault }
-}
-
-async fn youngest(reader: &StoreReader, session: SessionId) -> Result<Option<RunSpec>, CliError> {
+async fn youngest(reader: &StoreReader, session: SessionId) -> Result<Option<RunSpec>, HostError> {
     match reader.read(|rows| rows.runs(Some(session), 1)).await?.pop() {
         Some(row) => Ok(Some(spec(reader, &row).await?)),
         None => Ok(None),
     }
 }
 
-async fn spec(reader: &StoreReader, row: &RunRow) -> Result<RunSpec, CliError> {
+async fn spec(reader: &StoreReader, row: &RunRow) -> Result<RunSpec, HostError> {
     Ok(RunSpec::clone(&reader.acceptance(row).await?.spec))
 }

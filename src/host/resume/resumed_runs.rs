@@ -1,4 +1,4 @@
-//! The runs that `hermod runs resume` has resumed: their rows, their events and their progress lines.
+//! The runs that are resumed: their rows and their events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,38 +17,24 @@ use hermod_actors::{
     port::ReadError,
 };
 
-use crate::cli::{
-    display::ProgressDisplay,
-    exit::CliError,
-    format::seconds,
-    owner::DiskFullMonitor,
-    progress::ProgressLines,
-    terminal::{Charset, Tone},
-};
-
-/// Characters of a run's id before its lines: the last ones, which are random.
-const ID_SUFFIX_CHARS: usize = 6;
+use super::ResumeObserver;
+use crate::host::{disk_full::DiskFullMonitor, error::HostError};
 
 /// The resumed runs and their events.
 pub(super) struct ResumedRuns<'a> {
     pub(super) runtime: &'a Runtime,
-    display: ProgressDisplay,
-    /// When this process began to resume: earlier records are not printed.
+    observer: &'a mut dyn ResumeObserver,
+    /// When this process began to resume: earlier records are not new.
     since: Timestamp,
-    runs: BTreeMap<RunId, ResumedRun>,
+    runs: BTreeMap<RunId, RunRow>,
     /// Runs that have no outcome and do not wait for a person.
     under_way: BTreeSet<RunId>,
-    /// The revived sessions; true if their events are printed.
+    /// The revived sessions; true if their events are new.
     revived: BTreeMap<SessionId, bool>,
     events: SelectAll<BoxStream<'a, ResumeEvent>>,
     disk_full: DiskFullMonitor,
     /// The ends of runs whose sessions cannot be read.
     ends: FuturesUnordered<BoxFuture<'a, (RunId, Result<(), RunError>)>>,
-}
-
-struct ResumedRun {
-    row: RunRow,
-    progress: ProgressLines,
 }
 
 /// An event of a session.
@@ -67,11 +53,11 @@ impl<'a> ResumedRuns<'a> {
     pub(super) fn new(
         runtime: &'a Runtime,
         (rows, since): (Vec<RunRow>, Timestamp),
-        display: ProgressDisplay,
+        observer: &'a mut dyn ResumeObserver,
     ) -> Self {
         let mut crowd = Self {
             runtime,
-            display,
+            observer,
             since,
             runs: BTreeMap::new(),
             under_way: BTreeSet::new(),
@@ -86,7 +72,7 @@ impl<'a> ResumedRuns<'a> {
 
     fn add(&mut self, row: RunRow) {
         let session = row.session;
-        self.runs.insert(row.id, ResumedRun { progress: ProgressLines::new(row.id), row });
+        self.runs.insert(row.id, row);
         self.update_running(session);
     }
 
@@ -105,18 +91,18 @@ impl<'a> ResumedRuns<'a> {
     }
 
     fn rows_of(&self, session: SessionId) -> impl Iterator<Item = &RunRow> {
-        self.runs.values().map(|member| &member.row).filter(move |row| row.session == session)
+        self.runs.values().filter(move |row| row.session == session)
     }
 
     /// All rows, in the order of acceptance.
     pub(super) fn rows(&self) -> Vec<RunRow> {
-        self.runs.values().map(|member| member.row.clone()).collect()
+        self.runs.values().cloned().collect()
     }
 
     /// The sessions with unfinished runs, each with the first of these.
     pub(super) fn sessions(&self) -> BTreeMap<SessionId, RunId> {
-        let open = self.runs.values().filter(|member| member.row.state != RunState::Ended);
-        open.rev().map(|member| (member.row.session, member.row.id)).collect()
+        let open = self.runs.values().filter(|row| row.state != RunState::Ended);
+        open.rev().map(|row| (row.session, row.id)).collect()
     }
 
     /// True if every run has its outcome, is parked, or waits behind a parked run.
@@ -131,18 +117,18 @@ impl<'a> ResumedRuns<'a> {
 
     /// True if no run of a revived session is under way.
     pub(super) fn has_no_revived_running(&self) -> bool {
-        self.under_way.iter().all(|run| {
-            self.runs.get(run).is_none_or(|member| !self.revived.contains_key(&member.row.session))
-        })
+        self.under_way
+            .iter()
+            .all(|run| self.runs.get(run).is_none_or(|row| !self.revived.contains_key(&row.session)))
     }
 
     /// Revives a session, and watches it.
-    pub(super) fn revive(&mut self, session: SessionId) -> Result<(), CliError> {
-        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+    pub(super) fn revive(&mut self, session: SessionId) -> Result<(), HostError> {
+        let open = self.runs.values().filter(|row| row.session == session);
         let first = open.map(|row| row.first).min().unwrap_or(1);
         self.revived.insert(session, false);
         let runtime = self.runtime;
-        let open = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        let open = self.runs.values().filter(|row| row.session == session);
         for row in open.filter(|row| row.state != RunState::Ended).cloned() {
             // If the journal has lost records, those that end its runs may have numbers that the watch does not
             // deliver.
@@ -167,8 +153,8 @@ impl<'a> ResumedRuns<'a> {
         }
     }
 
-    /// Handles an event, and prints it.
-    pub(super) async fn on_event(&mut self, heard: &ResumeEvent) -> Result<(), CliError> {
+    /// Handles an event, and shows it.
+    pub(super) async fn on_event(&mut self, heard: &ResumeEvent) -> Result<(), HostError> {
         match heard {
             ResumeEvent::Recorded(session, _, record) => self.on_record(*session, record).await,
             ResumeEvent::Ended(run, end) => {
@@ -176,13 +162,13 @@ impl<'a> ResumedRuns<'a> {
                 self.refresh_run(*run).await
             }
             ResumeEvent::Disk(line) => {
-                self.display.line(Tone::Action, line);
+                self.observer.on_disk(line);
                 Ok(())
             }
             // The session is being quarantined, and its runs are ended without it.
             ResumeEvent::Unwatched(session, ReadError::Record { .. }) => {
-                let open = self.runs.values().filter(|member| member.row.session == *session);
-                for run in open.map(|member| member.row.id) {
+                let open = self.runs.values().filter(|row| row.session == *session);
+                for run in open.map(|row| row.id) {
                     let runtime = self.runtime;
                     let end = async move { (run, runtime.wait(run, None).await.map(drop)) };
                     self.ends.push(Box::pin(end));
@@ -193,7 +179,7 @@ impl<'a> ResumedRuns<'a> {
         }
     }
 
-    async fn on_record(&mut self, session: SessionId, record: &Record) -> Result<(), CliError> {
+    async fn on_record(&mut self, session: SessionId, record: &Record) -> Result<(), HostError> {
         let news = self.revived.entry(session).or_default();
         *news |= matches!(record.body, Body::SessionRevived(_)) && record.at >= self.since;
         let is_news = *news;
@@ -203,28 +189,23 @@ impl<'a> ResumedRuns<'a> {
             self.add(self.runtime.row(accepted.run).await?);
         }
         let run = record.body.run().or_else(|| self.first_of(session));
-        let Some(member) = run.and_then(|run| self.runs.get_mut(&run)) else { return Ok(()) };
-        let (run, line) = (member.row.id, member.progress.line(record));
-        let tone = member.progress.tone(record);
-        let printed = member.progress.output(record, self.display.verbosity());
-        // An end is always printed: the run had none when it was added.
-        if !is_news && !matches!(record.body, Body::RunEnded(_)) {
+        let Some(run) = run.filter(|run| self.runs.contains_key(run)) else { return Ok(()) };
+        // An end is always new: the run had none when it was added.
+        let is_news = is_news || matches!(record.body, Body::RunEnded(_));
+        self.observer.on_record(run, record, is_news);
+        if !is_news {
             return Ok(());
         }
-        if let Some(line) = line {
-            self.print_line(run, tone, &line);
-        }
-        self.display.output(&printed);
         if moves_row(&record.body) { self.refresh_run(run).await } else { Ok(()) }
     }
 
     fn first_of(&self, session: SessionId) -> Option<RunId> {
-        let mut own = self.runs.values().map(|member| &member.row).filter(|row| row.session == session);
+        let mut own = self.runs.values().filter(|row| row.session == session);
         own.find(|row| row.state != RunState::Ended).map(|row| row.id)
     }
 
     /// Refreshes the rows of the runs under way: some may have ended before the watch began.
-    pub(super) async fn refresh_running(&mut self) -> Result<(), CliError> {
+    pub(super) async fn refresh_running(&mut self) -> Result<(), HostError> {
         for run in self.under_way.clone() {
             self.refresh_run(run).await?;
         }
@@ -232,32 +213,29 @@ impl<'a> ResumedRuns<'a> {
     }
 
     /// The current unfinished runs of a session that is not revived yet.
-    pub(super) async fn refresh_session(&mut self, session: SessionId) -> Result<Vec<RunRow>, CliError> {
-        let own = |member: &&ResumedRun| member.row.session == session;
-        for run in self.runs.values().filter(own).map(|member| member.row.id).collect::<Vec<_>>() {
+    pub(super) async fn refresh_session(&mut self, session: SessionId) -> Result<Vec<RunRow>, HostError> {
+        let own = |row: &&RunRow| row.session == session;
+        for run in self.runs.values().filter(own).map(|row| row.id).collect::<Vec<_>>() {
             self.refresh_run(run).await?;
         }
-        let open = self.runs.values().filter(own).map(|member| &member.row);
-        Ok(open.filter(|row| row.state != RunState::Ended).cloned().collect())
+        Ok(self.runs.values().filter(own).filter(|row| row.state != RunState::Ended).cloned().collect())
     }
 
-    /// Refreshes the row of a run, and prints its end if that is new.
-    pub(super) async fn refresh_run(&mut self, run: RunId) -> Result<(), CliError> {
+    /// Refreshes the row of a run, and shows its end if that is new.
+    pub(super) async fn refresh_run(&mut self, run: RunId) -> Result<(), HostError> {
         let row = self.runtime.row(run).await?;
-        let Some(member) = self.runs.get_mut(&run) else { return Ok(()) };
-        let before = std::mem::replace(&mut member.row, row.clone());
+        let Some(known) = self.runs.get_mut(&run) else { return Ok(()) };
+        let before = std::mem::replace(known, row.clone());
         if before.state != RunState::Ended && row.state == RunState::Ended {
-            self.print_line(run, Tone::Quiet, &format_end(&row));
+            self.observer.on_end(&row);
         }
         self.update_running(row.session);
         Ok(())
     }
 
-    /// Prints a line about a run.
-    pub(super) fn print_line(&mut self, run: RunId, tone: Tone, line: &str) {
-        let id = run.to_string();
-        let cut = Charset::current().ellipsis();
-        self.display.line(tone, &format!("{cut}{} {line}", &id[id.len() - ID_SUFFIX_CHARS..]));
+    /// Shows what is done with a run on probation.
+    pub(super) fn show_trial(&mut self, run: RunId, line: &str) {
+        self.observer.on_trial(run, line);
     }
 }
 
@@ -306,13 +284,6 @@ const fn moves_row(body: &Body) -> bool {
         | Body::TodoChanged(_)
         | Body::MessageSteered(_) => false,
     }
-}
-
-fn format_end(row: &RunRow) -> String {
-    let how = row.ended.as_ref().map_or_else(|| "without an outcome".to_owned(), ToString::to_string);
-    let took = row.started_at.zip(row.ended_at);
-    let took = took.map_or_else(String::new, |(start, end)| format!(", {}", seconds(end.ms_since(start))));
-    format!("ended     {how}: iterations {}, tokens {}{took}", row.iterations, row.usage.total())
 }
 
 /// The records of a session as events, until the watch fails.

@@ -4,14 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use hermod_actors::port::{Clock, Journal};
 
-use super::{probation, signals::Signals};
+use super::{crash_trials, error::HostError, notes::NoteSink, signals::Signals, store_client::open_as_owner};
 use crate::{
     backup::BackupMaker,
-    cli::{
-        exit::{CliError, Exit},
-        output::print_note,
-        store_client,
-    },
     clock::SystemClock,
     control::{CommandReceiver, ControlServer, RequestHandler, StoreReader},
     crash_loop::CrashHistoryFile,
@@ -20,50 +15,61 @@ use crate::{
 };
 
 /// The store owned by this process, with its control server, signals and crash history.
-pub(crate) struct OwnedStore {
-    pub(crate) journal: Arc<dyn Journal>,
+#[derive(Debug)]
+pub struct OwnedStore {
+    /// The open store.
+    pub journal: Arc<dyn Journal>,
     /// The state directory.
-    pub(crate) state: PathBuf,
+    pub state: PathBuf,
     /// The commands of other processes.
-    pub(crate) commands: CommandReceiver,
-    pub(crate) signals: Signals,
-    pub(crate) crash_history: CrashHistoryFile,
+    pub commands: CommandReceiver,
+    /// The signals that end this process.
+    pub signals: Signals,
+    /// The crashes of earlier processes.
+    pub crash_history: CrashHistoryFile,
+    /// Where lines for people go.
+    pub notes: Arc<dyn NoteSink>,
     server: Option<ControlServer>,
 }
 
 impl OwnedStore {
     /// Opens the store and starts the control server. From here on, an end without [`OwnedStore::release`] counts as
     /// a crash.
-    pub(crate) async fn acquire(state: PathBuf, durability: Durability) -> Result<Self, CliError> {
-        let journal = store_client::open(&state, durability).await?;
+    pub async fn acquire(
+        state: PathBuf,
+        durability: Durability,
+        notes: Arc<dyn NoteSink>,
+    ) -> Result<Self, HostError> {
+        let journal = open_as_owner(&state, durability).await?;
         let (copier, upkeep) =
             (BackupMaker::new(&journal, &state), Arc::new(StateDirMaintenance::new(&state, &journal)));
         let journal: Arc<dyn Journal> = journal;
         let (desk, orders) = RequestHandler::new(StoreReader::new(Arc::clone(&journal)));
         let desk = desk.with_backup_service(copier).with_maintenance(upkeep);
-        let server =
-            ControlServer::start(&state, desk).map_err(|error| print_note(format!("control   {error}"))).ok();
+        let server = ControlServer::start(&state, desk)
+            .map_err(|error| notes.note(&format!("control   {error}")))
+            .ok();
         let mut deaths = CrashHistoryFile::read(&state);
         let step = match deaths.last_tried_run() {
-            Some(run) => probation::last_progress(&StoreReader::new(journal.clone()), run).await,
+            Some(run) => crash_trials::last_progress(&StoreReader::new(journal.clone()), run).await,
             None => None,
         };
         // Until here a signal ends the process at once, which counts as no crash.
         let signals = Signals::listen()?;
         deaths.take_over(SystemClock::default().at(), step);
-        Ok(Self { journal, state, commands: orders, signals, crash_history: deaths, server })
+        Ok(Self { journal, state, commands: orders, signals, crash_history: deaths, notes, server })
     }
 
     /// A reader of the store.
-    pub(crate) fn reader(&self) -> StoreReader {
+    pub fn reader(&self) -> StoreReader {
         StoreReader::new(Arc::clone(&self.journal))
     }
 
-    /// Closes the store and the control server, and records the end of the process.
-    pub(crate) async fn release<T>(self, done: Result<T, CliError>) -> Result<T, CliError> {
+    /// Closes the store and the control server, and records the end of the process. A failed runtime counts as a crash:
+    /// the run in progress may be the cause.
+    pub async fn release(self, has_failed: bool) {
         let Self { journal, commands: orders, crash_history: deaths, server, .. } = self;
-        // A failed runtime counts as a crash: the run in progress may be the cause.
-        if !matches!(&done, Err(CliError { exit: Exit::Internal, .. })) {
+        if !has_failed {
             deaths.end(SystemClock::default().at());
         }
         // No command is executed any more; clients that still wait for one query the store themselves.
@@ -72,6 +78,5 @@ impl OwnedStore {
             server.stop().await;
         }
         drop(journal);
-        done
     }
 }

@@ -1,4 +1,4 @@
-//! Arguments that name something: a run, a session, a key, a provider, a model.
+//! Names that a caller gives: a run, a session, a key, a provider, a model.
 
 use std::{fmt, ops::Deref, str::FromStr};
 
@@ -6,7 +6,7 @@ use hermod_actors::model::RunId;
 
 /// A name that is not blank. A blank argument is usually an unset shell variable, so it is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identifier(String);
+pub struct Identifier(String);
 
 impl FromStr for Identifier {
     type Err = &'static str;
@@ -33,7 +33,7 @@ impl From<Identifier> for String {
     }
 }
 
-/// There is no `From<String>`: clap would use it instead of `FromStr`, and reject nothing.
+/// There is no `From<String>`: a parser of arguments would use it instead of `FromStr`, and reject nothing.
 impl From<RunId> for Identifier {
     fn from(run: RunId) -> Self {
         Self(run.to_string())

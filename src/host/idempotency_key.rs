@@ -4,20 +4,16 @@ use std::path::Path;
 
 use hermod_actors::{FirstTask, RunRequest, SessionChoice, model::RunRow};
 
-use super::input::RunInput;
-use crate::{
-    artifacts::FileArtifacts,
-    cli::{exit::CliError, output::print_note},
-    control::StoreReader,
-};
+use super::{error::HostError, new_run::RunInput};
+use crate::{artifacts::FileArtifacts, control::StoreReader};
 
 /// The first run accepted with this key, if there is one; an error if its task differs.
-pub(super) async fn first_of_key(
+pub async fn first_of_key(
     reader: &StoreReader,
     (key, task): (&str, &RunInput),
     session: &SessionChoice,
     state: &Path,
-) -> Result<Option<RunRow>, CliError> {
+) -> Result<Option<RunRow>, HostError> {
     let Some(row) = reader.read(|rows| rows.run_of_key(key)).await? else { return Ok(None) };
     let request = RunRequest {
         images: task.images.clone(),
@@ -30,7 +26,6 @@ pub(super) async fn first_of_key(
         (reader.session(&row.session.to_string()).await?, reader.acceptance(&row).await?);
     let first = FirstTask { row: &row, session: &session, accepted: &accepted };
     let repeats = request.check_repeats(first, &FileArtifacts::at(state)).await;
-    repeats.map_err(|conflict| CliError::usage(format!("--key {conflict}")))?;
-    print_note(format!("known     key {key} stands for run {} session {}", row.id, row.session));
+    repeats.map_err(|conflict| HostError::usage(conflict.to_string()))?;
     Ok(Some(row))
 }

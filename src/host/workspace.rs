@@ -5,12 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::exit::CliError;
-use crate::host;
+use super::{error::StartError, state_dir::workspace_problem};
 
 /// The requested workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WorkspaceChoice<'a> {
+pub enum WorkspaceChoice<'a> {
     /// The current folder.
     Current,
     /// This folder, which must exist; `--create` would create it.
@@ -24,7 +23,7 @@ pub(crate) enum WorkspaceChoice<'a> {
 }
 
 /// The real path of the workspace; fails for a folder in the state directory.
-pub(crate) fn resolve(place: WorkspaceChoice<'_>, state: &Path) -> Result<PathBuf, CliError> {
+pub fn resolve_workspace(place: WorkspaceChoice<'_>, state: &Path) -> Result<PathBuf, StartError> {
     let (path, made) = match place {
         WorkspaceChoice::Current => (Path::new("."), Ok(())),
         WorkspaceChoice::Existing(path) | WorkspaceChoice::Named(path) | WorkspaceChoice::Former(path) => {
@@ -43,14 +42,14 @@ pub(crate) fn resolve(place: WorkspaceChoice<'_>, state: &Path) -> Result<PathBu
             | WorkspaceChoice::Named(_)
             | WorkspaceChoice::Created(_) => "",
         };
-        CliError::usage(format!("--workspace {}: {error}{remedy}", path.display()))
+        StartError::Workspace { path: path.to_owned(), reason: format!("{error}{remedy}") }
     };
     made.map_err(failed)?;
     let real = path.canonicalize().map_err(failed)?;
-    if let Some(reason) = host::workspace_problem(&real, state) {
-        return Err(CliError::usage(format!("--workspace {}: {reason}", path.display())));
+    match workspace_problem(&real, state) {
+        None => Ok(real),
+        Some(reason) => Err(StartError::Workspace { path: path.to_owned(), reason }),
     }
-    Ok(real)
 }
 
 #[cfg(test)]
@@ -59,9 +58,9 @@ mod tests {
 
     #[track_caller]
     fn check(place: WorkspaceChoice<'_>, state: &Path, expect: Result<&Path, &str>) {
-        match (resolve(place, state), expect) {
+        match (resolve_workspace(place, state), expect) {
             (Ok(path), Ok(expect)) => assert_eq!(path, expect),
-            (Err(failure), Err(part)) => assert!(failure.text.contains(part), "{failure}"),
+            (Err(failure), Err(part)) => assert!(failure.to_string().contains(part), "{failure}"),
             (got, expect) => panic!("{place:?}: expected {expect:?}, got {got:?}"),
         }
     }

@@ -8,14 +8,16 @@ use std::{
 
 use tokio::{sync::mpsc, time::sleep};
 
-use super::exit::{CliError, Exit};
+use super::{
+    error::{HostError, StartError},
+    state_dir,
+};
 use crate::{
     control::{
-        AskError, ControlClient, ControlRequest, ControlResponse, PAGE_RECORDS, RequestError, RequestHandler,
-        StoreReader,
+        AskError, ControlClient, ControlRequest, ControlResponse, PAGE_RECORDS, RequestError,
+        RequestErrorKind, RequestHandler, StoreReader,
     },
     discovery::Variables,
-    host::{self, StartError},
     maintenance::StateDirMaintenance,
     store::redb::{Durability, OpenError, RedbJournal},
     view::EventView,
@@ -24,18 +26,20 @@ use crate::{
 /// Tries with `RETRY_DELAY` between them, while a process owns the store but does not listen: it is starting or
 /// ending.
 const MAX_TRIES: usize = 100;
-pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Pause between two tries to reach the owner of the store, or to open the store.
+pub const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// Records queued between the store and standard output.
 const MAX_QUEUED_RESPONSES: usize = 16;
 
 /// Client of the store in a state directory.
 #[derive(Debug)]
-pub(crate) struct StoreClient {
+pub struct StoreClient {
     state: PathBuf,
 }
 
 /// The source of answers.
-pub(crate) enum StoreAccess {
+#[derive(Debug)]
+pub enum StoreAccess {
     /// The process that owns the store.
     Owner(Box<ControlClient>),
     /// There is no owner: this process has opened the store.
@@ -44,18 +48,18 @@ pub(crate) enum StoreAccess {
 
 impl StoreClient {
     /// A client for the store in the configured state directory, which is created if it is missing.
-    pub(crate) fn new(variables: &Variables) -> Result<Self, CliError> {
-        let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    pub fn new(variables: &Variables) -> Result<Self, HostError> {
+        let state = state_dir::create_state_dir(&state_dir::state_dir(variables)?)?;
         Ok(Self { state })
     }
 
     /// The state directory.
-    pub(crate) fn state(&self) -> &PathBuf {
+    pub fn state(&self) -> &PathBuf {
         &self.state
     }
 
     /// Sends a request that has a single response.
-    pub(crate) async fn request(&self, request: &ControlRequest) -> Result<ControlResponse, CliError> {
+    pub async fn request(&self, request: &ControlRequest) -> Result<ControlResponse, HostError> {
         for _ in 0..MAX_TRIES {
             match self.access().await? {
                 StoreAccess::Owner(mut client) => match client.request(request, |_| Ok(())).await {
@@ -72,12 +76,12 @@ impl StoreClient {
     }
 
     /// Passes the records of a session to `each`, and continues at the same record if the owner ends meanwhile.
-    pub(crate) async fn records(
+    pub async fn records<E: From<HostError> + ToString>(
         &self,
         session: String,
         mut from: u64,
-        mut each: impl FnMut(EventView) -> Result<(), CliError>,
-    ) -> Result<(), CliError> {
+        mut each: impl FnMut(EventView) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (mut failed, mut gone) = (None, 0);
         loop {
             let begin = from;
@@ -91,7 +95,7 @@ impl StoreClient {
                     let tell = |answer| {
                         let ControlResponse::Record(event) = answer else { return Ok(()) };
                         tell(event).map_err(|failure| {
-                            let fault = RequestError::usage(failure.text.clone());
+                            let fault = RequestError::usage(failure.to_string());
                             failed = Some(failure);
                             fault
                         })
@@ -102,9 +106,9 @@ impl StoreClient {
                             gone += 1;
                             sleep(RETRY_DELAY).await;
                         }
-                        Err(AskError::Disconnected) => return Err(self.unreachable_owner()),
+                        Err(AskError::Disconnected) => return Err(self.unreachable_owner().into()),
                         Err(AskError::Rejected(fault)) => {
-                            return Err(failed.take().unwrap_or_else(|| fault.into()));
+                            return Err(failed.take().unwrap_or_else(|| HostError::from(fault).into()));
                         }
                     }
                 }
@@ -113,7 +117,7 @@ impl StoreClient {
                     let is_last = page.len() < PAGE_RECORDS;
                     page.into_iter().try_for_each(tell)?;
                     if let Some(damage) = damage {
-                        return Err(damage.into());
+                        return Err(HostError::from(damage).into());
                     }
                     if is_last {
                         return Ok(());
@@ -124,58 +128,58 @@ impl StoreClient {
     }
 
     /// Answers a request with a single response from the store opened here, and closes the store.
-    pub(crate) async fn request_from_store(
+    pub async fn request_from_store(
         &self,
         journal: Arc<RedbJournal>,
         request: ControlRequest,
-    ) -> Result<ControlResponse, CliError> {
+    ) -> Result<ControlResponse, HostError> {
         answer_from_store((&self.state, journal), request, |_| Ok(())).await
     }
 
     /// The owner of the store, if there is one.
-    pub(crate) async fn owner(&self) -> Result<Option<ControlClient>, CliError> {
+    pub async fn owner(&self) -> Result<Option<ControlClient>, HostError> {
         Ok(ControlClient::connect(&self.state).await?)
     }
 
     /// Connects to the owner, or opens the store if there is none.
-    pub(crate) async fn access(&self) -> Result<StoreAccess, CliError> {
+    pub async fn access(&self) -> Result<StoreAccess, HostError> {
         let mut busy = None;
         for _ in 0..MAX_TRIES {
             if let Some(client) = ControlClient::connect(&self.state).await? {
                 return Ok(StoreAccess::Owner(Box::new(client)));
             }
-            match host::open(&self.state, Durability::Strict) {
+            match state_dir::open(&self.state, Durability::Strict) {
                 Ok(journal) => return Ok(StoreAccess::Store(journal)),
                 Err(error @ StartError::Store(OpenError::Busy { .. })) => busy = Some(error),
                 Err(error) => return Err(error.into()),
             }
             sleep(RETRY_DELAY).await;
         }
-        Err(busy.map_or_else(|| self.unreachable_owner(), CliError::from))
+        Err(busy.map_or_else(|| self.unreachable_owner(), HostError::from))
     }
 
-    fn unreachable_owner(&self) -> CliError {
+    fn unreachable_owner(&self) -> HostError {
         let text = format!(
             "the processes that hold the store in {} come and go too fast to be asked; try again",
             self.state.display()
         );
-        CliError { exit: Exit::Busy, text }
+        RequestError::new(RequestErrorKind::Busy, text).into()
     }
 }
 
 /// Opens the store for a process that becomes its owner. Waits for processes that only read the store for a moment; a
 /// listening owner is an error that names it.
-pub(crate) async fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, CliError> {
+pub async fn open_as_owner(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, HostError> {
     let mut tries = 1..MAX_TRIES;
     loop {
-        match host::open(state, durability) {
+        match state_dir::open(state, durability) {
             Err(error @ StartError::Store(OpenError::Busy { .. })) => {
                 if tries.next().is_none() || ControlClient::connect(state).await?.is_some() {
                     return Err(error.into());
                 }
                 sleep(RETRY_DELAY).await;
             }
-            opened => return opened.map_err(CliError::from),
+            opened => return opened.map_err(HostError::from),
         }
     }
 }
@@ -186,7 +190,7 @@ async fn page(
     journal: Arc<RedbJournal>,
     session: &str,
     from: u64,
-) -> Result<(Vec<EventView>, Option<RequestError>), CliError> {
+) -> Result<(Vec<EventView>, Option<RequestError>), HostError> {
     let reader = StoreReader::new(journal);
     let session = reader.session(session).await?.id;
     Ok(reader.events(session, from).await?)
@@ -197,7 +201,7 @@ async fn answer_from_store(
     (state, journal): (&Path, Arc<RedbJournal>),
     request: ControlRequest,
     mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
-) -> Result<ControlResponse, CliError> {
+) -> Result<ControlResponse, HostError> {
     let upkeep = Arc::new(StateDirMaintenance::new(state, &journal));
     let desk = RequestHandler::without_runtime(StoreReader::new(journal)).with_maintenance(upkeep);
     let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
@@ -215,13 +219,13 @@ async fn answer_from_store(
         Err(unexpected_response())
     };
     let ((), told) = tokio::join!(asked, told);
-    told.map_err(CliError::from)
+    told.map_err(HostError::from)
 }
 
 /// The owner's response does not belong to the request.
-pub(crate) fn unexpected_response() -> RequestError {
+pub fn unexpected_response() -> RequestError {
     RequestError::new(
-        crate::control::RequestErrorKind::Internal,
+        RequestErrorKind::Internal,
         "another question was answered; is the other process of another version?",
     )
 }

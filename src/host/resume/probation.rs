@@ -1,15 +1,15 @@
 //! Resumes sessions all at once, or after repeated crashes one at a time on probation.
 
-use std::{cmp::Reverse, collections::VecDeque, future, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, future, sync::Arc, time::Duration};
 
 use hermod_actors::model::{RunId, Seq, SessionId};
 use tokio::time::{Instant, sleep_until};
 
 use super::resumed_runs::{ResumeEvent, ResumedRuns};
 use crate::{
-    cli::{exit::CliError, output::print_note, owner, terminal::Tone},
     control::StoreReader,
     crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial, is_progress},
+    host::{crash_trials::first_trial, error::HostError, notes::NoteSink},
 };
 
 /// The sessions still to resume, and on probation the run on trial. A trial is over when its run has made progress,
@@ -18,6 +18,7 @@ use crate::{
 pub(super) struct Probation {
     waiting: VecDeque<SessionId>,
     phase: ProbationPhase,
+    notes: Arc<dyn NoteSink>,
 }
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ struct ActiveTrial {
 impl Probation {
     /// Orders the sessions: by suspicion of having caused the crashes, then by acceptance. The crash history decides
     /// whether all are resumed at once.
-    pub(super) fn new(crowd: &ResumedRuns<'_>, deaths: &CrashHistoryFile) -> Self {
+    pub(super) fn new(crowd: &ResumedRuns<'_>, deaths: &CrashHistoryFile, notes: &Arc<dyn NoteSink>) -> Self {
         let mut sessions: Vec<(RunId, SessionId)> =
             crowd.sessions().into_iter().map(|(session, first)| (first, session)).collect();
         sessions.sort_by_key(|(run, _)| (Reverse(deaths.suspicion_rank(*run)), *run));
@@ -50,14 +51,18 @@ impl Probation {
             ResumeMode::AllAtOnce => ProbationPhase::AllAtOnce,
             ResumeMode::Probation(died) => {
                 let n = sessions.len();
-                print_note(format!(
+                notes.note(&format!(
                     "probation the process has died {died} times within a minute; what is unfinished ({n}) goes on one \
                      at a time"
                 ));
                 ProbationPhase::BetweenTrials
             }
         };
-        Self { waiting: sessions.into_iter().map(|(_, session)| session).collect(), phase }
+        Self {
+            waiting: sessions.into_iter().map(|(_, session)| session).collect(),
+            phase,
+            notes: Arc::clone(notes),
+        }
     }
 
     /// True if every session is resumed and no trial is in progress.
@@ -71,7 +76,7 @@ impl Probation {
         &mut self,
         crowd: &mut ResumedRuns<'_>,
         (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
-    ) -> Result<(), CliError> {
+    ) -> Result<(), HostError> {
         if let ProbationPhase::Trying(tried) = &self.phase
             && (tried.is_over || crowd.is_ended_or_parked(tried.trial.run))
         {
@@ -89,7 +94,7 @@ impl Probation {
         }
         while let ProbationPhase::BetweenTrials = self.phase {
             let Some(session) = self.waiting.pop_front() else {
-                print_note("probation is over: all go on");
+                self.notes.note("probation is over: all go on");
                 self.phase = ProbationPhase::AllAtOnce;
                 break;
             };
@@ -103,12 +108,12 @@ impl Probation {
         session: SessionId,
         crowd: &mut ResumedRuns<'_>,
         (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
-    ) -> Result<(), CliError> {
+    ) -> Result<(), HostError> {
         let open = crowd.refresh_session(session).await?;
         if open.is_empty() {
             return Ok(());
         }
-        let trial = owner::first_trial(reader, &open).await;
+        let trial = first_trial(reader, &open).await;
         let Some(trial) = trial.filter(|trial| !crowd.is_ended_or_parked(trial.run)) else {
             return crowd.revive(session);
         };
@@ -119,7 +124,7 @@ impl Probation {
         deaths.start_backoff();
         let text =
             format!("probation waits whether the process dies without it, for {:.1} s", rest.as_secs_f64());
-        crowd.print_line(trial.run, Tone::Quiet, &text);
+        crowd.show_trial(trial.run, &text);
         self.phase = ProbationPhase::BackingOff(session, trial, Instant::now() + rest);
         Ok(())
     }
@@ -129,10 +134,10 @@ impl Probation {
         (session, trial): (SessionId, Trial),
         crowd: &mut ResumedRuns<'_>,
         deaths: &mut CrashHistoryFile,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), HostError> {
         deaths.set_trial(Some(trial));
         let how = if trial.is_alone { "goes on alone" } else { "goes on beside those before it" };
-        crowd.print_line(trial.run, Tone::Quiet, &format!("probation {how}"));
+        crowd.show_trial(trial.run, &format!("probation {how}"));
         self.phase = ProbationPhase::Trying(ActiveTrial { trial, since: Instant::now(), is_over: false });
         crowd.revive(session)
     }
@@ -166,7 +171,7 @@ impl Probation {
         &mut self,
         crowd: &mut ResumedRuns<'_>,
         deaths: &mut CrashHistoryFile,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), HostError> {
         match &mut self.phase {
             ProbationPhase::BackingOff(session, trial, _) => {
                 let begun = (*session, Trial { has_min_uptime: true, ..*trial });

@@ -1,0 +1,51 @@
+//! The host: owns the store of a state directory, resolves what a front door asks for, and runs it.
+//!
+//! A front door is an interface of the program: the command line, or a service. It needs the host, `view` for what it
+//! shows, and `control` to answer other processes. The host knows no front door: lines for people go to a [`NoteSink`],
+//! and resumed runs are shown by a [`ResumeObserver`].
+
+mod budget_limits;
+mod commands;
+mod conversation;
+mod crash_trials;
+mod disk_full;
+mod endpoints;
+mod error;
+mod idempotency_key;
+mod identifier;
+mod model_choice;
+mod new_run;
+mod notes;
+mod orders;
+mod owned_store;
+mod resume;
+pub mod run_defaults;
+mod signals;
+mod start;
+mod state_dir;
+mod store_client;
+mod workspace;
+
+pub use budget_limits::{BudgetLimits, millis, parse_duration};
+pub use commands::{serve_commands, stop};
+pub use conversation::{ConversationChoice, ConversationTarget};
+pub use crash_trials::{fail_crash_looping, first_trial};
+pub use disk_full::DiskFullMonitor;
+pub(crate) use endpoints::endpoint;
+pub use endpoints::{Endpoints, store_script};
+pub use error::{HostError, StartError};
+pub use idempotency_key::first_of_key;
+pub use identifier::Identifier;
+pub use model_choice::{ModelRequest, OllamaProbe, RehearsalScript, discover};
+pub use new_run::{RunInput, SpecRequest, endpoints as run_endpoints, ignored_settings, new_spec};
+pub use notes::NoteSink;
+pub use orders::StopTarget;
+pub use owned_store::OwnedStore;
+pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
+pub use signals::{ShutdownSignal, Signals};
+pub(crate) use start::{HostDependencies, runtime, space, tool_calls};
+pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
+pub(crate) use state_dir::workspace_problem;
+pub use state_dir::{create_state_dir, open, state_dir};
+pub use store_client::{RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response};
+pub use workspace::{WorkspaceChoice, resolve_workspace};

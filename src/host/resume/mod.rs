@@ -1,0 +1,27 @@
+//! Resumes unfinished runs concurrently, after crashes one at a time.
+
+mod execute;
+mod follow;
+mod probation;
+mod resumed_runs;
+
+use std::fmt::Debug;
+
+use hermod_actors::model::{Record, RunId, RunRow};
+
+pub use execute::{ResumeOutcome, ResumeRequest, resume_runs};
+
+/// Shows resumed runs.
+pub trait ResumeObserver: Debug + Send {
+    /// A record of a run was read. One that is not `new` precedes the revival of its session.
+    fn on_record(&mut self, run: RunId, record: &Record, is_new: bool);
+
+    /// A run has its outcome.
+    fn on_end(&mut self, row: &RunRow);
+
+    /// The disk became full, or has space again.
+    fn on_disk(&mut self, line: &str);
+
+    /// What is done with a run on probation.
+    fn on_trial(&mut self, run: RunId, line: &str);
+}

@@ -1,0 +1,62 @@
+//! SIGINT and SIGTERM as events, so that a process can suspend its runs before it exits.
+
+use std::{io, ops::ControlFlow};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::error::HostError;
+use crate::control::{RequestError, RequestErrorKind};
+
+/// A signal that ends a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownSignal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+/// The signals that end a command.
+#[derive(Debug)]
+pub struct Signals {
+    /// SIGINT.
+    pub interrupt: Signal,
+    /// SIGTERM.
+    pub terminate: Signal,
+}
+
+impl Signals {
+    /// Starts to listen: neither signal ends the process any more.
+    pub fn listen() -> Result<Self, HostError> {
+        let listen = || -> io::Result<Self> {
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+            })
+        };
+        listen().map_err(|error| {
+            let text = format!("signals cannot be listened to: {error}");
+            RequestError::new(RequestErrorKind::Internal, text).into()
+        })
+    }
+
+    /// Resolves at either signal.
+    pub async fn next(&mut self) -> ShutdownSignal {
+        tokio::select! {
+            _ = self.interrupt.recv() => ShutdownSignal::Interrupt,
+            _ = self.terminate.recv() => ShutdownSignal::Terminate,
+        }
+    }
+
+    /// Runs `work`, which precedes the runs; either signal cancels it, and is returned.
+    pub async fn run_until_signal<T, E>(
+        &mut self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<ControlFlow<ShutdownSignal, T>, E> {
+        tokio::select! {
+            biased;
+            signal = self.next() => Ok(ControlFlow::Break(signal)),
+            done = work => done.map(ControlFlow::Continue),
+        }
+    }
+}

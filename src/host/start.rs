@@ -1,0 +1,184 @@
+//! The composition root: the one module that knows all adapters and assembles a runtime from them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use hermod_actors::{
+    Defaults, Runtime, RuntimeDependencies,
+    model::{BreakerPolicy, RunId},
+    port::{DiskSpaceGauge, Journal, ModelProvider, Tool},
+};
+use tokio::time::timeout;
+
+use super::{endpoints::Endpoints, error::StartError, run_defaults};
+use crate::{
+    artifacts::FileArtifacts,
+    clock::{self, SystemClock},
+    config::Config,
+    disk_space::DiskSpaceMonitor,
+    memory::MemoryFiles,
+    process::runner::{OWN_PROGRAM, Runner},
+    prompt::skill_folders,
+    rehearsal::RehearsalHandle,
+    tool,
+};
+
+/// Limit of submissions that wait until they are durable.
+const MAX_PENDING_SUBMISSIONS: usize = 1_024;
+/// Limit of summary calls in progress. A provider's own limit bounds them too.
+const MAX_CONCURRENT_SUMMARIES: usize = 16;
+/// Time limit of the cleanup at a normal shutdown: stopping a command, and its end.
+const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
+/// Time limit of signalling commands to end, with slack; their runners then end them.
+const URGENT_CLEANUP_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A running runtime with its rehearsals. What embeds it may share the runtime.
+#[derive(Debug)]
+pub struct RuntimeHost {
+    /// The runtime.
+    pub runtime: Arc<Runtime>,
+    runner: Runner,
+    _rehearsals: Vec<RehearsalHandle>,
+}
+
+/// How urgently a process closes its runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownUrgency {
+    /// The work is done.
+    Normal,
+    /// The process was told to end soon.
+    Urgent,
+}
+
+impl RuntimeHost {
+    /// Suspends all sessions and waits for the end of commands of abandoned runs. If urgent, it waits only until they
+    /// are signalled.
+    pub async fn suspend(self, leave: ShutdownUrgency) {
+        self.runtime.shut_down().await;
+        let limit = match leave {
+            ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
+            ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
+        };
+        if timeout(limit, self.runner.wait_cleared()).await.is_err() {
+            tracing::debug!("what is kept of commands is cleared at the next start");
+        }
+    }
+}
+
+/// Starts the actors on a store, in a process that runs the `hermod` program. No session is revived by this.
+pub async fn start(
+    journal: Arc<dyn Journal>,
+    endpoints: Endpoints,
+    (config, defaults): (&Config, Defaults),
+) -> Result<RuntimeHost, StartError> {
+    let Endpoints { providers, rehearsals: stages, state, .. } = endpoints;
+    let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
+    let breakers = run_defaults::breakers(&config.breaker);
+    let runner = Runner::new(OWN_PROGRAM, &state);
+    remove_command_leftovers(&*journal, &runner).await;
+    let [for_work, for_user] = [config.memory.memory_chars.0, config.memory.user_chars.0]
+        .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
+    let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, for_work, for_user));
+    let tools = tool::builtin(tool::Settings {
+        state: Some(state.clone()),
+        memory,
+        shell_timeout: config.tools.shell.timeout.0,
+        runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
+        skills: skill_folders(config, &state),
+    });
+    let runtime = runtime(HostDependencies {
+        journal,
+        space: space(config, &state),
+        state,
+        providers,
+        breakers,
+        tools,
+        tool_calls: tool_calls(config),
+        idle: config.sessions.idle.0,
+        defaults,
+    })
+    .await?;
+    Ok(RuntimeHost { runtime: Arc::new(runtime), runner, _rehearsals: stages })
+}
+
+/// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
+/// user's configuration is not read; its errors cannot prevent the write.
+pub async fn start_write_only(
+    (journal, state): (Arc<dyn Journal>, &Path),
+) -> Result<RuntimeHost, StartError> {
+    let config = Config::load(&[], &BTreeMap::new())?;
+    let defaults = Defaults::fixed(run_defaults::spec(&config, Vec::new(), None, state), "");
+    let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
+    start(journal, endpoints, (&config, defaults)).await
+}
+
+/// Starts to remove what commands of ended runs left, beside the working runtime.
+async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
+    match journal.rows().open_runs().await {
+        Ok(rows) => {
+            let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
+            tokio::spawn(runner.sweep(|run| open.contains(&run)));
+        }
+        Err(error) => tracing::warn!(%error, "what ended runs have left is not cleared now"),
+    }
+}
+
+/// The parts of a runtime that differ between its users.
+#[derive(Debug)]
+pub(crate) struct HostDependencies {
+    /// The open store.
+    pub(crate) journal: Arc<dyn Journal>,
+    /// The state directory.
+    pub(crate) state: PathBuf,
+    /// The endpoints by name, each with the limit of its concurrent calls.
+    pub(crate) providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
+    /// How long a failing model is not called.
+    pub(crate) breakers: BreakerPolicy,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// Limit of concurrent tool calls.
+    pub(crate) tool_calls: usize,
+    /// How long an idle session stays in memory.
+    pub(crate) idle: Duration,
+    /// Reports when the disk has too little free space to accept more work.
+    pub(crate) space: Arc<dyn DiskSpaceGauge>,
+    /// The spec and prompt of requests that set none.
+    pub(crate) defaults: Defaults,
+}
+
+/// The configured limit of concurrent tool calls.
+pub(crate) fn tool_calls(config: &Config) -> usize {
+    usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX)
+}
+
+/// Compares the free space on the disk of the state directory with the configured reserve.
+pub(crate) fn space(config: &Config, state: &Path) -> Arc<dyn DiskSpaceGauge> {
+    Arc::new(DiskSpaceMonitor::new(state, config.store.reserve.0))
+}
+
+/// Starts the actors with these parts.
+pub(crate) async fn runtime(parts: HostDependencies) -> Result<Runtime, StartError> {
+    let HostDependencies { journal, state, providers, breakers, tools, tool_calls, idle, space, defaults } =
+        parts;
+    let artifacts =
+        FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
+    let world = RuntimeDependencies {
+        boot: clock::boot_of(journal.restore_generation()),
+        journal,
+        clock: Arc::new(SystemClock::default()),
+        providers,
+        breakers,
+        tools,
+        tool_calls,
+        submissions: MAX_PENDING_SUBMISSIONS,
+        summaries: MAX_CONCURRENT_SUMMARIES,
+        idle,
+        space: Some(space),
+        artifacts: Arc::new(artifacts),
+        defaults,
+    };
+    Runtime::start(world).await.map_err(StartError::Actors)
+}

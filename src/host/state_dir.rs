@@ -1,0 +1,71 @@
+//! The state directory, and its store.
+
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::error::StartError;
+use crate::{
+    discovery::Variables,
+    store::redb::{Durability, RedbJournal},
+};
+
+/// The state directory: `HERMOD_HOME`, else `$XDG_STATE_HOME/hermod`, else `~/.local/state/hermod`.
+pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
+    let set = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HERMOD_HOME")
+        .or_else(|| Some(set("XDG_STATE_HOME")?.join("hermod")))
+        .or_else(|| Some(set("HOME")?.join(".local/state/hermod")))
+        .ok_or(StartError::NoHome)
+}
+
+/// The reason why tools must not work in this folder, given by its real path; `None` if they may. A folder above the
+/// state directory, such as `$HOME`, is allowed: file tools leave the state directory out.
+pub(crate) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
+    if !folder.is_dir() {
+        return Some("it is no folder".to_owned());
+    }
+    if folder.to_str().is_none() {
+        return Some("its path is not UTF-8; use another folder".to_owned());
+    }
+    folder.starts_with(state).then(|| {
+        format!(
+            "it lies in Hermod's state directory {}, which no tool may change; use another folder, or move the state with \
+             HERMOD_HOME",
+            state.display()
+        )
+    })
+}
+
+/// Creates the state directory if it is missing, and returns its real path.
+pub fn create_state_dir(dir: &Path) -> Result<PathBuf, StartError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.and_then(|()| dir.canonicalize())
+        .map_err(|source| StartError::State { path: dir.to_owned(), source })
+}
+
+/// Opens the store in the state directory.
+pub fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, StartError> {
+    Ok(Arc::new(RedbJournal::open(state, durability)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_follows_the_environment() {
+        let check = |set: &[(&str, &str)], expect: Option<&str>| {
+            let set = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            assert_eq!(state_dir(&set).ok(), expect.map(PathBuf::from));
+        };
+        let (home, xdg, own) = (("HOME", "/h"), ("XDG_STATE_HOME", "/x"), ("HERMOD_HOME", "/o"));
+        check(&[home, xdg, own], Some("/o"));
+        check(&[home, xdg], Some("/x/hermod"));
+        check(&[home, ("XDG_STATE_HOME", "")], Some("/h/.local/state/hermod"));
+        check(&[], None);
+    }
+}
