@@ -27,7 +27,7 @@ use crate::{
     port::{Clock, Journal, JournalError, WriteOp, WriteOutcome, WriteRefusal},
 };
 
-pub(crate) use replay::{replay, run_records};
+pub(crate) use replay::{replay, replay_page, run_records};
 #[cfg(feature = "testkit")]
 pub(crate) use write::mark_all_durable;
 pub(crate) use write::{append, append_with, close, open};

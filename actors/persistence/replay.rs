@@ -41,6 +41,16 @@ pub(crate) async fn replay(
     Ok(())
 }
 
+/// One page of a session's records, beginning with `from`; empty if there are none.
+pub(crate) async fn replay_page(
+    journal: &dyn Journal,
+    session: SessionId,
+    from: Seq,
+) -> Result<VecDeque<(Seq, Durable<Arc<Record>>)>, ReadError> {
+    let page = journal.records(session, from.max(1), PAGE_RECORDS).await?;
+    Ok(page.into_iter().map(|stored| (stored.seq, Durable::mark_durable(stored.record))).collect())
+}
+
 /// The records of an ended run, without those of other runs.
 pub(crate) async fn run_records(journal: &dyn Journal, row: &RunRow) -> Result<Vec<Arc<Record>>, ReadError> {
     let (mut records, mut from) = (Vec::new(), row.first);

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::{
     hub::{Hub, HubEvent, Subscription},
     model::{Durable, EventBody, Record, RunRow, RunState, Seq, SessionEvent, SessionId},
-    persistence::replay,
+    persistence::replay_page,
     port::{Journal, ReadError},
     runtime::event_projection::EventProjection,
 };
@@ -60,9 +60,7 @@ impl Watch {
                     self.push_record(seq, record);
                     continue;
                 }
-                let mut records = VecDeque::new();
-                replay(&*self.journal, self.session, next, |seq, record| records.push_back((seq, record)))
-                    .await?;
+                let records = replay_page(&*self.journal, self.session, next).await?;
                 self.replayed = (!records.is_empty()).then_some(records);
                 continue;
             }

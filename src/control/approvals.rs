@@ -2,7 +2,7 @@
 
 use hermod_actors::{
     RunError,
-    model::{CallId, RunRow, RunState},
+    model::{CallId, Record, RunRow, RunState},
     pending_approvals,
     port::Clock,
 };
@@ -22,8 +22,8 @@ impl StoreReader {
     pub async fn approvals(&self) -> Result<Vec<ApprovalView>, RequestError> {
         let mut open = Vec::new();
         for row in self.read(|rows| rows.open_runs()).await? {
-            if row.state == RunState::Parked && self.quarantine_reason(row.session).await?.is_none() {
-                open.extend(self.approvals_of(&row).await?);
+            if row.state == RunState::Parked {
+                open.extend(self.readable_approvals(&row).await?);
             }
         }
         Ok(open)
@@ -75,13 +75,19 @@ impl StoreReader {
         let mut open = self.approvals_of(row).await?;
         for other in self.read(|rows| rows.open_runs()).await? {
             let is_below = other.state == RunState::Parked
-                && self.ancestors(&other).await?.iter().any(|above| above.id == row.id)
-                && self.quarantine_reason(other.session).await?.is_none();
+                && self.ancestors(&other).await?.iter().any(|above| above.id == row.id);
             if is_below {
-                open.extend(self.approvals_of(&other).await?);
+                open.extend(self.readable_approvals(&other).await?);
             }
         }
         Ok(open)
+    }
+
+    /// The pending approvals of a run's session; none if the session cannot be read.
+    async fn readable_approvals(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
+        let mut records = Vec::new();
+        let unreadable = self.readable_records(row.session, 1, |record| records.push(record.clone())).await?;
+        Ok(if unreadable.is_some() { Vec::new() } else { views(row, &records) })
     }
 
     async fn approvals_of(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
@@ -91,9 +97,14 @@ impl StoreReader {
             Ok::<(), RequestError>(())
         })
         .await?;
-        let open = pending_approvals(row.session, records.iter()).into_iter();
-        Ok(open.map(|pending| ApprovalView::new(row.session, pending)).collect())
+        Ok(views(row, &records))
     }
+}
+
+/// The pending approvals of a run's session, from its records.
+fn views(row: &RunRow, records: &[Record]) -> Vec<ApprovalView> {
+    let open = pending_approvals(row.session, records.iter()).into_iter();
+    open.map(|pending| ApprovalView::new(row.session, pending)).collect()
 }
 
 /// The parse error of a malformed call id in place of `fault`, which only says that no such run exists.

@@ -8,7 +8,7 @@ use std::{
 
 use hermod_actors::{
     HealthProbe, Runtime, StalledHandler,
-    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionId},
     port::Clock,
 };
 use tokio::{
@@ -270,10 +270,10 @@ impl RequestHandler {
 
     /// What a run waits for; empty if it has ended or its session cannot be read.
     async fn waits(&self, row: &RunRow) -> Result<Vec<WaitView>, RequestError> {
-        if row.state == RunState::Ended || self.reader.quarantine_reason(row.session).await?.is_some() {
+        if row.state == RunState::Ended {
             return Ok(Vec::new());
         }
-        let waits = self.reader.waits(row.session).await?;
+        let Ok(waits) = self.reader.waits(row.session).await? else { return Ok(Vec::new()) };
         let waits = match self.vitals() {
             Some(vitals) => vitals.waits(row.session, row.id, &waits).await,
             None => waits.waits_unowned(row.id, SystemClock::default().at()),
@@ -284,24 +284,20 @@ impl RequestHandler {
     async fn session(&self, id: &str, max: usize) -> Result<ControlResponse, RequestError> {
         let row = self.reader.session(id).await?;
         let runs = self.runs(Some(row.id), max).await?;
-        let session = self.session_view(&row).await?;
-        let todo = match session.quarantined {
-            None => self.reader.waits(session.id).await?.todo(),
-            Some(_) => None,
+        let (quarantined, todo) = match self.reader.waits(row.id).await? {
+            Ok(waits) => (None, waits.todo()),
+            Err(reason) => (Some(reason), None),
         };
+        let session = SessionView::new(&row, quarantined);
         Ok(ControlResponse::Session(SessionDetailView { session, runs, todo }))
     }
 
     async fn sessions(&self, max: usize) -> Result<Vec<SessionView>, RequestError> {
         let mut sessions = Vec::new();
         for row in self.reader.read(|rows| rows.sessions(max)).await? {
-            sessions.push(self.session_view(&row).await?);
+            sessions.push(SessionView::new(&row, self.reader.quarantine_reason(row.id).await?));
         }
         Ok(sessions)
-    }
-
-    async fn session_view(&self, row: &SessionRow) -> Result<SessionView, RequestError> {
-        Ok(SessionView::new(row, self.reader.quarantine_reason(row.id).await?))
     }
 
     async fn journal(

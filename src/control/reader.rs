@@ -210,13 +210,29 @@ impl StoreReader {
 
     /// Why this version cannot read a session's journal; `None` if it can.
     pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
-        let mut from = 1;
+        self.readable_records(session, 1, |_| {}).await
+    }
+
+    /// Passes the records of a session to `each`, from the sequence `from` on, until one cannot be read. Returns the
+    /// reason; `None` if all can be read.
+    pub(super) async fn readable_records(
+        &self,
+        session: SessionId,
+        from: Seq,
+        mut each: impl FnMut(&Record),
+    ) -> Result<Option<String>, RequestError> {
+        let mut next = from;
         loop {
-            match self.0.records(session, from, PAGE_RECORDS).await {
-                Ok(page) => match page.last() {
-                    Some(last) if page.len() == PAGE_RECORDS => from = last.seq + 1,
-                    Some(_) | None => return Ok(None),
-                },
+            // Short reads are ready at once: without yielding, many in a row would block other tasks.
+            tokio::task::coop::consume_budget().await;
+            match self.0.records(session, next, PAGE_RECORDS).await {
+                Ok(page) => {
+                    page.iter().for_each(|stored| each(&stored.record));
+                    match page.last() {
+                        Some(last) if page.len() == PAGE_RECORDS => next = last.seq + 1,
+                        Some(_) | None => return Ok(None),
+                    }
+                }
                 Err(error @ ReadError::Record { .. }) => return Ok(Some(error.to_string())),
                 Err(error) => return Err(RunError::Read(error).into()),
             }
@@ -284,19 +300,19 @@ impl StoreReader {
 
     /// A run's row with current counts: the row of an unfinished run dates from its last change of state.
     pub async fn with_current_counts(&self, mut row: RunRow) -> Result<RunRow, RequestError> {
-        // A session that cannot be read has no counts and must not hide the other runs.
-        if row.state == RunState::Ended || self.quarantine_reason(row.session).await?.is_some() {
+        if row.state == RunState::Ended {
             return Ok(row);
         }
-        let (run, mut told) = (Some(row.id), RunProjection::default());
-        self.records(row.session, row.first, |(_, record)| {
+        let (run, mut counted) = (Some(row.id), RunProjection::default());
+        let count = |record: &Record| {
             if record.body.run() == run {
-                told.take(&record.body);
+                counted.take(&record.body);
             }
-            Ok::<(), RequestError>(())
-        })
-        .await?;
-        (row.iterations, row.usage) = (told.iterations, told.usage);
+        };
+        // A run that cannot be read has no counts and must not hide the other runs.
+        if self.readable_records(row.session, row.first, count).await?.is_none() {
+            (row.iterations, row.usage) = (counted.iterations, counted.usage);
+        }
         Ok(row)
     }
 
@@ -319,15 +335,11 @@ impl StoreReader {
         Ok(said)
     }
 
-    /// The waits of a session's runs, from its records.
-    pub async fn waits(&self, session: SessionId) -> Result<WaitTracker, RequestError> {
+    /// The waits of a session's runs, from its records; the error is the reason why they cannot be read.
+    pub async fn waits(&self, session: SessionId) -> Result<Result<WaitTracker, String>, RequestError> {
         let mut waits = WaitTracker::new(session);
-        self.records(session, 1, |(_, record)| {
-            waits.take(&record);
-            Ok::<(), RequestError>(())
-        })
-        .await?;
-        Ok(waits)
+        let unreadable = self.readable_records(session, 1, |record| waits.take(record)).await?;
+        Ok(unreadable.map_or(Ok(waits), Err))
     }
 
     /// The cost of a run's model calls.

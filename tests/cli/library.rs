@@ -1,7 +1,9 @@
 //! The crate as a library: what the example answers.
 
+use std::sync::Arc;
+
 use hermod::{
-    ApiMode, Builder, RunRequest,
+    ApiMode, Builder, RunError, RunRequest,
     tool::{Settings, make},
 };
 
@@ -71,6 +73,26 @@ async fn a_model_is_asked_in_the_format_that_is_stated_or_that_its_url_tells() {
     check(ApiMode::ChatCompletions, "/v1", "/v1/chat/completions").await;
     check(ApiMode::AnthropicMessages, "/v1", "/v1/messages").await;
     check(ApiMode::CodexResponses, "/v1", "/v1/responses").await;
+}
+
+#[tokio::test]
+async fn a_shared_runtime_is_ended_by_one_for_all() {
+    let state = tempfile::tempdir().expect("a folder");
+    // The endpoint accepts connections and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    let builder = Builder::new(state.path()).workspace("src");
+    let runtime = builder.model("mine/m".parse().expect("a model"), &url, None).start().await;
+    let runtime = Arc::new(runtime.expect("it starts"));
+    let sharing = Arc::clone(&runtime);
+    let run = tokio::spawn(async move { sharing.run(RunRequest::new("go")).await });
+    while runtime.open_runs().await.expect("rows").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    runtime.shut_down().await;
+    let ended = run.await.expect("no panic");
+    assert!(matches!(ended, Err(RunError::Terminated(_))), "{ended:?}");
+    assert_eq!(runtime.open_runs().await.expect("rows").len(), 1, "it goes on at the next start");
 }
 
 #[tokio::test]
