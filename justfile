@@ -27,7 +27,7 @@ mutations seeds="50000":
 
 # Sequences of inputs through the core: a number, or a range as 2000..50000.
 core sequences="1000000":
-    HERMOD_SEQUENCES={{sequences}} cargo test -p hermod-actors --release --lib fuzz -- --nocapture
+    HERMOD_SEQUENCES={{sequences}} cargo test -p hermod-core --release --lib fuzz -- --nocapture
 
 # Power cuts at any operation of the disk, under the store and under runs.
 power cuts="2000":

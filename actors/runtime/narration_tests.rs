@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{
     Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, EffectClass, Failure, FailureClass,
-    FinishReason, Flaw, Hash, InDoubtPolicy, Incarnation, Limits, OutcomeCause, RunSpec, RunStopping,
-    StopReason, Timestamp, ToolCall, Usage,
+    FinishReason, Flaw, Hash, Incarnation, OutcomeCause, RunSpec, RunStopping, StopReason, Timestamp,
+    ToolCall, Usage,
 };
 
 const RUN: RunId = RunId::from_bits(1);
@@ -57,21 +57,7 @@ fn check(steps: Vec<(Body, &str)>) {
 }
 
 fn accepted(run: u128) -> Body {
-    let spec = RunSpec {
-        chain: Vec::new(),
-        workspace: String::new(),
-        isolation_key: String::new(),
-        tools: Vec::new(),
-        schema_bytes: 0,
-        limits: Limits::default(),
-        system: None,
-        profiles: Vec::new(),
-        thinking: None,
-        in_doubt: InDoubtPolicy::default(),
-        compaction: None,
-        delegation: None,
-        script: None,
-    };
+    let spec = RunSpec::new(Vec::new(), String::new());
     Body::RunAccepted(Box::new(RunAccepted {
         run: RunId::from_bits(run),
         input: "x".into(),

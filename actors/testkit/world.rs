@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     Defaults, RuntimeDependencies,
-    model::{BreakerPolicy, CallId, InDoubtPolicy, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
+    model::{BreakerPolicy, CallId, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
     port::{ArtifactName, Artifacts, AttemptArtifacts, Invocation, Journal, ProgressReporter, Tool},
     testkit::{MemoryArtifacts, ScriptedProvider, VirtualClock},
 };
@@ -39,19 +39,10 @@ pub fn world(
 /// A run against the model of [`world`] with these tools.
 pub(super) fn spec(tools: Vec<String>) -> RunSpec {
     RunSpec {
-        chain: vec![ModelRef::new("test", "model").expect("two names")],
-        workspace: "/workspace".into(),
         isolation_key: "task".into(),
         tools,
-        schema_bytes: 0,
         limits: Limits { max_tokens: 1_000, ..Limits::default() },
-        system: None,
-        profiles: Vec::new(),
-        thinking: None,
-        in_doubt: InDoubtPolicy::default(),
-        compaction: None,
-        delegation: None,
-        script: None,
+        ..RunSpec::new(vec![ModelRef::new("test", "model").expect("two names")], "/workspace")
     }
 }
 

@@ -6,9 +6,9 @@ use std::{
 use futures::{executor::block_on, future::BoxFuture};
 use hermod_actors::{
     model::{
-        Amounts, Body, CallId, CallStarted, ImportedHistory, Incarnation, Limits, NewAccount, Outcome,
-        OutcomeDetail, ParentRef, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId,
-        SubagentRef, Timestamp, Usage,
+        Amounts, Body, CallId, CallStarted, ImportedHistory, Incarnation, NewAccount, Outcome, OutcomeDetail,
+        ParentRef, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId, SubagentRef,
+        Timestamp, Usage,
     },
     port::{
         Append, IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
@@ -49,21 +49,7 @@ struct Bench {
 }
 
 fn accepted(n: u128) -> Body {
-    let spec = RunSpec {
-        chain: Vec::new(),
-        profiles: Vec::new(),
-        thinking: None,
-        workspace: "/w".into(),
-        isolation_key: "t".into(),
-        tools: Vec::new(),
-        schema_bytes: 0,
-        limits: Limits::default(),
-        system: None,
-        in_doubt: hermod_actors::model::InDoubtPolicy::default(),
-        compaction: None,
-        delegation: None,
-        script: None,
-    };
+    let spec = RunSpec::new(Vec::new(), "/w");
     Body::RunAccepted(Box::new(RunAccepted {
         run: RunId::from_bits(n),
         input: format!("task {n}").as_str().into(),

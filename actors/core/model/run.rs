@@ -157,6 +157,25 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 impl RunSpec {
+    /// A spec of this chain and working directory, with neither tools nor limits.
+    pub fn new(chain: Vec<ModelRef>, workspace: impl Into<String>) -> Self {
+        Self {
+            chain,
+            profiles: Vec::new(),
+            thinking: None,
+            workspace: workspace.into(),
+            isolation_key: "default".into(),
+            tools: Vec::new(),
+            schema_bytes: 0,
+            limits: Limits::default(),
+            system: None,
+            in_doubt: InDoubtPolicy::default(),
+            compaction: None,
+            delegation: None,
+            script: None,
+        }
+    }
+
     /// The models that are called only for summaries.
     pub fn auxiliary_models(&self) -> impl Iterator<Item = &ModelRef> {
         let chain = self.compaction.iter().flat_map(|compression| &compression.chain);
@@ -353,19 +372,9 @@ mod tests {
     #[test]
     fn a_level_is_the_runs_else_the_models_and_is_told_where_it_can_be() {
         let spec = |traits: ModelProfile, thinking| RunSpec {
-            chain: vec!["p/m".parse().unwrap()],
             profiles: vec![traits],
             thinking,
-            workspace: "/w".into(),
-            isolation_key: "t".into(),
-            tools: Vec::new(),
-            schema_bytes: 0,
-            limits: Limits::default(),
-            system: None,
-            in_doubt: InDoubtPolicy::default(),
-            compaction: None,
-            delegation: None,
-            script: None,
+            ..RunSpec::new(vec!["p/m".parse().unwrap()], "/w")
         };
         let check = |style, level, thinking, told, untold| {
             let spec = spec(

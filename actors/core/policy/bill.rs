@@ -95,8 +95,8 @@ impl Bill {
 mod tests {
     use super::*;
     use crate::model::{
-        Amounts, AssistantMessage, Attempt, CallId, FinishReason, Hash, InDoubtPolicy, Incarnation, Limits,
-        ModelAnswered, ModelLate, ModelProfile, ModelStarted, Price, RunAccepted, RunId, Timestamp,
+        Amounts, AssistantMessage, Attempt, CallId, FinishReason, Hash, Incarnation, ModelAnswered,
+        ModelLate, ModelProfile, ModelStarted, Price, RunAccepted, RunId, Timestamp,
     };
 
     const RUN: RunId = RunId::from_bits(1);
@@ -114,22 +114,11 @@ mod tests {
     /// A run that may ask `a`, which costs as above, and `b`, whose price is not known.
     fn accepted() -> Record {
         let spec = RunSpec {
-            chain: vec![model("a"), model("b")],
             profiles: vec![
                 ModelProfile { price: Some(PRICE), ..ModelProfile::default() },
                 ModelProfile::default(),
             ],
-            thinking: None,
-            workspace: "/w".into(),
-            isolation_key: "t".into(),
-            tools: Vec::new(),
-            schema_bytes: 0,
-            limits: Limits::default(),
-            system: None,
-            in_doubt: InDoubtPolicy::default(),
-            compaction: None,
-            delegation: None,
-            script: None,
+            ..RunSpec::new(vec![model("a"), model("b")], "/w")
         };
         let (images, history) = (Arc::default(), Arc::default());
         let accepted =

@@ -141,12 +141,18 @@ impl Turn {
         }
     }
 
-    /// Folds the inputs one after the other into a private draft and returns the records.
-    #[cfg(test)]
-    pub fn decide(&self, now: SessionTime, inputs: &[Input]) -> Vec<Arc<Record>> {
+    /// Decides inputs that came together, as one append. `grant` answers a request for a lease or a permit with an
+    /// input, if one is free.
+    pub fn decide(
+        &self,
+        now: SessionTime,
+        inputs: &[Input],
+        grant: impl FnMut(GrantRequest) -> Option<Input>,
+    ) -> Decision {
         let mut draft = self.start_decision(now);
         inputs.iter().for_each(|input| draft.apply_input(input));
-        draft.finish().records
+        draft.grant_requests().into_iter().filter_map(grant).for_each(|input| draft.apply_input(&input));
+        draft.finish()
     }
 
     /// Starts a decision on a copy of the state.

@@ -137,9 +137,8 @@ pub(super) mod samples {
     use std::sync::Arc;
 
     use hermod_actors::model::{
-        AssistantMessage, CallEnd, CallEnded, CallStarted, FinishReason, ImportedHistory, InDoubtPolicy,
-        Incarnation, Limits, ModelAnswered, OutcomeDetail, RunAccepted, RunEnded, RunId, RunSpec, Timestamp,
-        ToolCall, Usage,
+        AssistantMessage, CallEnd, CallEnded, CallStarted, FinishReason, ImportedHistory, Incarnation,
+        ModelAnswered, OutcomeDetail, RunAccepted, RunEnded, RunId, RunSpec, Timestamp, ToolCall, Usage,
     };
     use serde_json::json;
 
@@ -157,21 +156,7 @@ pub(super) mod samples {
     }
 
     pub(in super::super) fn accepted() -> Body {
-        let spec = RunSpec {
-            chain: Vec::new(),
-            profiles: Vec::new(),
-            thinking: None,
-            workspace: "/w".into(),
-            isolation_key: "t".into(),
-            tools: Vec::new(),
-            schema_bytes: 0,
-            limits: Limits::default(),
-            system: None,
-            in_doubt: InDoubtPolicy::default(),
-            compaction: None,
-            delegation: None,
-            script: None,
-        };
+        let spec = RunSpec::new(Vec::new(), "/w");
         let (images, history) = (Arc::from([]), Arc::new(ImportedHistory::default()));
         Body::RunAccepted(Box::new(RunAccepted {
             run: RUN,

@@ -2,26 +2,11 @@
 
 use super::*;
 use crate::model::{
-    Amounts, AttemptId, Body, CallEnd, InDoubtPolicy, ModelProfile, Outcome, OutcomeCause, OutcomeDetail,
-    Price, StopReason,
+    Amounts, AttemptId, Body, CallEnd, ModelProfile, Outcome, OutcomeCause, OutcomeDetail, Price, StopReason,
 };
 
 pub(super) fn spec() -> RunSpec {
-    RunSpec {
-        chain: vec!["p/m".parse().unwrap()],
-        profiles: Vec::new(),
-        thinking: None,
-        workspace: "/w".into(),
-        isolation_key: "t".into(),
-        tools: Vec::new(),
-        schema_bytes: 0,
-        limits: Limits::default(),
-        system: None,
-        in_doubt: InDoubtPolicy::default(),
-        compaction: None,
-        delegation: None,
-        script: None,
-    }
+    RunSpec::new(vec!["p/m".parse().unwrap()], "/w")
 }
 
 /// The output that the first call asks for, of a model that can write `max_output` tokens.

@@ -67,7 +67,7 @@ impl Driver {
 
     /// Likewise, with several at once.
     pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
-        let decided = self.turn.decide(self.now, inputs);
+        let decided = self.turn.decide(self.now, inputs, |_| None).records;
         for record in &decided {
             let durable = Durable::mark_durable(Arc::clone(record));
             self.turn.apply(&durable);
@@ -90,19 +90,10 @@ impl Driver {
     ) -> Vec<&'static str> {
         let chain = chain.iter().map(|link| link.parse().unwrap()).collect();
         let spec = RunSpec {
-            chain,
-            workspace: "/w".into(),
-            isolation_key: "t".into(),
             tools: vec!["tool".into()],
-            schema_bytes: 0,
             limits,
-            system: None,
-            profiles: Vec::new(),
-            thinking: None,
             in_doubt: self.in_doubt,
-            compaction: None,
-            delegation: None,
-            script: None,
+            ..RunSpec::new(chain, "/w")
         };
         let input = format!("task {n}").as_str().into();
         let (spec, history) = (Arc::new(spec), Arc::new(history));
