@@ -58,7 +58,7 @@
 //! assert!(matches!(turn.due(now)[..], [DueAction::CallModel(_)]));
 //!
 //! // The process crashes. The journal is folded again, the session is revived, and the same call is due once more.
-//! # Ok::<(), hermod_core::model::ModelRefError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![warn(missing_docs)]
 
