@@ -2,12 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::OutcomeReply;
 use crate::{
-    model::{Body, OutcomeCause, Record, RunEnded, SessionId},
+    model::{Body, OutcomeCause, RunEnded, SessionId},
     port::WriteOp,
 };
 
@@ -77,44 +77,8 @@ pub(super) fn is_stop_write(write: &WriteOp) -> bool {
 /// Approximate bytes that a write adds to its batch.
 fn write_bytes(write: &WriteOp) -> usize {
     let WriteOp::Append(append) = write else { return 0 };
-    let body = |record: &Arc<Record>| match &record.body {
-        Body::SessionOpened(opened) => opened.prompt.len(),
-        Body::RunAccepted(accepted) => {
-            let system = accepted.spec.system.as_ref().map_or(0, |system| system.len());
-            accepted.input.len() + accepted.history.bytes() + system
-        }
-        Body::ModelAnswered(answered) => {
-            let message = &answered.message;
-            let calls: usize = message.calls.iter().map(|call| call.arguments.len()).sum();
-            message.text.len() + message.reasoning.len() + calls
-        }
-        Body::CallEnded(ended) => ended.end.content.len(),
-        Body::ChildEnded(ended) => ended.result.len(),
-        Body::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
-        Body::SummaryAnswered(answered) => answered.text.len(),
-        Body::MessageSteered(steered) => steered.text.len(),
-        Body::ApprovalRequested(request) => request.question.len(),
-        Body::TodoChanged(changed) => {
-            changed.items.0.iter().map(|item| 64 + item.id.len() + item.content.len()).sum()
-        }
-        Body::SessionRevived(_)
-        | Body::RunStopping(_)
-        | Body::RunEnded(_)
-        | Body::ModelStarted(_)
-        | Body::ModelFailed(_)
-        | Body::ModelWaiting(_)
-        | Body::ModelLate(_)
-        | Body::CallAdmitted(_)
-        | Body::CallStarted(_)
-        | Body::CallLost(_)
-        | Body::RunExhausted(_)
-        | Body::RunReopened(_)
-        | Body::BudgetRaised(_)
-        | Body::SummaryStarted(_)
-        | Body::SummaryFailed(_)
-        | Body::ApprovalAnswered(_) => 0,
-    };
     let founded = append.spawned.iter().flat_map(|founded| &founded.records);
-    let records: usize = append.records.iter().chain(founded).map(|record| 256 + body(record)).sum();
+    let records: usize =
+        append.records.iter().chain(founded).map(|record| 256 + record.body.text_bytes()).sum();
     records + append.deliver.iter().map(|(_, item)| item.len()).sum::<usize>()
 }

@@ -46,6 +46,7 @@ struct OpenToolCall {
 
 impl EventProjection {
     /// The events of the next record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds have no event")]
     pub(super) fn project(&mut self, record: &Record) -> Vec<RunEvent> {
         match &record.body {
             Body::RunAccepted(accepted) => self.on_run_accepted(accepted),
@@ -79,19 +80,7 @@ impl EventProjection {
             Body::SummaryStarted(started) if self.streaming.is_none() && self.open_calls.is_empty() => {
                 vec![(started.started.call.run, EventBody::Status(RunStatus::Compacting))]
             }
-            Body::SessionOpened(_)
-            | Body::SessionRevived(_)
-            | Body::ContextCompacted(_)
-            | Body::SummaryStarted(_)
-            | Body::SummaryAnswered(_)
-            | Body::SummaryFailed(_)
-            | Body::ModelLate(_)
-            | Body::CallLost(_)
-            | Body::RunExhausted(_)
-            | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
-            | Body::TodoChanged(_)
-            | Body::MessageSteered(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    model::{Body, Durable, Record, RunId, Timestamp},
+    model::{Durable, Record, RunId, Timestamp},
     persistence::AppendResult,
     port::WriteRefusal,
     session::{
@@ -79,36 +79,8 @@ impl SessionActorState {
     /// Data that tools keep to attach to their calls is not needed once the ends are durable.
     fn forget_ended(&self, records: &[Durable<Arc<Record>>]) {
         for record in records {
-            match &record.body {
-                Body::CallEnded(ended) if ended.attempt > 0 => {
-                    self.wiring.tools.forget(ended.call, ended.attempt);
-                }
-                Body::CallLost(lost) => self.wiring.tools.forget(lost.call, lost.attempt),
-                Body::CallEnded(_)
-                | Body::SessionOpened(_)
-                | Body::SessionRevived(_)
-                | Body::RunAccepted(_)
-                | Body::RunStopping(_)
-                | Body::RunEnded(_)
-                | Body::ModelStarted(_)
-                | Body::ModelAnswered(_)
-                | Body::ModelFailed(_)
-                | Body::ModelWaiting(_)
-                | Body::ModelLate(_)
-                | Body::CallAdmitted(_)
-                | Body::CallStarted(_)
-                | Body::MessageSteered(_)
-                | Body::ApprovalRequested(_)
-                | Body::RunExhausted(_)
-                | Body::RunReopened(_)
-                | Body::BudgetRaised(_)
-                | Body::ChildEnded(_)
-                | Body::ContextCompacted(_)
-                | Body::SummaryStarted(_)
-                | Body::SummaryAnswered(_)
-                | Body::SummaryFailed(_)
-                | Body::TodoChanged(_)
-                | Body::ApprovalAnswered(_) => {}
+            if let Some(id) = record.body.ended_tool_attempt() {
+                self.wiring.tools.forget(id.call, id.attempt);
             }
         }
     }

@@ -52,6 +52,7 @@ impl ProgressLines {
     }
 
     /// The tone of the record's line.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds are quiet, and have no line")]
     pub(crate) fn tone(&self, record: &Record) -> Tone {
         match &record.body {
             Body::ModelFailed(_) | Body::SummaryFailed(_) | Body::CallLost(_) => Tone::Bad,
@@ -66,27 +67,7 @@ impl ProgressLines {
                     Tone::Bad
                 }
             },
-            Body::SessionOpened(_)
-            | Body::SessionRevived(_)
-            | Body::RunAccepted(_)
-            | Body::RunStopping(_)
-            | Body::RunEnded(_)
-            | Body::ContextCompacted(_)
-            | Body::SummaryStarted(_)
-            | Body::SummaryAnswered(_)
-            | Body::ModelStarted(_)
-            | Body::ModelAnswered(_)
-            | Body::ModelWaiting(_)
-            | Body::ModelLate(_)
-            | Body::CallAdmitted(_)
-            | Body::CallStarted(_)
-            | Body::MessageSteered(_)
-            | Body::RunExhausted(_)
-            | Body::RunReopened(_)
-            | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
-            | Body::TodoChanged(_)
-            | Body::ApprovalAnswered(_) => Tone::Quiet,
+            _ => Tone::Quiet,
         }
     }
 
@@ -121,6 +102,7 @@ impl ProgressLines {
         ))
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds are quiet, and have no line")]
     fn step(&mut self, record: &Record, now: u64) -> Option<String> {
         match &record.body {
             // Without an open run nothing is resumed: an idle session gets its next task.
@@ -170,12 +152,7 @@ impl ProgressLines {
             }
             Body::TodoChanged(changed) => Some(todo(&changed.items)),
             Body::ChildEnded(ended) => Some(child_ended(ended)),
-            Body::SessionOpened(_)
-            | Body::RunAccepted(_)
-            | Body::RunStopping(_)
-            | Body::RunEnded(_)
-            | Body::ModelLate(_)
-            | Body::CallAdmitted(_) => None,
+            _ => None,
         }
     }
 

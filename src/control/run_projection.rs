@@ -19,20 +19,16 @@ pub(super) struct RunProjection {
 
 impl RunProjection {
     /// Applies the next record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no summary")]
     pub(super) fn take(&mut self, body: &Body) {
+        self.iterations += u32::from(matches!(body, Body::ModelAnswered(_)));
+        if let Some((_, Some(usage))) = body.settled_usage() {
+            self.usage.add(usage);
+        }
         match body {
             Body::RunAccepted(accepted) => {
                 self.input = RunSummaryView::shorten_input(&accepted.input);
             }
-            Body::ModelAnswered(answered) => {
-                self.iterations += 1;
-                self.usage.add(&answered.usage.unwrap_or_default());
-            }
-            Body::SummaryAnswered(answered) => self.usage.add(&answered.usage.unwrap_or_default()),
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
-                self.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
-            }
-            Body::ModelLate(late) => self.usage.add(&late.usage),
             Body::CallStarted(started) => {
                 for child in &*started.children {
                     // A repeated call start names the same subagents.
@@ -41,25 +37,7 @@ impl RunProjection {
                     }
                 }
             }
-            Body::SessionOpened(_)
-            | Body::SessionRevived(_)
-            | Body::RunStopping(_)
-            | Body::RunEnded(_)
-            | Body::RunExhausted(_)
-            | Body::RunReopened(_)
-            | Body::BudgetRaised(_)
-            | Body::ModelStarted(_)
-            | Body::ContextCompacted(_)
-            | Body::SummaryStarted(_)
-            | Body::ModelWaiting(_)
-            | Body::CallAdmitted(_)
-            | Body::CallEnded(_)
-            | Body::CallLost(_)
-            | Body::MessageSteered(_)
-            | Body::ApprovalRequested(_)
-            | Body::ApprovalAnswered(_)
-            | Body::ChildEnded(_)
-            | Body::TodoChanged(_) => {}
+            _ => {}
         }
     }
 }

@@ -3,8 +3,6 @@
 
 mod history;
 mod history_file;
-mod progress;
 
 pub use history::{CrashHistory, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial};
 pub use history_file::CrashHistoryFile;
-pub use progress::is_progress;

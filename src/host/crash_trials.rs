@@ -8,7 +8,7 @@ use hermod_actors::{
 use super::{error::HostError, notes::NoteSink};
 use crate::{
     control::{RequestError, StoreReader},
-    crash_loop::{CrashHistoryFile, Trial, is_progress},
+    crash_loop::{CrashHistoryFile, Trial},
 };
 
 /// The sequence of the run's last progress, 0 if it has none or cannot be read; `None` if the run has ended.
@@ -19,7 +19,7 @@ pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Se
     }
     let mut last = 0;
     let read = reader.records(row.session, row.first, |(seq, record)| {
-        if record.body.run() == Some(run) && is_progress(&record.body) {
+        if record.body.run() == Some(run) && record.body.is_progress() {
             last = seq;
         }
         Ok::<(), RequestError>(())

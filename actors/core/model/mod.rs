@@ -24,6 +24,7 @@ mod model_profile;
 mod outcome;
 mod rate;
 mod record;
+mod record_class;
 mod retry;
 mod run;
 mod time;

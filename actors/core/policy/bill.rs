@@ -18,55 +18,26 @@ pub struct Bill {
 
 impl Bill {
     /// Adds the run's next record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`settled_usage` knows the other kinds")]
     pub fn take(&mut self, record: &Record) {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
-            Body::ModelStarted(started) => {
-                self.models.insert(started.id(), started.model.clone());
-            }
-            Body::SummaryStarted(started) => {
-                let ModelStarted { call, attempt, model, .. } = &*started.started;
-                self.models.insert(AttemptId { call: *call, attempt: *attempt }, model.clone());
-            }
-            Body::SummaryAnswered(answered) => {
-                self.charge(
-                    AttemptId { call: answered.call, attempt: answered.attempt },
-                    answered.usage.as_ref(),
-                );
-            }
-            Body::ModelAnswered(answered) => {
-                self.charge(
-                    AttemptId { call: answered.call, attempt: answered.attempt },
-                    answered.usage.as_ref(),
-                );
-            }
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
-                if let Some(usage) = failed.failure.usage.as_deref() {
-                    self.charge(AttemptId { call: failed.call, attempt: failed.attempt }, Some(usage));
-                }
-            }
+            Body::ModelStarted(started) => self.add_model(started),
+            Body::SummaryStarted(started) => self.add_model(&started.started),
             // A late usage that is implausible leaves the cost unknown, as before.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
-            Body::ModelLate(late) => self.charge(late.id(), Some(&late.usage)),
-            Body::SessionOpened(_)
-            | Body::SessionRevived(_)
-            | Body::RunStopping(_)
-            | Body::RunEnded(_)
-            | Body::ModelWaiting(_)
-            | Body::CallAdmitted(_)
-            | Body::CallStarted(_)
-            | Body::CallEnded(_)
-            | Body::CallLost(_)
-            | Body::MessageSteered(_)
-            | Body::ApprovalRequested(_)
-            | Body::RunExhausted(_)
-            | Body::RunReopened(_)
-            | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
-            | Body::ContextCompacted(_)
-            | Body::TodoChanged(_)
-            | Body::ApprovalAnswered(_) => {}
+            // A failure without a usage leaves the bill as it is.
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if failed.failure.usage.is_none() => {}
+            body => {
+                if let Some((id, usage)) = body.settled_usage() {
+                    self.charge(id, usage);
+                }
+            }
         }
+    }
+
+    fn add_model(&mut self, started: &ModelStarted) {
+        self.models.insert(started.id(), started.model.clone());
     }
 
     fn charge(&mut self, call: AttemptId, usage: Option<&Usage>) {

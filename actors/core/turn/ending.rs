@@ -146,36 +146,6 @@ impl DecisionBuilder {
 
     /// Whether this attempt starts in this same draft, so that it certainly had no effect.
     pub(super) fn is_started_here(&self, id: AttemptId) -> bool {
-        let AttemptId { call, attempt } = id;
-        self.decision.records.iter().any(|record| match &record.body {
-            Body::ModelStarted(started) => started.call == call && started.attempt == attempt,
-            Body::SummaryStarted(started) => {
-                (started.started.call, started.started.attempt) == (call, attempt)
-            }
-            Body::CallStarted(started) => started.call == call && started.attempt == attempt,
-            Body::SessionOpened(_)
-            | Body::SessionRevived(_)
-            | Body::RunAccepted(_)
-            | Body::RunStopping(_)
-            | Body::RunEnded(_)
-            | Body::ModelAnswered(_)
-            | Body::ModelFailed(_)
-            | Body::ModelWaiting(_)
-            | Body::ModelLate(_)
-            | Body::CallAdmitted(_)
-            | Body::CallEnded(_)
-            | Body::CallLost(_)
-            | Body::MessageSteered(_)
-            | Body::ApprovalRequested(_)
-            | Body::RunExhausted(_)
-            | Body::RunReopened(_)
-            | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
-            | Body::ContextCompacted(_)
-            | Body::SummaryAnswered(_)
-            | Body::SummaryFailed(_)
-            | Body::TodoChanged(_)
-            | Body::ApprovalAnswered(_) => false,
-        })
+        self.decision.records.iter().any(|record| record.body.started_attempt() == Some(id))
     }
 }

@@ -228,7 +228,9 @@ impl Observations {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds are not tracked")]
     fn track_record(&mut self, record: &Record) {
+        self.started.extend(record.body.started_attempt());
         match &record.body {
             Body::RunAccepted(accepted) => drop(self.open.insert(accepted.run)),
             Body::RunReopened(reopened) => {
@@ -240,35 +242,10 @@ impl Observations {
                 self.open.remove(&ended.run);
                 self.pending_approvals.retain(|call| call.run != ended.run);
             }
-            Body::ModelStarted(started) => {
-                self.started.insert(started.id());
-            }
-            Body::SummaryStarted(started) => {
-                self.started.insert(started.started.id());
-            }
-            Body::CallStarted(started) => {
-                self.started.insert(started.id());
-            }
             Body::ApprovalRequested(request) => drop(self.pending_approvals.insert(request.call)),
             Body::ApprovalAnswered(answered) => drop(self.pending_approvals.remove(&answered.call)),
             Body::CallEnded(ended) => drop(self.pending_approvals.remove(&ended.call)),
-            Body::SessionOpened(_)
-            | Body::SessionRevived(_)
-            | Body::RunStopping(_)
-            | Body::RunExhausted(_)
-            | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
-            | Body::ContextCompacted(_)
-            | Body::SummaryAnswered(_)
-            | Body::SummaryFailed(_)
-            | Body::TodoChanged(_)
-            | Body::ModelAnswered(_)
-            | Body::ModelFailed(_)
-            | Body::ModelWaiting(_)
-            | Body::ModelLate(_)
-            | Body::CallAdmitted(_)
-            | Body::CallLost(_)
-            | Body::MessageSteered(_) => {}
+            _ => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Parses progress lines: a line appears only when its record is durable.
 
-use hermod_actors::model::{Body, CallId, Kind};
+use hermod_actors::model::{AttemptId, Body, Kind};
 
 /// The meaning of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,42 +28,11 @@ pub(super) struct ReportedStep {
 impl ReportedStep {
     /// True if the record has the kind, call and attempt of this step.
     pub(super) fn matches(&self, body: &Body) -> bool {
-        let Some((call, attempt)) = attempt_of(body) else { return false };
+        let Some(AttemptId { call, attempt }) = body.step() else { return false };
         body.kind() == self.kind
             && (call.iteration, call.n) == (self.iteration, self.n)
             && self.attempt.is_none_or(|said| said == attempt)
     }
-}
-
-/// The call and the attempt of a record.
-fn attempt_of(body: &Body) -> Option<(CallId, u32)> {
-    Some(match body {
-        Body::ModelStarted(body) => (body.call, body.attempt),
-        Body::ModelAnswered(body) => (body.call, body.attempt),
-        Body::ModelFailed(body) | Body::SummaryFailed(body) => (body.call, body.attempt),
-        Body::SummaryStarted(body) => (body.started.call, body.started.attempt),
-        Body::SummaryAnswered(body) => (body.call, body.attempt),
-        Body::ModelWaiting(body) => (body.call, body.attempt),
-        Body::CallStarted(body) => (body.call, body.attempt),
-        Body::CallEnded(body) => (body.call, body.attempt),
-        Body::CallLost(body) => (body.call, body.attempt),
-        Body::ApprovalRequested(body) => (body.call, body.attempt),
-        Body::SessionOpened(_)
-        | Body::SessionRevived(_)
-        | Body::RunAccepted(_)
-        | Body::RunStopping(_)
-        | Body::RunEnded(_)
-        | Body::ModelLate(_)
-        | Body::CallAdmitted(_)
-        | Body::MessageSteered(_)
-        | Body::RunExhausted(_)
-        | Body::RunReopened(_)
-        | Body::BudgetRaised(_)
-        | Body::ChildEnded(_)
-        | Body::ContextCompacted(_)
-        | Body::TodoChanged(_)
-        | Body::ApprovalAnswered(_) => return None,
-    })
 }
 
 /// Parses a line; `None` if it reports no record.

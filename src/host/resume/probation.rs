@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::resumed_runs::{ResumeEvent, ResumedRuns};
 use crate::{
     control::StoreReader,
-    crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial, is_progress},
+    crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial},
     host::{crash_trials::first_trial, error::HostError, notes::NoteSink},
 };
 
@@ -148,7 +148,7 @@ impl Probation {
         if let ResumeEvent::Recorded(_, seq, record) = heard
             && is_beyond(trial, *seq)
             && record.body.run() == Some(trial.run)
-            && is_progress(&record.body)
+            && record.body.is_progress()
         {
             *is_over = true;
         }

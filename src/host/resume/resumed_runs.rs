@@ -256,34 +256,20 @@ fn running_runs(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
 
 /// True if the run's row may change with this record.
 const fn moves_row(body: &Body) -> bool {
-    match body {
+    matches!(
+        body,
         Body::RunAccepted(_)
-        | Body::RunStopping(_)
-        | Body::RunEnded(_)
-        | Body::CallEnded(_)
-        | Body::ApprovalRequested(_)
-        | Body::RunExhausted(_)
-        | Body::RunReopened(_)
-        | Body::BudgetRaised(_)
-        | Body::ChildEnded(_)
-        | Body::ApprovalAnswered(_)
-        | Body::SessionRevived(_) => true,
-        Body::SessionOpened(_)
-        | Body::ContextCompacted(_)
-        | Body::SummaryStarted(_)
-        | Body::SummaryAnswered(_)
-        | Body::SummaryFailed(_)
-        | Body::ModelStarted(_)
-        | Body::ModelAnswered(_)
-        | Body::ModelFailed(_)
-        | Body::ModelWaiting(_)
-        | Body::ModelLate(_)
-        | Body::CallAdmitted(_)
-        | Body::CallStarted(_)
-        | Body::CallLost(_)
-        | Body::TodoChanged(_)
-        | Body::MessageSteered(_) => false,
-    }
+            | Body::RunStopping(_)
+            | Body::RunEnded(_)
+            | Body::CallEnded(_)
+            | Body::ApprovalRequested(_)
+            | Body::RunExhausted(_)
+            | Body::RunReopened(_)
+            | Body::BudgetRaised(_)
+            | Body::ChildEnded(_)
+            | Body::ApprovalAnswered(_)
+            | Body::SessionRevived(_)
+    )
 }
 
 /// The records of a session as events, until the watch fails.

@@ -1,0 +1,131 @@
+//! What each kind of record is: the questions that readers of records ask. A new kind is classified here and nowhere
+//! else: the last two questions name every kind, so that the compiler leads here.
+#![expect(clippy::wildcard_enum_match_arm, reason = "most kinds start, end and settle nothing")]
+
+use super::{AttemptId, Body, CallStatus, FailureClass, Usage};
+
+impl Body {
+    /// The attempt of a model, summary or tool call that this record starts.
+    pub fn started_attempt(&self) -> Option<AttemptId> {
+        match self {
+            Self::ModelStarted(started) => Some(started.id()),
+            Self::SummaryStarted(started) => Some(started.started.id()),
+            Self::CallStarted(started) => Some(started.id()),
+            _ => None,
+        }
+    }
+
+    /// The started attempt of a tool call that is over with this record.
+    pub fn ended_tool_attempt(&self) -> Option<AttemptId> {
+        match self {
+            Self::CallEnded(ended) if ended.attempt > 0 => Some(ended.call.attempt(ended.attempt)),
+            Self::CallLost(lost) => Some(lost.call.attempt(lost.attempt)),
+            _ => None,
+        }
+    }
+
+    /// The attempt that this record reports a step of.
+    pub fn step(&self) -> Option<AttemptId> {
+        match self {
+            Self::ModelAnswered(body) => Some(body.call.attempt(body.attempt)),
+            Self::ModelFailed(body) | Self::SummaryFailed(body) => Some(body.call.attempt(body.attempt)),
+            Self::SummaryAnswered(body) => Some(body.call.attempt(body.attempt)),
+            Self::ModelWaiting(body) => Some(body.call.attempt(body.attempt)),
+            Self::CallEnded(body) => Some(body.call.attempt(body.attempt)),
+            Self::CallLost(body) => Some(body.call.attempt(body.attempt)),
+            Self::ApprovalRequested(body) => Some(body.call.attempt(body.attempt)),
+            _ => self.started_attempt(),
+        }
+    }
+
+    /// The attempt of a model call or summary call whose cost this record settles, and its usage if that is known.
+    pub fn settled_usage(&self) -> Option<(AttemptId, Option<&Usage>)> {
+        match self {
+            Self::ModelAnswered(body) => Some((body.call.attempt(body.attempt), body.usage.as_ref())),
+            Self::SummaryAnswered(body) => Some((body.call.attempt(body.attempt), body.usage.as_ref())),
+            Self::ModelFailed(body) | Self::SummaryFailed(body) => {
+                Some((body.call.attempt(body.attempt), body.failure.usage.as_deref()))
+            }
+            Self::ModelLate(body) => Some((body.id(), Some(&body.usage))),
+            _ => None,
+        }
+    }
+
+    /// Whether the record shows progress of its run. Records that a revival alone causes, or that come from outside,
+    /// are none.
+    pub fn is_progress(&self) -> bool {
+        match self {
+            Self::ModelAnswered(_)
+            | Self::SummaryAnswered(_)
+            | Self::ContextCompacted(_)
+            | Self::ModelWaiting(_)
+            | Self::RunStopping(_)
+            | Self::RunEnded(_)
+            | Self::ApprovalRequested(_) => true,
+            Self::ModelFailed(failed) | Self::SummaryFailed(failed) => {
+                failed.failure.class != FailureClass::Interrupted
+            }
+            Self::CallEnded(ended) => match ended.end.status {
+                CallStatus::Ok | CallStatus::Error | CallStatus::Stopped => true,
+                CallStatus::NotStarted | CallStatus::InDoubt => false,
+            },
+            Self::SessionOpened(_)
+            | Self::SessionRevived(_)
+            | Self::RunAccepted(_)
+            | Self::ModelStarted(_)
+            | Self::SummaryStarted(_)
+            | Self::ModelLate(_)
+            | Self::CallAdmitted(_)
+            | Self::CallStarted(_)
+            | Self::CallLost(_)
+            | Self::MessageSteered(_)
+            | Self::RunExhausted(_)
+            | Self::RunReopened(_)
+            | Self::BudgetRaised(_)
+            | Self::ChildEnded(_)
+            | Self::TodoChanged(_)
+            | Self::ApprovalAnswered(_) => false,
+        }
+    }
+
+    /// Bytes of the texts in this record, without its fixed fields.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::SessionOpened(opened) => opened.prompt.len(),
+            Self::RunAccepted(accepted) => {
+                let system = accepted.spec.system.as_ref().map_or(0, |system| system.len());
+                accepted.input.len() + accepted.history.bytes() + system
+            }
+            Self::ModelAnswered(answered) => {
+                let message = &answered.message;
+                let calls: usize = message.calls.iter().map(|call| call.arguments.len()).sum();
+                message.text.len() + message.reasoning.len() + calls
+            }
+            Self::CallEnded(ended) => ended.end.content.len(),
+            Self::ChildEnded(ended) => ended.result.len(),
+            Self::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
+            Self::SummaryAnswered(answered) => answered.text.len(),
+            Self::MessageSteered(steered) => steered.text.len(),
+            Self::ApprovalRequested(request) => request.question.len(),
+            Self::TodoChanged(changed) => {
+                changed.items.0.iter().map(|item| 64 + item.id.len() + item.content.len()).sum()
+            }
+            Self::SessionRevived(_)
+            | Self::RunStopping(_)
+            | Self::RunEnded(_)
+            | Self::ModelStarted(_)
+            | Self::ModelFailed(_)
+            | Self::ModelWaiting(_)
+            | Self::ModelLate(_)
+            | Self::CallAdmitted(_)
+            | Self::CallStarted(_)
+            | Self::CallLost(_)
+            | Self::RunExhausted(_)
+            | Self::RunReopened(_)
+            | Self::BudgetRaised(_)
+            | Self::SummaryStarted(_)
+            | Self::SummaryFailed(_)
+            | Self::ApprovalAnswered(_) => 0,
+        }
+    }
+}
