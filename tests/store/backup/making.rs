@@ -37,7 +37,7 @@ fn a_folder_of_another_is_not_taken_for_a_part() {
 fn killed_in_the_middle_it_leaves_a_part_that_the_next_one_replaces() {
     let world = World::new();
     full(&world);
-    heavy(&world);
+    heavy(&world, 32);
     let backup = beside(&world, "backup");
     let part = PathBuf::from(format!("{backup}.part"));
     let killed = || {
@@ -60,7 +60,7 @@ fn killed_in_the_middle_it_leaves_a_part_that_the_next_one_replaces() {
 fn without_room_nothing_is_left() {
     let world = World::new();
     full(&world);
-    heavy(&world);
+    heavy(&world, 8);
     let backup = beside(&world, "backup");
     // A file may have 4 MiB at most.
     let mut command = Command::new("bash");
@@ -80,7 +80,7 @@ fn without_room_nothing_is_left() {
 #[test]
 fn who_waits_for_a_holder_that_ends_makes_it_himself() {
     let world = World::new();
-    heavy(&world);
+    heavy(&world, 32);
     let mut holder = world.started(&[]);
     let mut progress = Lines::of(&mut holder);
     let backup = beside(&world, "backup");
@@ -103,7 +103,7 @@ fn a_process_that_goes_in_the_middle_of_a_restore_leaves_the_old_store_or_the_ne
     let backup = beside(&world, "backup");
     world.ok(&["backup", "create", &backup]);
     let old = world.ok(&["runs", "list", "--json"]);
-    heavy(&world);
+    heavy(&world, 32);
     let big = beside(&world, "big");
     world.ok(&["backup", "create", &big]);
     let running = world.running(&["backup", "restore", &big, "--replace"]);
@@ -121,7 +121,8 @@ fn a_process_that_goes_in_the_middle_of_a_restore_leaves_the_old_store_or_the_ne
 #[test]
 fn one_at_a_time_makes_a_backup_of_a_name() {
     let world = World::new();
-    heavy(&world);
+    // Large enough to be under way still when the second command has started and been refused.
+    heavy(&world, 256);
     let holder = world.started(&[]);
     let backup = beside(&world, "backup");
     let first = world.running(&["backup", "create", &backup]);

@@ -82,10 +82,11 @@ fn remembered(state: &Path) -> String {
     fs::read_to_string(state.join("memories/MEMORY.md")).unwrap()
 }
 
-/// Makes the backup long.
-fn heavy(world: &World) {
+/// Adds eight files of `mib` MiB each to what a backup copies. They are holes: only a copy takes space on the disk.
+fn heavy(world: &World, mib: u64) {
     fs::create_dir_all(world.state().join("scripts")).unwrap();
     for n in 0..8 {
-        fs::write(world.state().join(format!("scripts/{n}.json")), vec![b'x'; 8 << 20]).unwrap();
+        let file = fs::File::create(world.state().join(format!("scripts/{n}.json"))).unwrap();
+        file.set_len(mib << 20).unwrap();
     }
 }
