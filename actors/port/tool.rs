@@ -40,9 +40,9 @@ pub trait Tool: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Finds out how an attempt of an [`EffectClass::Once`] call ended, started by an earlier incarnation and without a
-    /// recorded end. If it still runs, the future resolves when it ends; `invocation.cancel` ends the attempt, dropping
-    /// the future does not. Never starts the call.
+    /// Finds out how an attempt of an [`EffectClass::Once`](crate::model::EffectClass::Once) call ended, started by an
+    /// earlier incarnation and without a recorded end. If it still runs, the future resolves when it ends;
+    /// `invocation.cancel` ends the attempt, dropping the future does not. Never starts the call.
     ///
     /// [`Tool::limit`] does not apply, because it reflects the present settings, not those of the attempt's start: the
     /// attempt ends by its own limit. After a day it is cancelled.

@@ -82,7 +82,7 @@ impl Append {
 pub enum IndexRow {
     /// A session's row. Refused as `KeyTaken` if another session has its key.
     Session(SessionRow),
-    /// A run's row. The run is among [`Query::OpenRuns`] until its state is `Ended`.
+    /// A run's row. The run is among the open runs until its state is `Ended`.
     Run(Box<RunRow>),
     /// A model's row; its absent fields keep their stored values.
     Model(ModelRow),
