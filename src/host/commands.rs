@@ -11,7 +11,9 @@ use tokio::time::timeout;
 
 use super::notes::NoteSink;
 use crate::{
-    control::{CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError},
+    control::{
+        CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError, RequestErrorKind,
+    },
     view::{DecisionView, ProviderView, RunView},
     watchdog::HandlerWatchdog,
 };
@@ -70,7 +72,11 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
         }
         ControlCommand::ResetProvider(name) => reset(runtime, name).await,
         ControlCommand::Summaries => {
-            Ok(ControlResponse::Summaries(runtime.compressor_status().await.unwrap_or_default()))
+            let silent = "the Compressor was restarted before it answered; ask again";
+            let status = runtime.compressor_status().await;
+            status
+                .map(ControlResponse::Summaries)
+                .ok_or_else(|| RequestError::new(RequestErrorKind::Internal, silent))
         }
     };
     if reply.send(done.unwrap_or_else(ControlResponse::Refused)).is_err() {
