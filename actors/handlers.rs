@@ -103,7 +103,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::testkit::VirtualClock;
+    use crate::doubles::VirtualClock;
 
     #[tokio::test(start_paused = true)]
     async fn a_handler_that_does_not_come_back_is_seen_with_its_session_and_since_when() {

@@ -4,9 +4,11 @@
 //! changes, and which actions are due. The actors are the shell around it. See `ARCHITECTURE.md` for the tree.
 #![warn(missing_docs)]
 
-pub mod port;
 #[cfg(feature = "testkit")]
-pub mod testkit;
+pub mod doubles;
+#[cfg(feature = "testkit")]
+pub mod fault_injection;
+pub mod port;
 
 mod active_deadline;
 mod compressor;

@@ -267,8 +267,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::EffectClass,
-        testkit::{MemoryArtifacts, ScriptedTool, world},
+        doubles::{MemoryArtifacts, ScriptedTool},
+        model::{EffectClass, ModelRef},
     };
 
     fn plan(name: &str, arguments: &str) -> CallAdmission {
@@ -276,11 +276,8 @@ mod tests {
         let tools =
             ToolRegistry::new(vec![tool("read"), tool("hidden")], 1, Arc::new(MemoryArtifacts::default()));
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
-        let journal = Arc::new(crate::testkit::MemoryJournal::new());
-        let nobody = crate::testkit::ScriptedProvider::new(std::time::Duration::ZERO, |_| {
-            Ok(crate::testkit::says(""))
-        });
-        let spec = RunSpec { tools: vec!["read".into()], ..world(journal, nobody, vec![]).defaults.spec };
+        let model = ModelRef::new("test", "model").expect("two names");
+        let spec = RunSpec { tools: vec!["read".into()], ..RunSpec::new(vec![model], "/workspace") };
         tools.admit_all(&[call], &spec)[0].clone()
     }
 

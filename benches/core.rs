@@ -9,7 +9,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use hermod_actors::testkit::CoreLoop;
+use hermod_testkit::CoreLoop;
 
 fn iterations(c: &mut Criterion) {
     let mut group = c.benchmark_group("core iteration");

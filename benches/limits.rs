@@ -26,8 +26,8 @@ use hermod::clock::SystemClock;
 use hermod_actors::{
     RunRequest, Runtime,
     model::{EffectClass, Outcome},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, says, world};
 use tokio::{net::TcpListener, time::Instant};
 
 const RUNS: usize = 200;

@@ -37,8 +37,8 @@ use hermod_actors::{
         DeltaSink, Encoder, Journal, JournalError, ModelProvider, ModelRequest, ReadFuture, RowReader,
         StoredRecord, WriteOp, WriteOutcome,
     },
-    testkit::ScriptedTool,
 };
+use hermod_testkit::ScriptedTool;
 
 /// In the environment of the process that is measured: the store, and where the model is.
 const STORE: &str = "HERMOD_BENCH_STORE";

@@ -47,8 +47,8 @@ use hermod_actors::{
     model::{AssistantMessage, FinishReason, ModelAnswer, ModelProfile, SessionId, Usage, decode, encode},
     pending_approvals,
     port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
-    testkit::PlainEncoder,
 };
+use hermod_testkit::PlainEncoder;
 use tempfile::TempDir;
 
 /// In the environment of a process that is measured: the state directory.

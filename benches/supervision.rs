@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use hermod_actors::testkit::{FAULT_SCENARIOS, FaultScenario, NO_FREEZE, ObservedOutcome};
+use hermod_testkit::{FAULT_SCENARIOS, FaultScenario, NO_FREEZE, ObservedOutcome};
 use tokio::runtime::Builder;
 
 /// Times that a drill is done.

@@ -6,10 +6,10 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::*;
 use crate::{
+    doubles::VirtualClock,
     inspect::Inspect,
     model::RunId,
     policy::{LinkVisit, SummaryResult, ViewGrowth},
-    testkit::VirtualClock,
 };
 
 const AHEAD: SummaryUrgency =

@@ -28,8 +28,6 @@ use crate::{
 };
 
 pub(crate) use replay::{replay, replay_page, run_records};
-#[cfg(feature = "testkit")]
-pub(crate) use write::mark_all_durable;
 pub(crate) use write::{append, append_with, close, open};
 
 /// The result of a write: its answer, or why nothing was written. An error means that the store has failed.

@@ -65,7 +65,7 @@ pub(crate) fn close(
 }
 
 /// Records that are on disk.
-pub(crate) fn mark_all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
+fn mark_all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
     records.into_iter().map(Durable::mark_durable).collect()
 }
 

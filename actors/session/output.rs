@@ -75,9 +75,9 @@ fn tail(text: &str) -> &str {
 mod tests {
     use super::*;
     use crate::{
+        doubles::MemoryArtifacts,
         model::{Artifact, CallId, RunId, SessionId},
         port::ArtifactName,
-        testkit::MemoryArtifacts,
     };
 
     /// The outcome for a result: the text for the view, and the artifact.

@@ -133,8 +133,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        doubles::{ScriptedTool, invocation},
         model::EffectClass,
-        testkit::{ScriptedTool, invocation},
     };
 
     /// The outcome of attaching to a tool that takes this long, and whether the tool was cancelled.

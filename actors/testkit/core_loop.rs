@@ -4,13 +4,12 @@ use std::{fmt, sync::Arc};
 
 use serde_json::json;
 
-use crate::{
+use crate::calls;
+use hermod_core::{
     model::{
-        AttemptId, CallEnd, CallId, EffectClass, Hash, Incarnation, ModelRef, Record, RunId, SessionId,
-        SessionTime, Timestamp,
+        AttemptId, CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunId,
+        SessionId, SessionTime, Timestamp,
     },
-    persistence::mark_all_durable,
-    testkit::calls,
     turn::{
         CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
     },
@@ -50,7 +49,7 @@ impl CoreLoop {
         let dormant = ReplayedSession::empty(SessionId::from_bits(1 << 101));
         let mut draft = dormant.start_decision(now, &opened);
         draft.apply_input(&submitted);
-        let turn = dormant.into_turn(&mark_all_durable(grant_all(draft, &model)));
+        let turn = dormant.into_turn(&grant_all(draft, &model));
         let mut core = Self { turn, cursor: RenderCursor::default(), now, model };
         for _ in 0..messages / 2 {
             core.iteration();
@@ -87,15 +86,15 @@ impl CoreLoop {
         self.now = SessionTime { at: self.now.at.plus_ms(1), active_ms: self.now.active_ms + 1 };
         let mut draft = self.turn.start_decision(self.now);
         draft.apply_input(input);
-        for record in mark_all_durable(grant_all(draft, &self.model)) {
+        for record in grant_all(draft, &self.model) {
             self.turn.apply(&record);
         }
         self.turn.due(self.now)
     }
 }
 
-/// Grants every lease and permit that the draft requests; returns its records.
-fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
+/// Grants every lease and permit that the draft requests; returns its records as if they were on disk.
+fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Durable<Arc<Record>>> {
     for want in draft.grant_requests() {
         draft.apply_input(&match want {
             GrantRequest::Lease(AttemptId { call, attempt }) => {
@@ -109,5 +108,5 @@ fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Arc<Record>> {
     // The shell also asks for the due actions before it appends.
     let due = draft.due();
     debug_assert!(!due.is_empty(), "the run goes on");
-    draft.finish().records
+    draft.finish().records.into_iter().map(Durable::mark_durable).collect()
 }

@@ -15,7 +15,7 @@ use futures::{
 
 use tokio::time::Instant;
 
-use crate::{
+use hermod_actors::{
     model::{Seq, SessionId},
     port::{Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
 };

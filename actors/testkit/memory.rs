@@ -10,7 +10,7 @@ use futures::{
     future::{BoxFuture, ready},
 };
 
-use crate::{
+use hermod_actors::{
     model::{
         AccountId, BudgetAccount, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
         SessionId, SessionRow, decode, encode,

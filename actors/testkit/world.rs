@@ -1,15 +1,13 @@
-//! Runtime dependencies made of test doubles, and invocations for tests of single tools.
+//! Runtime dependencies made of test doubles.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{
+use crate::{MemoryArtifacts, ScriptedProvider, VirtualClock};
+use hermod_actors::{
     Defaults, RuntimeDependencies,
-    model::{BreakerPolicy, CallId, Limits, ModelRef, RunId, RunSpec, SessionId, Timestamp},
-    port::{ArtifactName, Artifacts, AttemptArtifacts, Invocation, Journal, ProgressReporter, Tool},
-    testkit::{MemoryArtifacts, ScriptedProvider, VirtualClock},
+    model::{BreakerPolicy, Limits, ModelRef, RunSpec},
+    port::{Journal, Tool},
 };
-use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 /// Runtime dependencies made of test doubles: one provider `test` with one model `model`, these tools, this journal.
 pub fn world(
@@ -43,23 +41,5 @@ pub(super) fn spec(tools: Vec<String>) -> RunSpec {
         tools,
         limits: Limits { max_tokens: 1_000, ..Limits::default() },
         ..RunSpec::new(vec![ModelRef::new("test", "model").expect("two names")], "/workspace")
-    }
-}
-
-/// The first attempt of a call with these arguments, for tests of a single tool.
-pub fn invocation(workspace: &str, arguments: Value) -> Invocation {
-    let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
-    let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 1 };
-    let artifacts: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::default());
-    Invocation {
-        call,
-        attempt: own.attempt,
-        isolation_key: "task".into(),
-        workspace: workspace.into(),
-        arguments,
-        now: Timestamp(1_767_225_600_000),
-        artifacts: AttemptArtifacts::new(artifacts, own),
-        cancel: CancellationToken::new(),
-        progress: ProgressReporter::default(),
     }
 }

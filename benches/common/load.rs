@@ -18,8 +18,8 @@ use hermod_actors::{
         RateLimits, ToolCall, Usage,
     },
     port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
-    testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world},
 };
+use hermod_testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world};
 use tokio::sync::Notify;
 
 /// Counts answers, and wakes whoever waits for a number of them: nobody else is disturbed.

@@ -256,8 +256,8 @@ mod tests {
     use hermod_actors::{
         model::{CallId, RunId},
         port::{ArtifactHashes, AttemptArtifacts},
-        testkit::artifacts_contract,
     };
+    use hermod_testkit::artifacts_contract;
 
     use super::*;
 

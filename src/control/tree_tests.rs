@@ -13,8 +13,8 @@ use hermod_actors::{
     port::{
         Append, IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
     },
-    testkit::MemoryJournal,
 };
+use hermod_testkit::MemoryJournal;
 
 use super::{reader::StoreReader, tree::RunTreeCache};
 use crate::view::NodeView;

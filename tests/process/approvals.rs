@@ -10,8 +10,8 @@ use hermod_actors::{
     RunRequest, Runtime,
     model::{CallEnd, CallStatus, EffectClass, InDoubtAction, InDoubtPolicy, RunState},
     port::AttachOutcome,
-    testkit::{ScriptedProvider, ScriptedTool, calls, world},
 };
+use hermod_testkit::{ScriptedProvider, ScriptedTool, calls, world};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -9,7 +9,9 @@ use hermod_actors::{
         Timestamp, encode,
     },
     port::{Append, Journal, JournalError, ReadError, StoredRecord, WriteOp, WriteOutcome},
-    testkit::{FaultyJournal, JournalFault, MemoryJournal, StoreOpener, fault_contract, journal_contract},
+};
+use hermod_testkit::{
+    FaultyJournal, JournalFault, MemoryJournal, StoreOpener, fault_contract, journal_contract,
 };
 use redb::{Database, ReadableDatabase, TableDefinition};
 use tempfile::{TempDir, tempdir};

@@ -7,8 +7,8 @@ use hermod_actors::{
     AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SessionPhase,
     SubmitError,
     model::{Outcome, OutcomeCause},
-    testkit::{ScriptedProvider, says, world},
 };
+use hermod_testkit::{ScriptedProvider, says, world};
 use redb::{Database, ReadableTable, TableDefinition};
 use tempfile::tempdir;
 

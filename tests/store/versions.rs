@@ -16,8 +16,8 @@ use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, Outcome, RunState, SessionId},
     port::{Journal, Presence, Tool},
-    testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
+use hermod_testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world};
 use redb::{Database, ReadableTable, TableDefinition};
 use serde_json::json;
 use tempfile::tempdir;

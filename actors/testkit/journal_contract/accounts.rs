@@ -1,7 +1,7 @@
 //! Cases: reservations, settlements and raises on budget accounts.
 
 use super::subject::{Subject, account, one, record, session};
-use crate::{
+use hermod_actors::{
     model::{
         AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, Incarnation, LedgerChange, LimitRaise,
         NewAccount, Reservation, Settlement,

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::subject::{
     Subject, account, appended, check, index_run, one, record, record_of, run, session, session_row,
 };
-use crate::{
+use hermod_actors::{
     model::{
         Amounts, AssistantMessage, Body, CallId, FinishReason, Incarnation, ModelAnswered, NewAccount,
         OpaqueState, Record, RunState, Timestamp,

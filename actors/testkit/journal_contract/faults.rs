@@ -9,10 +9,10 @@ use super::{
     StoreOpener,
     subject::{Subject, account, index_run, record, run, session},
 };
-use crate::{
+use crate::{FaultyJournal, JournalFault};
+use hermod_actors::{
     model::{Amounts, Incarnation, NewAccount, RunState},
     port::{Append, Journal, JournalError, WriteOp, WriteOutcome, WriteRefusal},
-    testkit::{FaultyJournal, JournalFault},
 };
 
 /// Number of the commit that meets the fault, counted from 1.
@@ -65,7 +65,7 @@ async fn a_failure_is_whole_and_final(mut open: StoreOpener, fault: JournalFault
 }
 
 /// An append of records, a new account, an index row, a key and an inbox message.
-fn whole(id: crate::model::SessionId, fence: Incarnation) -> Append {
+fn whole(id: hermod_actors::model::SessionId, fence: Incarnation) -> Append {
     let mut append = Append::new(id, fence, 2, (2..=4).map(record).collect());
     let limits = Amounts { tokens: Some(5), ..Amounts::default() };
     append.ledger.new_accounts.push(NewAccount {

@@ -1,5 +1,5 @@
 use super::subject::{Subject, appended, check, one, record, session, session_row};
-use crate::port::{Append, IndexRow, WriteOp, WriteOutcome, WriteRefusal};
+use hermod_actors::port::{Append, IndexRow, WriteOp, WriteOutcome, WriteRefusal};
 
 async fn deliver(journal: &Subject, to: u128, item: &str) -> u64 {
     match journal.batch(vec![WriteOp::Deliver(session(to), item.into())]).await[..] {

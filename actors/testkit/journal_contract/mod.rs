@@ -10,8 +10,8 @@ mod subject;
 
 use futures::future::LocalBoxFuture;
 
-use crate::port::Journal;
 pub use faults::{FAULTS, fault_contract};
+use hermod_actors::port::Journal;
 use subject::Subject;
 
 /// Opens one store. The first call finds it empty; each later call finds what was written before. The journal of one

@@ -1,7 +1,7 @@
 //! Cases: index rows of sessions, runs and models, and their keys.
 
 use super::subject::{Subject, check, index_run, one, record, run, run_row, session, session_row};
-use crate::{
+use hermod_actors::{
     model::{
         Amounts, ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, RunState, SessionId, Timestamp,
         TokenDensity,

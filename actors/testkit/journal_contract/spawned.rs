@@ -3,7 +3,7 @@
 use super::subject::{
     Subject, account, appended, check, index_run, one, record, record_of, run, session, session_row,
 };
-use crate::{
+use hermod_actors::{
     model::{Amounts, BudgetAccount, Incarnation, NewAccount, RunState},
     port::{Append, IndexRow, SpawnedSession, WriteOp, WriteOutcome, WriteRefusal},
 };

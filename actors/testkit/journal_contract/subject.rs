@@ -3,7 +3,7 @@
 use std::{fmt::Debug, panic::Location, sync::Arc};
 
 use super::StoreOpener;
-use crate::{
+use hermod_actors::{
     model::{
         AccountId, Body, BudgetAccount, CallEnd, CallEnded, CallId, CallStatus, Incarnation, Record, RunId,
         RunRow, RunState, Seq, SessionId, SessionRow, Timestamp, Usage,

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{AdapterFault, FaultAction};
-use crate::{
+use crate::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world};
+use hermod_actors::{
     RuntimeDependencies,
     model::{
         CallEnd, CallStatus, EffectClass, Failure, FailureClass, Message, ModelAnswer, ModelProfile, Seq,
@@ -26,7 +27,6 @@ use crate::{
         BadArguments, DeltaSink, EncodedHead, Encoder, Intent, Invocation, Journal, MessageBuffer,
         ModelProvider, ModelRequest, Tool,
     },
-    testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
 
 /// The input of the victim's run, by which scripts recognise it.

@@ -8,11 +8,8 @@ mod table;
 
 use std::time::Duration;
 
-use crate::{
-    RuntimeEnd,
-    model::EffectClass,
-    testkit::{ActorFault, JournalFault},
-};
+use crate::{ActorFault, JournalFault};
+use hermod_actors::{RuntimeEnd, model::EffectClass};
 pub use table::{FAULT_SCENARIOS, NO_FREEZE};
 
 /// One fault in one runtime, with its expected outcome.

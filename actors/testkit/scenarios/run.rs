@@ -8,11 +8,11 @@ use super::{
     AdapterFault, FaultAction, FaultScenario, FaultTarget, ObservedOutcome,
     faulty_adapters::{InjectionClock, TARGET_INPUT, scenario_dependencies},
 };
-use crate::{
+use crate::{ActorKind, FaultyJournal, JournalFault, MemoryJournal, inject};
+use hermod_actors::{
     AcceptedRun, RunError, RunRequest, Runtime, RuntimeEnd,
     model::{Body, EventBody, Kind, RunId, StopReason},
     port::Journal,
-    testkit::{ActorKind, FaultyJournal, JournalFault, MemoryJournal, inject},
 };
 
 /// Number of the commit that meets a fault: by then every run is accepted and at work.

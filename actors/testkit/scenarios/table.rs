@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::{AdapterFault, ExpectedOutcome, FaultAction, FaultScenario, FaultTarget};
-use crate::{
-    model::EffectClass,
-    testkit::{ActorFault, JournalFault},
-};
+use crate::{ActorFault, JournalFault};
+use hermod_actors::model::EffectClass;
 
 /// Kinds of actors that no input can freeze, each with the reason.
 pub const NO_FREEZE: &[(&str, &str)] = &[

@@ -7,12 +7,12 @@ use super::{
     plan::{ModelFault, PlannedStep, RunPlan, SimulationPlan},
     todo,
 };
-use crate::{
+use hermod_actors::{
+    DELEGATE_TASK,
     model::{
         AssistantMessage, Dimension, Failure, FailureClass, FinishReason, ModelAnswer, RequestFate, ToolCall,
         Usage,
     },
-    policy::delegation::DELEGATE_TASK,
 };
 
 /// Input tokens that each answer reports; fewer than any request is estimated at.

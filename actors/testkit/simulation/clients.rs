@@ -15,11 +15,10 @@ use super::{
     observations::session_key,
     plan::{FaultTrigger, PlannedEvent, RunPlan, SimulationPlan},
 };
-use crate::{
-    AcceptedRun, RunError, RunRequest, Runtime, SessionChoice, SubmitError,
+use crate::MemoryJournal;
+use hermod_actors::{
+    AcceptedRun, DELEGATE_TASK, RunError, RunRequest, Runtime, SessionChoice, SubmitError,
     model::{ApprovalDecision, EventBody, InDoubtPolicy, RunId, SessionId},
-    policy::delegation::DELEGATE_TASK,
-    testkit::MemoryJournal,
 };
 
 /// Pause before a retry.

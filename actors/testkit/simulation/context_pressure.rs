@@ -12,7 +12,7 @@ use super::{
     plan::{ModelFault, RunPlan},
     seeded_rng::SeededRng,
 };
-use crate::{
+use hermod_actors::{
     model::{CompactionPolicy, Failure, FailureClass, ModelAnswer, ModelProfile, RunSpec},
     port::ModelRequest,
 };

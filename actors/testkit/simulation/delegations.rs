@@ -5,10 +5,8 @@ use super::{
     plan::{PlannedDelegation, PlannedEvent, PlannedTarget, RunPlan},
     seeded_rng::SeededRng,
 };
-use crate::{
-    model::{Amounts, Delegation, Limits},
-    testkit::ActorFault,
-};
+use crate::ActorFault;
+use hermod_actors::model::{Amounts, Delegation, Limits};
 
 /// The first task number of run 0; the task numbers of each next run begin this much higher.
 const TASK_NUMBER_STEP: usize = 1_000;

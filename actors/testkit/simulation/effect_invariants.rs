@@ -6,9 +6,9 @@ use super::{
     external_world::{EndKind, ToolExecution},
     invariants::{FinalState, Violations},
 };
-use crate::{
+use hermod_actors::{
+    DELEGATE_TASK, TODO,
     model::{Attempt, Body, CallAdmitted, CallEnded, CallId, CallStatus, EffectClass, RetryReason},
-    policy::{delegation::DELEGATE_TASK, todo::TODO},
 };
 
 /// The records of one call.

@@ -10,13 +10,10 @@ use super::{
     external_world::ExternalState,
     plan::{PlannedEvent, PlannedTarget, RunPlan},
 };
-use crate::{
+use crate::{ActorFault, ActorKind, inject_if_alive};
+use hermod_actors::{
     AcceptedRun, RaiseError, RunError,
     model::{ApprovalDecision, CallId, Outcome, RunId, StopReason},
-    testkit::{
-        ActorFault, ActorKind,
-        inject::{self, Injection},
-    },
 };
 
 /// Milliseconds that a slow commit takes: longer than a model needs for an answer.
@@ -289,7 +286,7 @@ impl Clients {
 
     async fn inject_into_actor(&self, part: ActorKind, (who, how): (PlannedTarget, ActorFault)) {
         // A dead actor takes no fault.
-        if inject::try_inject(&self.runtime, part, how).await == Injection::Sent {
+        if inject_if_alive(&self.runtime, part, how).await {
             let mut inner = self.outside.lock();
             inner.record_forced_end();
             inner.observations.fault_names.extend([who.name(), PlannedEvent::ActorFault(who, how).name()]);

@@ -15,10 +15,11 @@ use super::{
     plan::{ToolBehaviour, ToolKind},
     seeded_rng::SeededRng,
 };
-use crate::{
+use crate::MemoryJournal;
+use hermod_actors::doubles::START_MS;
+use hermod_actors::{
     model::{Attempt, AttemptId, CallId, SessionId, Timestamp, Usage},
     port::{Clock, InboxItem, Journal, WriteOp, WriteOutcome},
-    testkit::{MemoryJournal, clock::START_MS},
 };
 
 /// Milliseconds that a commit takes at most, if it ends.

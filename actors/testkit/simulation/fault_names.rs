@@ -1,7 +1,7 @@
 //! The names of all faults of plans, so that tests can show that each of them occurs.
 
 use super::plan::{CommitFault, ModelFault, PlannedEvent, PlannedTarget, ToolBehaviour};
-use crate::testkit::{ActorFault, JournalFault};
+use crate::{ActorFault, JournalFault};
 
 /// The names of all faults that can occur in a plan.
 pub const FAULT_NAMES: [&str; 69] = [

@@ -9,10 +9,8 @@ use super::{
     },
     seeded_rng::SeededRng,
 };
-use crate::{
-    model::{Amounts, ApprovalDecision, InDoubtAction, LimitIncrease, Limits},
-    testkit::{ActorFault, JournalFault},
-};
+use crate::{ActorFault, JournalFault};
+use hermod_actors::model::{Amounts, ApprovalDecision, InDoubtAction, LimitIncrease, Limits};
 
 /// Milliseconds within which runs and timed faults start; about the duration of a run without faults.
 const MAX_START_MS: u64 = 6_000;

@@ -10,10 +10,10 @@ use super::{
     observations::is_force_fail,
     spending_invariants, subagents, todo,
 };
-use crate::{
+use crate::MemoryJournal;
+use hermod_actors::{
     model::{Body, CallId, CompactionMethod, Kind, Outcome, Record, RunId, SessionId, Timestamp},
     port::{InboxItem, Journal, ReadFuture, RowReader},
-    testkit::MemoryJournal,
 };
 
 /// All that is known at the end of a simulation.

@@ -18,7 +18,8 @@ use super::{
     external_world::ExternalWorld,
     plan::{CommitFault, Downtime, FaultTrigger, PlannedFault},
 };
-use crate::{
+use crate::MemoryJournal;
+use hermod_actors::{
     model::{
         AccountId, BudgetAccount, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
     },
@@ -26,7 +27,6 @@ use crate::{
         Append, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp,
         WriteOutcome,
     },
-    testkit::MemoryJournal,
 };
 
 /// State of one process life, shared by its store and its driver.

@@ -16,12 +16,11 @@ use super::{
     plan::{Downtime, PlannedFault, SimulationPlan, ToolKind},
     tools::SimulatedTool,
 };
-use crate::{
-    Defaults, Runtime, RuntimeDependencies, RuntimeEnd,
+use crate::{MemoryArtifacts, MemoryJournal, world};
+use hermod_actors::{
+    Defaults, Runtime, RuntimeDependencies, RuntimeEnd, TODO,
     model::{BreakerPolicy, ModelRef, RunSpec},
-    policy::todo::TODO,
     port::{ModelProvider, Tool},
-    testkit::{MemoryArtifacts, MemoryJournal, world},
 };
 
 /// Upper bound of a life in virtual time: nothing that a run waits for takes longer, retries included.

@@ -13,12 +13,12 @@ use super::{
     plan::{ModelFault, PlannedStep, SimulationPlan, ToolKind},
     view_invariants,
 };
-use crate::{
+use crate::PlainEncoder;
+use futures::{FutureExt, future::BoxFuture};
+use hermod_actors::{
     model::{Failure, Message, ModelAnswer, ModelProfile, ToolSpec, Usage},
     port::{DeltaSink, EncodedHead, Encoder, MessageBuffer, ModelProvider, ModelRequest},
-    testkit::PlainEncoder,
 };
-use futures::{FutureExt, future::BoxFuture};
 
 /// Limit of steps after a run's last planned one that may still have faults. Some faults add calls and so another step;
 /// without a limit, a run without limits would never end.

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{
+use hermod_actors::{
     AcceptedRun, RunResult,
     model::{
         AccountId, ApprovalDecision, Attempt, AttemptId, Body, BudgetAccount, CallId, Dimension,
@@ -252,7 +252,7 @@ impl Observations {
     /// Simulated providers never exceed their reservation, so even a settlement must stay within the limits.
     fn check_limits(&mut self, id: AccountId, account: &BudgetAccount) {
         for dimension in Dimension::ALL {
-            let of = |amounts: &crate::model::Amounts| amounts.get(dimension).unwrap_or(0);
+            let of = |amounts: &hermod_actors::model::Amounts| amounts.get(dimension).unwrap_or(0);
             let used = of(&account.spent) + of(&account.reserved);
             if account.limits.get(dimension).is_some_and(|limit| used > limit) {
                 self.report_violation(
@@ -300,7 +300,7 @@ pub(super) fn session_key(session: usize) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{LimitIncrease, Outcome, RunEnded, RunReopened, Timestamp, Usage};
+    use hermod_actors::model::{LimitIncrease, Outcome, RunEnded, RunReopened, Timestamp, Usage};
 
     #[test]
     fn only_what_lies_with_sessions_without_an_open_run_is_left_over() {

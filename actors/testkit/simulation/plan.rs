@@ -5,10 +5,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::context_pressure::ContextPressure;
-use crate::{
-    model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits},
-    testkit::{ActorFault, JournalFault},
-};
+use crate::{ActorFault, JournalFault};
+use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits};
 
 /// The runs given to a runtime and the faults injected into it.
 #[derive(Debug, Clone, PartialEq)]

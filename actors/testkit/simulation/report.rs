@@ -10,10 +10,9 @@ use super::{
     panic_capture::PanicCapture,
     plan::SimulationPlan,
 };
-use crate::{
-    model::{Hash, Kind, SessionId, Timestamp, encode},
-    testkit::{MemoryJournal, clock::START_MS},
-};
+use crate::MemoryJournal;
+use hermod_actors::doubles::START_MS;
+use hermod_actors::model::{Hash, Kind, SessionId, Timestamp, encode};
 
 /// The result of a simulated plan.
 #[derive(Debug)]
@@ -89,7 +88,7 @@ mod tests {
         },
         *,
     };
-    use crate::model::{Amounts, InDoubtAction, LimitIncrease, Limits};
+    use hermod_actors::model::{Amounts, InDoubtAction, LimitIncrease, Limits};
 
     const IDLE: u64 = 1_000;
 

@@ -1,6 +1,6 @@
 //! SplitMix64 random numbers for generating plans: a pure function of the seed.
 
-use crate::testkit::clock::{SPLITMIX_GAMMA, mix};
+use hermod_actors::doubles::{SPLITMIX_GAMMA, mix};
 
 /// A deterministic random number generator.
 #[derive(Debug, Clone)]

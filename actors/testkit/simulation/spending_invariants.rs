@@ -6,7 +6,7 @@ use super::{
     answers::IMPOSSIBLE_TOKENS,
     invariants::{FinalState, Violations},
 };
-use crate::model::{
+use hermod_actors::model::{
     AccountId, AttemptId, Body, Deadline, Failure, FailureClass, ModelStarted, RequestFate, RetryReason,
     RunId, Usage, UsageAnomaly,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::invariants::{FinalState, Violations};
-use crate::{
+use hermod_actors::{
     model::{Body, InboxMessage, RunId, SessionId},
     port::InboxItem,
 };
@@ -66,7 +66,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{super::external_world::ExternalWorld, *};
-    use crate::model::{Outcome, OutcomeDetail, Record, RunEnded, StopReason, Timestamp, Usage};
+    use hermod_actors::model::{Outcome, OutcomeDetail, Record, RunEnded, StopReason, Timestamp, Usage};
 
     /// Checks whether a stop may lie in the inbox of a session with `records` records. `left` is the number of records
     /// the session had when the present life began with the stop in its inbox; `None` if it began without.

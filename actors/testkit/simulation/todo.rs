@@ -8,9 +8,9 @@ use super::{
     answers::call_id,
     invariants::{FinalState, Violations},
 };
-use crate::{
+use hermod_actors::{
+    TODO,
     model::{Body, CallStatus, ToolCall},
-    policy::todo::TODO,
 };
 
 /// The to-do call of a model at step `at` of run `run`: it writes or reads the list. `None` if the step has none.

@@ -11,7 +11,7 @@ use super::{
     external_world::{EndKind, ExternalWorld},
     plan::{ToolBehaviour, ToolKind},
 };
-use crate::{
+use hermod_actors::{
     model::{Access, Attempt, AttemptId, CallEnd, CallStatus, EffectClass, ToolSpec},
     port::{AttachOutcome, BadArguments, Boot, Intent, Invocation, Tool},
 };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::external_world::ExternalWorld;
-use crate::model::SessionId;
+use hermod_actors::model::SessionId;
 
 /// Prefixes of messages that ask to continue a text. They and the partial text before them follow the view.
 const CONTINUE_PREFIXES: [&str; 2] = [

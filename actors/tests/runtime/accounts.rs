@@ -20,8 +20,8 @@ use hermod_actors::{
         PoolStrategy, RateInfo, RateLimits, RateQuota, RunStatus, Timestamp,
     },
     port::{DeltaSink, Encoder, ModelProvider, ModelRequest},
-    testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, says, world},
 };
+use hermod_testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, says, world};
 use tokio::time::Instant;
 
 /// Milliseconds since the beginning, and what an attempt was made with.

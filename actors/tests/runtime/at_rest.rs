@@ -19,10 +19,10 @@ use hermod_actors::{
         AttachOutcome, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
         WriteRefusal,
     },
-    testkit::{
-        ActorFault, ActorKind, MemoryJournal, ScriptedProvider, ScriptedTool, calls, inject, inject_if_alive,
-        says, world,
-    },
+};
+use hermod_testkit::{
+    ActorFault, ActorKind, MemoryJournal, ScriptedProvider, ScriptedTool, calls, inject, inject_if_alive,
+    says, world,
 };
 use serde_json::json;
 use tokio::task::yield_now;

@@ -8,8 +8,8 @@ use std::{
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies,
     model::{Body, CallEnd, CallStatus, EffectClass, MAX_RESULT_BYTES},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::{Value, json};
 
 /// Asks for these tools once, and then says what it sees: the names of its calls, and the results.

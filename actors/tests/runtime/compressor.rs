@@ -9,9 +9,9 @@ use hermod_actors::{
         ModelAnswer, ModelProfile, Outcome,
     },
     port::{ModelProvider, Tool},
-    testkit::{
-        ActorFault, ActorKind, MemoryJournal, ScriptedProvider, ScriptedTool, calls, inject, says, world,
-    },
+};
+use hermod_testkit::{
+    ActorFault, ActorKind, MemoryJournal, ScriptedProvider, ScriptedTool, calls, inject, says, world,
 };
 use serde_json::{Value, json};
 

@@ -6,10 +6,10 @@ use hermod_actors::{
     AcceptedRun, RunRequest, Runtime,
     model::{Amounts, BudgetAccount, Delegation, Outcome, OutcomeCause, RunId, RunRow, RunState},
     port::Journal,
-    testkit::{
-        ActorFault, ActorKind, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, calls,
-        inject_if_alive, says, world,
-    },
+};
+use hermod_testkit::{
+    ActorFault, ActorKind, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, calls,
+    inject_if_alive, says, world,
 };
 use serde_json::json;
 

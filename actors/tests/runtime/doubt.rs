@@ -13,8 +13,8 @@ use hermod_actors::{
         RunState, StopReason,
     },
     port::{AttachOutcome, Boot, Journal},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 
 const STEP: Duration = Duration::from_secs(1);

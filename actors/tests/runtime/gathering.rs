@@ -13,8 +13,8 @@ use hermod_actors::{
     RunRequest, Runtime,
     model::{CallEnd, EffectClass, Outcome, RunState, Seq, SessionId, StopReason},
     port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, Tool, WriteOp, WriteOutcome},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 
 /// Counts appends.

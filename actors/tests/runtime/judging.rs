@@ -13,8 +13,8 @@ use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, Outcome, StopReason, ToolSpec},
     port::{BadArguments, Intent, Invocation, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, calls, says, world};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

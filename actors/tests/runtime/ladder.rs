@@ -12,8 +12,8 @@ use hermod_actors::{
     AnswerSource, RunRequest, RunResult, Runtime,
     model::{AssistantMessage, Body, EffectClass, FinishReason, Message, ModelAnswer, Outcome},
     port::{Journal, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 
 /// A model that says one thing after the other, and the last one for ever.

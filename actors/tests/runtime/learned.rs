@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{Body, Failure, FailureClass, ModelProfile, ModelStarted, Record, TokenDensity, Usage},
-    testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says, world};
 
 const TEXT: usize = 40_000;
 

@@ -1,5 +1,4 @@
 //! The whole tree of actors on virtual time: a scripted model, scripted tools, a journal in memory.
-#![cfg(feature = "testkit")]
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod accounts;

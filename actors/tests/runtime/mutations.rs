@@ -19,10 +19,10 @@ use hermod_actors::{
     model::{Amounts, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState, StopReason},
     mutants::Mutant,
     port::{AttachOutcome, Journal, Tool},
-    testkit::{
-        ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider,
-        ScriptedTool, StoreOpener, calls, inject, says, world,
-    },
+};
+use hermod_testkit::{
+    ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool,
+    StoreOpener, calls, inject, says, world,
 };
 use serde_json::json;
 

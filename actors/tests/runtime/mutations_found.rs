@@ -4,10 +4,8 @@
 
 use std::{collections::BTreeSet, env, thread};
 
-use hermod_actors::{
-    mutants::Mutant,
-    testkit::simulation::{SimulationReport, first_violation},
-};
+use hermod_actors::mutants::Mutant;
+use hermod_testkit::simulation::{SimulationReport, first_violation};
 
 /// Each is found within so many seeds.
 const SEEDS: u64 = 500;

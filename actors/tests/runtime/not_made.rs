@@ -15,8 +15,8 @@ use hermod_actors::{
         Body, BudgetAccount, Failure, FailureClass, ModelAnswer, ModelProfile, Outcome, RunId, SessionId,
     },
     port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
-    testkit::{FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, says, world},
 };
+use hermod_testkit::{FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, says, world};
 
 const COMMIT: Duration = Duration::from_millis(50);
 
@@ -65,8 +65,9 @@ async fn what_a_suspension_prevents_costs_nothing() {
     assert_eq!(account(&memory, row.id).await.spent.iterations, Some(1));
 }
 
+/// A provider whose adapter panics while it encodes a request.
 #[derive(Debug)]
-struct Poison;
+pub(crate) struct Poison;
 
 impl ModelProvider for Poison {
     fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {

@@ -13,8 +13,8 @@ use hermod_actors::{
         Journal, JournalError, PromptLayer, PromptRequest, ReadFuture, RowReader, StoredRecord, SystemPrompt,
         SystemPromptBuilder, SystemPromptError, WriteOp, WriteOutcome,
     },
-    testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, says, world};
 use tokio::time::Instant;
 
 /// What an engine comes to.

@@ -8,8 +8,8 @@ use hermod_actors::{
         Amounts, BudgetAccount, CallEnd, Dimension, EffectClass, Kind, LimitIncrease, Outcome, RunState,
     },
     port::Journal,
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 
 const STEP: Duration = Duration::from_secs(1);

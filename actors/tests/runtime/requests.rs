@@ -10,10 +10,10 @@ use hermod_actors::{
         Outcome, ThinkingLevel,
     },
     port::{Journal, Tool},
-    testkit::{
-        FaultyJournal, JournalFault, MemoryArtifacts, MemoryJournal, ScriptedProvider, ScriptedTool, calls,
-        says, world,
-    },
+};
+use hermod_testkit::{
+    FaultyJournal, JournalFault, MemoryArtifacts, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says,
+    world,
 };
 use serde_json::{Value, json};
 

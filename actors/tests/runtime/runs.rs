@@ -15,8 +15,8 @@ use hermod_actors::{
         StopReason,
     },
     port::{Journal, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::{Value, json};
 
 const NO_TIME: Duration = Duration::ZERO;

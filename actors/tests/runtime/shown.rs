@@ -20,10 +20,10 @@ use hermod_actors::{
         ArtifactError, ArtifactName, ArtifactSink, Artifacts, DeltaSink, Encoder, Excerpt, Journal,
         ModelProvider, ModelRequest, Tool,
     },
-    testkit::{
-        MemoryArtifacts, MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, calls,
-        says, world,
-    },
+};
+use hermod_testkit::{
+    MemoryArtifacts, MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, calls, says,
+    world,
 };
 use serde_json::{Value, json};
 

@@ -11,10 +11,8 @@ use std::{
     thread,
 };
 
-use hermod_actors::{
-    model::Kind,
-    testkit::simulation::{FAULT_NAMES, SimulationPlan, shrink, simulate},
-};
+use hermod_actors::model::Kind;
+use hermod_testkit::simulation::{FAULT_NAMES, SimulationPlan, shrink, simulate};
 use tokio::time::Instant;
 
 /// How many seeds are tried if nothing else is said.

@@ -6,8 +6,8 @@ use hermod_actors::{
     RunError, RunRequest, Runtime, SessionChoice,
     model::{Body, EffectClass, Outcome, RunId, RunState, SessionId, StopReason},
     port::{Journal, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 
 const STEP: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use hermod_actors::{
         StopReason,
     },
     port::{Journal, Tool},
-    testkit::{
-        FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
-    },
+};
+use hermod_testkit::{
+    FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world,
 };
 use serde_json::{Value, json};
 

@@ -6,10 +6,10 @@ use hermod_actors::{
     AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice, SubmitError,
     model::{Body, EffectClass, EventBody, Kind, Outcome, StopReason},
     port::{Journal, Tool},
-    testkit::{
-        ActorFault, ActorKind, FAULT_SCENARIOS, FaultScenario, FaultyJournal, JournalFault, MemoryJournal,
-        NO_FREEZE, ScriptedProvider, ScriptedTool, calls, inject, inject_if_alive, says, world,
-    },
+};
+use hermod_testkit::{
+    ActorFault, ActorKind, FAULT_SCENARIOS, FaultScenario, FaultyJournal, JournalFault, MemoryJournal,
+    NO_FREEZE, ScriptedProvider, ScriptedTool, calls, inject, inject_if_alive, says, world,
 };
 use serde_json::json;
 
@@ -327,7 +327,7 @@ async fn check_fault(fault: JournalFault, at: usize) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_the_store_does_the_next_start_goes_on_with_what_was_accepted() {
-    for fault in hermod_actors::testkit::FAULTS {
+    for fault in hermod_testkit::FAULTS {
         let mut at = 1;
         while check_fault(*fault, at).await {
             at += 1;

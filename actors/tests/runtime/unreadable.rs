@@ -13,8 +13,8 @@ use hermod_actors::{
         Record, Seq, SessionId,
     },
     port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome, WriteRefusal},
-    testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, says, world};
 use serde_json::json;
 
 /// A message whose opaque state nests deeper than the reader of records goes. Only a deserialiser makes one.

@@ -20,10 +20,10 @@ use hermod_actors::{
         Clock, DiskSpaceGauge, Journal, JournalError, ReadFuture, RowReader, StoredRecord, Tool, WriteOp,
         WriteOutcome,
     },
-    testkit::{
-        FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls,
-        says, world,
-    },
+};
+use hermod_testkit::{
+    FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says,
+    world,
 };
 use serde_json::json;
 use tokio::{

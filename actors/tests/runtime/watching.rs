@@ -16,9 +16,11 @@ use hermod_actors::{
         SessionEvent,
     },
     port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest, Tool},
-    testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
+
+use crate::not_made::Poison;
 
 const WORDS: [&str; 3] = ["one ", "two ", "three"];
 
@@ -205,20 +207,6 @@ async fn a_slow_watcher_is_dropped_and_goes_on_without_a_gap_or_a_repeat() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_session_is_given_up_is_told_to_its_watchers() {
-    #[derive(Debug)]
-    struct Poison;
-    impl ModelProvider for Poison {
-        fn encoder(&self, _: &str, _: &ModelProfile) -> Arc<dyn Encoder> {
-            panic!("poisoned")
-        }
-        fn call<'a>(
-            &'a self,
-            _: ModelRequest,
-            _: &'a dyn DeltaSink,
-        ) -> BoxFuture<'a, Result<ModelAnswer, Failure>> {
-            unreachable!("nothing is encoded")
-        }
-    }
     let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
     let mut world = world(journal, ScriptedProvider::new(Duration::ZERO, |_| Ok(says("x"))), vec![]);
     world.providers = vec![("test".into(), Arc::new(Poison), 10)];

@@ -13,8 +13,8 @@ use hermod_actors::{
     RunRequest, Runtime,
     model::{CallEnd, CallId, EffectClass, Kind, Outcome, RunId, SessionId, WaitKind},
     port::Journal,
-    testkit::{ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{ScriptedProvider, ScriptedTool, calls, says, world};
 use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, backends::InMemoryBackend};
 use rustix::io::Errno;
 use serde_json::json;

@@ -13,10 +13,8 @@ use hermod::{
     memory::MemoryFiles,
     tool::{Settings, builtin, command_denylist::denial_reason},
 };
-use hermod_actors::{
-    model::{CallEnd, CallStatus},
-    testkit::invocation,
-};
+use hermod_actors::model::{CallEnd, CallStatus};
+use hermod_testkit::invocation;
 use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use serde_json::{Value, json};
 

@@ -15,8 +15,8 @@ use hermod::{
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
     port::{Artifacts, AttemptArtifacts, Invocation},
-    testkit::{MemoryArtifacts, invocation},
 };
+use hermod_testkit::{MemoryArtifacts, invocation};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;

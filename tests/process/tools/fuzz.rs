@@ -19,8 +19,8 @@ use hermod_actors::{
     RunRequest, Runtime,
     model::{AssistantMessage, CallEnd, FinishReason, ModelAnswer, OutcomeCause, ToolCall, ToolSpec},
     port::{BadArguments, Intent, Invocation},
-    testkit::{MemoryJournal, ScriptedProvider, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, says, world};
 use serde_json::{Map, Value, json};
 
 /// What one call may take, on a busy machine and without optimisation.

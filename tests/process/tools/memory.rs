@@ -16,8 +16,8 @@ use hermod::{
 use hermod_actors::{
     model::{Access, CallEnd, CallStatus, EffectClass},
     port::{AttemptArtifacts, Invocation, Tool},
-    testkit::invocation,
 };
+use hermod_testkit::invocation;
 use rustix::{
     fs::{FlockOperation, flock},
     process::Signal,

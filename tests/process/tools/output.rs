@@ -20,8 +20,8 @@ use hermod::{
 use hermod_actors::{
     model::{CallEnd, CallStatus, MAX_RESULT_BYTES},
     port::{Artifacts, AttemptArtifacts, Invocation},
-    testkit::{MemoryArtifacts, invocation},
 };
+use hermod_testkit::{MemoryArtifacts, invocation};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};

@@ -9,8 +9,8 @@ use hermod::{
 use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, RunId},
     port::{AttachOutcome, Boot, Invocation, ProgressReporter, Tool},
-    testkit::invocation,
 };
+use hermod_testkit::invocation;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -6,8 +6,8 @@ use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, SessionPhase,
     model::{Body, Kind},
     port::{Journal, WriteOp},
-    testkit::{ActorFault, ActorKind, MemoryJournal, inject, inject_if_alive},
 };
+use hermod_testkit::{ActorFault, ActorKind, MemoryJournal, inject, inject_if_alive};
 use tokio::{task::yield_now, time::sleep};
 
 use super::{LONG, STEP, check_completes, check_forgotten, count, one_run, places, request, start};

@@ -17,8 +17,8 @@ use hermod_actors::{
         StopReason,
     },
     port::{AttachOutcome, Journal},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 use tokio::time::sleep;
 

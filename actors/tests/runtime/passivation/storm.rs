@@ -2,12 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hermod_actors::{
-    AcceptedRun,
-    model::Body,
-    port::Clock,
-    testkit::{ActorFault, ActorKind, MemoryJournal, VirtualClock, inject},
-};
+use hermod_actors::{AcceptedRun, model::Body, port::Clock};
+use hermod_testkit::{ActorFault, ActorKind, MemoryJournal, VirtualClock, inject};
 use tokio::time::sleep;
 
 use super::{LONG, check_completes, check_forgotten, request, start};

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime,
     model::{FailureClass, Outcome},
-    testkit::{MemoryJournal, VirtualClock},
 };
+use hermod_testkit::{MemoryJournal, VirtualClock};
 
 use super::{Side, limited, of, run, start};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use hermod_actors::{
     RunRequest,
     model::{Deadline, Failure, FailureClass, Limits},
-    testkit::says,
 };
+use hermod_testkit::says;
 use tokio::time::Instant;
 
 use super::{SLOW_DOWN, Side, limited, run, start, works};

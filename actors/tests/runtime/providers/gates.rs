@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::{
     RunRequest, Runtime,
     model::{BreakerState, Failure, FailureClass, RunSpec, StopReason, Timestamp},
-    testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says};
 
 use super::{SLOW_DOWN, Side, limited, of, run, start};
 

@@ -14,8 +14,8 @@ use hermod_actors::{
     RunRequest, RunResult, Runtime, RuntimeDependencies,
     model::{EffectClass, Failure, FailureClass, ModelAnswer, ModelRef},
     port::{Clock, Tool},
-    testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
+use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -10,8 +10,8 @@ use hermod_actors::{
         ModelProfile, Outcome, RunStatus, Seq, SessionEvent, SessionId, StopReason,
     },
     port::{Clock, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
-    testkit::{MemoryJournal, ScriptedTool, VirtualClock, calls, says},
 };
+use hermod_testkit::{MemoryJournal, ScriptedTool, VirtualClock, calls, says};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -18,8 +18,8 @@ use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{Artifact, CallEnd, EffectClass, RunId, SessionId},
     port::{Presence, Tool},
-    testkit::{ScriptedTool, VirtualClock, world},
 };
+use hermod_testkit::{ScriptedTool, VirtualClock, world};
 use tokio::{sync::Notify, time::timeout};
 
 use super::{

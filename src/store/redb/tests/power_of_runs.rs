@@ -14,8 +14,8 @@ use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, RunState, Seq, SessionId},
     port::{Journal, JournalError, ReadFuture, RowReader, StoredRecord, Tool, WriteOp, WriteOutcome},
-    testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world},
 };
+use hermod_testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world};
 use serde_json::json;
 use tokio::time::timeout;
 

@@ -22,7 +22,7 @@ pub enum ActorKind {
     Persistence,
     /// The supervisor of the providers.
     ProviderSupervisor,
-    /// The provider `test` of [`world`](super::world).
+    /// The provider `test` of the test kit's world.
     Provider,
     /// The holder of the tools' registry and permits.
     ToolExecutor,
@@ -56,7 +56,7 @@ impl ActorFault {
 
 /// The result of an injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Injection {
+enum Injection {
     /// The fault was sent to the actor.
     Sent,
     /// The actor was not there to receive it.
@@ -69,16 +69,14 @@ pub async fn inject(runtime: &Runtime, part: ActorKind, how: ActorFault) {
     assert_eq!(struck, Injection::Sent, "the actor that is to be struck is there");
 }
 
-/// Makes an actor fail; does nothing if the fault cannot be sent.
-pub async fn inject_if_alive(runtime: &Runtime, part: ActorKind, how: ActorFault) {
-    match try_inject(runtime, part, how).await {
-        Injection::Sent | Injection::Absent => {}
-    }
+/// Makes an actor fail if it is there to receive the fault; returns whether it was.
+pub async fn inject_if_alive(runtime: &Runtime, part: ActorKind, how: ActorFault) -> bool {
+    try_inject(runtime, part, how).await == Injection::Sent
 }
 
 /// Sends a fault to an actor. Through a supervisor (a provider, or a session unless killed), only the supervisor's
 /// presence is checked.
-pub(super) async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Injection {
+async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Injection {
     let (root, doors) = runtime.handles_for_tests();
     let wiring = &doors.wiring;
     match part {

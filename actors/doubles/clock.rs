@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use crate::{model::Timestamp, port::Clock};
 
 /// Wall clock at the start of a test, in ms since the Unix epoch: 2026-01-01T00:00:00Z.
-pub(super) const START_MS: i64 = 1_767_225_600_000;
+pub const START_MS: i64 = 1_767_225_600_000;
 
 /// The increment of SplitMix64's state.
-pub(super) const SPLITMIX_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const SPLITMIX_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's output for a state, from <https://prng.di.unimi.it/splitmix64.c>.
-pub(super) const fn mix(state: u64) -> u64 {
+pub const fn mix(state: u64) -> u64 {
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
