@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, AttemptId, BudgetRefusal, CallEnd,
-        CallId, CallStarted, Dimension, EffectClass, HistoryPosition, ModelRef, ModelStarted, Outcome,
-        OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
-        Usage,
+        Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallId, Dimension, HistoryPosition,
+        ModelRef, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec,
+        Seq, SessionTime, Timestamp, Usage,
     },
     turn::{
         answer_recovery::AnswerRecovery,
@@ -15,6 +14,8 @@ use crate::{
         delegate::{FailedTask, Subagent},
         input::DueAction,
         model_call::{AttemptState, ModelCallState, RetryPause},
+        run_clock::RunClock,
+        tool_calls::{ActiveStep, ActiveToolCall, InDoubtCall, ToolCallState},
     },
 };
 
@@ -43,13 +44,7 @@ pub(super) struct ActiveRun {
     pub(super) parent: Option<ParentRef>,
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
-    pub(super) started: SessionTime,
-    /// Active time since `started` that does not count: waits for a known reset or for a person that are over.
-    pub(super) uncounted_ms: u64,
-    /// Counted active time up to the last result of a call, in milliseconds.
-    pub(super) progress_ms: u64,
-    /// When the run was parked, on the session's active clock.
-    pub(super) parked_at: Option<u64>,
+    pub(super) clock: RunClock,
     /// Number of the present iteration, from 1, with those of `skipped_numbers`.
     pub(super) iteration: u32,
     pub(super) usage: Usage,
@@ -74,8 +69,6 @@ pub(super) struct ActiveRun {
     pub(super) unseen_from: Option<HistoryPosition>,
     /// State of compaction.
     pub(super) compaction: CompactionState,
-    /// Since when the model call of the present iteration is wanted, on the session's active clock.
-    pub(super) model_wanted_since: Option<u64>,
     pub(super) state: LoopState,
 }
 
@@ -88,75 +81,6 @@ pub(super) enum LoopState {
     RunningTools(ActiveStep),
     /// The final answer is there; only the outcome is missing.
     Answered(Arc<AssistantMessage>),
-}
-
-/// An answer and its tool calls, in the same order and number.
-#[derive(Debug, Clone)]
-pub(super) struct ActiveStep {
-    pub(super) answer: Arc<AssistantMessage>,
-    pub(super) calls: Vec<ActiveToolCall>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct ActiveToolCall {
-    pub(super) id: CallId,
-    /// The registered name; until admission the name that the model wrote.
-    pub(super) tool: Arc<str>,
-    pub(super) effect: EffectClass,
-    /// The resources that the call touches, known from its admission on.
-    pub(super) access: Access,
-    /// Whether the tool can find out the fate of the call after a crash of the process.
-    pub(super) detached: bool,
-    /// Whether an attempt may have had an effect.
-    pub(super) may_have_run: bool,
-    /// Attempts that were lost for a reason that may lie in the call itself.
-    pub(super) lost_attempts: Attempt,
-    pub(super) state: ToolCallState,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum ToolCallState {
-    /// Proposed by the model, not yet admitted.
-    Proposed,
-    /// Needs a permit for this attempt.
-    Admitted(Attempt),
-    /// Started with this record, at this time.
-    Started(Arc<CallStarted>, Timestamp),
-    /// In doubt; a person is asked.
-    Parked(Arc<InDoubtCall>),
-    /// Equal to the call of this number, and gets its result.
-    SameAs(u32),
-    /// Has its result.
-    Ended(Arc<CallEnd>),
-}
-
-/// A call in doubt, with the request for a person's decision.
-#[derive(Debug)]
-pub(super) struct InDoubtCall {
-    pub(super) request: ApprovalRequested,
-    pub(super) attempt: Attempt,
-    /// Start of the attempt that is in doubt.
-    pub(super) started_at: Timestamp,
-    /// Time of the approval request.
-    pub(super) requested_at: Timestamp,
-}
-
-impl ActiveToolCall {
-    /// Whether the call must not be repeated silently.
-    pub(super) fn is_once(&self) -> bool {
-        self.effect == EffectClass::Once
-    }
-
-    /// Whether an open earlier call of the same answer conflicts with this one.
-    fn is_blocked_by(&self, earlier: &[Self]) -> bool {
-        earlier.iter().any(|call| match call.state {
-            ToolCallState::Ended(_) | ToolCallState::SameAs(_) => false,
-            ToolCallState::Proposed
-            | ToolCallState::Admitted(_)
-            | ToolCallState::Started(..)
-            | ToolCallState::Parked(_) => call.access.conflicts(&self.access),
-        })
-    }
 }
 
 impl ActiveRun {
@@ -231,26 +155,8 @@ impl ActiveRun {
 
     /// Whether the run waits for a person and none of its calls can make progress.
     pub(super) fn is_parked(&self) -> bool {
-        let calls = self.calls();
-        let is_busy = |(n, call): (usize, &ActiveToolCall)| match call.state {
-            ToolCallState::Started(..) => true,
-            ToolCallState::Proposed | ToolCallState::Admitted(_) => !call.is_blocked_by(&calls[..n]),
-            ToolCallState::Parked(_) | ToolCallState::SameAs(_) | ToolCallState::Ended(_) => false,
-        };
-        let asks = calls.iter().any(|call| matches!(call.state, ToolCallState::Parked(_)));
-        asks && self.planned_end.is_none() && !calls.iter().enumerate().any(is_busy)
-    }
-
-    /// Stops or resumes the run's clock when the run becomes parked or is parked no longer.
-    pub(super) fn track_parked(&mut self, active_ms: u64) {
-        match (self.is_parked(), self.parked_at) {
-            (true, None) => self.parked_at = Some(active_ms),
-            (false, Some(since)) => {
-                self.uncounted_ms += active_ms.saturating_sub(since);
-                self.parked_at = None;
-            }
-            (true, Some(_)) | (false, None) => {}
-        }
+        self.planned_end.is_none()
+            && matches!(&self.state, LoopState::RunningTools(step) if step.waits_for_person())
     }
 
     /// Whether started calls may run to their end: always, unless the run is being stopped. A run that a budget limit
@@ -276,9 +182,7 @@ impl ActiveRun {
 
     /// Start of the counted active time on the session's active clock, moved forward by all time that does not count.
     pub(super) fn counted_from(&self, now: SessionTime) -> u64 {
-        let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
-        let waiting = parked + self.pause().map_or(0, |pause| pause.uncounted_ms(now));
-        self.started.active_ms + self.uncounted_ms + waiting
+        self.clock.counted_from(now, self.pause())
     }
 
     /// The run's limits of active time: the end on the session's active clock, the limit in milliseconds, the outcome.
@@ -297,12 +201,24 @@ impl ActiveRun {
             .delegation?
             .progress_ms
             .filter(|_| self.parent.is_some() && !self.has_live_subagents())?;
-        Some((self.counted_from(now).saturating_add(self.progress_ms).saturating_add(limit_ms), limit_ms))
+        Some((
+            self.counted_from(now).saturating_add(self.clock.progress_ms).saturating_add(limit_ms),
+            limit_ms,
+        ))
     }
 
-    /// Notes the time of a call's result.
-    pub(super) fn track_progress(&mut self, now: SessionTime) {
-        self.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
+    /// Advances the clock by a record.
+    pub(super) fn track_time(&mut self, body: &Body, now: SessionTime) {
+        let (is_parked, is_wanted) = (self.is_parked(), self.is_model_wanted());
+        self.clock.track_state(is_parked, is_wanted, now.active_ms);
+        if matches!(body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
+            self.clock.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
+        }
+    }
+
+    /// Whether the next attempt of the model call has not started.
+    fn is_model_wanted(&self) -> bool {
+        matches!(&self.state, LoopState::CallingModel(call) if matches!(call.state, AttemptState::Wanted(_)))
     }
 
     /// The pause before the next attempt of the model call.
@@ -315,17 +231,16 @@ impl ActiveRun {
 
     /// Ends the pause, because an attempt or another pause starts.
     pub(super) fn end_pause(&mut self, now: SessionTime) {
-        self.uncounted_ms += match &mut self.state {
-            LoopState::CallingModel(asking) => asking.end_pause(now),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => 0,
-        };
+        if let LoopState::CallingModel(call) = &mut self.state {
+            self.clock.uncounted_ms += call.end_pause(now);
+        }
     }
 
     /// Whether the present time does not count for the limits.
     fn is_uncounted(&self, now: SessionTime) -> bool {
         let pauses =
             self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
-        pauses || self.parked_at.is_some()
+        pauses || self.clock.parked_at.is_some()
     }
 
     /// The actions that should be in flight, without those of a summary.
@@ -342,10 +257,7 @@ impl ActiveRun {
                     AttemptState::Wanted(_) => DueAction::Acquire(AttemptId { call, attempt }),
                 });
             }
-            LoopState::RunningTools(acting) => {
-                let calls = acting.calls.iter().enumerate();
-                due.extend(calls.filter_map(|(n, call)| self.due_of(call, &acting.calls[..n])));
-            }
+            LoopState::RunningTools(step) => due.extend(step.due(self.lets_calls_end())),
             LoopState::CallingModel(_) | LoopState::Answered(_) => {}
         }
         let ends = !self.lets_calls_end();
@@ -366,29 +278,6 @@ impl ActiveRun {
             }
         });
         once
-    }
-}
-
-impl ActiveRun {
-    /// The action that should be in flight for call `of`, given the earlier calls of its answer.
-    fn due_of(&self, of: &ActiveToolCall, earlier: &[ActiveToolCall]) -> Option<DueAction> {
-        let (call, goes_on) = (of.id, self.lets_calls_end());
-        match &of.state {
-            ToolCallState::Admitted(attempt) if goes_on && !of.is_blocked_by(earlier) => {
-                Some(DueAction::Acquire(AttemptId { call, attempt: *attempt }))
-            }
-            ToolCallState::Started(started, _) if goes_on => {
-                Some(DueAction::RunTool(AttemptId { call, attempt: started.attempt }))
-            }
-            ToolCallState::Started(started, _) => {
-                Some(DueAction::EndTool(AttemptId { call, attempt: started.attempt }))
-            }
-            ToolCallState::Parked(doubtful) => Some(DueAction::WakeAt(doubtful.request.expires_at)),
-            ToolCallState::Admitted(_)
-            | ToolCallState::Proposed
-            | ToolCallState::SameAs(_)
-            | ToolCallState::Ended(_) => None,
-        }
     }
 }
 

@@ -13,8 +13,9 @@ use crate::{
     policy::Candidate,
     turn::{
         DueAction, GrantRequest, Input, Turn,
-        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{ActiveRun, CurrentRun, LoopState},
         grace_call::RefusedReservation,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

@@ -25,10 +25,11 @@ use crate::{
     },
     turn::{
         Input, Turn,
-        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{ActiveRun, CurrentRun, LoopState},
         decision::{Decision, DecisionBuilder},
         ledger_and_index::settle,
         model_call::ModelCallState,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

@@ -8,8 +8,9 @@ use crate::{
         OutcomeCause, OutcomeDetail, RunEnded, RunId, RunStopping, StopReason, Usage,
     },
     turn::{
-        active_run::{ActiveRun, ActiveToolCall, ToolCallState},
+        active_run::ActiveRun,
         decision::DecisionBuilder,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

@@ -5,23 +5,21 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, Amounts, ApprovalRequested, AssistantMessage, Attempt, Body, CallAdmitted, CallEnded, CallId,
-        CallLost, CallStarted, EffectClass, FailureClass, ModelAnswered, ModelFailed, ModelLate,
-        ModelStarted, ModelWaiting, Record, RetryReason, RunAccepted, RunEnded, SessionTime, Usage,
+        Amounts, Body, CallId, FailureClass, ModelAnswered, ModelFailed, ModelLate, ModelStarted,
+        ModelWaiting, Record, RetryReason, RunAccepted, RunEnded, SessionTime, Usage,
     },
-    policy::{Billing, billing, is_transient, portable_name, spent_by_failure},
+    policy::{Billing, billing, is_transient, spent_by_failure},
     turn::{
         RequestPrefix, SessionHeader, Turn,
-        active_run::{
-            ActiveRun, ActiveStep, ActiveToolCall, CurrentRun, InDoubtCall, LoopState, QueuedRun,
-            ToolCallState,
-        },
+        active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
         answer_recovery::AnswerRecovery,
         compaction::CompactionState,
-        history::CallResult,
         ledger_and_index::ONE_CALL,
         model_call::{AttemptState, ModelCallState, RetryEligibility, RetryPause},
+        run_clock::RunClock,
         steer::delimited,
+        tool_calls::ActiveStep,
+        tool_calls::with_tool_names,
     },
 };
 
@@ -59,15 +57,19 @@ impl Turn {
             Body::ModelFailed(failed) => self.fold_model_failed(failed, now),
             Body::ModelWaiting(waiting) => self.fold_model_waiting(waiting, now),
             Body::ModelLate(late) => self.fold_model_late(late),
-            Body::CallAdmitted(admitted) => self.fold_call_admitted(admitted),
-            Body::CallStarted(started) => self.fold_call_started(started, now),
+            Body::CallAdmitted(_) | Body::ApprovalRequested(_) => self.fold_tool_call(&record.body, now),
+            Body::CallStarted(started) => {
+                self.fold_tool_call(&record.body, now);
+                self.track_delegation(started);
+            }
             Body::CallEnded(ended) => {
                 self.track_write(ended, record.at);
-                self.fold_call_ended(ended);
+                self.fold_tool_call(&record.body, now);
+                self.forget_results(ended.call);
+                self.close_step();
             }
-            Body::CallLost(lost) => self.fold_call_lost(lost),
+            Body::CallLost(_) => self.fold_tool_call(&record.body, now),
             Body::MessageSteered(message) => self.fold_message_steered(message),
-            Body::ApprovalRequested(request) => self.fold_approval_requested(request, now),
             Body::RunExhausted(exhausted) => self.fold_exhausted(exhausted, now),
             Body::RunReopened(reopened) => self.fold_run_reopened(reopened),
             Body::BudgetRaised(raised) => self.fold_budget_raised(raised),
@@ -78,11 +80,7 @@ impl Turn {
         }
         self.track_time(record.at);
         if let CurrentRun::Running(run) = &mut self.current {
-            run.track_model_wanted(record.active_ms);
-            run.track_parked(record.active_ms);
-            if matches!(record.body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
-                run.track_progress(now);
-            }
+            run.track_time(&record.body, now);
         }
     }
 
@@ -127,10 +125,7 @@ impl Turn {
             parent: queued.accepted.parent,
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
-            started: now,
-            uncounted_ms: 0,
-            progress_ms: 0,
-            parked_at: None,
+            clock: RunClock::new(now),
             iteration: 1,
             usage: Usage::default(),
             spent: Amounts::default(),
@@ -143,7 +138,6 @@ impl Turn {
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(self.unused_summary.take()),
-            model_wanted_since: None,
             state: LoopState::CallingModel(ModelCallState::new(0)),
         };
         run.state = LoopState::CallingModel(run.next_call());
@@ -201,18 +195,7 @@ impl Turn {
             run.state = LoopState::Answered(answer);
             return self.resume_with_results();
         }
-        let calls = answer.calls.iter().zip(1..).map(|(call, n)| ActiveToolCall {
-            id: CallId { n, ..answered.call },
-            tool: call.name.as_str().into(),
-            effect: EffectClass::Once,
-            access: Access::default(),
-            detached: false,
-            may_have_run: false,
-            lost_attempts: 0,
-            state: ToolCallState::Proposed,
-        });
-        let calls = calls.collect();
-        run.state = LoopState::RunningTools(ActiveStep { answer, calls });
+        run.state = LoopState::RunningTools(ActiveStep::new(answered.call, answer));
     }
 
     fn fold_model_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
@@ -292,68 +275,26 @@ impl Turn {
         }
     }
 
-    fn fold_call_admitted(&mut self, admitted: &CallAdmitted) {
-        if let Some(call) = self.tool_call_mut(admitted.call) {
-            call.tool = Arc::clone(&admitted.tool);
-            call.effect = admitted.effect;
-            call.access = admitted.access.clone();
-            call.detached = admitted.detached;
-            call.state = admitted.same_as.map_or(ToolCallState::Admitted(1), ToolCallState::SameAs);
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds spend nothing here")]
+    fn fold_tool_call(&mut self, body: &Body, now: SessionTime) {
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        match body {
+            Body::CallStarted(_) => run.spent.add(&ONE_CALL),
+            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => run.spent.reduce(&ONE_CALL),
+            _ => {}
         }
-    }
-
-    fn fold_call_started(&mut self, started: &CallStarted, now: SessionTime) {
-        if let CurrentRun::Running(run) = &mut self.current {
-            run.spent.add(&ONE_CALL);
+        if let LoopState::RunningTools(step) = &mut run.state {
+            step.apply(body, now);
         }
-        if let Some(call) = self.tool_call_mut(started.call) {
-            call.state = ToolCallState::Started(Arc::new(started.clone()), now.at);
-        }
-        self.track_delegation(started);
-    }
-
-    fn fold_call_lost(&mut self, lost: &CallLost) {
-        if let CurrentRun::Running(run) = &mut self.current
-            && lost.reason == RetryReason::NeverStarted
-        {
-            run.spent.reduce(&ONE_CALL);
-        }
-        if let Some(call) = self.tool_call_mut(lost.call) {
-            call.state = ToolCallState::Admitted(lost.attempt + 1);
-            call.may_have_run |= lost.reason != RetryReason::NeverStarted;
-            call.lost_attempts +=
-                Attempt::from(matches!(lost.reason, RetryReason::Lost | RetryReason::InDoubt));
-        }
-    }
-
-    fn fold_approval_requested(&mut self, request: &ApprovalRequested, now: SessionTime) {
-        let Some(call) = self.tool_call_mut(request.call) else { return };
-        if let ToolCallState::Started(_, started_at) = call.state {
-            call.state = ToolCallState::Parked(Arc::new(InDoubtCall {
-                request: request.clone(),
-                attempt: request.attempt,
-                started_at,
-                requested_at: now.at,
-            }));
-        }
-    }
-
-    fn fold_call_ended(&mut self, ended: &CallEnded) {
-        if let Some(call) = self.tool_call_mut(ended.call) {
-            call.state = ToolCallState::Ended(Arc::new(ended.end.clone()));
-        }
-        self.forget_results(ended.call);
-        self.close_step();
     }
 
     /// Once every call of the answer has its result, moves the step to the history and makes the next model call due.
     fn close_step(&mut self) {
         let CurrentRun::Running(run) = &mut self.current else { return };
-        let LoopState::RunningTools(acting) = &run.state else { return };
-        let results: Option<Vec<_>> = acting.answer.calls.iter().zip(&acting.calls).map(result).collect();
-        let Some(results) = results else { return };
-        run.answer_recovery.on_tool_results(&acting.answer.text, results.iter().map(|result| &*result.tool));
-        self.history.add_step(with_tool_names(&acting.answer, &results), results);
+        let LoopState::RunningTools(step) = &run.state else { return };
+        let Some(results) = step.results() else { return };
+        run.answer_recovery.on_tool_results(&step.answer.text, results.iter().map(|result| &*result.tool));
+        self.history.add_step(with_tool_names(&step.answer, &results), results);
         run.iteration += 1;
         run.state = LoopState::CallingModel(run.next_call());
         let id = run.id;
@@ -370,38 +311,4 @@ impl Turn {
             CurrentRun::Running(_) | CurrentRun::Idle => None,
         }
     }
-
-    fn tool_call_mut(&mut self, id: CallId) -> Option<&mut ActiveToolCall> {
-        let CurrentRun::Running(run) = &mut self.current else { return None };
-        let LoopState::RunningTools(acting) = &mut run.state else { return None };
-        acting.calls.iter_mut().find(|call| call.id == id && !matches!(call.state, ToolCallState::Ended(_)))
-    }
-}
-
-fn result((asked, call): (&crate::model::ToolCall, &ActiveToolCall)) -> Option<CallResult> {
-    match &call.state {
-        ToolCallState::Ended(end) => Some(CallResult {
-            id: asked.id.as_str().into(),
-            tool: portable_name(&call.tool),
-            end: Arc::clone(end),
-        }),
-        ToolCallState::Proposed
-        | ToolCallState::Admitted(_)
-        | ToolCallState::Started(..)
-        | ToolCallState::Parked(_)
-        | ToolCallState::SameAs(_) => None,
-    }
-}
-
-/// The answer with the registered tool names in its calls, as the view shows them.
-fn with_tool_names(answer: &Arc<AssistantMessage>, results: &[CallResult]) -> Arc<AssistantMessage> {
-    let mut calls = answer.calls.iter().zip(results);
-    if calls.all(|(call, result)| call.name == *result.tool) {
-        return Arc::clone(answer);
-    }
-    let mut named = AssistantMessage::clone(answer);
-    for (call, result) in named.calls.iter_mut().zip(results) {
-        call.name = result.tool.to_string();
-    }
-    Arc::new(named)
 }

@@ -14,10 +14,11 @@ use crate::{
     policy::validate_usage,
     turn::{
         DueAction, Turn,
-        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{ActiveRun, CurrentRun, LoopState},
         answer_recovery::TransientPrompt,
         decision::DecisionBuilder,
         model_call::ModelCallState,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

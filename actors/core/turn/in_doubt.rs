@@ -13,8 +13,9 @@ use crate::{
     mutants::{Mutant, mutant_enabled},
     turn::{
         Turn,
-        active_run::{ActiveRun, CurrentRun, InDoubtCall, ToolCallState},
+        active_run::{ActiveRun, CurrentRun},
         decision::DecisionBuilder,
+        tool_calls::{InDoubtCall, ToolCallState},
     },
 };
 
@@ -209,7 +210,7 @@ impl Turn {
     /// Whether an earlier incarnation has started this call.
     pub fn is_of_earlier_incarnation(&self, id: CallId) -> bool {
         let CurrentRun::Running(run) = &self.current else { return false };
-        let started = |call: &super::active_run::ActiveToolCall| match &call.state {
+        let started = |call: &super::tool_calls::ActiveToolCall| match &call.state {
             ToolCallState::Started(started, _) => call.id == id && started.incarnation != self.incarnation,
             ToolCallState::Proposed
             | ToolCallState::Admitted(_)

@@ -159,7 +159,7 @@ impl DecisionBuilder {
 
     fn running_row(&self, run: &ActiveRun) -> RunRow {
         let (at, seq) = run.accepted;
-        let started_at = Some(run.started.at);
+        let started_at = Some(run.clock.started.at);
         let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
         RunRow { state, started_at, leg: run.leg, parent: run.parent, ..self.new_row(run.id, at, seq) }
     }

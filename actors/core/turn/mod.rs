@@ -25,10 +25,12 @@ mod model_failure;
 mod model_observations;
 mod recovery;
 mod reopen;
+mod run_clock;
 mod steer;
 mod subagents;
 mod summary;
 mod todo;
+mod tool_calls;
 mod unsynced_writes;
 mod wait_report;
 

@@ -10,9 +10,10 @@ use crate::{
     },
     turn::{
         FailoverOptions, Input, Turn,
-        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{CurrentRun, LoopState},
         decision::DecisionBuilder,
         model_call::{AttemptState, ModelCallState},
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

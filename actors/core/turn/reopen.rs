@@ -55,7 +55,7 @@ impl Turn {
         if ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty() {
             stood.end_pause(now);
             // As for a parked run, time does not count from here on.
-            stood.parked_at.get_or_insert(now.active_ms);
+            stood.clock.parked_at.get_or_insert(now.active_ms);
             self.reopenable = Some(stood);
         }
     }

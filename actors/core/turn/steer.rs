@@ -14,9 +14,10 @@ use crate::{
     },
     turn::{
         Turn,
-        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{CurrentRun, LoopState},
         decision::DecisionBuilder,
         model_call::ModelCallState,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

@@ -12,8 +12,8 @@ use crate::{
     },
     turn::{
         Turn,
-        active_run::{ActiveToolCall, ToolCallState},
         decision::DecisionBuilder,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

@@ -10,8 +10,9 @@ use crate::{
     model::{Access, BootId, CallEnded, RUNTIME_TEXT_PREFIX, Timestamp},
     turn::{
         Turn,
-        active_run::{ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{CurrentRun, LoopState},
         model_call::ModelCallState,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 

@@ -10,8 +10,9 @@ use crate::{
     },
     turn::{
         DueAction, Turn,
-        active_run::{ActiveRun, ActiveToolCall, CurrentRun, LoopState, ToolCallState},
+        active_run::{ActiveRun, CurrentRun, LoopState},
         subagents::SubagentTracker,
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 
@@ -287,7 +288,7 @@ fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
 /// Ends of the run's time limits, as if no further pause came.
 fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = RunWait> + use<> {
     let still = retry_pause(run).filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
-    let (from, began) = (still.map_or(now.at, |pause| pause.until), run.started.at);
+    let (from, began) = (still.map_or(now.at, |pause| pause.until), run.clock.started.at);
     let goes_on = run.planned_end.is_none() && !run.is_parked();
     let limits = goes_on.then(|| run.time_limits(now));
     limits.into_iter().flatten().map(move |(end, limit_ms, outcome)| {

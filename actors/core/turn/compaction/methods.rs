@@ -103,7 +103,7 @@ impl DecisionBuilder {
         let tokens =
             |run: &ActiveRun, turn: &Turn| density.tokens(estimates::request_bytes(run, turn) as u64);
         let before = tokens(run, &self.turn);
-        let waited_ms = run.model_wanted_since.map_or(0, |since| self.now.active_ms.saturating_sub(since));
+        let waited_ms = run.clock.model_wait_ms(self.now);
         let compacted = ContextCompacted {
             run: run.id,
             lineage: self.lineage(),

@@ -190,16 +190,6 @@ impl ActiveRun {
         }
     }
 
-    /// Tracks since when the model call is wanted.
-    pub(super) fn track_model_wanted(&mut self, active_ms: u64) {
-        if matches!(&self.state, LoopState::CallingModel(asking) if matches!(asking.state, AttemptState::Wanted(_)))
-        {
-            self.model_wanted_since.get_or_insert(active_ms);
-        } else {
-            self.model_wanted_since = None;
-        }
-    }
-
     /// The model that the next call uses first.
     fn next_model(&self) -> Option<&ModelRef> {
         let link = match &self.state {

@@ -1,0 +1,205 @@
+//! The tool calls of the present answer: their states, what records change in them, and which of them are due.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Access, ApprovalRequested, AssistantMessage, Attempt, Body, CallEnd, CallId, CallStarted,
+        EffectClass, RetryReason, SessionTime, Timestamp,
+    },
+    policy::portable_name,
+    turn::{history::CallResult, input::DueAction},
+};
+
+/// An answer and its tool calls, in the same order and number.
+#[derive(Debug, Clone)]
+pub(super) struct ActiveStep {
+    pub(super) answer: Arc<AssistantMessage>,
+    pub(super) calls: Vec<ActiveToolCall>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ActiveToolCall {
+    pub(super) id: CallId,
+    /// The registered name; until admission the name that the model wrote.
+    pub(super) tool: Arc<str>,
+    pub(super) effect: EffectClass,
+    /// The resources that the call touches, known from its admission on.
+    pub(super) access: Access,
+    /// Whether the tool can find out the fate of the call after a crash of the process.
+    pub(super) detached: bool,
+    /// Whether an attempt may have had an effect.
+    pub(super) may_have_run: bool,
+    /// Attempts that were lost for a reason that may lie in the call itself.
+    pub(super) lost_attempts: Attempt,
+    pub(super) state: ToolCallState,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum ToolCallState {
+    /// Proposed by the model, not yet admitted.
+    Proposed,
+    /// Needs a permit for this attempt.
+    Admitted(Attempt),
+    /// Started with this record, at this time.
+    Started(Arc<CallStarted>, Timestamp),
+    /// In doubt; a person is asked.
+    Parked(Arc<InDoubtCall>),
+    /// Equal to the call of this number, and gets its result.
+    SameAs(u32),
+    /// Has its result.
+    Ended(Arc<CallEnd>),
+}
+
+/// A call in doubt, with the request for a person's decision.
+#[derive(Debug)]
+pub(super) struct InDoubtCall {
+    pub(super) request: ApprovalRequested,
+    pub(super) attempt: Attempt,
+    /// Start of the attempt that is in doubt.
+    pub(super) started_at: Timestamp,
+    /// Time of the approval request.
+    pub(super) requested_at: Timestamp,
+}
+
+impl ActiveToolCall {
+    /// Whether the call must not be repeated silently.
+    pub(super) fn is_once(&self) -> bool {
+        self.effect == EffectClass::Once
+    }
+
+    /// The action that should be in flight for this call, given the earlier calls of its answer.
+    fn due(&self, earlier: &[Self], lets_calls_end: bool) -> Option<DueAction> {
+        match &self.state {
+            ToolCallState::Admitted(attempt) if lets_calls_end && !self.is_blocked_by(earlier) => {
+                Some(DueAction::Acquire(self.id.attempt(*attempt)))
+            }
+            ToolCallState::Started(started, _) if lets_calls_end => Some(DueAction::RunTool(started.id())),
+            ToolCallState::Started(started, _) => Some(DueAction::EndTool(started.id())),
+            ToolCallState::Parked(doubtful) => Some(DueAction::WakeAt(doubtful.request.expires_at)),
+            ToolCallState::Admitted(_)
+            | ToolCallState::Proposed
+            | ToolCallState::SameAs(_)
+            | ToolCallState::Ended(_) => None,
+        }
+    }
+
+    /// Whether an open earlier call of the same answer conflicts with this one.
+    fn is_blocked_by(&self, earlier: &[Self]) -> bool {
+        earlier.iter().any(|call| match call.state {
+            ToolCallState::Ended(_) | ToolCallState::SameAs(_) => false,
+            ToolCallState::Proposed
+            | ToolCallState::Admitted(_)
+            | ToolCallState::Started(..)
+            | ToolCallState::Parked(_) => call.access.conflicts(&self.access),
+        })
+    }
+}
+
+impl ActiveStep {
+    /// The step of an answer to this model call; none of its tool calls is admitted.
+    pub(super) fn new(model_call: CallId, answer: Arc<AssistantMessage>) -> Self {
+        let calls = answer.calls.iter().zip(1..).map(|(call, n)| ActiveToolCall {
+            id: CallId { n, ..model_call },
+            tool: call.name.as_str().into(),
+            effect: EffectClass::Once,
+            access: Access::default(),
+            detached: false,
+            may_have_run: false,
+            lost_attempts: 0,
+            state: ToolCallState::Proposed,
+        });
+        let calls = calls.collect();
+        Self { answer, calls }
+    }
+
+    /// Folds a record about one of the calls. A call that has ended does not change any more.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds are about no tool call")]
+    pub(super) fn apply(&mut self, body: &Body, now: SessionTime) {
+        match body {
+            Body::CallAdmitted(admitted) => {
+                let Some(call) = self.open_call(admitted.call) else { return };
+                call.tool = Arc::clone(&admitted.tool);
+                call.effect = admitted.effect;
+                call.access = admitted.access.clone();
+                call.detached = admitted.detached;
+                call.state = admitted.same_as.map_or(ToolCallState::Admitted(1), ToolCallState::SameAs);
+            }
+            Body::CallStarted(started) => {
+                let Some(call) = self.open_call(started.call) else { return };
+                call.state = ToolCallState::Started(Arc::new(started.clone()), now.at);
+            }
+            Body::CallEnded(ended) => {
+                let Some(call) = self.open_call(ended.call) else { return };
+                call.state = ToolCallState::Ended(Arc::new(ended.end.clone()));
+            }
+            Body::CallLost(lost) => {
+                let Some(call) = self.open_call(lost.call) else { return };
+                call.state = ToolCallState::Admitted(lost.attempt + 1);
+                call.may_have_run |= lost.reason != RetryReason::NeverStarted;
+                call.lost_attempts +=
+                    Attempt::from(matches!(lost.reason, RetryReason::Lost | RetryReason::InDoubt));
+            }
+            Body::ApprovalRequested(request) => {
+                let Some(call) = self.open_call(request.call) else { return };
+                let ToolCallState::Started(_, started_at) = call.state else { return };
+                call.state = ToolCallState::Parked(Arc::new(InDoubtCall {
+                    request: request.clone(),
+                    attempt: request.attempt,
+                    started_at,
+                    requested_at: now.at,
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    /// The actions that should be in flight for the calls. Unless `lets_calls_end`, started calls are brought to their
+    /// end, and no other starts.
+    pub(super) fn due(&self, lets_calls_end: bool) -> impl Iterator<Item = DueAction> {
+        let calls = self.calls.iter().enumerate();
+        calls.filter_map(move |(n, call)| call.due(&self.calls[..n], lets_calls_end))
+    }
+
+    /// Whether a person is asked about a call and none of the others can make progress.
+    pub(super) fn waits_for_person(&self) -> bool {
+        let is_busy = |(n, call): (usize, &ActiveToolCall)| match call.state {
+            ToolCallState::Started(..) => true,
+            ToolCallState::Proposed | ToolCallState::Admitted(_) => !call.is_blocked_by(&self.calls[..n]),
+            ToolCallState::Parked(_) | ToolCallState::SameAs(_) | ToolCallState::Ended(_) => false,
+        };
+        let asks = self.calls.iter().any(|call| matches!(call.state, ToolCallState::Parked(_)));
+        asks && !self.calls.iter().enumerate().any(is_busy)
+    }
+
+    /// The results of all calls in order; `None` while one has none.
+    pub(super) fn results(&self) -> Option<Vec<CallResult>> {
+        let result = |(written, call): (&crate::model::ToolCall, &ActiveToolCall)| {
+            let ToolCallState::Ended(end) = &call.state else { return None };
+            let (id, tool) = (written.id.as_str().into(), portable_name(&call.tool));
+            Some(CallResult { id, tool, end: Arc::clone(end) })
+        };
+        self.answer.calls.iter().zip(&self.calls).map(result).collect()
+    }
+
+    fn open_call(&mut self, id: CallId) -> Option<&mut ActiveToolCall> {
+        let is_open = |call: &&mut ActiveToolCall| !matches!(call.state, ToolCallState::Ended(_));
+        self.calls.iter_mut().filter(is_open).find(|call| call.id == id)
+    }
+}
+
+/// The answer with the registered tool names in its calls, as the view shows them.
+pub(super) fn with_tool_names(
+    answer: &Arc<AssistantMessage>,
+    results: &[CallResult],
+) -> Arc<AssistantMessage> {
+    let mut calls = answer.calls.iter().zip(results);
+    if calls.all(|(call, result)| call.name == *result.tool) {
+        return Arc::clone(answer);
+    }
+    let mut named = AssistantMessage::clone(answer);
+    for (call, result) in named.calls.iter_mut().zip(results) {
+        call.name = result.tool.to_string();
+    }
+    Arc::new(named)
+}
