@@ -119,6 +119,15 @@ impl ActiveRun {
         }
     }
 
+    /// The state of this model call, if it is the present one.
+    pub(super) fn model_call_mut(&mut self, call: CallId) -> Option<&mut ModelCallState> {
+        let is_present = self.model_call() == call;
+        match &mut self.state {
+            LoopState::CallingModel(state) if is_present => Some(state),
+            LoopState::CallingModel(_) | LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+        }
+    }
+
     /// The started attempt of this model call or summary call.
     pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
         let started = if call.is_summary() { self.compaction.call.started() } else { self.model_started() };

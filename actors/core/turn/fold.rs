@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Body, CallId, FailureClass, ModelAnswered, ModelFailed, ModelLate, ModelStarted,
-        ModelWaiting, Record, RetryReason, RunAccepted, RunEnded, SessionTime, Usage,
+        Amounts, Body, FailureClass, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting,
+        Record, RetryReason, RunAccepted, RunEnded, SessionTime, Usage,
     },
-    policy::{Billing, billing, is_transient, spent_by_failure},
     turn::{
         RequestPrefix, SessionHeader, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
         answer_recovery::AnswerRecovery,
         compaction::CompactionState,
         ledger_and_index::ONE_CALL,
-        model_call::{AttemptState, ModelCallState, RetryEligibility, RetryPause},
+        model_call::{AttemptFailure, ModelCallState},
         run_clock::RunClock,
         steer::delimited,
         tool_calls::ActiveStep,
@@ -85,7 +84,6 @@ impl Turn {
     }
 
     fn fold_model_started(&mut self, started: &Arc<ModelStarted>, now: SessionTime) {
-        let started = Arc::clone(started);
         let pressure = self.current_pressure();
         let offers_tools = self.offers_tools();
         if let CurrentRun::Running(run) = &mut self.current {
@@ -93,11 +91,9 @@ impl Turn {
             run.compaction.track_request(started.bytes, started.call.iteration, now.active_ms);
             let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
             self.prefix = Some(RequestPrefix { model, spec, offers_tools });
-        }
-        if let Some(asking) = self.model_call_mut(started.call) {
-            asking.since.get_or_insert(now.active_ms);
-            asking.pressure = pressure;
-            asking.state = AttemptState::Started(started);
+            if let Some(call) = run.model_call_mut(started.call) {
+                call.on_started(started, pressure, now);
+            }
         }
     }
 
@@ -201,64 +197,24 @@ impl Turn {
     fn fold_model_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
         let class = &failed.failure.class;
         self.observe_too_long(class, failed.call);
-        let Some(asking) = self.model_call_mut(failed.call) else { return };
-        let was_started = asking.started().is_some();
-        let (spent, was_read) = match &asking.state {
-            AttemptState::Started(started) => {
-                let was_read = billing(&failed.failure) != Billing::Nothing;
-                (spent_by_failure(started, &failed.failure), was_read)
-            }
-            AttemptState::Wanted(_) => (Amounts::default(), false),
-        };
-        if let Some(model) = asking.started().map(|started| started.model.clone()) {
-            let patience = match failed.fallback {
-                None => RetryEligibility::AfterPause,
-                Some(_) if is_transient(class) => RetryEligibility::WhenNoOther,
-                Some(_) => RetryEligibility::Never,
-            };
-            asking.track_failure(model, &failed.failure, patience);
-        }
-        let cap = match (class, asking.started()) {
-            (FailureClass::OutputCap { limit }, Some(started)) => {
-                // A reported limit that the request has kept does not explain the failure; then half of the requested
-                // output is assumed.
-                let limit = limit.filter(|limit| *limit > 0 && *limit < started.max_tokens);
-                Some((started.model.clone(), limit.unwrap_or(started.max_tokens / 2).max(1)))
-            }
-            _ => None,
-        };
-        asking.attempt = failed.attempt + 1;
-        let is_too_long = matches!(class, FailureClass::ContextTooLong { .. });
-        asking.is_too_long |= is_too_long;
-        // A request refused as too long counts as shown: otherwise nothing of the view could ever be removed.
-        asking.may_be_read |= was_read || was_started && is_too_long;
-        let has_shown = asking.may_be_read;
-        let uncounted = class.reset_is_known().then_some(now.active_ms);
-        asking.state = AttemptState::Wanted(failed.retry_at.map(|until| RetryPause {
-            from: now.at,
-            until,
-            uncounted_since: uncounted,
-        }));
-        if let CurrentRun::Running(run) = &mut self.current {
-            run.output_caps.extend(cap);
-            run.spent.add(&spent);
-            run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
-            run.unseen_from = run.unseen_from.filter(|_| !has_shown);
-            // A call started and given up in one append is no iteration; its reservation is not in the account either.
-            let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotSent);
-            let is_first = was_started && failed.attempt == 1;
-            run.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
-        }
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        let Some(call) = run.model_call_mut(failed.call) else { return };
+        let AttemptFailure { was_started, has_shown, spent, output_cap } = call.on_failed(failed, now);
+        run.output_caps.extend(output_cap);
+        run.spent.add(&spent);
+        run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
+        run.unseen_from = run.unseen_from.filter(|_| !has_shown);
+        // A call started and given up in one append is no iteration; its reservation is not in the account either.
+        let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotSent);
+        let is_first = was_started && failed.attempt == 1;
+        run.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
     }
 
     fn fold_model_waiting(&mut self, waiting: &ModelWaiting, now: SessionTime) {
-        if let CurrentRun::Running(run) = &mut self.current {
-            run.end_pause(now);
-        }
-        if let Some(asking) = self.model_call_mut(waiting.call) {
-            let pause =
-                RetryPause { from: now.at, until: waiting.until, uncounted_since: Some(now.active_ms) };
-            asking.state = AttemptState::Wanted(Some(pause));
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        run.end_pause(now);
+        if let Some(call) = run.model_call_mut(waiting.call) {
+            call.on_waiting(waiting.until, now);
         }
     }
 
@@ -300,15 +256,5 @@ impl Turn {
         let id = run.id;
         self.show_messages(id);
         self.show_results();
-    }
-
-    fn model_call_mut(&mut self, call: CallId) -> Option<&mut ModelCallState> {
-        match &mut self.current {
-            CurrentRun::Running(run) if run.model_call() == call => match &mut run.state {
-                LoopState::CallingModel(asking) => Some(asking),
-                LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-            },
-            CurrentRun::Running(_) | CurrentRun::Idle => None,
-        }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Attempt, Failure, FailureClass, ModelRef, ModelStarted, SessionTime, Timestamp, UnansweredModel,
-        UnansweredReason,
+        Amounts, Attempt, Failure, FailureClass, ModelFailed, ModelRef, ModelStarted, SessionTime, Timestamp,
+        UnansweredModel, UnansweredReason,
     },
-    policy::{Candidate, LinkVisit},
+    policy::{Billing, Candidate, LinkVisit, billing, is_transient, spent_by_failure},
 };
 
 #[derive(Debug, Clone)]
@@ -53,6 +53,19 @@ pub(super) struct ModelFailures {
     eligibility: RetryEligibility,
 }
 
+/// What the failure of an attempt means for its run.
+#[derive(Debug)]
+pub(super) struct AttemptFailure {
+    /// Whether the attempt had started.
+    pub(super) was_started: bool,
+    /// Whether a model may have read a request of this call by now.
+    pub(super) has_shown: bool,
+    /// Assumed spend of the attempt.
+    pub(super) spent: Amounts,
+    /// The output limit of the model, in tokens, that the failure tells.
+    pub(super) output_cap: Option<(ModelRef, u64)>,
+}
+
 /// Whether a call may return to a model that has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryEligibility {
@@ -80,6 +93,51 @@ impl ModelCallState {
             failed_models: Vec::new(),
             state: AttemptState::Wanted(None),
         }
+    }
+
+    /// The next attempt has started.
+    pub(super) fn on_started(
+        &mut self,
+        started: &Arc<ModelStarted>,
+        pressure: Option<Arc<str>>,
+        now: SessionTime,
+    ) {
+        self.since.get_or_insert(now.active_ms);
+        self.pressure = pressure;
+        self.state = AttemptState::Started(Arc::clone(started));
+    }
+
+    /// No model may be called before `until`.
+    pub(super) fn on_waiting(&mut self, until: Timestamp, now: SessionTime) {
+        let pause = RetryPause { from: now.at, until, uncounted_since: Some(now.active_ms) };
+        self.state = AttemptState::Wanted(Some(pause));
+    }
+
+    /// The attempt has failed, or was given up before its start; the next one is wanted.
+    pub(super) fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) -> AttemptFailure {
+        let class = &failed.failure.class;
+        let started = self.started().cloned();
+        let (mut spent, mut was_read, mut output_cap) = (Amounts::default(), false, None);
+        if let Some(started) = &started {
+            spent = spent_by_failure(started, &failed.failure);
+            was_read = billing(&failed.failure) != Billing::Nothing;
+            let eligibility = match failed.fallback {
+                None => RetryEligibility::AfterPause,
+                Some(_) if is_transient(class) => RetryEligibility::WhenNoOther,
+                Some(_) => RetryEligibility::Never,
+            };
+            self.track_failure(started.model.clone(), &failed.failure, eligibility);
+            output_cap = output_cap_of(class, started).map(|cap| (started.model.clone(), cap));
+        }
+        let is_too_long = matches!(class, FailureClass::ContextTooLong { .. });
+        self.attempt = failed.attempt + 1;
+        self.is_too_long |= is_too_long;
+        // A request refused as too long counts as shown: otherwise nothing of the view could ever be removed.
+        self.may_be_read |= was_read || started.is_some() && is_too_long;
+        let uncounted_since = class.reset_is_known().then_some(now.active_ms);
+        let pause = failed.retry_at.map(|until| RetryPause { from: now.at, until, uncounted_since });
+        self.state = AttemptState::Wanted(pause);
+        AttemptFailure { was_started: started.is_some(), has_shown: self.may_be_read, spent, output_cap }
     }
 
     /// The started attempt.
@@ -183,6 +241,14 @@ impl ModelCallState {
         };
         chain.iter().filter_map(end).collect()
     }
+}
+
+/// The model's output limit, in tokens, that a failure tells. A reported limit that the request has kept does not
+/// explain the failure; then half of the requested output is assumed.
+fn output_cap_of(class: &FailureClass, started: &ModelStarted) -> Option<u64> {
+    let FailureClass::OutputCap { limit } = class else { return None };
+    let limit = limit.filter(|limit| *limit > 0 && *limit < started.max_tokens);
+    Some(limit.unwrap_or(started.max_tokens / 2).max(1))
 }
 
 impl ModelFailures {
