@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallId, Dimension, HistoryPosition,
-        ModelRef, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec,
-        Seq, SessionTime, Timestamp, Usage,
+        AssistantMessage, AttemptId, Body, CallId, Dimension, HistoryPosition, ModelStarted, Outcome,
+        OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
     turn::{
         answer_recovery::AnswerRecovery,
@@ -14,6 +13,7 @@ use crate::{
         delegate::{FailedTask, Subagent},
         input::DueAction,
         model_call::{AttemptState, ModelCallState, RetryPause},
+        run_budget::RunBudget,
         run_clock::RunClock,
         tool_calls::{ActiveStep, ActiveToolCall, InDoubtCall, ToolCallState},
     },
@@ -45,24 +45,15 @@ pub(super) struct ActiveRun {
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) clock: RunClock,
+    pub(super) budget: RunBudget,
     /// Number of the present iteration, from 1, with those of `skipped_numbers`.
     pub(super) iteration: u32,
-    pub(super) usage: Usage,
-    /// Assumed spend of all attempts.
-    pub(super) spent: Amounts,
-    /// Output limits of models, in tokens, as found out from their failures.
-    pub(super) output_caps: Vec<(ModelRef, u64)>,
     /// Recovery state after flawed answers.
     pub(super) answer_recovery: AnswerRecovery,
     /// The subagents whose end is not yet reported to the model.
     pub(super) subagents: Vec<Subagent>,
     /// Delegated tasks that have failed.
     pub(super) failed_tasks: Vec<FailedTask>,
-    /// Iteration numbers that are no iterations: grace calls of earlier legs, and a call that was given up where it
-    /// started.
-    pub(super) skipped_numbers: u32,
-    /// The reservation that did not fit. From then on only the grace call is made.
-    pub(super) exhausted: Option<BudgetRefusal>,
     /// The outcome of a run that is being stopped.
     pub(super) planned_end: Option<OutcomeDetail>,
     /// From this position on no request has shown the content, which is of an earlier leg: it is not removed.
@@ -92,7 +83,7 @@ impl ActiveRun {
     /// Number of iterations: the present one counts once its model call was started. The grace call does not count.
     pub(super) const fn iterations(&self) -> u32 {
         let begun = match &self.state {
-            LoopState::CallingModel(_) | LoopState::Answered(_) if self.exhausted.is_some() => {
+            LoopState::CallingModel(_) | LoopState::Answered(_) if self.budget.exhausted.is_some() => {
                 self.iteration - 1
             }
             LoopState::CallingModel(ModelCallState { since: None, .. }) => self.iteration - 1,
@@ -100,7 +91,7 @@ impl ActiveRun {
                 self.iteration
             }
         };
-        begun.saturating_sub(self.skipped_numbers)
+        begun.saturating_sub(self.budget.skipped_numbers)
     }
 
     /// Whether a request may have shown the present view to a model.
@@ -186,7 +177,7 @@ impl ActiveRun {
     /// records spend from the account.
     pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
         let limit = self.limit(dimension)?;
-        Some(limit.saturating_sub(self.spent.get(dimension).unwrap_or(0)))
+        Some(limit.saturating_sub(self.budget.spent.get(dimension).unwrap_or(0)))
     }
 
     /// Start of the counted active time on the session's active clock, moved forward by all time that does not count.

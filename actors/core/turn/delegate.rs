@@ -215,7 +215,7 @@ impl Turn {
     pub(super) fn resume_with_results(&mut self) {
         let CurrentRun::Running(run) = &self.current else { return };
         let LoopState::Answered(answer) = &run.state else { return };
-        let ends = run.planned_end.is_some() || run.exhausted.is_some();
+        let ends = run.planned_end.is_some() || run.budget.exhausted.is_some();
         if ends || run.has_live_subagents() || run.subagents.is_empty() {
             return;
         }
@@ -253,7 +253,8 @@ impl DecisionBuilder {
         }
         let is_ready =
             |call: &&ActiveToolCall| call.delegates() && matches!(call.state, ToolCallState::Admitted(_));
-        while let Some(run) = self.run().filter(|run| run.planned_end.is_none() && run.exhausted.is_none())
+        while let Some(run) =
+            self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
         {
             match self.admitted_tasks(call) {

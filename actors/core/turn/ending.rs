@@ -124,7 +124,8 @@ impl DecisionBuilder {
         }
         self.cancel_summary();
         if let Some(run) = self.run() {
-            let (id, spec, iterations, usage) = (run.id, Arc::clone(&run.spec), run.iterations(), run.usage);
+            let (id, spec, iterations, usage) =
+                (run.id, Arc::clone(&run.spec), run.iterations(), run.budget.usage);
             self.record(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
             self.follow_up(&spec, &ended);
         }

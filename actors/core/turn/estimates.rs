@@ -73,7 +73,7 @@ pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> O
         account: run.id.into(),
         dimension,
         limit: run.limit(dimension)?,
-        spent: run.spent.get(dimension).unwrap_or(0),
+        spent: run.budget.spent.get(dimension).unwrap_or(0),
         reserved: 0,
         needed: Some(needed),
     })
@@ -158,6 +158,6 @@ pub(super) fn wanted_output(run: &ActiveRun, model: &ModelRef) -> u64 {
         limit.saturating_mul(1 << run.answer_recovery.truncated_answers().min(20)).min(MAX_OUTPUT_TOKENS),
     );
     let wanted = if run.is_in_grace() { wanted.min(MAX_GRACE_TOKENS) } else { wanted };
-    let found = run.output_caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
+    let found = run.budget.output_caps.iter().filter(|(of, _)| of == model).map(|(_, most)| *most);
     found.chain(run.spec.profile_of(model).max_output).fold(wanted, u64::min)
 }

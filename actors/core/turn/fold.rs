@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Body, FailureClass, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting,
-        Record, RetryReason, RunAccepted, RunEnded, SessionTime, Usage,
+        Body, FailureClass, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, Record,
+        RetryReason, RunAccepted, RunEnded, SessionTime,
     },
     turn::{
         RequestPrefix, SessionHeader, Turn,
@@ -15,6 +15,7 @@ use crate::{
         compaction::CompactionState,
         ledger_and_index::ONE_CALL,
         model_call::{AttemptFailure, ModelCallState},
+        run_budget::RunBudget,
         run_clock::RunClock,
         steer::delimited,
         tool_calls::ActiveStep,
@@ -122,15 +123,11 @@ impl Turn {
             spec: Arc::clone(&queued.accepted.spec),
             accepted: (queued.at, queued.seq),
             clock: RunClock::new(now),
+            budget: RunBudget::default(),
             iteration: 1,
-            usage: Usage::default(),
-            spent: Amounts::default(),
-            output_caps: Vec::new(),
             answer_recovery: AnswerRecovery::default(),
             subagents: Vec::new(),
             failed_tasks: Vec::new(),
-            skipped_numbers: 0,
-            exhausted: None,
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(self.unused_summary.take()),
@@ -153,7 +150,7 @@ impl Turn {
             LoopState::Answered(message) if ended.ended.outcome == crate::model::Outcome::Completed => {
                 self.history.end_with_answer(message);
             }
-            LoopState::Answered(message) if current.exhausted.is_some() => {
+            LoopState::Answered(message) if current.budget.exhausted.is_some() => {
                 self.history.end_with_partial(&message.text, &ended.ended);
             }
             LoopState::Answered(_) | LoopState::CallingModel(_) | LoopState::RunningTools(_) => {
@@ -179,15 +176,15 @@ impl Turn {
         }
         let CurrentRun::Running(run) = &mut self.current else { return };
         run.unseen_from = None;
-        run.usage.add(&answered.usage.unwrap_or_default());
+        run.budget.usage.add(&answered.usage.unwrap_or_default());
         let spent = run.model_started().map(|started| started.spent(answered.usage.as_ref()));
-        run.spent.add(&spent.unwrap_or_default());
+        run.budget.spent.add(&spent.unwrap_or_default());
         let Some(answer) = run.answer_recovery.on_answer(answered) else {
             run.iteration += 1;
             run.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..run.next_call() });
             return;
         };
-        if answer.calls.is_empty() || run.exhausted.is_some() {
+        if answer.calls.is_empty() || run.budget.exhausted.is_some() {
             run.state = LoopState::Answered(answer);
             return self.resume_with_results();
         }
@@ -200,14 +197,14 @@ impl Turn {
         let CurrentRun::Running(run) = &mut self.current else { return };
         let Some(call) = run.model_call_mut(failed.call) else { return };
         let AttemptFailure { was_started, has_shown, spent, output_cap } = call.on_failed(failed, now);
-        run.output_caps.extend(output_cap);
-        run.spent.add(&spent);
-        run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
+        run.budget.output_caps.extend(output_cap);
+        run.budget.spent.add(&spent);
+        run.budget.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
         run.unseen_from = run.unseen_from.filter(|_| !has_shown);
         // A call started and given up in one append is no iteration; its reservation is not in the account either.
         let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotSent);
         let is_first = was_started && failed.attempt == 1;
-        run.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
+        run.budget.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
     }
 
     fn fold_model_waiting(&mut self, waiting: &ModelWaiting, now: SessionTime) {
@@ -225,9 +222,9 @@ impl Turn {
             CurrentRun::Idle => self.reopenable.as_mut(),
         };
         if let Some(run) = run.filter(|run| run.id == late.call.run) {
-            run.usage.add(&late.usage);
-            run.spent.add(&late.spent());
-            run.spent.reduce(&late.booked);
+            run.budget.usage.add(&late.usage);
+            run.budget.spent.add(&late.spent());
+            run.budget.spent.reduce(&late.booked);
         }
     }
 
@@ -235,8 +232,10 @@ impl Turn {
     fn fold_tool_call(&mut self, body: &Body, now: SessionTime) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         match body {
-            Body::CallStarted(_) => run.spent.add(&ONE_CALL),
-            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => run.spent.reduce(&ONE_CALL),
+            Body::CallStarted(_) => run.budget.spent.add(&ONE_CALL),
+            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => {
+                run.budget.spent.reduce(&ONE_CALL)
+            }
             _ => {}
         }
         if let LoopState::RunningTools(step) = &mut run.state {

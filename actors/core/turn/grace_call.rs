@@ -1,6 +1,6 @@
 //! The end of a budget: a warning to the model when little is left, and the grace call when a limit is reached.
 //!
-//! Invariant: after `run.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome names
+//! Invariant: after `run.budget.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome names
 //! the reservation that was refused first.
 
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl DecisionBuilder {
             self.give_up_summary(*id, failure);
             return self.compact_if_needed();
         }
-        if run.exhausted.is_some() {
+        if run.budget.exhausted.is_some() {
             self.end_exhausted();
         } else if run.has_answered() && OWN_DIMENSIONS.contains(&refusal.dimension) {
             self.exhaust(refusal);
@@ -129,7 +129,7 @@ impl DecisionBuilder {
     }
 
     pub(super) fn end_exhausted(&mut self) {
-        if let Some(refusal) = self.run().and_then(|run| run.exhausted.clone()) {
+        if let Some(refusal) = self.run().and_then(|run| run.budget.exhausted.clone()) {
             self.end_run(exhausted_end(refusal));
         }
     }
@@ -145,13 +145,13 @@ const fn exhausted_end(refusal: BudgetRefusal) -> OutcomeDetail {
 }
 
 impl Turn {
-    /// Folds `run.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
+    /// Folds `run.budget.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
     pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::SessionTime) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         if run.id != exhausted.run {
             return;
         }
-        run.exhausted = Some(exhausted.refusal.clone());
+        run.budget.exhausted = Some(exhausted.refusal.clone());
         if matches!(&run.state, LoopState::CallingModel(asking) if asking.since.is_some()) {
             run.end_pause(now);
             run.iteration += 1;
@@ -165,30 +165,30 @@ impl Turn {
         let CurrentRun::Running(run) = &self.current else { return true };
         let LoopState::CallingModel(asking) = &run.state else { return true };
         let refused = |failure: &Failure| refuses_tool_choice(&failure.class);
-        run.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
+        run.budget.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
     }
 
     /// Whether the run under way is exhausted. Steering messages that arrive then are for the next run.
     pub fn is_exhausted(&self) -> bool {
-        matches!(&self.current, CurrentRun::Running(run) if run.exhausted.is_some())
+        matches!(&self.current, CurrentRun::Running(run) if run.budget.exhausted.is_some())
     }
 }
 
 impl ActiveRun {
     /// Whether the call that is wanted, under way or answered is the grace call.
     pub(super) const fn is_in_grace(&self) -> bool {
-        self.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))
+        self.budget.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))
     }
 
     /// Whether a model has answered, or was called in an earlier leg.
     pub(super) const fn has_answered(&self) -> bool {
-        self.iteration.saturating_sub(self.skipped_numbers) > 1
+        self.iteration.saturating_sub(self.budget.skipped_numbers) > 1
             || !matches!(self.state, LoopState::CallingModel(_))
     }
 
     /// Why no further tool call starts.
     pub(super) const fn closing_reason(&self) -> Option<&'static str> {
-        match (&self.planned_end, &self.exhausted) {
+        match (&self.planned_end, &self.budget.exhausted) {
             (Some(_), _) => Some("the run was stopped"),
             (None, Some(_)) => Some("the run's budget is used up"),
             (None, None) => None,
@@ -207,7 +207,7 @@ impl ActiveRun {
         pressure: Option<Arc<str>>,
     ) -> Option<TransientPrompt> {
         let ladder = self.answer_recovery.transient_prompt();
-        let budget = match &self.exhausted {
+        let budget = match &self.budget.exhausted {
             Some(refusal) => Some(grace_prompt(refusal, self.id)),
             None => match (&asking.warning, pressure) {
                 (Some(warning), Some(pressure)) => Some(format!("{warning}\n\n{pressure}").into()),
@@ -216,7 +216,7 @@ impl ActiveRun {
         };
         let Some(budget) = budget else { return ladder };
         // The grace call makes no tool calls and does not continue reasoning, but it completes a partial text.
-        let ladder = ladder.filter(|ladder| self.exhausted.is_none() || ladder.partial.is_some());
+        let ladder = ladder.filter(|ladder| self.budget.exhausted.is_none() || ladder.partial.is_some());
         Some(match ladder {
             Some(TransientPrompt { partial, prompt }) => {
                 TransientPrompt { partial, prompt: format!("{prompt}\n\n{budget}").into() }
@@ -236,7 +236,7 @@ impl ActiveRun {
                     (used, used.saturating_mul(5) > limit.saturating_mul(4))
                 }
                 Dimension::Tokens | Dimension::Usd | Dimension::ToolCalls | Dimension::Children => {
-                    let used = self.spent.get(dimension).unwrap_or(0);
+                    let used = self.budget.spent.get(dimension).unwrap_or(0);
                     (used, used.saturating_mul(5) >= limit.saturating_mul(4))
                 }
             };

@@ -25,6 +25,7 @@ mod model_failure;
 mod model_observations;
 mod recovery;
 mod reopen;
+mod run_budget;
 mod run_clock;
 mod steer;
 mod subagents;

@@ -87,11 +87,11 @@ impl Turn {
         if !run.has_sent_view() {
             run.unseen_from = run.unseen_from.or_else(|| self.history.last_step_position());
         }
-        run.skipped_numbers += u32::from(is_used && run.is_in_grace());
+        run.budget.skipped_numbers += u32::from(is_used && run.is_in_grace());
         run.iteration += u32::from(is_used);
         run.answer_recovery = AnswerRecovery::default();
         run.planned_end = None;
-        run.exhausted = None;
+        run.budget.exhausted = None;
         run.state = LoopState::CallingModel(run.next_call());
         self.current = CurrentRun::Running(run);
         self.history.start_round(resume_prompt(&reopened.increase));
@@ -129,7 +129,7 @@ impl DecisionBuilder {
         let Turn { queue, reopenable, .. } = &self.turn;
         let of = |run: &&ActiveRun| run.id == id;
         let (limits, leg) = if let Some(run) = self.run().filter(of) {
-            if run.planned_end.is_some() || run.exhausted.is_some() {
+            if run.planned_end.is_some() || run.budget.exhausted.is_some() {
                 return Err(RaiseError::Ending);
             }
             (&run.spec.limits, None)

@@ -29,7 +29,8 @@ impl DecisionBuilder {
     pub(super) fn answer_todo_calls(&mut self) {
         let is_ready =
             |call: &&ActiveToolCall| *call.tool == *TODO && matches!(call.state, ToolCallState::Admitted(_));
-        while let Some(run) = self.run().filter(|run| run.planned_end.is_none() && run.exhausted.is_none())
+        while let Some(run) =
+            self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
         {
             let end = self.change_todo(call).unwrap_or_else(|bad| {

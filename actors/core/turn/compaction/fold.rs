@@ -48,7 +48,7 @@ impl Turn {
             self.observe_usage(&started, answered.usage.as_ref());
         }
         let CurrentRun::Running(run) = &mut self.current else { return };
-        run.usage.add(&answered.usage.unwrap_or_default());
+        run.budget.usage.add(&answered.usage.unwrap_or_default());
         let links = run.spec.compaction.as_deref().map_or(0, |compression| compression.chain.len());
         let CompactionState {
             call: asking,
@@ -59,7 +59,7 @@ impl Turn {
             ..
         } = &mut run.compaction;
         let spent = asking.started().map(|started| started.spent(answered.usage.as_ref()));
-        run.spent.add(&spent.unwrap_or_default());
+        run.budget.spent.add(&spent.unwrap_or_default());
         asking.attempt = answered.attempt + 1;
         asking.state = AttemptState::Wanted(None);
         if answered.unusable.is_none() {
@@ -87,8 +87,8 @@ impl Turn {
                 RetryEligibility::AfterPause
             };
             asking.track_failure(started.model.clone(), &failed.failure, patience);
-            run.spent.add(&spent_by_failure(&started, &failed.failure));
-            run.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
+            run.budget.spent.add(&spent_by_failure(&started, &failed.failure));
+            run.budget.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
         }
         asking.attempt = failed.attempt + 1;
         asking.state = AttemptState::Wanted(failed.retry_at.map(|until| RetryPause {

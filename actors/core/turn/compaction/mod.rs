@@ -179,7 +179,9 @@ impl ActiveRun {
 
     /// Whether the view needs no compaction any more.
     pub(super) const fn is_over(&self) -> bool {
-        self.planned_end.is_some() || self.exhausted.is_some() || matches!(self.state, LoopState::Answered(_))
+        self.planned_end.is_some()
+            || self.budget.exhausted.is_some()
+            || matches!(self.state, LoopState::Answered(_))
     }
 
     /// Whether the run has not started any model call.

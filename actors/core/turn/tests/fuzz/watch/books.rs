@@ -52,7 +52,7 @@ impl Watch {
             }
         }
         if let CurrentRun::Running(run) = &turn.current {
-            let (folded, booked) = (run.spent.tokens.unwrap_or(0), self.money.tokens(run.id));
+            let (folded, booked) = (run.budget.spent.tokens.unwrap_or(0), self.money.tokens(run.id));
             let booked = booked - self.family.spent(run.id);
             hold!(
                 folded == booked,
