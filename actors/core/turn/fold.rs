@@ -57,7 +57,9 @@ impl Turn {
             Body::ModelFailed(failed) => self.fold_model_failed(failed, now),
             Body::ModelWaiting(waiting) => self.fold_model_waiting(waiting, now),
             Body::ModelLate(late) => self.fold_model_late(late),
-            Body::CallAdmitted(_) | Body::ApprovalRequested(_) => self.fold_tool_call(&record.body, now),
+            Body::CallAdmitted(_) | Body::CallLost(_) | Body::ApprovalRequested(_) => {
+                self.fold_tool_call(&record.body, now);
+            }
             Body::CallStarted(started) => {
                 self.fold_tool_call(&record.body, now);
                 self.track_delegation(started);
@@ -68,7 +70,6 @@ impl Turn {
                 self.forget_results(ended.call);
                 self.close_step();
             }
-            Body::CallLost(_) => self.fold_tool_call(&record.body, now),
             Body::MessageSteered(message) => self.fold_message_steered(message),
             Body::RunExhausted(exhausted) => self.fold_exhausted(exhausted, now),
             Body::RunReopened(reopened) => self.fold_run_reopened(reopened),
@@ -234,7 +235,7 @@ impl Turn {
         match body {
             Body::CallStarted(_) => run.budget.spent.add(&ONE_CALL),
             Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => {
-                run.budget.spent.reduce(&ONE_CALL)
+                run.budget.spent.reduce(&ONE_CALL);
             }
             _ => {}
         }
