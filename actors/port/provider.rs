@@ -44,11 +44,17 @@ pub trait ModelProvider: Debug + Send + Sync + 'static {
         Duration::from_mins(30)
     }
 
-    /// The limits of `model` in the provider's list of models, within a few seconds. `None` if the provider did not
-    /// answer; the caller may ask again soon.
-    fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
+    /// Requests the limits of `model` from the provider's list of models, within a few seconds. `None` if the provider has
+    /// no such list; the future returns `None` if the list did not answer, and the caller may ask again soon.
+    fn model_limits<'a>(&'a self, model: &'a str) -> Option<BoxFuture<'a, Option<ModelLimits>>> {
         let _ = model;
-        Box::pin(std::future::ready(None))
+        None
+    }
+
+    /// Finds out with a request that costs nothing whether the endpoint can be reached: `Ok` for any response, a failure
+    /// if there is no connection. `None` if there is no such request.
+    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Failure>>> {
+        None
     }
 
     /// Renews a refused credential; true if the new one differs. Concurrent calls share one renewal. If it fails, the

@@ -1,79 +1,41 @@
-//! Provider: the actor that counts the attempts at one endpoint and reports its status.
+//! Provider: the actor that keeps the statistics of one endpoint, requests its model lists, and probes its open breakers.
+//! Its handlers await nothing: requests are tasks that end with the actor.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use serde::{Deserialize, Serialize};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
     inspect::Inspect,
-    model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp, UsageAnomaly},
-    provider::Gate,
+    model::{ModelLimits, Timestamp},
+    port::Clock,
+    provider::{
+        AttemptReport, Gate, ProviderStatus,
+        model_lists::{LimitsReply, ModelLists},
+        statistics::ProviderStatistics,
+    },
 };
 
-/// Status of a provider: counts since its actor started, and the current state of its breakers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProviderStatus {
-    /// The provider's name.
-    pub name: String,
-    /// Attempts that were answered.
-    pub answered: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// Answers whose reported usage was rejected as implausible; included in `answered`.
-    #[serde(default)]
-    pub usage_anomalies: u64,
-    /// The last of these anomalies.
-    #[serde(default)]
-    pub last_usage_anomaly: Option<UsageAnomaly>,
-    /// The last failure.
-    pub last_failure: Option<Failure>,
-    /// The endpoint's breaker: opens when the endpoint cannot be reached.
-    pub endpoint: BreakerState,
-    /// Number of credentials.
-    pub credentials: usize,
-    /// The limits of each credential per minute.
-    pub limits: RateLimits,
-    /// Each model with each credential that was used, in order.
-    pub models: Vec<ModelStatus>,
-}
-
-/// Status of one model with one credential.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelStatus {
-    /// The model, as the provider names it.
-    pub model: String,
-    /// The credential.
-    pub credential: CredentialId,
-    /// The breaker of the model with this credential.
-    pub breaker: BreakerState,
-    /// Attempts that were answered.
-    pub answered: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// Answers whose reported usage was rejected as implausible.
-    #[serde(default)]
-    pub usage_anomalies: u64,
-    /// The last failure that counted against it.
-    pub last_failure: Option<Failure>,
-}
-
-/// The end of an attempt.
-#[derive(Debug)]
-pub(crate) struct AttemptReport {
-    /// The model that was called.
-    pub(crate) model: ModelRef,
-    /// The credential of the call.
-    pub(crate) credential: CredentialId,
-    /// The result; for an answer, the anomaly of its usage.
-    pub(crate) end: Result<Option<Box<UsageAnomaly>>, Failure>,
-}
+/// Limit of a request for a model's limits, and of the wait of a submission for them.
+pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limit of a free probe; one that takes longer tells nothing.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The messages of [`ProviderActor`].
 #[derive(Debug)]
 pub(crate) enum ProviderMsg {
     /// An attempt has ended.
-    Report(AttemptReport),
+    Report(Box<AttemptReport>),
+    /// A run needs the limits of a model from the provider's list.
+    RequestLimits(Arc<str>, LimitsReply),
+    /// A request for a model's limits has ended; `None` if it was not answered.
+    LimitsListed(Arc<str>, Option<ModelLimits>),
+    /// A request is due, or a probe has ended.
+    Wake,
     /// Inspects the state.
     Inspect(Inspect<ProviderState>),
 }
@@ -81,106 +43,144 @@ pub(crate) enum ProviderMsg {
 #[derive(Debug)]
 pub(crate) struct ProviderActor;
 
-/// The counts and the gate of one provider.
+/// The name, gate and clock of a provider's actor.
+pub(crate) type ProviderArguments = (Arc<str>, Arc<Gate>, Arc<dyn Clock>);
+
+/// The statistics, the model lists and the gate of one provider.
 #[derive(Debug)]
 pub(crate) struct ProviderState {
     name: Arc<str>,
     gate: Arc<Gate>,
-    last_failure: Option<Failure>,
-    last_usage_anomaly: Option<UsageAnomaly>,
-    counts: BTreeMap<(Arc<str>, CredentialId), AttemptCounts>,
-}
-
-/// The number of attempts by result.
-#[derive(Debug, Clone, Copy, Default)]
-struct AttemptCounts {
-    answered: u64,
-    failed: u64,
-    /// Included in `answered`.
-    usage_anomalies: u64,
+    clock: Arc<dyn Clock>,
+    statistics: ProviderStatistics,
+    lists: ModelLists,
+    /// Requests in flight.
+    requests: JoinSet<()>,
+    /// Sends the next `Wake`, at this time.
+    timer: Option<(Timestamp, JoinSet<()>)>,
 }
 
 impl Actor for ProviderActor {
     type Msg = ProviderMsg;
     type State = ProviderState;
-    type Arguments = (Arc<str>, Arc<Gate>);
+    type Arguments = ProviderArguments;
 
     async fn pre_start(
         &self,
-        _me: ActorRef<ProviderMsg>,
-        (name, gate): Self::Arguments,
+        me: ActorRef<ProviderMsg>,
+        (name, gate, clock): ProviderArguments,
     ) -> Result<ProviderState, ActorProcessingErr> {
-        Ok(ProviderState {
+        let mut state = ProviderState {
             name,
             gate,
-            last_failure: None,
-            last_usage_anomaly: None,
-            counts: BTreeMap::new(),
-        })
+            clock,
+            statistics: ProviderStatistics::default(),
+            lists: ModelLists::default(),
+            requests: JoinSet::new(),
+            timer: None,
+        };
+        // A breaker may have opened before a crash.
+        state.start_due(&me);
+        Ok(state)
     }
 
     async fn handle(
         &self,
-        _me: ActorRef<ProviderMsg>,
+        me: ActorRef<ProviderMsg>,
         message: ProviderMsg,
         state: &mut ProviderState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ProviderMsg::Report(report) => state.count(report),
-            ProviderMsg::Inspect(look) => look.run(state)?,
+            ProviderMsg::Report(report) => state.statistics.add(&state.name, *report),
+            ProviderMsg::RequestLimits(model, reply) => state.lists.request(model, reply, state.clock.at()),
+            ProviderMsg::LimitsListed(model, limits) => {
+                tracing::debug!(provider = %state.name, %model, ?limits, "listed limits");
+                state.lists.on_end(&model, limits, state.clock.at());
+            }
+            ProviderMsg::Wake => state.timer = None,
+            ProviderMsg::Inspect(look) => return look.run(state),
         }
+        state.start_due(&me);
         Ok(())
     }
 }
 
 impl ProviderState {
-    fn count(&mut self, report: AttemptReport) {
-        let counts = self.counts.entry((Arc::clone(report.model.model()), report.credential)).or_default();
-        match report.end {
-            Ok(anomaly) => {
-                counts.answered += 1;
-                if let Some(anomaly) = anomaly {
-                    tracing::warn!(provider = %self.name, %anomaly, "reported usage not believed");
-                    counts.usage_anomalies += 1;
-                    self.last_usage_anomaly = Some(*anomaly);
-                }
-            }
-            Err(failure) => {
-                tracing::debug!(provider = %self.name, %failure, "attempt failed");
-                counts.failed += 1;
-                self.last_failure = Some(failure);
-            }
+    /// Starts what is due, and sets the timer for what is due next.
+    fn start_due(&mut self, me: &ActorRef<ProviderMsg>) {
+        while self.requests.try_join_next().is_some() {}
+        let now = self.clock.at();
+        self.start_probe(me, now);
+        while let Some(model) = self.lists.take_due(now) {
+            self.start_list_request(me, model);
         }
+        let next = [self.gate.free_probe_at(now), self.lists.next_at()].into_iter().flatten().min();
+        if self.timer.as_ref().map(|(at, _)| *at) == next {
+            return;
+        }
+        self.timer = next.map(|at| {
+            let (mut timer, me) = (JoinSet::new(), me.clone());
+            timer.spawn(async move {
+                sleep(Duration::from_millis(at.ms_since(now))).await;
+                send(&me, ProviderMsg::Wake);
+            });
+            (at, timer)
+        });
     }
 
-    /// The counts, and the current state of the breakers.
-    pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
-        let (endpoint, known) = self.gate.breaker_reports(now);
-        let (credentials, limits) = self.gate.credentials_and_limits();
-        let models = known.into_iter().map(|known| {
-            let key = (Arc::clone(&known.model), known.credential);
-            let counts = self.counts.get(&key).copied().unwrap_or_default();
-            ModelStatus {
-                model: known.model.as_ref().into(),
-                credential: known.credential,
-                breaker: known.state,
-                answered: counts.answered,
-                failed: counts.failed,
-                usage_anomalies: counts.usage_anomalies,
-                last_failure: known.last_failure,
-            }
+    fn start_probe(&mut self, me: &ActorRef<ProviderMsg>, now: Timestamp) {
+        let Some(probe) = self.gate.begin_free_probe(now) else { return };
+        let (me, name, clock) = (me.clone(), Arc::clone(&self.name), Arc::clone(&self.clock));
+        self.requests.spawn(async move {
+            let reached = match probe.endpoint().probe() {
+                Some(request) => timeout(PROBE_TIMEOUT, request).await.ok(),
+                None => None,
+            };
+            tracing::debug!(provider = %name, ?reached, "free probe");
+            probe.end(reached, clock.at());
+            send(&me, ProviderMsg::Wake);
         });
-        ProviderStatus {
-            name: self.name.as_ref().into(),
-            answered: self.counts.values().map(|counts| counts.answered).sum(),
-            failed: self.counts.values().map(|counts| counts.failed).sum(),
-            usage_anomalies: self.counts.values().map(|counts| counts.usage_anomalies).sum(),
-            last_usage_anomaly: self.last_usage_anomaly,
-            last_failure: self.last_failure.clone(),
-            endpoint,
-            credentials,
-            limits,
-            models: models.collect(),
-        }
+    }
+
+    fn start_list_request(&mut self, me: &ActorRef<ProviderMsg>, model: Arc<str>) {
+        let endpoint = Arc::clone(&self.gate.endpoint);
+        let report = LimitsReport { actor: me.clone(), model: Arc::clone(&model), limits: None };
+        self.requests.spawn(async move {
+            let limits = match endpoint.model_limits(&model) {
+                Some(request) => timeout(LIST_TIMEOUT, request).await.ok().flatten(),
+                None => None,
+            };
+            report.finish(limits);
+        });
+    }
+
+    /// The statistics, and the current state of the breakers.
+    pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
+        self.statistics.status(&self.name, (&self.gate, now))
+    }
+}
+
+/// Reports the end of a request for limits when dropped, also if its task panics.
+struct LimitsReport {
+    actor: ActorRef<ProviderMsg>,
+    model: Arc<str>,
+    limits: Option<ModelLimits>,
+}
+
+impl LimitsReport {
+    fn finish(mut self, limits: Option<ModelLimits>) {
+        self.limits = limits;
+    }
+}
+
+impl Drop for LimitsReport {
+    fn drop(&mut self) {
+        send(&self.actor, ProviderMsg::LimitsListed(Arc::clone(&self.model), self.limits));
+    }
+}
+
+fn send(actor: &ActorRef<ProviderMsg>, message: ProviderMsg) {
+    if actor.cast(message).is_err() {
+        tracing::debug!("a provider's actor has ended before its request");
     }
 }

@@ -14,7 +14,8 @@ use crate::{
     },
     policy::{
         AdmissionTicket, Admissions, AttemptEnd, BreakerReport, Candidate, CooldownSource,
-        CredentialRecovery, FailureScope, LinkAvailability, LinkVisit, Readiness, failure_scope,
+        CredentialRecovery, FailureScope, FreeProbeTicket, LinkAvailability, LinkVisit, Readiness,
+        failure_scope,
     },
     port::ModelProvider as Endpoint,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Gate {
     pub(super) endpoint: Arc<dyn Endpoint>,
     /// One permit for each concurrent call.
     pub(super) permits: Arc<Semaphore>,
+    /// Whether the adapter has a free probe.
+    can_probe: bool,
     state: Mutex<GateState>,
     /// Notified when an attempt can be admitted that could not be before.
     changed: Arc<Notify>,
@@ -49,7 +52,8 @@ impl Gate {
         let pool = (endpoint.pool(), endpoint.credentials());
         let admissions = Admissions::new(policy, pool, endpoint.limits());
         let state = Mutex::new(GateState { admissions, renewed: Vec::new(), renewals: BTreeMap::new() });
-        Self { endpoint, permits: Arc::new(Semaphore::new(calls)), state, changed }
+        let can_probe = endpoint.probe().is_some();
+        Self { endpoint, permits: Arc::new(Semaphore::new(calls)), can_probe, state, changed }
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
@@ -112,6 +116,17 @@ impl Gate {
         let (gate, model, credential) = (Arc::clone(self), model.clone(), ticket.credential);
         let admission = GateAdmission { gate, model, credential, ticket: Some(ticket), renewals };
         Some((admission, permit))
+    }
+
+    /// When the next free probe is due; `None` if no open breaker needs one, or the adapter has none.
+    pub(super) fn free_probe_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.can_probe.then(|| self.state().admissions.free_probe_at(now)).flatten()
+    }
+
+    /// Begins the free probe that is due.
+    pub(super) fn begin_free_probe(self: &Arc<Self>, now: Timestamp) -> Option<FreeProbe> {
+        let ticket = self.can_probe.then(|| self.state().admissions.begin_free_probe(now)).flatten()?;
+        Some(FreeProbe { gate: Arc::clone(self), ticket: Some(ticket) })
     }
 
     /// The number of the provider's credentials, and the limits of each.
@@ -258,5 +273,38 @@ impl GateAdmission {
 impl Drop for GateAdmission {
     fn drop(&mut self) {
         self.finish(AttemptEnd::Dropped, Timestamp::default());
+    }
+}
+
+/// A free probe in flight: calls wait for it when the cooldown is over. A drop ends it too, without a conclusion.
+#[derive(Debug)]
+pub(super) struct FreeProbe {
+    gate: Arc<Gate>,
+    /// `None` after the end.
+    ticket: Option<FreeProbeTicket>,
+}
+
+impl FreeProbe {
+    /// The adapter to probe.
+    pub(super) fn endpoint(&self) -> &dyn Endpoint {
+        &*self.gate.endpoint
+    }
+
+    /// The probe has ended: with a connection, without one, or (`None`) without telling.
+    pub(super) fn end(mut self, reached: Option<Result<(), Failure>>, now: Timestamp) {
+        self.finish(reached, now);
+    }
+
+    fn finish(&mut self, reached: Option<Result<(), Failure>>, now: Timestamp) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let reached = reached.as_ref().map(|reached| reached.as_ref().copied());
+        self.gate.state().admissions.on_free_probe_end(ticket, (reached, now));
+        self.gate.changed.notify_waiters();
+    }
+}
+
+impl Drop for FreeProbe {
+    fn drop(&mut self) {
+        self.finish(None, Timestamp::default());
     }
 }

@@ -48,7 +48,6 @@ pub struct Runtime {
     defaults: Defaults,
     submissions: usize,
     space: Option<Arc<dyn DiskSpaceGauge>>,
-    unanswered: model_lists::UnansweredLists,
     terminated: Receiver<Option<RuntimeEnd>>,
 }
 
@@ -77,17 +76,10 @@ impl Runtime {
         let doors = opened.await.map_err(|error| failed(error.to_string()))?;
         let (journal, defaults) = (world.journal, world.defaults);
         let (submissions, space) = (world.submissions, world.space);
-        let unanswered = model_lists::UnansweredLists::default();
-        Ok(Self {
-            root,
-            handles: doors,
-            journal,
-            defaults,
-            submissions,
-            space,
-            unanswered,
-            terminated: watched,
-        })
+        let runtime =
+            Self { root, handles: doors, journal, defaults, submissions, space, terminated: watched };
+        runtime.request_default_limits().await;
+        Ok(runtime)
     }
 
     /// The defaults for what a request leaves out.

@@ -1,81 +1,66 @@
-//! Limits from the providers' model lists: fetched before a run is accepted, for models with an unknown context window.
+//! Limits from the providers' model lists, for models of a run with an unknown context window. The Provider actors request
+//! the lists.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use futures::future::join_all;
-use tokio::time::timeout;
+use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
-    model::{ListedLimits, ModelRef, ModelRow, RunSpec, Timestamp},
+    model::{ListedLimits, ModelRef, ModelRow, RunSpec},
+    provider::{LIST_TIMEOUT, LIST_TTL_MS, ProviderMsg},
     runtime::Runtime,
+    supervisor::ProvidersMsg,
 };
 
-/// Most time that a submission waits for the lists of its providers, all together.
-const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Milliseconds until a list that answered is fetched again: a day.
-const LIST_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
-/// Milliseconds until a list that did not answer is fetched again: ten minutes.
-const UNANSWERED_TTL_MS: u64 = 10 * 60 * 1_000;
-
-/// The models for which no list returned limits, with the time of the attempt.
-#[derive(Debug, Default)]
-pub(super) struct UnansweredLists(Mutex<HashMap<ModelRef, Timestamp>>);
-
-impl UnansweredLists {
-    fn is_recent(&self, model: &ModelRef, now: Timestamp) -> bool {
-        let models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        models.get(model).is_some_and(|at| is_within(*at, now, UNANSWERED_TTL_MS))
-    }
-
-    fn add(&self, model: ModelRef, now: Timestamp) {
-        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        models.retain(|_, at| is_within(*at, now, UNANSWERED_TTL_MS));
-        models.insert(model, now);
-    }
-}
-
-/// Whether `now` is less than `ms` milliseconds after `at`, and not before it.
-fn is_within(at: Timestamp, now: Timestamp, ms: u64) -> bool {
-    at <= now && now.ms_since(at) < ms
-}
-
 impl Runtime {
-    /// The models of a run whose limits must be fetched: their window is unknown, and no recent fetch was made.
+    /// Requests the unknown limits of the default models, so that the first run need not wait for them.
+    pub(super) async fn request_default_limits(&self) {
+        let spec = &self.defaults.spec;
+        if self.models_to_list(spec, &[]).is_empty() {
+            return;
+        }
+        let rows = self.model_rows(spec).await;
+        for model in self.models_to_list(spec, &rows) {
+            drop(self.request_limits(&model));
+        }
+    }
+
+    /// The models of a run whose limits must be requested: their window is unknown, and their list was not requested within
+    /// a day.
     pub(super) fn models_to_list(&self, spec: &RunSpec, rows: &[ModelRow]) -> Vec<ModelRef> {
-        let now = self.handles.wiring.clock.at();
+        let wiring = &self.handles.wiring;
+        let now = wiring.clock.at();
         let is_asked = |model: &ModelRef| {
             let row = rows.iter().find(|row| row.model == *model);
             let is_named =
                 spec.profile_of(model).window.is_some() || row.is_some_and(|row| row.window.is_some());
             let listed = row.and_then(|row| row.listed);
-            let is_fresh = listed.is_some_and(|listed| is_within(listed.at, now, LIST_TTL_MS));
-            !is_named && !is_fresh && !self.unanswered.is_recent(model, now)
+            let is_fresh =
+                listed.is_some_and(|listed| listed.at <= now && now.ms_since(listed.at) < LIST_TTL_MS);
+            let endpoint = wiring.leases.endpoint(model);
+            !is_named && !is_fresh && endpoint.is_some_and(|it| it.model_limits(model.model()).is_some())
         };
         spec.models().into_iter().filter(is_asked).collect()
     }
 
-    /// The limits that lists tell of these models now. Models whose list does not answer in time are left out.
-    pub(super) async fn fetch_listed_limits(&self, models: Vec<ModelRef>) -> Vec<ModelRow> {
-        let asked = models.into_iter().map(|model| async {
-            let endpoint = self.handles.wiring.leases.endpoint(&model);
-            let limits = match endpoint {
-                Some(endpoint) => {
-                    timeout(LIST_TIMEOUT, endpoint.model_limits(model.model())).await.ok().flatten()
-                }
-                None => None,
-            };
-            let at = self.handles.wiring.clock.at();
-            let Some(limits) = limits else {
-                self.unanswered.add(model, at);
-                return None;
-            };
-            tracing::debug!(%model, ?limits, "what its provider lists");
-            Some(ModelRow { model, density: None, window: None, listed: Some(ListedLimits { at, limits }) })
+    /// The listed limits of these models. Models whose list does not answer in time are left out.
+    pub(super) async fn listed_limits(&self, models: Vec<ModelRef>) -> Vec<ModelRow> {
+        let requests = models.into_iter().map(|model| async {
+            let limits = timeout(LIST_TIMEOUT, self.request_limits(&model)).await.ok()?.ok().flatten();
+            Some(ModelRow { model, density: None, window: None, listed: Some(limits?) })
         });
-        join_all(asked).await.into_iter().flatten().collect()
+        join_all(requests).await.into_iter().flatten().collect()
+    }
+
+    /// Sends a request to the model's Provider actor. Without an actor the receiver fails.
+    fn request_limits(&self, model: &ModelRef) -> oneshot::Receiver<Option<ListedLimits>> {
+        let (reply, limits) = oneshot::channel();
+        let message = ProviderMsg::RequestLimits(Arc::clone(model.model()), reply);
+        let providers = &self.handles.wiring.providers;
+        if providers.cast(ProvidersMsg::Deliver(Arc::clone(model.provider()), message)).is_err() {
+            tracing::debug!(%model, "the runtime has ended before a request for limits");
+        }
+        limits
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Dimension, RunId, RunSpec, SessionId, SessionRow},
+    model::{Dimension, ModelRow, RunId, RunSpec, SessionId, SessionRow},
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
     session::{AcceptedRun, SessionMsg, SubmitError, SubmitReply},
     supervisor::{SessionSeed, SessionsMsg},
@@ -132,13 +132,18 @@ impl Runtime {
     /// Applies limits observed by earlier runs, and limits listed by providers for models with an unknown window.
     /// Without them the run begins with estimates.
     async fn apply_observations(&self, spec: &mut RunSpec) {
-        let rows = self.journal.rows().models(spec.models()).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "what was found out about models cannot be read");
-            Vec::new()
-        });
-        let listed = self.fetch_listed_limits(self.models_to_list(spec, &rows)).await;
+        let rows = self.model_rows(spec).await;
+        let listed = self.listed_limits(self.models_to_list(spec, &rows)).await;
         spec.apply_listed_limits(&listed);
         spec.apply_model_rows(&rows);
+    }
+
+    /// The rows of a run's models; none if they cannot be read.
+    pub(super) async fn model_rows(&self, spec: &RunSpec) -> Vec<ModelRow> {
+        self.journal.rows().models(spec.models()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was found out about models cannot be read");
+            Vec::new()
+        })
     }
 
     async fn resolve(&self, choice: &SessionChoice) -> Result<SessionTarget, RunError> {

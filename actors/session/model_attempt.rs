@@ -10,7 +10,7 @@ use crate::{
     model::{Failure, FailureClass, ModelAnswer, ModelRef, ModelStarted, RunSpec},
     policy::{CredentialRecovery, validate_usage},
     port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest},
-    provider::{AttemptReport, GateAdmission, Lease, ProviderMsg},
+    provider::{AnswerReport, AttemptReport, GateAdmission, Lease, ProviderMsg},
     session::{
         SessionDependencies,
         stream_publisher::{FirstDeltaObserver, StreamPublisher},
@@ -45,6 +45,7 @@ pub(super) async fn run(
             return Err((failure, FailoverOptions { links, recovery: CredentialRecovery::No }));
         }
     }
+    let begun_ms = wiring.clock.monotonic_ms();
     let heard = FirstDeltaObserver::new(published, &admission, &*wiring.clock);
     let limit = watchdog::call_limit(&*endpoint, request.deadlines.call_ms);
     let answer = watchdog::run_model(endpoint.call(request, &heard), limit, cancel).await;
@@ -57,24 +58,35 @@ pub(super) async fn run(
         Ok(answer) => validate_usage(started, &answer.message, answer.usage),
         Err(_) => (None, None),
     };
-    let end = answer.as_ref().map(|_| anomaly).map_err(Clone::clone);
-    let report = ProviderMsg::Report(AttemptReport { model: model.clone(), credential, end });
-    if wiring.providers.cast(ProvidersMsg::Deliver(Arc::clone(model.provider()), report)).is_err() {
-        tracing::debug!("the supervisor of providers is gone");
-    }
+    let counted = |_: &ModelAnswer| AnswerReport {
+        first_delta_ms: heard.started_ms().map(|at_ms| at_ms.saturating_sub(begun_ms)),
+        output_tokens: usage.map(|usage| usage.output_tokens),
+        anomaly,
+    };
+    let end = answer.as_ref().map(counted).map_err(Clone::clone);
+    let duration_ms = wiring.clock.monotonic_ms().saturating_sub(begun_ms);
+    let report = Box::new(AttemptReport { model, credential, duration_ms, end });
     match answer {
         Ok(answer) => {
             admission.end(Ok(usage), wiring.clock.at());
+            send_report(wiring, report);
             Ok(answer)
         }
         Err(failure) => {
-            let otherwise = report_failure(wiring, (&*endpoint, admission), &failure, cancel).await;
+            let recovery = report_failure(wiring, (&*endpoint, admission), &failure, cancel).await;
+            send_report(wiring, report);
             drop(permit);
-            Err((
-                failure,
-                FailoverOptions { links: link_availabilities(wiring, &chain.chain), recovery: otherwise },
-            ))
+            Err((failure, FailoverOptions { links: link_availabilities(wiring, &chain.chain), recovery }))
         }
+    }
+}
+
+/// Reports the attempt to the provider's actor. The gate knows of its end before, because the actor looks there for open
+/// breakers.
+fn send_report(wiring: &SessionDependencies, report: Box<AttemptReport>) {
+    let provider = Arc::clone(report.model.provider());
+    if wiring.providers.cast(ProvidersMsg::Deliver(provider, ProviderMsg::Report(report))).is_err() {
+        tracing::debug!("the supervisor of providers is gone");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Publishes the deltas of a call in progress.
 
 use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
 };
 
 use crate::{
@@ -58,7 +58,8 @@ pub(super) struct FirstDeltaObserver<'a> {
     published: &'a StreamPublisher,
     admission: &'a GateAdmission,
     clock: &'a dyn Clock,
-    has_started: AtomicBool,
+    /// Monotonic milliseconds of the first delta.
+    started_ms: OnceLock<u64>,
 }
 
 impl<'a> FirstDeltaObserver<'a> {
@@ -67,13 +68,18 @@ impl<'a> FirstDeltaObserver<'a> {
         admission: &'a GateAdmission,
         clock: &'a dyn Clock,
     ) -> Self {
-        Self { published, admission, clock, has_started: AtomicBool::new(false) }
+        Self { published, admission, clock, started_ms: OnceLock::new() }
     }
 
     fn mark_responded(&self) {
-        if !self.has_started.swap(true, Ordering::Relaxed) {
+        if self.started_ms.get().is_none() && self.started_ms.set(self.clock.monotonic_ms()).is_ok() {
             self.admission.on_answer_start();
         }
+    }
+
+    /// Monotonic milliseconds of the first delta.
+    pub(super) fn started_ms(&self) -> Option<u64> {
+        self.started_ms.get().copied()
     }
 }
 

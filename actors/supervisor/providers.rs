@@ -132,7 +132,7 @@ impl ProviderSupervisorState {
     /// Starts a child; a failed start counts as a crash.
     async fn start(&mut self, me: &ActorRef<ProvidersMsg>, name: &Arc<str>) {
         while let Some(child) = self.children.get_mut(name) {
-            let arguments = (Arc::clone(name), Arc::clone(&child.gate));
+            let arguments = (Arc::clone(name), Arc::clone(&child.gate), Arc::clone(&self.clock));
             match Actor::spawn_linked(None, ProviderActor, arguments, me.get_cell()).await {
                 Ok((actor, _)) => {
                     child.actor = Some(actor);

@@ -1,5 +1,7 @@
 //! Views of providers.
 
+use std::collections::BTreeMap;
+
 use hermod_actors::{
     ModelStatus, ProviderStatus,
     model::{BreakerState, CredentialId, Failure as CallFailure, PoolStrategy, Timestamp, UsageAnomaly},
@@ -52,6 +54,18 @@ pub struct ModelBreakerView {
     pub usage_anomalies: u64,
     /// The last failure that counted against it.
     pub last_failure: Option<CallFailure>,
+    /// Failed attempts by failure class.
+    #[serde(default)]
+    pub failures: BTreeMap<String, u64>,
+    /// Mean milliseconds until an answer began to arrive; `None` without an answer.
+    #[serde(default)]
+    pub first_delta_ms: Option<u64>,
+    /// Mean milliseconds until an answer was complete.
+    #[serde(default)]
+    pub answer_ms: Option<u64>,
+    /// Output tokens in a second of answers that reported usage.
+    #[serde(default)]
+    pub output_tokens_per_second: Option<u64>,
 }
 
 /// The state of a circuit breaker.
@@ -108,6 +122,10 @@ impl From<ModelStatus> for ModelBreakerView {
             failed: status.failed,
             usage_anomalies: status.usage_anomalies,
             last_failure: status.last_failure,
+            failures: status.failures,
+            first_delta_ms: status.first_delta_ms,
+            answer_ms: status.answer_ms,
+            output_tokens_per_second: status.output_tokens_per_second,
         }
     }
 }

@@ -121,7 +121,8 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<Option<Seen>> {
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
-    let length = length.expect("a request should have a content-length");
+    let length = length.or_else(|| head.starts_with("get ").then_some(0));
+    let length = length.expect("a request with a body should have a content-length");
     while bytes.len() < end + length {
         stream.read_buf(&mut bytes).await?;
     }
@@ -481,4 +482,24 @@ async fn the_path_stands_once_behind_the_base_url() {
         let Seen::Request { head, .. } = server.next().await else { panic!("no request") };
         assert_eq!(head.split_whitespace().nth(1), Some(path), "{wire} {base}");
     }
+}
+
+/// A probe is a request for the list of models; it succeeds with any response.
+#[tokio::test]
+async fn a_probe_needs_a_connection_and_no_list() {
+    for (wire, status) in [("chat_completions", 200), ("anthropic_messages", 404), ("codex_responses", 500)] {
+        let mut server = Server::start(vec![vec![respond(status, "", "no list")]]).await;
+        let config = ProviderConfig { wire: wire.into(), ..config(&server.base_url) };
+        let provider = HttpProvider::new(config).unwrap();
+        assert_eq!(provider.probe().expect("it can be probed").await, Ok(()), "{wire}");
+        assert_eq!(server.next().await, Seen::Connection);
+        let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+        assert!(head.starts_with("get /v1/models http/1.1\r\n") && head.contains(KEY), "{head}");
+        assert_eq!(body, "");
+    }
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let provider = HttpProvider::new(config(&format!("http://{closed}/v1"))).unwrap();
+    let failure = provider.probe().expect("it can be probed").await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Network, "{failure}");
+    assert!(provider.without_model_list().probe().is_none());
 }

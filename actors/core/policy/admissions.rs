@@ -44,6 +44,13 @@ pub struct AdmissionTicket {
     slot: LimiterSlot,
 }
 
+/// The passes that a free probe has taken: of the endpoint, and of models by credential.
+#[derive(Debug)]
+pub struct FreeProbeTicket {
+    endpoint: bool,
+    models: Vec<(Arc<str>, usize)>,
+}
+
 /// The end of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub enum AttemptEnd<'a> {
@@ -277,6 +284,51 @@ impl Admissions {
         limiter.on_rate_info(ticket.slot, (info, now));
         let opened = was_closed && limiter.ready_at(now).is_none();
         opened | self.mark_responded(ticket.credential.0)
+    }
+
+    /// When the next free probe is due; `None` if no open breaker needs one.
+    pub fn free_probe_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let models = self.models.values().flatten();
+        std::iter::once(&self.endpoint).chain(models).filter_map(|breaker| breaker.free_probe_at(now)).min()
+    }
+
+    /// Takes the passes of all breakers whose free probe is due; `None` if there is none.
+    pub fn begin_free_probe(&mut self, now: Timestamp) -> Option<FreeProbeTicket> {
+        let endpoint = self.endpoint.begin_free_probe(now);
+        let mut models = Vec::new();
+        for (model, breakers) in &mut self.models {
+            let begun =
+                breakers.iter_mut().enumerate().filter_map(|(at, it)| it.begin_free_probe(now).then_some(at));
+            models.extend(begun.map(|at| (Arc::clone(model), at)));
+        }
+        (endpoint || !models.is_empty()).then_some(FreeProbeTicket { endpoint, models })
+    }
+
+    /// A free probe has ended: with a connection, without one, or (`None`) without telling. A connection closes the
+    /// endpoint's breaker, which counts only connections. It does not tell that a model answers: the trial of a model
+    /// is still a call. Without a connection all of them open again.
+    pub fn on_free_probe_end(
+        &mut self,
+        ticket: FreeProbeTicket,
+        (reached, now): (Option<Result<(), &Failure>>, Timestamp),
+    ) {
+        let is_telling = |reached: &Result<(), &Failure>| match reached {
+            Ok(()) => true,
+            Err(failure) => failure_scope(&failure.class) == FailureScope::Endpoint,
+        };
+        let (reached, policy) = (reached.filter(is_telling), &self.policy);
+        let end = |breaker: &mut Breaker| match reached {
+            Some(Err(failure)) => breaker.on_failure(BreakerPass::Probe, failure, now, policy),
+            Some(Ok(())) | None => drop(breaker.return_pass(BreakerPass::Probe)),
+        };
+        match reached {
+            Some(Ok(())) if ticket.endpoint => drop(self.endpoint.on_answer(BreakerPass::Probe)),
+            Some(_) | None if ticket.endpoint => end(&mut self.endpoint),
+            Some(_) | None => {}
+        }
+        for (model, at) in ticket.models {
+            self.models.get_mut(&model).and_then(|breakers| breakers.get_mut(at)).into_iter().for_each(end);
+        }
     }
 
     /// Why the model is not called now, as far as is known.

@@ -182,3 +182,43 @@ fn who_insists_gets_a_credential_that_is_only_held() {
     }
     assert_eq!(fail(&mut admissions, "a", FailureClass::Network).0, 1);
 }
+
+/// Checks the readiness of `a` at second `at`, when failures of `class` opened a breaker at 0 s and the free probe of
+/// 29 s ended so at 29.5 s.
+fn check_free_probe(class: &FailureClass, end: Option<Result<(), FailureClass>>, at: i64, expect: Readiness) {
+    let mut admissions =
+        Admissions::new(BreakerPolicy::default(), (PoolStrategy::FillFirst, 1), RateLimits::default());
+    for _ in 0..3 {
+        fail(&mut admissions, "a", class.clone());
+    }
+    assert_eq!(admissions.free_probe_at(Timestamp(0)), Some(Timestamp(29_000)));
+    assert!(admissions.begin_free_probe(Timestamp(28_999)).is_none());
+    let probe = admissions.begin_free_probe(Timestamp(29_000)).expect("it is due");
+    let failure = end.clone().and_then(Result::err).map(|class| Failure::new(class, "x"));
+    let reached = end.as_ref().map(|_| failure.as_ref().map_or(Ok(()), Err));
+    admissions.on_free_probe_end(probe, (reached, Timestamp(29_500)));
+    let ready = admissions.readiness("a", Timestamp(at * 1_000));
+    assert_eq!(ready, expect, "{class:?}, probe {end:?}, at {at} s");
+}
+
+#[test]
+fn a_free_probe_concludes_only_what_a_connection_tells() {
+    use FailureClass::{Network, Server};
+    let open = |until| Readiness::Until(Timestamp(until), CooldownSource::Breaker);
+    // A connection is all that the endpoint's breaker counts.
+    check_free_probe(&Network, Some(Ok(())), 29, Readiness::Ready);
+    // Of a model it tells nothing: its trial is a call after the cooldown.
+    check_free_probe(&Server, Some(Ok(())), 29, open(30_000));
+    check_free_probe(&Server, Some(Ok(())), 30, Readiness::Ready);
+    // Without a connection no call would get through: the next cooldown begins.
+    for class in [Network, Server] {
+        check_free_probe(&class, Some(Err(Network)), 30, open(89_500));
+        let late = FailureClass::Timeout { which: Deadline::Connect };
+        check_free_probe(&class, Some(Err(late)), 30, open(89_500));
+        // Another failure, or none in time, leaves the trial to a call.
+        for end in [Some(Err(Server)), Some(Err(FailureClass::Auth)), None] {
+            check_free_probe(&class, end.clone(), 29, open(30_000));
+            check_free_probe(&class, end, 30, Readiness::Ready);
+        }
+    }
+}

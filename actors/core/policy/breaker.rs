@@ -8,6 +8,9 @@ use crate::{
 /// Longest cooldown in milliseconds: a reset time that a provider reports may come from a wrong clock or unit.
 pub(super) const MAX_COOLDOWN_MS: u64 = 24 * 3_600_000;
 
+/// Most milliseconds before the end of a cooldown at which a free probe begins, so that it takes the pass before a call.
+const FREE_PROBE_LEAD_MS: u64 = 1_000;
+
 /// Circuit breaker: closed, it admits all attempts; open, none; half-open, one probe at a time until one is answered.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
@@ -15,6 +18,8 @@ pub(super) struct Breaker {
     /// How often it opened since the last answer: the rung of the cooldown ladder.
     trips: u32,
     last_failure: Option<Failure>,
+    /// True if a free probe has begun since it opened: there is one for each cooldown.
+    had_free_probe: bool,
 }
 
 #[derive(Debug)]
@@ -108,6 +113,32 @@ impl Breaker {
         }
     }
 
+    /// When a free probe is due, shortly before the cooldown ends. `None` if the breaker is not open, if this cooldown had
+    /// its free probe, or if it opened for a failure of which a connection tells nothing.
+    pub(super) fn free_probe_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let failure = self.last_failure.as_ref().filter(|_| !self.had_free_probe)?;
+        match self.state {
+            BreakerPhase::Open { from, until, why: CooldownSource::Breaker, probe: ProbeState::None }
+                if from <= now && now < until && may_be_unreachable(&failure.class) =>
+            {
+                let cooldown_ms = until.ms_since(from);
+                Some(from.plus_ms(cooldown_ms - FREE_PROBE_LEAD_MS.min(cooldown_ms / 2)))
+            }
+            BreakerPhase::Open { .. } | BreakerPhase::Closed { .. } => None,
+        }
+    }
+
+    /// Takes the probe's pass for a free probe; false if none is due.
+    pub(super) fn begin_free_probe(&mut self, now: Timestamp) -> bool {
+        let is_due = self.free_probe_at(now).is_some_and(|at| at <= now);
+        if let BreakerPhase::Open { probe, .. } = &mut self.state
+            && is_due
+        {
+            (*probe, self.had_free_probe) = (ProbeState::InFlight, true);
+        }
+        is_due
+    }
+
     /// Returns a pass whose attempt tells nothing about the target; true if it was the probe's.
     pub(crate) fn return_pass(&mut self, pass: BreakerPass) -> bool {
         match (&mut self.state, pass) {
@@ -197,6 +228,7 @@ impl Breaker {
             None => (own.unwrap_or(policy.cooldowns_ms[rung]), CooldownSource::Breaker),
         };
         self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, probe: ProbeState::None };
+        self.had_free_probe = false;
     }
 
     /// The state as the public API reports it.
@@ -214,6 +246,11 @@ impl Breaker {
     pub(super) const fn last_failure(&self) -> Option<&Failure> {
         self.last_failure.as_ref()
     }
+}
+
+/// Whether the failure may come from an endpoint that cannot be reached.
+const fn may_be_unreachable(class: &FailureClass) -> bool {
+    matches!(class, FailureClass::Network | FailureClass::Timeout { .. } | FailureClass::Server)
 }
 
 /// The weight of a failure of this class.
@@ -345,6 +382,64 @@ mod tests {
         assert_eq!(breaker.admit(Timestamp(30_000)), BreakerPass::Probe);
         assert_eq!(breaker.readiness(Timestamp(30_000)), Readiness::Probing);
         assert_eq!(breaker.state(Timestamp(30_000)), BreakerState::HalfOpen);
+    }
+
+    /// Checks when a breaker that these failures opened at 0 s is probed, as seen at second `at`.
+    fn check_free_probe(classes: &[FailureClass], at: i64, expect: Option<i64>) {
+        let (mut breaker, policy) = (Breaker::default(), BreakerPolicy::default());
+        for class in classes {
+            let pass = breaker.admit(Timestamp(0));
+            breaker.on_failure(pass, &Failure::new(class.clone(), "x"), Timestamp(0), &policy);
+        }
+        let due = breaker.free_probe_at(Timestamp(at * 1_000));
+        assert_eq!(due, expect.map(|seconds| Timestamp(seconds * 1_000)), "{classes:?} at {at} s");
+    }
+
+    #[test]
+    fn an_open_breaker_is_probed_before_its_cooldown_ends() {
+        let timeout = FailureClass::Timeout { which: crate::model::Deadline::FirstEvent };
+        for class in [FailureClass::Network, FailureClass::Server, timeout] {
+            check_free_probe(&[const { FailureClass::Network }; 2], 1, None);
+            let three = std::array::from_fn::<_, 3, _>(|_| class.clone());
+            check_free_probe(&three, 0, Some(29));
+            check_free_probe(&three, 29, Some(29));
+            // From then on a call is the probe.
+            check_free_probe(&three, 30, None);
+            check_free_probe(&three, -1, None);
+        }
+        // A connection tells nothing about these, nor about a time that the provider named.
+        for class in [
+            SLOW_DOWN,
+            named(90_000),
+            FailureClass::Auth,
+            FailureClass::Overloaded,
+            FailureClass::IncompleteStream,
+            FailureClass::QuotaExhausted { reset_at: None },
+            FailureClass::ModelNotFound,
+        ] {
+            check_free_probe(&std::array::from_fn::<_, 3, _>(|_| class.clone()), 1, None);
+        }
+    }
+
+    #[test]
+    fn a_cooldown_has_one_free_probe_and_calls_wait_for_it() {
+        let (mut breaker, mut policy) = (Breaker::default(), BreakerPolicy::default());
+        policy.cooldowns_ms[0] = 300;
+        let unreached = Failure::new(FailureClass::Network, "connection refused");
+        for _ in 0..3 {
+            breaker.on_failure(BreakerPass::Ordinary(Timestamp(0)), &unreached, Timestamp(0), &policy);
+        }
+        assert!(!breaker.begin_free_probe(Timestamp(149)), "half of a short cooldown passes first");
+        assert!(breaker.begin_free_probe(Timestamp(150)));
+        assert_eq!(breaker.free_probe_at(Timestamp(150)), None);
+        assert_eq!(breaker.readiness(Timestamp(300)), Readiness::Probing);
+        breaker.return_pass(BreakerPass::Probe);
+        assert!(!breaker.begin_free_probe(Timestamp(200)), "it told nothing, and is not repeated");
+        assert_eq!(breaker.readiness(Timestamp(300)), Readiness::Ready);
+        // The next cooldown has its own.
+        let probe = breaker.admit(Timestamp(300));
+        breaker.on_failure(probe, &unreached, Timestamp(300), &policy);
+        assert_eq!(breaker.free_probe_at(Timestamp(301)), Some(Timestamp(59_300)));
     }
 
     #[test]

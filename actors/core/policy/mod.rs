@@ -20,7 +20,7 @@ mod summarizer_stats;
 pub mod todo;
 mod tool_call_repair;
 
-pub use admissions::{AdmissionTicket, Admissions, AttemptEnd, BreakerReport};
+pub use admissions::{AdmissionTicket, Admissions, AttemptEnd, BreakerReport, FreeProbeTicket};
 pub use bill::Bill;
 pub use billing::usage_anomaly;
 pub(crate) use billing::{Billing, spent_by_failure, with_validated_usage};

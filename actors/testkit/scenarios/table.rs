@@ -10,7 +10,7 @@ use hermod_actors::model::EffectClass;
 pub const NO_FREEZE: &[(&str, &str)] = &[
     ("Root", "handlers await nothing; it waits only for a child's `pre_start`, which does no I/O"),
     ("ProviderSupervisor", "handlers await nothing"),
-    ("Provider", "handlers await nothing; calls are tasks of sessions"),
+    ("Provider", "handlers await nothing; its requests are tasks with a limit, calls are tasks of sessions"),
     ("ToolExecutor", "handlers await nothing; calls are tasks of sessions"),
     ("Compressor", "handlers await nothing; waits for leases and attempts are tasks of sessions"),
     ("SessionSupervisor", "handlers await nothing; journals are read in tasks"),
@@ -151,14 +151,14 @@ pub const FAULT_SCENARIOS: &[FaultScenario] = &[
         "Provider",
         PANICS,
         (FaultTarget::Provider, ActorFault::Panic),
-        "ProviderSupervisor starts it again; leases are not touched, its statistics begin anew",
+        "ProviderSupervisor starts it again; leases and open breakers stay, its statistics begin anew",
         restarted(&[("Provider test", 1)]),
     ),
     actor_fault(
         "Provider",
         FAILS,
         (FaultTarget::Provider, ActorFault::Error),
-        "ProviderSupervisor starts it again; leases are not touched, its statistics begin anew",
+        "ProviderSupervisor starts it again; leases and open breakers stay, its statistics begin anew",
         restarted(&[("Provider test", 1)]),
     ),
     actor_fault(

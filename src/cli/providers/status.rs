@@ -35,7 +35,17 @@ pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), Cli
     }
     let rows: Vec<_> = known.iter().flat_map(rows).collect();
     print(&table::render(
-        ["PROVIDER", "MODEL", "CREDENTIAL", "STATE", "ANSWERED", "FAILED", "BAD USAGE", "LAST FAILURE"],
+        [
+            "PROVIDER",
+            "MODEL",
+            "CREDENTIAL",
+            "STATE",
+            "ANSWERED",
+            "SPEED",
+            "FAILED",
+            "BAD USAGE",
+            "LAST FAILURE",
+        ],
         &rows,
     ))
 }
@@ -66,7 +76,7 @@ pub(super) async fn ask(
 }
 
 /// A row for the endpoint, and one for each of its models with each credential used.
-fn rows(provider: &ProviderView) -> Vec<[String; 8]> {
+fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
     let of_model = |model: &ModelBreakerView| {
         [
             String::new(),
@@ -74,7 +84,8 @@ fn rows(provider: &ProviderView) -> Vec<[String; 8]> {
             model.credential.0.to_string(),
             state(model.breaker),
             model.answered.to_string(),
-            model.failed.to_string(),
+            speed(model),
+            failures(model),
             model.usage_anomalies.to_string(),
             failure(model.last_failure.as_ref()),
         ]
@@ -85,6 +96,7 @@ fn rows(provider: &ProviderView) -> Vec<[String; 8]> {
         format!("{} in all", provider.credentials),
         state(provider.breaker),
         provider.answered.to_string(),
+        "-".to_owned(),
         provider.failed.to_string(),
         provider.usage_anomalies.to_string(),
         failure(provider.last_failure.as_ref()),
@@ -100,11 +112,30 @@ fn state(state: BreakerView) -> String {
     }
 }
 
+/// Mean times until answers begin and end, and the output tokens in a second.
+fn speed(model: &ModelBreakerView) -> String {
+    let first = model.first_delta_ms.map(|ms| format!("begins in {ms} ms"));
+    let whole = model.answer_ms.map(|ms| format!("ends in {ms} ms"));
+    let tokens = model.output_tokens_per_second.map(|count| format!("{count} tokens/s"));
+    joined(first.into_iter().chain(whole).chain(tokens))
+}
+
+/// The failed attempts, and their classes.
+fn failures(model: &ModelBreakerView) -> String {
+    let classes = joined(model.failures.iter().map(|(class, count)| format!("{count} {class}")));
+    if model.failures.is_empty() { model.failed.to_string() } else { format!("{} ({classes})", model.failed) }
+}
+
 fn limits(provider: &ProviderView) -> String {
     let requests = provider.requests_per_minute.map(|count| format!("{count} requests/min"));
     let tokens = provider.tokens_per_minute.map(|count| format!("{count} tokens/min"));
-    let both: Vec<_> = requests.into_iter().chain(tokens).collect();
-    if both.is_empty() { "-".to_owned() } else { both.join(", ") }
+    joined(requests.into_iter().chain(tokens))
+}
+
+/// The parts separated by commas; a dash if there are none.
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    let parts: Vec<_> = parts.collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
 fn failure(failure: Option<&CallFailure>) -> String {

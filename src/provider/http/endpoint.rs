@@ -115,6 +115,17 @@ impl HttpProvider {
         Self { may_list_models: false, ..self }
     }
 
+    /// The headers of a request for a list of models. Only a known key is used: a key fetch would take too long there.
+    fn list_headers(&self) -> HeaderMap {
+        let known = self.credentials.first().and_then(|credential| {
+            authorization(&*self.wire, credential.placement(), credential.known_key()?.reveal())
+        });
+        let mut headers = self.headers.clone();
+        headers.extend(known);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers
+    }
+
     fn origin(&self, model: &str) -> AnswerOrigin {
         AnswerOrigin { provider: Arc::clone(&self.name), wire: self.wire.name().into(), model: model.into() }
     }
@@ -325,21 +336,27 @@ impl ModelProvider for HttpProvider {
         self.deadlines.call
     }
 
-    fn model_limits<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Option<ModelLimits>> {
-        async move {
-            // The lists of the other formats contain no limits.
-            if !self.may_list_models || self.wire.name() != chat_completions::NAME {
-                return None;
+    fn model_limits<'a>(&'a self, model: &'a str) -> Option<BoxFuture<'a, Option<ModelLimits>>> {
+        // The lists of the other formats contain no limits.
+        let has_limits = self.may_list_models && self.wire.name() == chat_completions::NAME;
+        has_limits.then(|| {
+            async move {
+                model_list::limits(self.client().ok()?, (&self.base, self.list_headers()), model).await
             }
-            // Only a known key is used: a key fetch would take too long here.
-            let known = self.credentials.first().and_then(|credential| {
-                authorization(&*self.wire, credential.placement(), credential.known_key()?.reveal())
-            });
-            let mut headers = self.headers.clone();
-            headers.extend(known);
-            model_list::limits(self.client().ok()?, (&self.base, headers), model).await
-        }
-        .boxed()
+            .boxed()
+        })
+    }
+
+    /// Requests the list of models, which all vendors have at the same place. Its content does not matter.
+    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Failure>>> {
+        self.may_list_models.then(|| {
+            async move {
+                let url = model_list::models_url(&self.base);
+                let request = self.client()?.get(url).headers(self.list_headers());
+                request.send().await.map(drop).map_err(|error| self.send_failure(&error))
+            }
+            .boxed()
+        })
     }
 
     fn renew(&self, credential: CredentialId) -> BoxFuture<'_, bool> {

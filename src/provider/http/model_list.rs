@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermod_actors::model::ModelLimits;
-use http::{HeaderMap, HeaderValue, header};
+use http::HeaderMap;
 use reqwest::{Client, Url};
 use tokio::time::timeout;
 
@@ -21,8 +21,6 @@ pub(super) async fn limits(
     (base, headers): (&Url, HeaderMap),
     model: &str,
 ) -> Option<ModelLimits> {
-    let mut headers = headers;
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     let mut told = None;
     let ask_all = async {
         for list in &LISTS {
@@ -40,6 +38,11 @@ pub(super) async fn limits(
         tracing::debug!(host = base.host_str(), model, "no list of models came in time");
     }
     told
+}
+
+/// The URL of the vendor's list of models.
+pub(super) fn models_url(base: &Url) -> Url {
+    list_url(base, &LISTS[0]).unwrap_or_else(|| base.clone())
 }
 
 /// The URL of a list; `None` if the list exists only on local servers and the base URL does not look like one.

@@ -94,3 +94,22 @@ async fn the_status_shows_which_models_are_asked_and_a_reset_closes_their_breake
     assert_eq!(runtime.providers().await[0].models[0].breaker, BreakerState::Closed);
     assert_eq!(run(&runtime).await.text(), Some("from the first"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_status_counts_attempts_by_model() {
+    let first = Side::new(|_, _, before| match before {
+        0 => Err(Failure::new(FailureClass::Overloaded, "no")),
+        1 => Err(Failure::new(FailureClass::Server, "no")),
+        _ => Ok(says("again")),
+    });
+    let runtime = start(&[&first]).await;
+    run(&runtime).await;
+    run(&runtime).await;
+    let status = runtime.providers().await.remove(0);
+    let [model] = &status.models[..] else { panic!("{status:?}") };
+    let failures: Vec<_> = model.failures.iter().map(|(class, count)| (class.as_str(), *count)).collect();
+    assert_eq!((model.failed, failures), (2, vec![("overloaded", 1), ("server", 1)]));
+    // Each answer comes whole after 10 ms, with 5 tokens; the first counts neither failure's time.
+    assert_eq!((model.answered, model.first_delta_ms, model.answer_ms), (2, Some(10), Some(10)));
+    assert_eq!(model.output_tokens_per_second, Some(500));
+}

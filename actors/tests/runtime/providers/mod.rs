@@ -3,6 +3,7 @@
 mod crashes;
 mod fallback;
 mod gates;
+mod requests;
 mod waits;
 
 use std::{
