@@ -1,5 +1,5 @@
-//! Mutants of this crate: each is a deliberate defect that breaks one guarantee, so that tests can show that they
-//! detect it. No mutant exists in the product: there the check is a constant.
+//! Deliberate defects of the core, the actors and the journal in memory. Each breaks one guarantee, so that tests can
+//! show that they detect it. Without the feature `mutants` no defect exists: the check is a constant.
 
 /// A deliberate defect, enabled in the thread of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -142,7 +142,7 @@ impl InboxContext {
         };
         let tasks = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| *tasks);
         let report = SubagentReport::new(&row, &records, max_answer_bytes(self.window, tasks));
-        let artifact = match report.cut_answer() {
+        let artifact = match report.full_answer_if_truncated() {
             Some(answer) => self.write_answer((call, &row), answer).await,
             None => None,
         };

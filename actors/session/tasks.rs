@@ -26,7 +26,7 @@ use crate::{
     turn::{DueAction, FailoverOptions, Input, Turn},
 };
 
-/// Yields that give other threads time to run ready tasks: microseconds.
+/// Number of yields. Together they take microseconds, in which other threads run the ready tasks.
 const YIELDS_WITH_OTHER_THREADS: usize = 16;
 
 /// The running tasks of one session. The supervisor holds them too: it revives a session only after they have ended.

@@ -68,7 +68,7 @@ impl Directory {
         });
     }
 
-    /// Takes a session over. Its incarnation is unknown until then; `forget` before that takes it over again.
+    /// Takes a session over, which gives its incarnation. A session that is forgotten before that is taken over again.
     pub(super) fn take_over(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! The command that continues a run that ended before it completed.
+//! Composes the hint which command continues a run that ended before it completed.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage)
     Some(format!("continue  `hermod budget add {run} {raise} --wait` lets it go on where it was"))
 }
 
-/// The raise to propose. For tokens and dollars it suffices for some more calls like the refused one. Otherwise, or
-/// if the refused amount is unknown, it is the limit again.
+/// The raise to propose. For tokens and dollars it suffices for some more calls like the refused one. For other
+/// dimensions, or if the refused amount is unknown, it doubles the limit.
 fn limit_raise(refusal: &BudgetRefusal, used: BudgetUsage) -> String {
     let dimension = refusal.dimension;
     let raise = match dimension {

@@ -12,7 +12,7 @@ use crate::{
 /// Print a session's records as JSON lines
 #[derive(Debug, Args)]
 pub(crate) struct JournalArgs {
-    /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
+    /// A session's id or key, the id of one of its runs, or `last` (session of the last run that is not a subagent's)
     session: Identifier,
     /// Begin at this sequence
     #[arg(long, value_name = "SEQ", default_value_t = 1)]

@@ -1,4 +1,4 @@
-//! The argument `--workspace`.
+//! Resolves the value of the option `--workspace`; errors name the option.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub(super) fn resolve(choice: WorkspaceChoice<'_>, state: &Path) -> Result<PathB
     resolve_workspace(choice, state).map_err(usage)
 }
 
-/// The error of a workspace, as one of the option.
+/// An error about the workspace as an error of the option `--workspace`; other errors stay.
 pub(super) fn usage(error: StartError) -> CliError {
     if let StartError::Workspace { .. } = &error {
         CliError::usage(format!("--{error}"))

@@ -20,8 +20,8 @@ const LATE_DEATHS_TO_FAIL: u32 = 3;
 const EARLY_DEATHS_FOR_BACKOFF: u32 = 6;
 /// The backoff as a multiple of the longest uptime of these deaths, so that it outlasts kills at a regular interval.
 const BACKOFF_FACTOR: u64 = 2;
-/// The longest backoff. A process that is killed three times within the window, at a regular interval, does not live as
-/// long.
+/// The longest backoff. It outlasts each uptime of a process that is killed three times within the window at a regular
+/// interval, so a longer backoff finds no more such kills.
 const MAX_BACKOFF_MS: u64 = WINDOW_MS;
 /// Version of the file's format; a file of another version is ignored.
 const VERSION: u32 = 2;

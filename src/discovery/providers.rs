@@ -47,7 +47,7 @@ pub struct DiscoveredProvider {
     pub account: ProviderAccount,
     /// The default model; `Err` is the reason why there is none.
     pub model: Result<Arc<str>, String>,
-    /// Limits of concurrency and time.
+    /// Concurrency, deadlines and prompt caching.
     pub limits: ProviderDefaults,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     rehearsal::{MAX_SCRIPT_BYTES, Script},
 };
 
-/// The script of a rehearsal without a file.
+/// The script of a rehearsal for which the caller names no file.
 const DEFAULT_SCRIPT: &[u8] = include_bytes!("../rehearsal/default.json");
 
 /// The script of a rehearsal.
@@ -36,7 +36,7 @@ pub enum RehearsalScript {
 /// The model that a caller asks for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ModelRequest<'a> {
-    /// The script of a rehearsal; then there is no other model.
+    /// The script of a rehearsal; it replaces all models of the run.
     pub script: Option<&'a RehearsalScript>,
     /// The provider and the model.
     pub model: RequestedModel<'a>,

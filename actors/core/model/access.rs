@@ -20,7 +20,7 @@ pub enum Access {
     },
     /// Unknown, as for a shell command.
     Anything,
-    /// A person's attention; the call runs alone.
+    /// Conflicts with each other call, because a person is asked.
     #[serde(rename = "alone")]
     Exclusive,
 }

@@ -92,7 +92,7 @@ impl Amounts {
         self.change(more, u64::saturating_add);
     }
 
-    /// Subtracts `less` per dimension, at least to 0.
+    /// Subtracts `less` per dimension; no result is below 0.
     pub fn reduce(&mut self, less: &Self) {
         self.change(less, u64::saturating_sub);
     }
@@ -114,7 +114,7 @@ impl Amounts {
 /// A budget account; only the committer changes its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetAccount {
-    /// The parent account, on which every spend is reserved too.
+    /// The parent account. Each spend is reserved on it too, except iterations if `owns_iterations`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<AccountId>,
     /// The limits; an absent one means unlimited.
@@ -153,7 +153,8 @@ pub struct Reservation {
 }
 
 /// Releases a reservation and books the actual spend, on the account and all its ancestors. Never refused, because the
-/// spend has happened. `spent` may exceed the reservation; a later correction has no reservation but a `refund`.
+/// spend has happened. `spent` may exceed the reservation. A settlement that corrects an earlier one releases no
+/// reservation and returns `refund`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settlement {
     /// The account.

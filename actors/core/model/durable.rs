@@ -1,9 +1,11 @@
+//! The type of values that are on disk.
+
 use std::ops::Deref;
 
 /// A value that is on disk.
 ///
-/// Only Persistence creates one, on acknowledgement and on replay: the constructor is private to this crate. Actions
-/// are built only from `Durable` values, so the type enforces the write-ahead rule.
+/// Only Persistence creates one, by `mark_durable`, on acknowledgement and on replay. Actions are built only from
+/// `Durable` values, so the type enforces the write-ahead rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Durable<T>(T);
 

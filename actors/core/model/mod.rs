@@ -1,4 +1,4 @@
-//! Plain data shared by all parts of the runtime. No logic beyond what keeps a value well formed.
+//! Data types that all parts of the runtime share, with computations on single values. Rules are in `policy` and `turn`.
 
 mod access;
 mod approval;

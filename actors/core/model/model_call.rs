@@ -23,10 +23,10 @@ pub struct ModelStarted {
     /// The last record that the view covers, so that a retry or a revival renders the same view.
     #[serde(rename = "view")]
     pub view_seq: Seq,
-    /// The hash of that view.
+    /// The hash of the view and the transient prompt.
     #[serde(rename = "request")]
     pub request_hash: Hash,
-    /// Bytes of the view, without additions of the wire format; 0 if unknown.
+    /// Bytes of the view and the transient prompt, before the wire format encodes them; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
     /// Number of images in the view.
@@ -128,7 +128,7 @@ pub struct ModelWaiting {
 pub struct ModelLate {
     /// The call.
     pub call: CallId,
-    /// The attempt whose answer came late.
+    /// The attempt that was given up. The content of its answer is dropped, and its cost is booked.
     pub attempt: Attempt,
     /// The usage of the attempt.
     pub usage: Usage,

@@ -107,8 +107,8 @@ pub struct Limits {
 
 /// The configuration of a run, resolved when it was accepted: later changes of the configuration do not affect it.
 ///
-/// Endpoints of providers and settings of tools come from the process that runs it and are not part of it. Contains no
-/// secret.
+/// Endpoints of providers and settings of tools belong to the process that executes the run, so the spec does not
+/// contain them. The spec contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// The models of the run, in order of preference; not empty.
@@ -122,7 +122,7 @@ pub struct RunSpec {
     pub thinking: Option<ThinkingLevel>,
     /// The working directory of its tools.
     pub workspace: String,
-    /// The isolation key of its tools.
+    /// The key under which its tools keep state; runs with the same key share that state.
     #[serde(rename = "isolation_key", alias = "task")]
     pub isolation_key: String,
     /// The names of its tools, sorted.
@@ -287,7 +287,7 @@ pub enum RunState {
     Ended,
 }
 
-/// The index row of a run, written when it is accepted, starts and ends.
+/// The index row of a run, written at each change of its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRow {
     /// Its id.

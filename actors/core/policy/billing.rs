@@ -5,24 +5,24 @@ use crate::model::{
     UsageAnomalyKind,
 };
 
-/// A larger whole number is not a count: JSON numbers are exact up to here.
+/// The largest count that is accepted: JSON numbers are exact up to 2^53.
 const MAX_COUNT: u64 = 1 << 53;
 /// Most tokens for one byte of a request. Byte-level tokenizers have at most one; templates that escape text as
 /// `\uXXXX` need more.
 const MAX_TOKENS_PER_BYTE: u64 = 2;
 /// Tokens that vendors add to a request: their own prompts, and results of searches that a model makes by itself.
-/// Recorded exchanges without vendor tools have up to 1,533, most of the others up to 29,296.
+/// Recorded exchanges have up to 1,533 without vendor tools, and with them up to 29,296, except a few.
 const MAX_HIDDEN_INPUT_TOKENS: u64 = 32_768;
 /// Most tokens of an image; the largest known is 36,835.
 const MAX_IMAGE_TOKENS: u64 = 40_000;
 /// Some servers write a little more than requested, or count the output twice.
 const MAX_OUTPUT_FACTOR: u64 = 2;
-/// Output tokens beyond the limit: end marks, and the smallest limit that a vendor accepts.
+/// Tolerated output tokens beyond the limit: end marks, and vendors that raise a limit to their minimum.
 const OUTPUT_SLACK_TOKENS: u64 = 1_024;
-/// Hidden reasoning tokens that a vendor counts apart from the output and does not limit with it.
+/// Most reasoning tokens that a vendor reports beside the output; the output limit does not limit them.
 const MAX_UNLISTED_REASONING_TOKENS: u64 = 131_072;
-/// Cached tokens that a vendor may report beyond the input tokens: it caches a prompt of its own that it does not
-/// count. They must be fewer than the input tokens. Recorded: 138 beyond 235, and 56 beyond 347.
+/// Most cached tokens beyond the input tokens: a vendor caches a prompt of its own that it does not count. The excess
+/// must be smaller than the input. Recorded: an excess of 138 with 235 input tokens, and of 56 with 347.
 const MAX_UNCOUNTED_CACHE_TOKENS: u64 = 256;
 
 /// The cost that a failed attempt is charged with.
@@ -119,7 +119,7 @@ pub(crate) fn find_anomaly(
     if started.bytes > 0 && usage.input_total() > max_input(started) {
         return Some(UsageAnomalyKind::InputBeyondRequest);
     }
-    // Some servers send a usage without counts or with zeros. A token limit would never be reached.
+    // Some servers send a usage without counts or with zeros. If it was believed, no token limit would be reached.
     if started.bytes > 0 && usage.input_total() == 0 {
         return Some(UsageAnomalyKind::NoInput);
     }

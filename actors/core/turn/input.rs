@@ -190,7 +190,7 @@ pub enum DueAction {
     RunTool(AttemptId),
     /// Bring this attempt of the tool call to its end, also if an earlier incarnation started it.
     EndTool(AttemptId),
-    /// Wait for the grant that the call needs before its start: a lease (n = 0) or a permit.
+    /// Wait for the grant that the call needs before its start: a lease for a model call, a permit for a tool call.
     Acquire(AttemptId),
     /// Keep this subagent running, or bring it to its end; its end arrives in the inbox.
     AwaitSubagent {

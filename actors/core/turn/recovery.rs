@@ -82,8 +82,8 @@ impl ReplayedSession {
 }
 
 impl DecisionBuilder {
-    /// Revives the session: each open call gets its next attempt. A started `once` call keeps its state until its fate
-    /// is found out. Expired approval requests are answered here, so that the run does not appear parked any more.
+    /// Revives the session: each open call that may be repeated gets its next attempt. A started `once` call stays
+    /// started until its tool reports the outcome. Expired approval requests are answered here, so that the run does not appear parked any more.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.record(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {

@@ -26,7 +26,7 @@ pub(crate) struct CheckArgs {
 /// Checks the store, and prints its damages.
 pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, CliError> {
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
-    // The artifacts are not opened: unfinished files belong to the owner of the store.
+    // `at` in place of `open`: opening deletes unfinished files, and a check changes nothing.
     let artifacts = FileArtifacts::at(&state);
     let checked =
         check(&state, &|session, artifact| artifacts.check(session, artifact)).map_err(StartError::from)?;

@@ -8,7 +8,7 @@ use hermod_actors::{
 
 use crate::provider::{CacheTtl, wire::write_json};
 
-/// Number of messages with a cache marker. The last marker of the previous request is among them.
+/// Most messages with a cache marker. Three suffice to include the last marked message of the previous request.
 const MAX_MARKED_MESSAGES: usize = 3;
 /// The vendor's minimum budget for thinking, in tokens.
 const MIN_BUDGET_TOKENS: u64 = 1_024;

@@ -1,4 +1,5 @@
-//! Reads of one snapshot: short ones in the calling task, longer ones without a limit.
+//! Reads of one snapshot. A short read runs in the calling task, within a limit of bytes. A longer one is repeated on a
+//! blocking thread, without that limit.
 
 use std::{borrow::Cow, str, sync::Arc};
 
@@ -26,8 +27,8 @@ use super::{
     },
 };
 
-/// Limits of a short read: this many bytes of rows are read and decoded within 0.2 ms, and this many records have more
-/// bytes.
+/// Limits of a short read. 64 KiB of rows are read and decoded within 0.2 ms. A read of more than 256 records exceeds
+/// that, so it is not tried.
 const INLINE_READ_BYTES: usize = 64 * 1024;
 const INLINE_READ_RECORDS: Seq = 256;
 

@@ -20,7 +20,8 @@ const WINDOW_DIVISOR: u64 = 10;
 /// The note beside the missing answer of a subagent that wrote none.
 const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";
 
-/// Most bytes of an answer: the share of one of a call's tasks. `window` is what fits into the model's window.
+/// Most bytes of one answer: an equal share for each task of the call. `window` is the context window of the parent's
+/// model, in bytes.
 pub fn max_answer_bytes(window: Option<u64>, tasks: usize) -> usize {
     let share = window.map(|window| usize::try_from(window / WINDOW_DIVISOR).unwrap_or(usize::MAX));
     let all = MAX_ANSWERS_BYTES.min(share.unwrap_or(usize::MAX));
@@ -48,7 +49,7 @@ impl<'a> SubagentReport<'a> {
     }
 
     /// The whole answer, if the report shows only parts of it.
-    pub fn cut_answer(&self) -> Option<&str> {
+    pub fn full_answer_if_truncated(&self) -> Option<&str> {
         self.text.as_ref().map(|text| text.text.as_str()).filter(|answer| answer.len() > self.max_bytes)
     }
 
@@ -166,7 +167,8 @@ mod tests {
         let artifact = kept.then(|| Artifact { handle: "a.txt".into(), bytes: 20, sha256: None });
         let end = report.end(CALL, artifact.as_ref());
         let told: serde_json::Value = serde_json::from_str(&end.result).unwrap();
-        let shown = (told["answer"].as_str(), told["note"].as_str(), report.cut_answer().is_some());
+        let shown =
+            (told["answer"].as_str(), told["note"].as_str(), report.full_answer_if_truncated().is_some());
         assert_eq!(shown, expect);
         assert_eq!(
             (end.call, end.child.run, end.iterations, told["iterations"].as_u64()),
