@@ -37,11 +37,10 @@ pub use policy::todo::TODO;
 pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus, usage_anomaly};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, PendingApproval, RunError,
-    RunRequest, RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart, Watch,
-    pending_approvals,
+    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, RunError, RunRequest,
+    RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart, Watch,
 };
 pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionPhase, SessionStatus, SupervisionTree};
 pub use tool_executor::ToolStatus;
-pub use turn::{RaiseError, WaitTracker};
+pub use turn::{RaiseError, WaitTracker, open_approvals};

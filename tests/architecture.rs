@@ -122,7 +122,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms("src/view", &["clock", "config"]);
+    check_rooms("src/view", &["clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "view"]);
     check_rooms(
         "src/backup",

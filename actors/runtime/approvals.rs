@@ -3,38 +3,25 @@
 use tokio::sync::oneshot::channel;
 
 use crate::{
-    model::{ApprovalDecision, ApprovalRequested, CallId, Record, RunRow, RunState, SessionId, Timestamp},
+    model::{ApprovalDecision, CallId, PendingApproval, RunRow, RunState},
     runtime::{RunError, Runtime, submit::MAX_TRIES},
     session::{SessionMsg, SubmitError},
     supervisor::SessionsMsg,
-    turn::{self, Input},
+    turn::{Input, open_approvals},
 };
-
-/// A call that waits for an approval.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingApproval {
-    /// The request for the approval.
-    pub request: ApprovalRequested,
-    /// The time of the request.
-    pub since: Timestamp,
-}
-
-/// The pending approvals of a session; `records` are all of its records, beginning with the first.
-pub fn pending_approvals<'a>(
-    session: SessionId,
-    records: impl Iterator<Item = &'a Record>,
-) -> Vec<PendingApproval> {
-    let open = turn::open_approvals(session, records).into_iter();
-    open.map(|(request, since)| PendingApproval { request, since }).collect()
-}
 
 impl Runtime {
     /// The pending approvals of all parked runs, in the order of runs.
     pub async fn pending_approvals(&self) -> Result<Vec<PendingApproval>, RunError> {
         let mut open = Vec::new();
         for row in self.open_runs().await?.into_iter().filter(|row| row.state == RunState::Parked) {
-            let records = self.journal(row.session, 1).await?;
-            open.extend(pending_approvals(row.session, records.iter().map(|(_, record)| &**record)));
+            open.extend(match row.approvals {
+                Some(approvals) => approvals,
+                None => {
+                    let records = self.journal(row.session, 1).await?;
+                    open_approvals(row.session, records.iter().map(|(_, record)| &**record))
+                }
+            });
         }
         Ok(open)
     }

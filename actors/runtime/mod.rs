@@ -31,7 +31,6 @@ use crate::{
     session::{SessionMsg, SubmitError},
     supervisor::{Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
 };
-pub use approvals::{PendingApproval, pending_approvals};
 pub use control::SteerReceipt;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};

@@ -18,9 +18,11 @@ mod manifest;
 mod referenced_files;
 mod restore;
 mod verify;
+mod view;
 
 pub use create::{BackupMaker, create};
 pub use error::{BackupError, StopFn};
 pub use manifest::{ClassSize, FORMAT, FileClass, Manifest};
 pub use restore::{ExistingStore, RestoreReport, restore};
 pub use verify::{VerifyReport, verify};
+pub use view::{BackupView, RestoredBackupView, VerifiedBackupView};

@@ -1,7 +1,6 @@
 //! `hermod gc`: removes what is not needed any more.
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use super::{
     exit::CliError,
@@ -39,20 +38,7 @@ pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), 
     else {
         return Err(unexpected_response().into());
     };
-    if args.json { print_json(&object(&swept)) } else { print(&format_report(&swept)) }
-}
-
-fn object(swept: &GcReport) -> Value {
-    let class = |class: &GcClassReport| {
-        let GcClassReport { class, seen, removed, bytes, kept } = class;
-        json!({ "class": class, "seen": seen, "removed": removed, "bytes": bytes, "kept": kept })
-    };
-    json!({
-        "dry_run": swept.dry_run,
-        "classes": swept.classes.iter().map(class).collect::<Vec<_>>(),
-        "took_ms": swept.took_ms,
-        "longest_wait_us": swept.longest_wait_us,
-    })
+    if args.json { print_json(&swept) } else { print(&format_report(&swept)) }
 }
 
 fn format_report(swept: &GcReport) -> String {

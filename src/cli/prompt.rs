@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use hermod_actors::{
     model::ModelRef,
-    port::{Clock, PromptLayer, PromptRequest, SystemPrompt, estimate_tokens},
+    port::{Clock, PromptRequest, SystemPrompt},
 };
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -21,6 +20,7 @@ use crate::{
     discovery::{self, RequestedModel, Variables},
     host::{self, OllamaProbe, WorkspaceChoice, discover},
     prompt::{LayeredPrompt, skill_folders},
+    view::PromptView,
 };
 
 /// The system prompt
@@ -54,7 +54,8 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     let chain = first_model(&config, variables).await.into_iter().collect();
     let prompt = spawn_blocking(move || build(&config, chain, (&workspace, &state))).await;
     let prompt = prompt.map_err(|error| CliError { exit: Exit::Internal, text: error.to_string() })??;
-    if json { print_json(&object(&prompt)) } else { print(&page(&prompt)) }
+    let prompt = PromptView::from(prompt);
+    if json { print_json(&prompt) } else { print(&page(&prompt)) }
 }
 
 /// The model that a run would call first; without one the prompt names no model.
@@ -77,31 +78,13 @@ fn build(
 }
 
 /// The sizes of the layers, then the text that a model reads.
-fn page(prompt: &SystemPrompt) -> String {
-    let text = prompt.text();
-    let of = |layer: &PromptLayer| layer.original_bytes.map_or_else(|| "-".to_owned(), |of| of.to_string());
-    let row = |name: &str, bytes: usize, of: String| {
-        [name.to_owned(), bytes.to_string(), estimate_tokens(bytes as u64).to_string(), of]
+fn page(prompt: &PromptView) -> String {
+    let row = |name: &str, bytes: usize, tokens: u64, of: Option<u64>| {
+        let of = of.map_or_else(|| "-".to_owned(), |of| of.to_string());
+        [name.to_owned(), bytes.to_string(), tokens.to_string(), of]
     };
-    let layers = prompt.layers.iter().map(|layer| row(&layer.name, layer.text.len(), of(layer)));
-    let rows: Vec<_> = layers.chain([row("total", text.len(), "-".into())]).collect();
-    format!("{}\n{text}", table::render(["LAYER", "BYTES", "TOKENS", "CUT FROM"], &rows))
-}
-
-/// `{layers: [{name, bytes, tokens, of, text}], bytes, tokens, text}`; `of` is the uncut size, `null` if the layer is
-/// not cut.
-fn object(prompt: &SystemPrompt) -> Value {
-    let layer = |layer: &PromptLayer| {
-        let bytes = layer.text.len();
-        json!({
-            "name": layer.name, "bytes": bytes, "tokens": estimate_tokens(bytes as u64), "of": layer.original_bytes, "text": layer.text,
-        })
-    };
-    let text = prompt.text();
-    json!({
-        "layers": prompt.layers.iter().map(layer).collect::<Vec<_>>(),
-        "bytes": text.len(),
-        "tokens": estimate_tokens(text.len() as u64),
-        "text": text,
-    })
+    let layers = prompt.layers.iter();
+    let layers = layers.map(|layer| row(&layer.name, layer.bytes, layer.tokens, layer.original_bytes));
+    let rows: Vec<_> = layers.chain([row("total", prompt.bytes, prompt.tokens, None)]).collect();
+    format!("{}\n{}", table::render(["LAYER", "BYTES", "TOKENS", "CUT FROM"], &rows), prompt.text)
 }

@@ -1,7 +1,6 @@
 //! `hermod steer`: sends a message to a run in progress.
 
 use clap::Args;
-use serde_json::json;
 
 use super::{
     exit::CliError,
@@ -10,6 +9,7 @@ use super::{
 use crate::{
     control::ControlResponse,
     host::{Identifier, StoreClient, unexpected_response},
+    view::SteeredView,
 };
 
 /// Tell a run that is under way something; the model reads it before its next step
@@ -26,14 +26,13 @@ pub(crate) struct SteerArgs {
 
 /// Sends the message to the process that runs the run; returns when it is durable.
 pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<(), CliError> {
-    let ControlResponse::Steered { run, session, next } = inquiry.steer(args.run.into(), args.text).await?
-    else {
+    let ControlResponse::Steered(steered) = inquiry.steer(args.run.into(), args.text).await? else {
         return Err(unexpected_response().into());
     };
     if args.json {
-        let (run, session, next) = (run.to_string(), session.to_string(), next.to_string());
-        return print_json(&json!({ "run": run, "session": session, "next": next }));
+        return print_json(&steered);
     }
+    let SteeredView { run, next, .. } = steered;
     print(&format!(
         "run {run} reads it before its next step; if it completes before that, the message becomes run {next}"
     ))

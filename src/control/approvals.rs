@@ -2,8 +2,8 @@
 
 use hermod_actors::{
     RunError,
-    model::{CallId, Record, RunRow, RunState},
-    pending_approvals,
+    model::{CallId, RunRow, RunState},
+    open_approvals,
     port::Clock,
 };
 
@@ -54,9 +54,10 @@ impl StoreReader {
                 run = late.call.run,
             ))),
             (Some(call), []) => Err(RunError::NoPendingApproval(call).into()),
-            (None, []) => {
-                Err(RequestError::usage(format!("run {} asks nobody; see `hermod approvals list`", row.id)))
-            }
+            (None, []) => Err(RequestError::usage(format!(
+                "run {} has no pending approval; see `hermod approvals list`",
+                row.id
+            ))),
             (_, [only]) if only.call.run == row.id => Ok((row, only.call)),
             (_, [only]) => Ok((self.run(&only.call.run.to_string()).await?, only.call)),
             (_, several) => {
@@ -83,28 +84,31 @@ impl StoreReader {
         Ok(open)
     }
 
-    /// The pending approvals of a run's session; none if the session cannot be read.
+    /// The pending approvals of a run; none if they are only in records that cannot be read.
     async fn readable_approvals(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
-        let mut records = Vec::new();
-        let unreadable = self.readable_records(row.session, 1, |record| records.push(record.clone())).await?;
-        Ok(if unreadable.is_some() { Vec::new() } else { views(row, &records) })
+        if row.approvals.is_none() && self.quarantine_reason(row.session).await?.is_some() {
+            return Ok(Vec::new());
+        }
+        self.approvals_of(row).await
     }
 
+    /// The pending approvals of a run: those of its row if it is parked, else those of its records. A row that an earlier
+    /// version wrote has none.
     async fn approvals_of(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
-        let mut records = Vec::new();
-        self.records(row.session, 1, |(_, record)| {
-            records.push(record);
-            Ok::<(), RequestError>(())
-        })
-        .await?;
-        Ok(views(row, &records))
+        let approvals = match &row.approvals {
+            Some(approvals) => approvals.clone(),
+            None => {
+                let mut records = Vec::new();
+                self.records(row.session, 1, |(_, record)| {
+                    records.push(record);
+                    Ok::<(), RequestError>(())
+                })
+                .await?;
+                open_approvals(row.session, records.iter())
+            }
+        };
+        Ok(approvals.into_iter().map(|pending| ApprovalView::new(row.session, pending)).collect())
     }
-}
-
-/// The pending approvals of a run's session, from its records.
-fn views(row: &RunRow, records: &[Record]) -> Vec<ApprovalView> {
-    let open = pending_approvals(row.session, records.iter()).into_iter();
-    open.map(|pending| ApprovalView::new(row.session, pending)).collect()
 }
 
 /// The parse error of a malformed call id in place of `fault`, which only says that no such run exists.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hermod_actors::{
-    HealthProbe, Runtime, StalledHandler,
+    HealthProbe, Runtime, StalledHandler, WaitTracker,
     model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionId},
     port::Clock,
 };
@@ -24,7 +24,8 @@ use super::{
     error::{RequestError, RequestErrorKind},
     maintenance::{GcRequest, MaintenanceService},
     protocol::{ControlRequest, ControlResponse, HandlerStall},
-    reader::{PAGE_RECORDS, StoreReader},
+    reader::{PAGE_RECORDS, StoreReader, not_accepted},
+    run_detail::RunDetailFold,
     tree::{self, RunTreeCache},
 };
 use crate::{
@@ -231,30 +232,35 @@ impl RequestHandler {
     /// The view of a run with current counts.
     async fn view(&self, row: RunRow) -> Result<RunView, RequestError> {
         let row = self.reader.with_current_counts(row).await?;
-        Ok(tree::run_view(row, self.vitals().as_ref()).await)
+        Ok(self.view_of_counted(row).await)
+    }
+
+    async fn view_of_counted(&self, row: RunRow) -> RunView {
+        tree::run_view(row, self.vitals().as_ref()).await
     }
 
     async fn run(&self, id: &str) -> Result<ControlResponse, RequestError> {
         let row = self.reader.run(id).await?;
-        if let Some(why) = self.reader.quarantine_reason(row.session).await? {
+        let mut detail = RunDetailFold::new(&row);
+        if let Some(why) = self.reader.readable_records(row.session, 1, |record| detail.take(record)).await? {
             return self.unreadable(row, why).await;
         }
-        let accepted = match self.reader.acceptance(&row).await {
-            Err(fault) if fault.kind == RequestErrorKind::Store => {
-                return self.unreadable(row, fault.text).await;
-            }
-            accepted => accepted?,
+        let Some(accepted) = detail.accepted else {
+            let why = not_accepted(&row).text;
+            return self.unreadable(row, why).await;
         };
-        let said = self.reader.last_text(&row).await?;
-        let bill = self.reader.bill(&row).await?;
-        let waits = self.waits(&row).await?;
+        let waits = self.waits(&row, detail.waits.as_ref()).await;
+        let mut run = self.view_of_counted(row).await;
+        if run.ended.is_none() {
+            (run.iterations, run.usage) = (detail.counts.iterations, detail.counts.usage);
+        }
         Ok(ControlResponse::Run(Box::new(RunDetailView {
-            run: self.view(row).await?,
+            run,
             waits,
-            cost: bill.nano_usd(),
-            unpriced: bill.unpriced().to_vec(),
+            cost: detail.bill.nano_usd(),
+            unpriced: detail.bill.unpriced().to_vec(),
             input: accepted.input.to_string(),
-            last_text: said,
+            last_text: detail.last_text,
             spec: Some((*accepted.spec).clone()),
             unreadable: None,
         })))
@@ -268,17 +274,14 @@ impl RequestHandler {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a run waits for; empty if it has ended or its session cannot be read.
-    async fn waits(&self, row: &RunRow) -> Result<Vec<WaitView>, RequestError> {
-        if row.state == RunState::Ended {
-            return Ok(Vec::new());
-        }
-        let Ok(waits) = self.reader.waits(row.session).await? else { return Ok(Vec::new()) };
+    /// What a run waits for; empty without a tracker.
+    async fn waits(&self, row: &RunRow, tracker: Option<&WaitTracker>) -> Vec<WaitView> {
+        let Some(tracker) = tracker else { return Vec::new() };
         let waits = match self.vitals() {
-            Some(vitals) => vitals.waits(row.session, row.id, &waits).await,
-            None => waits.waits_unowned(row.id, SystemClock::default().at()),
+            Some(vitals) => vitals.waits(row.session, row.id, tracker).await,
+            None => tracker.waits_unowned(row.id, SystemClock::default().at()),
         };
-        Ok(waits.into_iter().map(WaitView::from).collect())
+        waits.into_iter().map(WaitView::from).collect()
     }
 
     async fn session(&self, id: &str, max: usize) -> Result<ControlResponse, RequestError> {

@@ -19,6 +19,7 @@ mod lines;
 mod maintenance;
 mod protocol;
 mod reader;
+mod run_detail;
 mod run_projection;
 mod server;
 mod socket_path;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hermod_actors::{
     CompressorStatus,
-    model::{ApprovalDecision, LimitIncrease, ModelRow, RunId, Seq, SessionId, Timestamp},
+    model::{ApprovalDecision, LimitIncrease, ModelRow, Seq, SessionId, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::view::{
     ApprovalView, BudgetView, DecisionView, EventView, NodeView, ProviderView, RunDetailView, RunSummaryView,
-    RunView, SessionDetailView, SessionView,
+    RunView, SessionDetailView, SessionView, SteeredView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -210,14 +210,7 @@ pub enum ControlResponse {
     /// Answer to `stop` and `stop.all`: the runs afterwards.
     Stopped(Vec<RunView>),
     /// Answer to `steer`: the message is durable.
-    Steered {
-        /// The steered run.
-        run: RunId,
-        /// The run's session.
-        session: SessionId,
-        /// The run that the message starts if `run` ends before it reads the message.
-        next: RunId,
-    },
+    Steered(SteeredView),
     /// Answer to `budget.show`.
     Budget(Box<BudgetView>),
     /// Answer to `budget.add`: the increase is durable.

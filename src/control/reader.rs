@@ -3,15 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
-    Bill, RunError, WaitTracker,
-    model::{Body, Record, RunAccepted, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    RunError, WaitTracker,
+    model::{Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
     port::{Journal, ReadError, ReadFuture, RowReader, StoredRecord},
 };
 
-use super::{
-    error::{RequestError, RequestErrorKind},
-    run_projection::RunProjection,
-};
+use super::error::{RequestError, RequestErrorKind};
 use crate::view::EventView;
 
 /// Records per read.
@@ -258,8 +255,7 @@ impl StoreReader {
             Ok::<(), RequestError>(())
         })
         .await?;
-        found
-            .ok_or_else(|| unreadable(format!("no record of session {} accepts run {}", row.session, row.id)))
+        found.ok_or_else(|| not_accepted(row))
     }
 
     /// At most [`PAGE_RECORDS`] records of a session from `from` on, and the error of the next record if it cannot be
@@ -298,41 +294,28 @@ impl StoreReader {
         Ok((page, Some(RunError::Read(error).into())))
     }
 
-    /// A run's row with current counts: the row of an unfinished run dates from its last change of state.
+    /// A run's row with current counts: those of an unfinished run's row, and of the records since.
     pub async fn with_current_counts(&self, mut row: RunRow) -> Result<RunRow, RequestError> {
         if row.state == RunState::Ended {
             return Ok(row);
         }
-        let (run, mut counted) = (Some(row.id), RunProjection::default());
+        let run = Some(row.id);
+        // Rows of earlier versions have no counts.
+        let (mut counts, from) = match row.counts {
+            Some(counts) => (counts, row.last + 1),
+            None => (RunCounts::default(), row.first),
+        };
         let count = |record: &Record| {
             if record.body.run() == run {
-                counted.take(&record.body);
+                counts.take(&record.body);
             }
         };
-        // A run that cannot be read has no counts and must not hide the other runs.
-        if self.readable_records(row.session, row.first, count).await?.is_none() {
-            (row.iterations, row.usage) = (counted.iterations, counted.usage);
+        // Records that cannot be read are not counted, and must not hide the other runs.
+        if self.readable_records(row.session, from, count).await?.is_some() {
+            counts = row.counts.unwrap_or_default();
         }
+        (row.iterations, row.usage) = (counts.iterations, counts.usage);
         Ok(row)
-    }
-
-    /// The model's latest text in a run; a text in several parts is joined.
-    pub async fn last_text(&self, row: &RunRow) -> Result<Option<String>, RequestError> {
-        let (run, mut said, mut goes_on) = (row.id, None::<String>, false);
-        self.records(row.session, row.first, |(_, record)| {
-            if let Body::ModelAnswered(answered) = record.body
-                && answered.call.run == run
-                && !answered.is_discarded()
-                && !answered.message.text.is_empty()
-            {
-                let before = said.take().filter(|_| goes_on).unwrap_or_default();
-                said = Some(before + &answered.message.text);
-                goes_on = answered.is_partial();
-            }
-            Ok::<(), RequestError>(())
-        })
-        .await?;
-        Ok(said)
     }
 
     /// The waits of a session's runs, from its records; the error is the reason why they cannot be read.
@@ -341,21 +324,10 @@ impl StoreReader {
         let unreadable = self.readable_records(session, 1, |record| waits.take(record)).await?;
         Ok(unreadable.map_or(Ok(waits), Err))
     }
-
-    /// The cost of a run's model calls.
-    pub async fn bill(&self, row: &RunRow) -> Result<Bill, RequestError> {
-        let (run, mut bill) = (Some(row.id), Bill::default());
-        self.records(row.session, row.first, |(_, record)| {
-            if record.body.run() == run {
-                bill.take(&record);
-            }
-            Ok::<(), RequestError>(())
-        })
-        .await?;
-        Ok(bill)
-    }
 }
 
-fn unreadable(reason: String) -> RequestError {
+/// The error of a run whose session has no record of its acceptance.
+pub(super) fn not_accepted(row: &RunRow) -> RequestError {
+    let reason = format!("no record of session {} accepts run {}", row.session, row.id);
     RunError::Read(ReadError::Unavailable(reason)).into()
 }

@@ -1,6 +1,6 @@
 //! Read-only projection of a run's records; pure.
 
-use hermod_actors::model::{Body, RunId, Usage};
+use hermod_actors::model::{Body, RunCounts, RunId};
 
 use crate::view::RunSummaryView;
 
@@ -9,10 +9,8 @@ use crate::view::RunSummaryView;
 pub(super) struct RunProjection {
     /// The beginning of the run's input.
     pub(super) input: String,
-    /// Number of iterations that have their answer.
-    pub(super) iterations: u32,
-    /// Tokens used by the run's model calls.
-    pub(super) usage: Usage,
+    /// The counts of the run.
+    pub(super) counts: RunCounts,
     /// The subagents of the run, including ended ones.
     pub(super) children: Vec<RunId>,
 }
@@ -21,10 +19,7 @@ impl RunProjection {
     /// Applies the next record.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no summary")]
     pub(super) fn take(&mut self, body: &Body) {
-        self.iterations += u32::from(matches!(body, Body::ModelAnswered(_)));
-        if let Some((_, Some(usage))) = body.settled_usage() {
-            self.usage.add(usage);
-        }
+        self.counts.take(body);
         match body {
             Body::RunAccepted(accepted) => {
                 self.input = RunSummaryView::shorten_input(&accepted.input);

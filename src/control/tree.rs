@@ -74,15 +74,15 @@ impl RunTreeCache {
         if is_open || seen.next <= run.last {
             seen.update(reader, run.session).await?;
         }
-        let told = seen.runs.get(&run.id).cloned().unwrap_or_default();
+        let projection = seen.runs.get(&run.id).cloned().unwrap_or_default();
         let mut waits = Vec::new();
         if is_open && seen.is_readable {
-            (run.iterations, run.usage) = (told.iterations, told.usage);
+            (run.iterations, run.usage) = (projection.counts.iterations, projection.counts.usage);
             waits = seen.waits(&run, vitals).await;
         }
         let parent = run.parent;
         let node = NodeView::new(run_view(run, vitals).await, parent, account.as_ref());
-        Ok((NodeView { input: told.input, waits, ..node }, told.children))
+        Ok((NodeView { input: projection.input, waits, ..node }, projection.children))
     }
 }
 

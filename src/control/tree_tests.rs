@@ -6,9 +6,9 @@ use std::{
 use futures::{executor::block_on, future::BoxFuture};
 use hermod_actors::{
     model::{
-        Amounts, Body, CallId, CallStarted, ImportedHistory, Incarnation, NewAccount, Outcome, OutcomeDetail,
-        ParentRef, Record, RunAccepted, RunId, RunRow, RunSpec, RunState, Seq, SessionId, SubagentRef,
-        Timestamp, Usage,
+        Amounts, ApprovalRequested, Body, CallId, CallStarted, FinishReason, ImportedHistory, Incarnation,
+        ModelAnswered, NewAccount, Outcome, OutcomeDetail, ParentRef, PendingApproval, Record, RunAccepted,
+        RunCounts, RunId, RunRow, RunSpec, RunState, Seq, SessionId, SubagentRef, Timestamp, Usage,
     },
     port::{
         Append, IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
@@ -17,7 +17,7 @@ use hermod_actors::{
 use hermod_testkit::MemoryJournal;
 
 use super::{reader::StoreReader, tree::RunTreeCache};
-use crate::view::NodeView;
+use crate::view::{ApprovalView, NodeView};
 
 /// A journal that records which records are read.
 #[derive(Debug)]
@@ -75,21 +75,11 @@ fn delegated(n: u128, children: &[u128]) -> Body {
 fn row(n: u128, state: RunState, parent: u128) -> RunRow {
     let call = CallId { run: RunId::from_bits(parent), iteration: 1, n: 1 };
     RunRow {
-        id: RunId::from_bits(n),
-        session: SessionId::from_bits(n),
-        account: RunId::from_bits(n).into(),
         state,
-        accepted_at: Timestamp(0),
-        started_at: None,
-        ended_at: None,
         ended: (state == RunState::Ended)
             .then_some(OutcomeDetail { outcome: Outcome::Completed, cause: None }),
-        iterations: 0,
-        usage: Usage::default(),
         parent: (parent > 0).then_some(ParentRef { session: SessionId::from_bits(parent), call, n: 0 }),
-        leg: 1,
-        first: 1,
-        last: 1,
+        ..RunRow::new(RunId::from_bits(n), SessionId::from_bits(n), Timestamp(0), 1)
     }
 }
 
@@ -259,4 +249,64 @@ fn who_asks_again_pays_for_what_is_new() {
     bench.check(Some(3), "3(6(7) 4(5))");
     // Nothing is read of the ended 4, and only new records of the others.
     assert_eq!(*bench.journal.asked.lock().unwrap(), [(3, 3), (6, 2), (7, 1), (5, 2)]);
+}
+
+/// Run 1 with two answers in its journal, and a row that has these counts.
+fn answered_twice(counts: Option<RunCounts>) -> Bench {
+    let mut bench = Bench::new();
+    bench.run(1, RunState::Running, (0, &[]));
+    let answered = |iteration| {
+        Body::ModelAnswered(Box::new(ModelAnswered {
+            call: CallId { run: RunId::from_bits(1), iteration, n: 0 },
+            attempt: 1,
+            message: Arc::default(),
+            finish: FinishReason::Stop,
+            flaw: None,
+            fallback: None,
+            usage: Some(Usage { input_tokens: 10, ..Usage::default() }),
+            anomaly: None,
+        }))
+    };
+    bench.append(1, vec![answered(1)], |append| {
+        append.index =
+            vec![IndexRow::Run(Box::new(RunRow { counts, last: 2, ..row(1, RunState::Running, 0) }))];
+    });
+    bench.append(1, vec![answered(2)], |_| {});
+    bench.journal.asked.lock().unwrap().clear();
+    bench
+}
+
+#[test]
+fn an_unfinished_run_is_counted_from_its_row() {
+    let check = |counts, expect_from: Seq, iterations, input_tokens| {
+        let bench = answered_twice(counts);
+        let row = block_on(bench.journal.rows().run(RunId::from_bits(1))).unwrap().unwrap();
+        let counted = block_on(bench.reader().with_current_counts(row)).unwrap();
+        assert_eq!((counted.iterations, counted.usage.input_tokens), (iterations, input_tokens));
+        assert_eq!(*bench.journal.asked.lock().unwrap(), [(1, expect_from)]);
+    };
+    let usage = Usage { input_tokens: 500, ..Usage::default() };
+    check(Some(RunCounts { iterations: 40, usage }), 3, 41, 510);
+    // The row of an earlier version.
+    check(None, 1, 2, 20);
+}
+
+#[test]
+fn pending_approvals_are_read_from_the_row_of_a_parked_run() {
+    let mut bench = Bench::new();
+    let approval = PendingApproval {
+        request: ApprovalRequested {
+            call: CallId { run: RunId::from_bits(1), iteration: 1, n: 1 },
+            attempt: 1,
+            question: "again?".into(),
+            expires_at: Timestamp(9),
+        },
+        since: Timestamp(3),
+    };
+    bench.run(1, RunState::Parked, (0, &[]));
+    let parked = RunRow { approvals: Some(vec![approval.clone()]), ..row(1, RunState::Parked, 0) };
+    bench.append(1, vec![delegated(1, &[])], |append| append.index = vec![IndexRow::Run(Box::new(parked))]);
+    let approvals = block_on(bench.reader().approvals()).unwrap();
+    assert_eq!(approvals, [ApprovalView::new(SessionId::from_bits(1), approval)]);
+    assert_eq!(*bench.journal.asked.lock().unwrap(), []);
 }

@@ -14,7 +14,7 @@ use crate::{
     control::{
         CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError, RequestErrorKind,
     },
-    view::{DecisionView, ProviderView, RunView},
+    view::{DecisionView, ProviderView, RunView, SteeredView},
     watchdog::HandlerWatchdog,
 };
 
@@ -130,7 +130,11 @@ async fn steer(runtime: &Runtime, run: &RunRow, text: Arc<str>) -> Result<Contro
         )));
     }
     let steered = runtime.steer(run.id, text).await?;
-    Ok(ControlResponse::Steered { run: steered.run, session: steered.session, next: steered.next })
+    Ok(ControlResponse::Steered(SteeredView {
+        run: steered.run,
+        session: steered.session,
+        next: steered.next,
+    }))
 }
 
 /// Decides about a call in doubt, without resuming a run that no process runs.

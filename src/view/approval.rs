@@ -1,9 +1,6 @@
 //! Views of approvals.
 
-use hermod_actors::{
-    PendingApproval,
-    model::{ApprovalDecision, CallId, RunId, SessionId, Timestamp},
-};
+use hermod_actors::model::{ApprovalDecision, CallId, PendingApproval, RunId, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{encoding, run::RunView};

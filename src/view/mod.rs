@@ -14,10 +14,12 @@ mod event;
 mod message;
 mod model;
 mod node;
+mod prompt;
 mod provider;
 mod result;
 mod run;
 mod session;
+mod store;
 
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
 pub use approval::{ApprovalView, DecisionView};
@@ -25,7 +27,11 @@ pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};
 pub use model::{ModelView, PriceView};
 pub use node::NodeView;
-pub use provider::{BreakerView, ConfiguredProviderView, CredentialView, ModelBreakerView, ProviderView};
+pub use prompt::{PromptLayerView, PromptView};
+pub use provider::{
+    BreakerView, ConfiguredProviderView, CredentialView, ModelBreakerView, ProviderProbeView, ProviderView,
+};
 pub use result::{EndedRunView, ResultView};
-pub use run::{RunDetailView, RunStateView, RunSummaryView, RunView, WaitView};
+pub use run::{RunDetailView, RunStateView, RunSummaryView, RunView, SteeredView, WaitView};
 pub use session::{SessionDetailView, SessionView};
+pub use store::{RowsFileView, SetAsideView, StoreCheckView, StoreRepairView};

@@ -37,6 +37,56 @@ pub struct ProviderView {
     pub models: Vec<ModelBreakerView>,
 }
 
+/// The result of a test call to a provider: `{name, model, credential, from, outcome, took_ms, message}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProviderProbeView {
+    /// The provider's name.
+    pub name: String,
+    /// The model that was called; `None` if none is known.
+    pub model: Option<String>,
+    /// The credential, counted from 0; `None` if no call was made.
+    pub credential: Option<CredentialId>,
+    /// The source of the credential.
+    pub from: Option<String>,
+    /// `answered`, `not_asked` if the provider cannot be called, or the class of the failure.
+    pub outcome: &'static str,
+    /// Duration of the call in milliseconds; `None` if no call was made.
+    pub took_ms: Option<u64>,
+    /// Why there is no answer; `None` if there is one.
+    pub message: Option<String>,
+}
+
+impl ProviderProbeView {
+    /// A provider that cannot be called, for the reason `why`.
+    pub fn not_called(name: &str, model: Option<&str>, why: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            model: model.map(str::to_owned),
+            credential: None,
+            from: None,
+            outcome: "not_asked",
+            took_ms: None,
+            message: Some(why),
+        }
+    }
+
+    /// A call to a model of a provider, and its end.
+    pub fn called(name: &str, model: &str, end: Result<(), CallFailure>) -> Self {
+        let (outcome, message) = match end {
+            Ok(()) => (Self::ANSWERED, None),
+            Err(failure) => (failure.class.name(), Some(failure.message)),
+        };
+        Self { outcome, message, ..Self::not_called(name, Some(model), String::new()) }
+    }
+
+    const ANSWERED: &str = "answered";
+
+    /// True if the call was answered.
+    pub fn is_answered(&self) -> bool {
+        self.outcome == Self::ANSWERED
+    }
+}
+
 /// One model of a provider with one credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelBreakerView {

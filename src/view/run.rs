@@ -204,6 +204,17 @@ impl RunDetailView {
     }
 }
 
+/// A durable message to a run: `{run, session, next}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteeredView {
+    /// The steered run.
+    pub run: RunId,
+    /// The run's session.
+    pub session: SessionId,
+    /// The run that the message starts if `run` ends before it reads the message.
+    pub next: RunId,
+}
+
 /// One thing that a run waits for: `{what, …of that, since, until}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitView {
@@ -233,20 +244,14 @@ mod tests {
 
     fn row(ended: Option<OutcomeDetail>) -> RunRow {
         RunRow {
-            id: RunId::from_bits(1),
-            session: SessionId::from_bits(2),
-            account: RunId::from_bits(1).into(),
             state: if ended.is_some() { RunState::Ended } else { RunState::Running },
-            accepted_at: Timestamp(0),
             started_at: Some(Timestamp(1)),
-            ended_at: None,
             ended,
             iterations: 3,
             usage: Usage { input_tokens: 5, output_tokens: 6, ..Usage::default() },
-            parent: None,
             leg: 2,
-            first: 1,
             last: 9,
+            ..RunRow::new(RunId::from_bits(1), SessionId::from_bits(2), Timestamp(0), 1)
         }
     }
 

@@ -327,7 +327,7 @@ fn an_answer_to_nothing_changes_nothing() {
     running.signal(Signal::TERM);
     running.end();
     world.fails(&["approvals", "allow", &format!("{run}.1.1")], 2, "nobody is asked about call");
-    world.fails(&["approvals", "allow", "last"], 2, &format!("run {run} asks nobody"));
+    world.fails(&["approvals", "allow", "last"], 2, &format!("run {run} has no pending approval"));
     assert_eq!(world.journal(&run), records);
 }
 

@@ -103,7 +103,7 @@ fn an_approval_of_the_last_run_is_that_of_its_subagent() {
         let row = object(&world.ok(&["runs", "show", &run, "--json"]));
         row["outcome"] == "completed"
     });
-    world.fails(&["approvals", "deny", "last"], 2, &format!("run {run} asks nobody"));
+    world.fails(&["approvals", "deny", "last"], 2, &format!("run {run} has no pending approval"));
     holder.signal(Signal::TERM);
     assert_eq!(holder.end().status.code(), Some(143));
 }

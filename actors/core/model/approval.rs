@@ -57,6 +57,15 @@ pub struct ApprovalRequested {
     pub expires_at: Timestamp,
 }
 
+/// A call that waits for an approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingApproval {
+    /// The request for the approval.
+    pub request: ApprovalRequested,
+    /// The time of the request.
+    pub since: Timestamp,
+}
+
 /// Fields of [`Body::ApprovalAnswered`](super::Body::ApprovalAnswered).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalAnswered {

@@ -37,7 +37,7 @@ mod wait;
 pub use access::Access;
 pub use approval::{
     ApprovalAnswered, ApprovalDecision, ApprovalRequested, DecisionSource, InDoubtAction, InDoubtPolicy,
-    RetryReason,
+    PendingApproval, RetryReason,
 };
 pub use artifact_name::{ArtifactHashes, ArtifactName};
 pub use breaker::{BreakerPolicy, BreakerState, UnansweredModel, UnansweredReason};
@@ -76,7 +76,7 @@ pub use record::{
     RunStopping, SessionOpened, SessionRevived,
 };
 pub use retry::{RetryAttempts, RetryPolicy};
-pub use run::{Limits, ModelRef, ModelRefError, RunRow, RunSpec, RunState, SessionRow};
+pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{SessionTime, Timestamp};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
 pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estimate_tokens};

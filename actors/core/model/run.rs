@@ -5,9 +5,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AccountId, Amounts, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile, ModelRow,
-    OutcomeDetail, ParentRef, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest,
-    ThinkingStyle, Timestamp, Usage, ids::from_text,
+    AccountId, Amounts, Body, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile, ModelRow,
+    OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel,
+    ThinkingRequest, ThinkingStyle, Timestamp, Usage, ids::from_text,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -287,7 +287,7 @@ pub enum RunState {
     Ended,
 }
 
-/// The index row of a run, written at each change of its state.
+/// The index row of a run, written at each change of its state, and every 128 records of its session while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRow {
     /// Its id.
@@ -323,6 +323,55 @@ pub struct RunRow {
     pub first: Seq,
     /// Sequence of the record that wrote this row; for an ended run, its terminal record.
     pub last: Seq,
+    /// The counts of an unfinished run up to the record `last`; absent in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<RunCounts>,
+    /// The approvals that a parked run waits for; absent in rows of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Vec<PendingApproval>>,
+}
+
+impl RunRow {
+    /// The row of a run that was accepted with the record `first` and has not started.
+    pub fn new(id: RunId, session: SessionId, accepted_at: Timestamp, first: Seq) -> Self {
+        Self {
+            id,
+            session,
+            account: id.into(),
+            state: RunState::Queued,
+            accepted_at,
+            started_at: None,
+            ended_at: None,
+            ended: None,
+            iterations: 0,
+            usage: Usage::default(),
+            parent: None,
+            leg: 1,
+            first,
+            last: first,
+            counts: None,
+            approvals: None,
+        }
+    }
+}
+
+/// What the records of an unfinished run add up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunCounts {
+    /// Iterations that have their answer.
+    pub iterations: u32,
+    /// Tokens used by the run's model calls.
+    pub usage: Usage,
+}
+
+impl RunCounts {
+    /// Adds a record of the run.
+    pub fn take(&mut self, body: &Body) {
+        self.iterations += u32::from(matches!(body, Body::ModelAnswered(_)));
+        if let Some((_, Some(usage))) = body.settled_usage() {
+            self.usage.add(usage);
+        }
+    }
 }
 
 const fn first_leg() -> u32 {

@@ -48,6 +48,8 @@ pub(super) struct ActiveRun {
     pub(super) budget: RunBudget,
     /// Number of the present iteration, from 1, with those of `skipped_numbers`.
     pub(super) iteration: u32,
+    /// Iterations that have their answer.
+    pub(super) answers: u32,
     /// Recovery state after flawed answers.
     pub(super) answer_recovery: AnswerRecovery,
     /// The subagents whose end is not yet reported to the model.
@@ -157,6 +159,11 @@ impl ActiveRun {
     pub(super) fn is_parked(&self) -> bool {
         self.planned_end.is_none()
             && matches!(&self.state, LoopState::RunningTools(step) if step.waits_for_person())
+    }
+
+    /// The number of calls that a parked run waits for; `None` if it is not parked.
+    pub(super) fn parked_calls(&self) -> Option<usize> {
+        self.is_parked().then(|| self.in_doubt_calls().len())
     }
 
     /// Whether started calls may run to their end: always, unless the run is being stopped. A run that a budget limit

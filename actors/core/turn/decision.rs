@@ -19,6 +19,9 @@ use crate::{
     },
 };
 
+/// Records of a session after which the row of its run is written again. Readers add the later records to its counts.
+const ROW_INTERVAL: Seq = 128;
+
 /// A decision: everything that belongs in one append.
 #[derive(Debug, Default)]
 pub struct Decision {
@@ -206,11 +209,13 @@ impl DecisionBuilder {
         }
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);
-        let was_parked = self.run().is_some_and(ActiveRun::is_parked);
+        let parked_calls = self.run().and_then(ActiveRun::parked_calls);
         self.turn.fold(&record);
         measure(&self.turn, &mut record.body);
         self.index_record(&record.body);
-        if was_parked != self.run().is_some_and(ActiveRun::is_parked) {
+        if parked_calls != self.run().and_then(ActiveRun::parked_calls)
+            || self.turn.last.is_multiple_of(ROW_INTERVAL)
+        {
             self.index_running();
         }
         if !(mutant_enabled(Mutant::NoEnd) && matches!(record.body, Body::RunEnded(_))) {

@@ -14,8 +14,8 @@ use crate::{
     model::{
         Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, ChildEnded, Dimension, Hash, Hasher,
         InboxMessage, Incarnation, NewAccount, Outcome, OutcomeCause, ParentRef, RUNTIME_TEXT_PREFIX, Record,
-        RunAccepted, RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef,
-        Timestamp, Usage,
+        RunAccepted, RunCounts, RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason,
+        SubagentRef, Timestamp,
     },
     policy::{
         delegation::{
@@ -364,20 +364,11 @@ impl DecisionBuilder {
         self.decision.found.push(SpawnedSession { session, records });
         self.decision.index.push(IndexRow::Session(SessionRow { id: session, key, opened_at: at }));
         self.decision.index.push(IndexRow::Run(Box::new(RunRow {
-            id: run,
-            session,
-            account: run.into(),
             state: RunState::Running,
-            accepted_at: at,
             started_at: Some(at),
-            ended_at: None,
-            ended: None,
-            iterations: 0,
-            usage: Usage::default(),
             parent,
-            leg: 1,
-            first: 2,
-            last: 2,
+            counts: Some(RunCounts::default()),
+            ..RunRow::new(run, session, at, 2)
         })));
     }
 

@@ -126,6 +126,7 @@ impl Turn {
             clock: RunClock::new(now),
             budget: RunBudget::default(),
             iteration: 1,
+            answers: 0,
             answer_recovery: AnswerRecovery::default(),
             subagents: Vec::new(),
             failed_tasks: Vec::new(),
@@ -177,6 +178,7 @@ impl Turn {
         }
         let CurrentRun::Running(run) = &mut self.current else { return };
         run.unseen_from = None;
+        run.answers += 1;
         run.budget.usage.add(&answered.usage.unwrap_or_default());
         let spent = run.model_started().map(|started| started.spent(answered.usage.as_ref()));
         run.budget.spent.add(&spent.unwrap_or_default());

@@ -79,8 +79,8 @@ pub fn own_reservation(account: &BudgetAccount, subagents: &[BudgetAccount]) -> 
 mod tests {
     use super::*;
     use crate::model::{
-        CallId, InboxMessage, Outcome, OutcomeCause, ParentRef, RunId, RunState, Settlement, StopReason,
-        Timestamp, Usage,
+        CallId, InboxMessage, Outcome, OutcomeCause, ParentRef, RunCounts, RunId, RunState, Settlement,
+        StopReason, Timestamp, Usage,
     };
 
     const PARENT: ParentRef = ParentRef {
@@ -95,20 +95,16 @@ mod tests {
 
     fn row(n: u128, parent: Option<ParentRef>) -> RunRow {
         RunRow {
-            id: RunId::from_bits(n),
-            session: SessionId::from_bits(1),
-            account: RunId::from_bits(n).into(),
             state: RunState::Running,
-            accepted_at: Timestamp(1),
             started_at: Some(Timestamp(1)),
-            ended_at: None,
-            ended: None,
             iterations: 3,
             usage: Usage { input_tokens: 4, ..Usage::default() },
             parent,
             leg: 2,
-            first: 2,
             last: 9,
+            counts: Some(RunCounts::default()),
+            approvals: Some(Vec::new()),
+            ..RunRow::new(RunId::from_bits(n), SessionId::from_bits(1), Timestamp(1), 2)
         }
     }
 
@@ -136,6 +132,8 @@ mod tests {
                 ended_at: Some(Timestamp(50)),
                 ended: Some(ended.clone()),
                 last: seq,
+                counts: None,
+                approvals: None,
                 ..row.clone()
             };
             assert_eq!(*index, IndexRow::Run(Box::new(expect)));

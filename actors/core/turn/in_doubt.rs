@@ -8,7 +8,7 @@ use std::{
 use crate::{
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, AttemptId, Body, CallEnd, CallId,
-        CallLost, CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
+        CallLost, CallStatus, DecisionSource, InDoubtAction, PendingApproval, RetryReason, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
@@ -190,13 +190,14 @@ impl DecisionBuilder {
 }
 
 impl Turn {
-    /// The open approval requests, each with its time.
-    pub fn open_approvals(&self) -> Vec<(ApprovalRequested, Timestamp)> {
+    /// The open approval requests.
+    pub fn open_approvals(&self) -> Vec<PendingApproval> {
         let CurrentRun::Running(run) = &self.current else { return Vec::new() };
-        run.in_doubt_calls()
-            .iter()
-            .map(|doubtful| (doubtful.request.clone(), doubtful.requested_at))
-            .collect()
+        let pending = |doubtful: &Arc<InDoubtCall>| PendingApproval {
+            request: doubtful.request.clone(),
+            since: doubtful.requested_at,
+        };
+        run.in_doubt_calls().iter().map(pending).collect()
     }
 
     /// The run under way, if it waits for a person and none of its calls can make progress.

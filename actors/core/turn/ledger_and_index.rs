@@ -5,8 +5,8 @@ use crate::{
     journal::IndexRow,
     model::{
         AccountId, Amounts, Body, CallId, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
-        Reservation, RetryReason, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement, Timestamp,
-        Usage,
+        Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement,
+        Timestamp, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
@@ -160,8 +160,13 @@ impl DecisionBuilder {
     fn running_row(&self, run: &ActiveRun) -> RunRow {
         let (at, seq) = run.accepted;
         let started_at = Some(run.clock.started.at);
-        let state = if run.is_parked() { RunState::Parked } else { RunState::Running };
-        RunRow { state, started_at, leg: run.leg, parent: run.parent, ..self.new_row(run.id, at, seq) }
+        let (state, approvals) = match run.is_parked() {
+            true => (RunState::Parked, Some(self.turn.open_approvals())),
+            false => (RunState::Running, None),
+        };
+        let counts = Some(RunCounts { iterations: run.answers, usage: run.budget.usage });
+        let row = self.new_row(run.id, at, seq);
+        RunRow { state, started_at, leg: run.leg, parent: run.parent, counts, approvals, ..row }
     }
 
     fn queued_row(&self, queued: &QueuedRun) -> RunRow {
@@ -176,22 +181,7 @@ impl DecisionBuilder {
     }
 
     fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
-        RunRow {
-            id,
-            session: self.turn.session,
-            account: id.into(),
-            state: RunState::Queued,
-            accepted_at: at,
-            started_at: None,
-            ended_at: None,
-            ended: None,
-            iterations: 0,
-            usage: Usage::default(),
-            parent: None,
-            leg: 1,
-            first,
-            last: self.turn.last,
-        }
+        RunRow { last: self.turn.last, ..RunRow::new(id, self.turn.session, at, first) }
     }
 }
 
@@ -204,6 +194,8 @@ pub(super) fn ended_row(row: RunRow, ended: &RunEnded, (at, seq): (Timestamp, Se
         iterations: ended.iterations,
         usage: ended.usage,
         last: seq,
+        counts: None,
+        approvals: None,
         ..row
     }
 }

@@ -56,8 +56,8 @@ pub use wait_report::WaitTracker;
 use crate::{
     model::ArtifactHashes,
     model::{
-        ApprovalRequested, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PrefixChange,
-        Record, RunId, RunSpec, Seq, SessionId, SessionTime, Timestamp, TodoList,
+        CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PendingApproval, PrefixChange,
+        Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
     },
     policy::Candidate,
     turn::{
@@ -283,11 +283,11 @@ impl Turn {
     }
 }
 
-/// The open approval requests after these records of a session, each with the time of its request.
+/// The open approval requests after these records of a session, beginning with the first.
 pub fn open_approvals<'a>(
     session: SessionId,
     records: impl Iterator<Item = &'a Record>,
-) -> Vec<(ApprovalRequested, Timestamp)> {
+) -> Vec<PendingApproval> {
     let mut turn = Turn::empty(session);
     records.for_each(|record| turn.fold(record));
     turn.open_approvals()

@@ -148,20 +148,10 @@ pub(super) fn session_row(n: u128, key: &str) -> SessionRow {
 
 pub(super) fn run_row(n: u128, of: SessionId, state: RunState) -> RunRow {
     RunRow {
-        id: run(n),
-        session: of,
-        account: run(n).into(),
         state,
-        accepted_at: Timestamp(18),
-        started_at: None,
-        ended_at: None,
-        ended: None,
         iterations: 3,
         usage: Usage { input_tokens: 5, ..Usage::default() },
-        parent: None,
-        leg: 1,
-        first: 1,
-        last: 1,
+        ..RunRow::new(run(n), of, Timestamp(18), 1)
     }
 }
 

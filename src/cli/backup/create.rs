@@ -6,10 +6,10 @@ use tokio::time::sleep;
 
 use super::{
     off_thread,
-    report::{OutputFormat, line, object},
+    report::{OutputFormat, line},
 };
 use crate::{
-    backup::{self, BackupError, Manifest},
+    backup::{self, BackupError, BackupView, Manifest},
     cli::{
         exit::{CliError, Exit},
         output::{print, print_json, print_note},
@@ -26,19 +26,19 @@ pub(super) async fn execute(
     let place =
         |error| CliError::usage(format!("{}: {error}; give a folder that is not there", dir.display()));
     let dir = std::path::absolute(&dir).map_err(place)?;
-    let manifest = create_by_owner(&dir, inquiry).await?;
-    for damage in &manifest.damage {
+    let backup = BackupView::new(&dir, create_by_owner(&dir, inquiry).await?);
+    for damage in &backup.store_damage {
         print_note(format!("damaged   in the store itself, and so in its backup: {damage}"));
     }
-    if !manifest.damage.is_empty() {
+    if !backup.store_damage.is_empty() {
         print_note(
             "warning   the backup is a true copy of a damaged store; `hermod store repair --all` sets damaged sessions aside",
         );
     }
     match form {
-        OutputFormat::Json => print_json(&object(&dir, &manifest))?,
+        OutputFormat::Json => print_json(&backup)?,
         OutputFormat::Text => {
-            print(&format!("backup    {}: {}", dir.display(), line(&manifest)))?;
+            print(&format!("backup    {}: {}", backup.dir, line(&backup)))?;
             print_note("not in it configuration and credentials: keep them elsewhere");
         }
     }

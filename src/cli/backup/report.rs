@@ -1,10 +1,6 @@
 //! Reports about backups, for people and for programs.
 
-use std::path::Path;
-
-use serde_json::{Value, json};
-
-use crate::backup::{FileClass, Manifest};
+use crate::backup::{BackupView, FileClass};
 
 /// The form of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +16,9 @@ impl From<bool> for OutputFormat {
 }
 
 /// The content of a backup in one line.
-pub(super) fn line(manifest: &Manifest) -> String {
-    let counts = &manifest.counts;
-    let of = |class| manifest.sizes.get(&class).copied().unwrap_or_default();
+pub(super) fn line(backup: &BackupView) -> String {
+    let counts = &backup.counts;
+    let of = |class| backup.sizes.get(&class).copied().unwrap_or_default();
     let files = |class, name: &str| format!("{} {name} ({} bytes)", of(class).files, of(class).bytes);
     format!(
         "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}, {}",
@@ -36,22 +32,4 @@ pub(super) fn line(manifest: &Manifest) -> String {
         files(FileClass::Scripts, "scripts"),
         files(FileClass::Memories, "memories"),
     )
-}
-
-/// The content of a backup as JSON: the manifest without the list of files.
-pub(super) fn object(dir: &Path, manifest: &Manifest) -> Value {
-    json!({
-        "dir": dir.display().to_string(),
-        "format": manifest.format,
-        "hermod": manifest.hermod,
-        "schema": manifest.schema,
-        "epoch": manifest.epoch,
-        "lineage": manifest.restore_generation,
-        "created_at": manifest.created_at,
-        "counts": manifest.counts,
-        "sizes": manifest.sizes,
-        "files": manifest.files.len(),
-        "store_damage": manifest.damage,
-        "more_store_damage": manifest.more_damage,
-    })
 }

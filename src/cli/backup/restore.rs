@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use super::{
     off_thread,
-    report::{OutputFormat, line, object},
+    report::{OutputFormat, line},
 };
 use crate::{
-    backup::{self, ExistingStore, RestoreReport},
+    backup::{self, ExistingStore, RestoredBackupView},
     cli::{
         exit::{CliError, Exit},
         output::{print, print_json, print_note},
@@ -27,25 +27,20 @@ pub(super) async fn execute(
 ) -> Result<Exit, CliError> {
     let (from, to) = (dir.clone(), state.clone());
     let restored = off_thread(move || backup::restore(&to, &from, present, &mut |_| Ok(()))).await?;
-    let RestoreReport { manifest, epoch, restore_generation: lineage, ended, replaced } = restored;
+    let restored = RestoredBackupView::new(&dir, &state, restored);
     if let OutputFormat::Json = form {
-        let mut object = object(&dir, &manifest);
-        object["state"] = state.display().to_string().into();
-        object["epoch"] = epoch.into();
-        object["lineage"] = lineage.into();
-        object["ended"] = ended.into();
-        object["replaced"] = replaced.map(|replaced| replaced.display().to_string()).into();
-        print_json(&object)?;
+        print_json(&restored)?;
         return Ok(Exit::Ok);
     }
+    let RestoredBackupView { backup, state, ended, replaced } = restored;
     if ended > 0 {
         print_note(format!("ended     {ended} commands of the store that was there"));
     }
     if let Some(replaced) = replaced {
-        print_note(format!("replaced  the store that was there lies in {}", replaced.display()));
+        print_note(format!("replaced  the store that was there lies in {replaced}"));
     }
-    print(&format!("restored  {} of {}: {}", state.display(), manifest.created_at, line(&manifest)))?;
-    if manifest.counts.open_runs > 0 {
+    print(&format!("restored  {state} of {}: {}", backup.created_at, line(&backup)))?;
+    if backup.counts.open_runs > 0 {
         print_note(
             "unfinished runs go on with `hermod runs resume --all --wait`; what their commands were at is in doubt",
         );

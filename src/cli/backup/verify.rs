@@ -1,13 +1,11 @@
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use super::{
     off_thread,
-    report::{OutputFormat, line, object},
+    report::{OutputFormat, line},
 };
 use crate::{
-    backup::{self, VerifyReport},
+    backup::{self, VerifiedBackupView},
     cli::{
         exit::{CliError, Exit},
         output::{print, print_json, print_note},
@@ -16,24 +14,21 @@ use crate::{
 
 pub(super) async fn execute(dir: PathBuf, form: OutputFormat) -> Result<Exit, CliError> {
     let at = dir.clone();
-    let VerifyReport { manifest, damage } = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
-    for damage in &damage {
+    let report = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
+    let verified = VerifiedBackupView::new(&dir, report);
+    let backup = &verified.backup;
+    for damage in &verified.damage {
         print_note(format!("damaged   {damage}"));
     }
-    for damage in &manifest.damage {
+    for damage in &backup.store_damage {
         print_note(format!("damaged   in the store itself, when this was made: {damage}"));
     }
     match form {
-        OutputFormat::Json => {
-            let mut object = object(&dir, &manifest);
-            object["ok"] = damage.is_empty().into();
-            object["damage"] = json!(damage);
-            print_json(&object)?;
-        }
+        OutputFormat::Json => print_json(&verified)?,
         OutputFormat::Text => {
-            let word = if damage.is_empty() { "whole    " } else { "damaged  " };
-            print(&format!("{word} {} of {}: {}", dir.display(), manifest.created_at, line(&manifest)))?;
+            let word = if verified.ok { "whole    " } else { "damaged  " };
+            print(&format!("{word} {} of {}: {}", backup.dir, backup.created_at, line(backup)))?;
         }
     }
-    Ok(if damage.is_empty() { Exit::Ok } else { Exit::Store })
+    Ok(if verified.ok { Exit::Ok } else { Exit::Store })
 }

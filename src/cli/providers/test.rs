@@ -1,6 +1,6 @@
 //! `hermod providers test`: tests providers with real calls.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use clap::Args;
 use futures::future::join_all;
@@ -11,7 +11,6 @@ use hermod_actors::{
     },
     port::{DeltaSink, MessageBuffer, ModelProvider, ModelRequest, ToolChoice},
 };
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -25,6 +24,7 @@ use crate::{
     discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
     host::{self, Identifier, OllamaProbe, StartError, discover},
     model_catalogue,
+    view::ProviderProbeView,
 };
 
 /// The user message of the test call.
@@ -44,23 +44,6 @@ pub(super) struct TestArgs {
     json: bool,
 }
 
-/// One credential of a provider, and the result of its test call.
-struct ProbeResult {
-    provider: Arc<str>,
-    model: Option<Arc<str>>,
-    /// Its number and its source.
-    credential: Option<(CredentialId, String)>,
-    took: Option<Duration>,
-    result: Result<(), ProbeError>,
-}
-
-/// Why a test call has no answer.
-enum ProbeError {
-    /// The configured provider cannot be called.
-    Unusable(String),
-    Failed(CallFailure),
-}
-
 /// Discards the streamed text.
 struct DiscardDeltas;
 
@@ -76,15 +59,15 @@ pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exi
     let local = if is_local { OllamaProbe::Requested } else { OllamaProbe::of(&config) };
     let found = select(discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
-    let tried = join_all(found.iter().map(|found| probe_provider((found, &config), variables, &state))).await;
-    let tried: Vec<ProbeResult> = tried.into_iter().flatten().collect();
+    let tried = join_all(found.iter().map(|found| probe_provider(found, &config, variables, &state))).await;
+    let tried: Vec<ProviderProbeView> = tried.into_iter().flatten().collect();
     if args.json {
-        print_json(&tried.iter().map(object).collect::<Vec<_>>())?;
+        print_json(&tried)?;
     } else {
         let rows: Vec<_> = tried.iter().map(row).collect();
         print(&table::render(["PROVIDER", "MODEL", "CREDENTIAL", "OUTCOME", "TIME", "MESSAGE"], &rows))?;
     }
-    let all = tried.iter().all(|tried| tried.result.is_ok());
+    let all = tried.iter().all(ProviderProbeView::is_answered);
     Ok(if all { Exit::Ok } else { Exit::Provider })
 }
 
@@ -109,38 +92,38 @@ fn select(
 
 /// Calls a provider once with each of its credentials.
 async fn probe_provider(
-    (found, config): (&DiscoveredProvider, &Config),
+    found: &DiscoveredProvider,
+    config: &Config,
     variables: &Variables,
     state: &Path,
-) -> Vec<ProbeResult> {
+) -> Vec<ProviderProbeView> {
+    let name = &*found.name;
+    let not_called =
+        |why: String| vec![ProviderProbeView::not_called(name, found.model.as_deref().ok(), why)];
     let model = found.model.clone();
-    let tried = |credential, took, end| ProbeResult {
-        provider: Arc::clone(&found.name),
-        model: model.clone().ok(),
-        credential,
-        took,
-        result: end,
-    };
-    let not_asked = |why: String| vec![tried(None, None, Err(ProbeError::Unusable(why)))];
     let named = model
-        .clone()
         .and_then(|model| ModelRef::new(Arc::clone(&found.name), model).map_err(|error| error.to_string()));
-    let asked = match named {
-        Ok(asked) => asked,
-        Err(reason) => return not_asked(reason),
+    let model = match named {
+        Ok(model) => model,
+        Err(reason) => return not_called(reason),
     };
     let adapter = match host::endpoint(found, variables, state) {
         Ok((adapter, _)) => adapter,
-        Err(error) => return not_asked(error.to_string()),
+        Err(error) => return not_called(error.to_string()),
     };
-    let from = found.account.credential_report(variables);
-    let traits = model_catalogue::profile(config, &asked);
+    let sources = found.account.credential_report(variables);
+    let profile = model_catalogue::profile(config, &model);
     let each = (0..adapter.credentials()).map(async |at| {
-        let began = Instant::now();
-        let end =
-            probe(&*adapter, (asked.model(), &traits), CredentialId(at)).await.map_err(ProbeError::Failed);
-        let credential = from.get(at).map(|(from, _)| (CredentialId(at), from.clone()));
-        tried(credential, Some(began.elapsed()), end)
+        let started = Instant::now();
+        let end = probe(&*adapter, model.model(), &profile, CredentialId(at)).await;
+        let took_ms = u64::try_from(started.elapsed().as_millis()).ok();
+        let from = sources.get(at).map(|(from, _)| from.clone());
+        ProviderProbeView {
+            credential: from.is_some().then_some(CredentialId(at)),
+            from,
+            took_ms,
+            ..ProviderProbeView::called(name, model.model(), end)
+        }
     });
     join_all(each).await
 }
@@ -148,7 +131,8 @@ async fn probe_provider(
 /// Makes the call as a run would, which renews a rejected credential.
 async fn probe(
     adapter: &dyn ModelProvider,
-    (model, traits): (&Arc<str>, &ModelProfile),
+    model: &Arc<str>,
+    traits: &ModelProfile,
     credential: CredentialId,
 ) -> Result<(), CallFailure> {
     let encoder = adapter.encoder(model, traits);
@@ -175,49 +159,16 @@ async fn probe(
     }
 }
 
-impl ProbeResult {
-    fn outcome(&self) -> &'static str {
-        match &self.result {
-            Ok(()) => "answered",
-            Err(ProbeError::Unusable(_)) => "not_asked",
-            Err(ProbeError::Failed(failure)) => failure.class.name(),
-        }
-    }
-
-    fn message(&self) -> Option<&str> {
-        match &self.result {
-            Ok(()) => None,
-            Err(ProbeError::Unusable(why)) => Some(why),
-            Err(ProbeError::Failed(failure)) => Some(&failure.message),
-        }
-    }
-
-    fn took_ms(&self) -> Option<u64> {
-        self.took.and_then(|took| u64::try_from(took.as_millis()).ok())
-    }
-}
-
-fn row(tried: &ProbeResult) -> [String; 6] {
+fn row(tried: &ProviderProbeView) -> [String; 6] {
     let dash = || "-".to_owned();
-    let credential = tried.credential.as_ref().map(|(number, from)| format!("{} {from}", number.0));
+    let credential =
+        tried.credential.zip(tried.from.as_ref()).map(|(number, from)| format!("{} {from}", number.0));
     [
-        tried.provider.to_string(),
-        tried.model.as_deref().map_or_else(dash, str::to_owned),
+        tried.name.clone(),
+        tried.model.clone().unwrap_or_else(dash),
         credential.unwrap_or_else(dash),
-        tried.outcome().to_owned(),
-        tried.took_ms().map_or_else(dash, seconds),
-        tried.message().unwrap_or_default().to_owned(),
+        tried.outcome.to_owned(),
+        tried.took_ms.map_or_else(dash, seconds),
+        tried.message.clone().unwrap_or_default(),
     ]
-}
-
-fn object(tried: &ProbeResult) -> Value {
-    json!({
-        "name": &*tried.provider,
-        "model": tried.model.as_deref(),
-        "credential": tried.credential.as_ref().map(|(number, _)| number.0),
-        "from": tried.credential.as_ref().map(|(_, from)| from),
-        "outcome": tried.outcome(),
-        "took_ms": tried.took_ms(),
-        "message": tried.message(),
-    })
 }

@@ -136,27 +136,12 @@ fn table_of(rows: &[RunView]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{OutcomeCause, OutcomeDetail, RunRow, RunState, SessionId, Timestamp, Usage};
+    use hermod_actors::model::{OutcomeCause, OutcomeDetail, RunRow, RunState, SessionId, Timestamp};
 
     use super::*;
 
     fn row(state: RunState, ended: Option<OutcomeDetail>) -> RunRow {
-        RunRow {
-            id: RunId::from_bits(1),
-            session: SessionId::from_bits(2),
-            account: RunId::from_bits(1).into(),
-            state,
-            accepted_at: Timestamp(0),
-            started_at: None,
-            ended_at: None,
-            ended,
-            iterations: 0,
-            usage: Usage::default(),
-            parent: None,
-            leg: 1,
-            first: 1,
-            last: 1,
-        }
+        RunRow { state, ended, ..RunRow::new(RunId::from_bits(1), SessionId::from_bits(2), Timestamp(0), 1) }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `hermod store check`: finds damage in the store.
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use crate::{
     artifacts::FileArtifacts,
@@ -12,7 +11,8 @@ use crate::{
     },
     discovery::Variables,
     host::{self, StartError},
-    store::redb::{CheckReport, check},
+    store::redb::check,
+    view::StoreCheckView,
 };
 
 /// Read all of the store, and say what is damaged; no other hermod may have it open
@@ -30,8 +30,9 @@ pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, C
     let artifacts = FileArtifacts::at(&state);
     let checked =
         check(&state, &|session, artifact| artifacts.check(session, artifact)).map_err(StartError::from)?;
+    let checked = StoreCheckView::from(checked);
     if args.json {
-        print_json(&object(&checked))?;
+        print_json(&checked)?;
     } else {
         print(&text(&checked))?;
     }
@@ -39,8 +40,8 @@ pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, C
 }
 
 /// The counts of checked items, by name.
-fn counts(checked: &CheckReport) -> [(&'static str, u64); 11] {
-    let counts = &checked.counts;
+fn counts(checked: &StoreCheckView) -> [(&'static str, u64); 11] {
+    let counts = &checked.checked;
     [
         ("bytes", counts.bytes),
         ("sessions", counts.sessions),
@@ -56,23 +57,19 @@ fn counts(checked: &CheckReport) -> [(&'static str, u64); 11] {
     ]
 }
 
-fn text(checked: &CheckReport) -> String {
+fn text(checked: &StoreCheckView) -> String {
     let rows = counts(checked).map(|(name, count)| [name.replace('_', " "), count.to_string()]);
     let mut text = table::render(["CHECKED", "COUNT"], &rows);
     text.push('\n');
     text.extend(checked.damages.iter().map(|damage| format!("damaged: {damage}\n")));
-    text + &match (checked.damages.len() as u64, checked.more_damages) {
+    text + &match (checked.damages.len() as u64, checked.more) {
         (0, _) => "nothing is damaged".to_owned(),
-        (told, more) => {
-            let all = told + more;
+        (named, more) => {
+            let all = named + more;
             format!(
-                "{told} of {all} places that are damaged are named; `hermod store repair --all` sets damaged sessions aside, \
+                "{named} of {all} places that are damaged are named; `hermod store repair --all` sets damaged sessions aside, \
                  or restore the folder from a backup"
             )
         }
     }
-}
-
-fn object(checked: &CheckReport) -> Value {
-    json!({ "checked": checked.counts, "damages": checked.damages, "more": checked.more_damages })
 }

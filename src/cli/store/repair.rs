@@ -7,7 +7,6 @@ use hermod_actors::{
     model::{RunRow, SessionId},
     port::{Clock as _, Journal},
 };
-use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     discovery::Variables,
     host::{self, Identifier, RETRY_DELAY, ShutdownUrgency, StartError, open_as_owner},
     store::redb::{CheckReport, Durability, OpenError, RepairReport, RepairTarget, check, repair},
+    view::{SetAsideView, StoreRepairView},
 };
 
 /// Limit of rounds; damage that was only a consequence of other damage disappears in the next round.
@@ -75,7 +75,7 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
         let what = (target, &checked_last.damages[..]);
         let planned = repair(&state, what, (&stamp, true)).map_err(StartError::from)?;
         if args.dry_run {
-            return print_result(args, &planned, &checked_last);
+            return print_result(args, &StoreRepairView::new(true, planned, checked_last));
         }
         if planned == RepairReport::default() {
             break;
@@ -87,7 +87,7 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
             break;
         }
     }
-    print_result(args, &done, &checked_last)
+    print_result(args, &StoreRepairView::new(false, done, checked_last))
 }
 
 /// Adds the results of another round.
@@ -154,50 +154,34 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
     Ok(())
 }
 
-fn print_result(args: &RepairArgs, repaired: &RepairReport, after: &CheckReport) -> Result<Exit, CliError> {
+fn print_result(args: &RepairArgs, repaired: &StoreRepairView) -> Result<Exit, CliError> {
     if args.json {
-        print_json(&object(args.dry_run, repaired, after))?;
+        print_json(&repaired)?;
     } else {
-        print(&text(args.dry_run, repaired, after))?;
+        print(&text(&repaired))?;
     }
-    Ok(if args.dry_run || after.damages.is_empty() { Exit::Ok } else { Exit::Store })
+    Ok(if repaired.dry_run || repaired.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 
-fn text(dry_run: bool, repaired: &RepairReport, after: &CheckReport) -> String {
-    let (gone, mended) = if dry_run { ("would set aside", "would mend") } else { ("set aside", "mended") };
-    let set_aside = repaired.sessions.iter().map(|(session, (path, rows))| {
-        format!("{gone} session {session}: {rows} rows, in {}\n", path.display())
+fn text(repaired: &StoreRepairView) -> String {
+    let (gone, mended) =
+        if repaired.dry_run { ("would set aside", "would mend") } else { ("set aside", "mended") };
+    let set_aside = repaired.set_aside.iter().map(|SetAsideView { rows, session }| {
+        format!("{gone} session {session}: {} rows, in {}\n", rows.rows, rows.file)
     });
     let stay = repaired.mended.iter();
     let stay = stay.map(|session| format!("{mended} session {session}: it can be read, and stays\n"));
     let strays = repaired
         .strays
         .iter()
-        .map(|(path, rows)| format!("{gone} {rows} rows that belong to no session, in {}\n", path.display()));
+        .map(|rows| format!("{gone} {} rows that belong to no session, in {}\n", rows.rows, rows.file));
     let mut text: String = set_aside.chain(stay).chain(strays).collect();
-    if dry_run {
+    if repaired.dry_run {
         return text + "nothing was changed: this is a dry run";
     }
-    text.extend(after.damages.iter().map(|damage| format!("damaged: {damage}\n")));
-    text + match after.damages.len() {
+    text.extend(repaired.damages.iter().map(|damage| format!("damaged: {damage}\n")));
+    text + match repaired.damages.len() {
         0 => "nothing is damaged (any more)",
         _ => "the rest is damaged still: restore the folder from a backup",
     }
-}
-
-fn object(dry_run: bool, repaired: &RepairReport, after: &CheckReport) -> Value {
-    let file = |(path, rows): &(std::path::PathBuf, u64)| json!({ "file": path.display().to_string(), "rows": rows });
-    let set_aside = repaired.sessions.iter().map(|(session, set_aside)| {
-        let mut object = file(set_aside);
-        object["session"] = json!(session);
-        object
-    });
-    json!({
-        "dry_run": dry_run,
-        "set_aside": set_aside.collect::<Vec<_>>(),
-        "mended": repaired.mended,
-        "strays": repaired.strays.as_ref().map(file),
-        "damages": after.damages,
-        "more": after.more_damages,
-    })
 }

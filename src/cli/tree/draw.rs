@@ -56,7 +56,7 @@ pub(crate) fn id_suffix(run: RunId) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use hermod_actors::model::{
-        Amounts, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, SessionId, Usage, WaitKind,
+        Amounts, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, SessionId, WaitKind,
     };
 
     use super::*;
@@ -70,24 +70,14 @@ pub(super) mod tests {
         what: Option<WaitKind>,
         children: Vec<NodeView>,
     ) -> NodeView {
-        let id = RunId::from_bits(n);
         let outcome = OutcomeDetail { outcome: Outcome::Completed, cause: None };
         let parent = ParentRef { session: SessionId::from_bits(1), call: ROOT, n: 0 };
         let run = RunRow {
-            id,
-            session: SessionId::from_bits(n),
-            account: id.into(),
             state: if what.is_some() { RunState::Running } else { RunState::Ended },
-            accepted_at: Timestamp(0),
-            started_at: None,
-            ended_at: None,
             ended: what.is_none().then_some(outcome),
             iterations: 2,
-            usage: Usage::default(),
             parent: (n > 1).then_some(parent),
-            leg: 1,
-            first: 1,
-            last: 1,
+            ..RunRow::new(RunId::from_bits(n), SessionId::from_bits(n), Timestamp(0), 1)
         };
         let waits = what.map(|what| WaitView { kind: what, since: Timestamp(1_000), until: None });
         NodeView {

@@ -295,27 +295,10 @@ fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, ResumeEvent> {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::Usage;
-
     use super::*;
 
     fn row(n: u64, state: RunState) -> RunRow {
-        RunRow {
-            id: RunId::from_bits(n.into()),
-            session: SessionId::from_bits(9),
-            account: RunId::from_bits(n.into()).into(),
-            state,
-            accepted_at: Timestamp(0),
-            started_at: None,
-            ended_at: None,
-            ended: None,
-            iterations: 0,
-            usage: Usage::default(),
-            parent: None,
-            leg: 1,
-            first: n,
-            last: n,
-        }
+        RunRow { state, ..RunRow::new(RunId::from_bits(n.into()), SessionId::from_bits(9), Timestamp(0), n) }
     }
 
     #[track_caller]

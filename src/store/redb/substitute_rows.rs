@@ -2,7 +2,7 @@
 //! A lost row thus hides no other one, its run is found and ended, and its session can be set aside.
 
 use hermod_actors::model::{
-    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp, Usage,
+    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
 };
 use redb::ReadableTable;
 
@@ -25,20 +25,10 @@ impl SnapshotReader {
         let ended = (!is_open)
             .then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error }));
         Ok(RunRow {
-            id: run,
-            session,
-            account: run.into(),
             state: if is_open { RunState::Running } else { RunState::Ended },
-            accepted_at: ulid_time(id),
-            started_at: None,
-            ended_at: None,
             ended,
-            iterations: 0,
-            usage: Usage::default(),
-            parent: None,
-            leg: 1,
-            first: 1,
             last: tail.last.max(1),
+            ..RunRow::new(run, session, ulid_time(id), 1)
         })
     }
 

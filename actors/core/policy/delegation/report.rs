@@ -125,20 +125,13 @@ mod tests {
 
     fn row(ended: Option<OutcomeDetail>) -> RunRow {
         RunRow {
-            id: RunId::from_bits(2),
-            session: SessionId::from_bits(2),
-            account: RunId::from_bits(2).into(),
             state: RunState::Ended,
-            accepted_at: Timestamp(0),
-            started_at: None,
-            ended_at: None,
             ended,
             iterations: 4,
             usage: Usage { input_tokens: 5, output_tokens: 6, ..Usage::default() },
             parent: Some(ParentRef { session: SessionId::from_bits(1), call: CALL, n: 0 }),
-            leg: 1,
-            first: 2,
             last: 9,
+            ..RunRow::new(RunId::from_bits(2), SessionId::from_bits(2), Timestamp(0), 2)
         }
     }
 

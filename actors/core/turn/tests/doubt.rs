@@ -108,7 +108,7 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(driver.feed(&Input::TimerFired), [""; 0]);
     let questions = driver.turn.open_approvals();
     assert_eq!(questions.len(), 1);
-    assert!(questions[0].0.question.contains("Is it to be made again?"), "{}", questions[0].0.question);
+    assert!(questions[0].request.question.contains("Is it to be made again?"), "{questions:?}");
 
     let allow = Input::Decided { call: CALL, verdict: ApprovalDecision::Allow };
     assert_eq!(state_after(&driver, &allow), Some(RunState::Running));

@@ -66,7 +66,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
                 Body::MessageSteered(MessageSteered { run, text, followup_run: next })
             })
             .boxed(),
-        Kind::ApprovalRequested => approval_requested(),
+        Kind::ApprovalRequested => approval_requested().prop_map(Body::ApprovalRequested).boxed(),
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),
         Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
@@ -126,10 +126,13 @@ fn call_lost() -> Made<Body> {
         .boxed()
 }
 
-fn approval_requested() -> Made<Body> {
+pub(crate) fn approval_requested() -> Made<ApprovalRequested> {
     (call(), small(), text(), time())
-        .prop_map(|(call, attempt, question, expires_at)| {
-            Body::ApprovalRequested(ApprovalRequested { call, attempt, question, expires_at })
+        .prop_map(|(call, attempt, question, expires_at)| ApprovalRequested {
+            call,
+            attempt,
+            question,
+            expires_at,
         })
         .boxed()
 }

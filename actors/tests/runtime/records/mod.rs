@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use hermod_actors::model::{
     AnswerOrigin, AssistantMessage, Body, CallId, FinishReason, ImportedHistory, ImportedRound,
-    InDoubtPolicy, InboxMessage, Kind, Limits, ModelAnswered, ModelRow, OpaqueState, Record, RunAccepted,
-    RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp, decode, encode,
+    InDoubtPolicy, InboxMessage, Kind, Limits, ModelAnswered, ModelRow, OpaqueState, PendingApproval, Record,
+    RunAccepted, RunCounts, RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp, decode, encode,
 };
 use proptest::{
     prelude::*,
@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 
 use self::{
-    bodies::body,
+    bodies::{approval_requested, body},
     parts::{child, ended, parent, stop_reason},
     values::{
         Made, account, call, density, listed, maybe, model, number, run, session, shared, small, time, usage,
@@ -77,7 +77,13 @@ fn every_row_beside_the_records_can_be_read_back() {
     let state = select(vec![RunState::Queued, RunState::Running, RunState::Parked, RunState::Ended]);
     let times = (time(), maybe(time()), maybe(time()), maybe(ended()));
     let counts = (small(), usage(), maybe(parent()), small(), number(), number());
-    let run_row = (run(), session(), account(), state, times, counts).prop_map(
+    let pending =
+        (approval_requested(), time()).prop_map(|(request, since)| PendingApproval { request, since });
+    let progress = (
+        maybe((small(), usage()).prop_map(|(iterations, usage)| RunCounts { iterations, usage }).boxed()),
+        maybe(prop::collection::vec(pending, 0..3).boxed()),
+    );
+    let run_row = (run(), session(), account(), state, times, counts, progress).prop_map(
         |(
             id,
             session,
@@ -85,6 +91,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             state,
             (accepted_at, started_at, ended_at, ended),
             (iterations, usage, parent, leg, first, last),
+            (counts, approvals),
         )| RunRow {
             id,
             session,
@@ -100,6 +107,8 @@ fn every_row_beside_the_records_can_be_read_back() {
             leg,
             first,
             last,
+            counts,
+            approvals,
         },
     );
     each(&run_row.boxed(), |row| json_comes_back(&row));

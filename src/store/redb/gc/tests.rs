@@ -10,7 +10,7 @@ use futures::executor::block_on;
 use hermod_actors::{
     model::{
         AccountId, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, NewAccount, Outcome,
-        OutcomeDetail, Record, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp, Usage,
+        OutcomeDetail, Record, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
     },
     port::{Append, IndexRow, Journal, StoredRecord, WriteOp, WriteOutcome},
 };
@@ -54,20 +54,10 @@ fn record(at: i64, text: String) -> Arc<Record> {
 fn row(n: u128, state: RunState) -> IndexRow {
     let ended = state == RunState::Ended;
     IndexRow::Run(Box::new(RunRow {
-        id: run(n),
-        session: session(n),
-        account: run(n).into(),
         state,
-        accepted_at: Timestamp(0),
-        started_at: None,
         ended_at: ended.then_some(Timestamp(1)),
         ended: ended.then_some(OutcomeDetail { outcome: Outcome::Completed, cause: None }),
-        iterations: 0,
-        usage: Usage::default(),
-        parent: None,
-        leg: 1,
-        first: 1,
-        last: 1,
+        ..RunRow::new(run(n), session(n), Timestamp(0), 1)
     }))
 }
 

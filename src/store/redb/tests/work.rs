@@ -7,7 +7,7 @@ use hermod_actors::{
     model::{
         AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise, ListedLimits,
         ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record, Reservation, RunId,
-        RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp, Usage,
+        RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp,
     },
     port::{Append, IndexRow, SpawnedSession, WriteOp},
 };
@@ -162,20 +162,9 @@ fn some(tokens: u64, chance: &mut Chance) -> Amounts {
 
 fn accepted(id: RunId, append: &Append, last: u64) -> RunRow {
     RunRow {
-        id,
-        session: append.session,
-        account: id.into(),
         state: RunState::Running,
-        accepted_at: Timestamp(2),
-        started_at: None,
-        ended_at: None,
-        ended: None,
-        iterations: 0,
-        usage: Usage::default(),
-        parent: None,
-        leg: 1,
-        first: append.expected,
         last,
+        ..RunRow::new(id, append.session, Timestamp(2), append.expected)
     }
 }
 

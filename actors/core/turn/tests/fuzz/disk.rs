@@ -8,7 +8,8 @@ use super::{
     world::{SESSION, World},
 };
 use crate::{
-    model::{Body, CallStatus, Durable, RetryReason, decode, encode},
+    journal::IndexRow,
+    model::{Body, CallStatus, Durable, RetryReason, RunCounts, RunRow, RunState, decode, encode},
     turn::{Decision, Input, Turn},
 };
 
@@ -51,12 +52,42 @@ impl World {
         if matches!(decision.records.first().map(|record| &record.body), Some(Body::SessionRevived(_))) {
             let at = decision.records[0].at;
             let expired =
-                self.turn.open_approvals().into_iter().find(|(request, _)| request.expires_at <= at);
+                self.turn.open_approvals().into_iter().find(|approval| approval.request.expires_at <= at);
             hold!(expired.is_none(), "revived, and still open is {expired:?}");
         }
         let taken = self.stubs.appended(decision)?;
         self.watch.family.appended(decision, &taken)?;
+        self.rows_agree(&decision.index)?;
         self.watch.appended((&decision.ledger, &decision.index), &self.turn)
+    }
+
+    /// A run's row counts the run's records up to its own, and a row of a parked run has the questions.
+    fn rows_agree(&mut self, index: &[IndexRow]) -> Result<(), String> {
+        for row in index {
+            let IndexRow::Run(row) = row else { continue };
+            if row.session != SESSION || row.state == RunState::Ended {
+                continue;
+            }
+            let last = usize::try_from(row.last).unwrap_or(usize::MAX);
+            let mut counts = RunCounts::default();
+            let mut folded = Turn::empty(SESSION);
+            for record in self.journal.iter().take(last) {
+                folded.apply(record);
+                if record.body.run() == Some(row.id) {
+                    counts.take(&record.body);
+                }
+            }
+            hold!(row.counts.unwrap_or_default() == counts, "{row:?}, and its records count {counts:?}");
+            let approvals = (row.state == RunState::Parked).then(|| folded.open_approvals());
+            hold!(row.approvals == approvals, "{row:?}, and its records ask {approvals:?}");
+            if row.state != RunState::Queued {
+                self.row = Some(RunRow::clone(row));
+            }
+        }
+        let approvals = self.turn.parked_run().map(|_| self.turn.open_approvals());
+        let known = self.row.as_ref().and_then(|row| row.approvals.clone());
+        hold!(approvals.is_none() || approvals == known, "asked is {approvals:?}, and the row has {known:?}");
+        Ok(())
     }
 
     /// What a record says of a tool call is so.

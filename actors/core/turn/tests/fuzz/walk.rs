@@ -98,13 +98,13 @@ impl World {
             }
             6 | 7 if is_on => self.steer(chance),
             8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
-                Some((request, _)) => {
+                Some(approval) => {
                     let verdict = chance.pick(&[
                         ApprovalDecision::Allow,
                         ApprovalDecision::Allow,
                         ApprovalDecision::Deny,
                     ]);
-                    self.hear(Input::Decided { call: request.call, verdict }, chance)
+                    self.hear(Input::Decided { call: approval.request.call, verdict }, chance)
                 }
                 None => self.goes_on(chance),
             },

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     model::{
-        Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, SessionId, SessionTime, Timestamp,
+        Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId, SessionTime,
+        Timestamp,
     },
     turn::{Decision, DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
@@ -42,6 +43,8 @@ pub(super) struct World {
     pub(super) now: SessionTime,
     pub(super) mood: Mood,
     pub(super) journal: Vec<Durable<Arc<Record>>>,
+    /// The latest row of the session's run under way.
+    pub(super) row: Option<RunRow>,
     /// The append on its way to disk, and what it was decided from.
     pub(super) flight: Option<(Decision, Vec<Input>)>,
     pub(super) waiting: VecDeque<Input>,
@@ -71,6 +74,7 @@ impl World {
             now: SessionTime { at: Timestamp(1_000_000), active_ms: 0 },
             mood,
             journal: Vec::new(),
+            row: None,
             flight: None,
             waiting: VecDeque::new(),
             stale: Vec::new(),
