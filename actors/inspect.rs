@@ -30,7 +30,7 @@ impl<S> Inspect<S> {
         let (sender, receiver) = oneshot::channel();
         let look = Self::new(move |state| {
             if sender.send(read(state)).is_err() {
-                tracing::debug!("nobody waits for what was looked at any more");
+                tracing::debug!("the reply to an inspection was dropped by its caller");
             }
             Ok(())
         });

@@ -45,7 +45,7 @@ use hermod::{
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{AssistantMessage, FinishReason, ModelAnswer, ModelProfile, SessionId, Usage, decode, encode},
-    pending_approvals,
+    open_approvals,
     port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
 };
 use hermod_testkit::PlainEncoder;
@@ -360,7 +360,7 @@ async fn fold(records: usize, rounds: usize) {
         assert!(bytes.iter().all(|bytes| decode(bytes).is_ok()));
         decoded.push(ms(begin.spent()));
         let begin = Cost::now();
-        assert!(pending_approvals(session, records.iter().map(|record| &**record)).is_empty());
+        assert!(open_approvals(session, records.iter().map(|record| &**record)).is_empty());
         folded.push(ms(begin.spent()));
         drop(records);
         let runtime = start(Arc::clone(&journal), Arc::<Saying>::default(), LONG).await;

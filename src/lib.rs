@@ -11,6 +11,7 @@ pub mod crash_loop;
 pub mod credential;
 pub mod discovery;
 pub mod disk_space;
+mod excerpt;
 mod files;
 pub mod host;
 pub mod maintenance;

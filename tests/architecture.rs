@@ -117,8 +117,8 @@ fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
 fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/process", &["files", "disk_space"]);
     check_rooms("src/provider", &["clock", "secret"]);
-    check_rooms("src/credential", &["files", "process", "provider", "secret"]);
-    check_rooms("src/tool", &["files", "memory", "process"]);
+    check_rooms("src/credential", &["excerpt", "files", "process", "provider", "secret"]);
+    check_rooms("src/tool", &["excerpt", "files", "memory", "process"]);
     check_rooms("src/prompt", &["config", "memory", "process", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
@@ -156,7 +156,7 @@ fn adapters_know_the_actors_and_never_each_other() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["files", "provider", "secret"]);
+    check_rooms("src/config", &["excerpt", "files", "provider", "secret"]);
 }
 
 /// A second front door needs `host`, `view` and `control`, and nothing of the first.

@@ -50,7 +50,7 @@ pub(super) async fn commit(
     let error = match AssertUnwindSafe(committing).catch_unwind().await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error,
-        Err(_) => JournalError::Unavailable("whoever waited for a commit panicked".into()),
+        Err(_) => JournalError::Unavailable("the task that waited for a commit panicked".into()),
     };
     if persistence.cast(PersistenceMsg::Inner(StoreFailed(error))).is_err() {
         tracing::debug!("a commit failed after its writer had gone");

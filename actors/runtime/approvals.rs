@@ -15,12 +15,12 @@ impl Runtime {
     pub async fn pending_approvals(&self) -> Result<Vec<PendingApproval>, RunError> {
         let mut open = Vec::new();
         for row in self.open_runs().await?.into_iter().filter(|row| row.state == RunState::Parked) {
-            open.extend(match row.approvals {
-                Some(approvals) => approvals,
-                None => {
-                    let records = self.journal(row.session, 1).await?;
-                    open_approvals(row.session, records.iter().map(|(_, record)| &**record))
-                }
+            // The row of an earlier version has none.
+            open.extend(if let Some(approvals) = row.approvals {
+                approvals
+            } else {
+                let records = self.journal(row.session, 1).await?;
+                open_approvals(row.session, records.iter().map(|(_, record)| &**record))
             });
         }
         Ok(open)

@@ -180,7 +180,7 @@ pub enum RunError {
     #[error("run {0} has ended or is about to; give its conversation a new task instead")]
     Ended(RunId),
     /// The call has no pending approval.
-    #[error("nobody is asked about call {0} (any more); see `hermod approvals list`")]
+    #[error("call {0} has no pending approval; see `hermod approvals list`")]
     NoPendingApproval(CallId),
     /// The limits of the run are not raised.
     #[error("the budget of run {0} is not raised: {1}")]

@@ -101,7 +101,7 @@ impl SessionActorState {
                 (_, Some(InputReply::Submit(_) | InputReply::Steer(_)) | None) => false,
             };
             if gone {
-                tracing::debug!(session = %self.id, "nobody waits for the answer any more");
+                tracing::debug!(session = %self.id, "the reply to an input was dropped by its caller");
             }
         }
     }

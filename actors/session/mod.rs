@@ -135,7 +135,7 @@ impl SessionMsg {
             Self::Inspect(_) => return self,
         };
         if rested.send(()).is_err() {
-            tracing::debug!("nobody waits for the rest any more");
+            tracing::debug!("the reply to a command without resume was dropped by its caller");
         }
         order
     }
@@ -184,7 +184,7 @@ impl SubmitReply {
     /// Sends the answer.
     pub(crate) fn send(self, answer: Result<AcceptedRun, SubmitError>) {
         if self.reply.send(answer).is_err() {
-            tracing::debug!("nobody waits for the answer of a submission any more");
+            tracing::debug!("the reply to a submission was dropped by its caller");
         }
     }
 }

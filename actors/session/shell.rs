@@ -231,7 +231,7 @@ impl SessionActorState {
             && let Some(reply) = self.suspending.take()
         {
             if reply.send(()).is_err() {
-                tracing::debug!(session = %self.id, "nobody waits for the end any more");
+                tracing::debug!(session = %self.id, "the reply to a suspension was dropped by its caller");
             }
             self.me.stop(None);
         }
@@ -287,7 +287,7 @@ impl SessionActorState {
 
     fn decline_passivation(&self, stays: RpcReplyPort<()>) {
         if stays.send(()).is_err() {
-            tracing::debug!(session = %self.id, "nobody waits for it to rest any more");
+            tracing::debug!(session = %self.id, "the reply to a passivation was dropped by its caller");
         }
     }
 

@@ -201,7 +201,7 @@ impl Directory {
                 tracing::warn!("a call does not end; the process goes without it");
             }
             if reply.send(()).is_err() {
-                tracing::debug!("nobody waits for the end any more");
+                tracing::debug!("the reply to a suspension was dropped by its caller");
             }
         });
     }

@@ -163,7 +163,7 @@ impl Actor for Root {
             });
         }
         if parts.handles.send(doors.clone()).is_err() {
-            return Err("whoever wanted the runtime has gone".into());
+            return Err("the caller that starts the runtime has gone".into());
         }
         Ok(RootState {
             dependencies: foundation,

@@ -155,7 +155,7 @@ impl Directory {
                     self.open(session);
                 }
                 if reply.send(()).is_err() {
-                    tracing::debug!(%session, "nobody waits for the burial any more");
+                    tracing::debug!(%session, "the reply to a force-fail was dropped by its caller");
                 }
             }
             EntryPhase::ForceFailing(_, AfterForceFail::Quarantine(why)) => {

@@ -113,14 +113,14 @@ impl NoteSink for StderrNotes {
 pub(crate) fn print_clap(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         // A failed write means that there is no reader.
-        let _nobody_reads = error.print();
+        let _has_no_reader = error.print();
         return Exit::Ok;
     }
     if wants_json(std::env::args_os()) {
         write_json_lines();
         print_error(error.render());
     } else {
-        let _nobody_reads = error.print();
+        let _has_no_reader = error.print();
     }
     Exit::Usage
 }
@@ -149,7 +149,7 @@ pub(crate) fn print_in_tone(tone: Tone, line: &str) {
 
 // One write per text, so that lines of other processes do not interleave.
 pub(super) fn write_stderr(text: &str) {
-    let _nobody_listens = io::stderr().write_all(text.as_bytes());
+    let _has_no_reader = io::stderr().write_all(text.as_bytes());
 }
 
 pub(super) fn unix_lines(text: &str) -> String {

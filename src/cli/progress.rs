@@ -341,7 +341,7 @@ fn retry_reason(why: RetryReason) -> &'static str {
 fn decision(answered: &ApprovalAnswered) -> String {
     match answered.by {
         DecisionSource::Person => answered.decision.to_string(),
-        DecisionSource::Expiry => format!("{}: nobody answered", answered.decision),
+        DecisionSource::Expiry => format!("{}: no answer in time", answered.decision),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn line(wait: &WaitView, run: RunId, now: Timestamp) -> String {
     }
     let what = whole(&wait.kind);
     let end = match &wait.kind {
-        WaitKind::NoProcess => format!("; nobody runs it: `hermod runs resume {run}`"),
+        WaitKind::NoProcess => format!("; no process runs it: `hermod runs resume {run}`"),
         WaitKind::Retry { failure, .. } | WaitKind::Reset { failure, .. } => {
             let until = wait.until.map_or_else(String::new, |until| format!(", until {}", rfc3339(until)));
             failure.iter().fold(until, |until, failure| format!("{until}; {failure}"))
@@ -51,7 +51,7 @@ pub(crate) fn short(waits: &[WaitView], now: Timestamp) -> Option<String> {
     let first = person.or(waits.first())?;
     let until = || first.until.map_or_else(String::new, |until| format!(" until {}", rfc3339(until)));
     let what = match &first.kind {
-        WaitKind::NoProcess => "nobody runs it".to_owned(),
+        WaitKind::NoProcess => "no process runs it".to_owned(),
         WaitKind::Queue { behind } => format!("behind {behind}"),
         WaitKind::Model { model, attempt: 1 } => format!("asks {model}"),
         WaitKind::Model { model, attempt } => format!("asks {model}, attempt {attempt},"),
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn a_wait_without_an_end_says_why() {
         let tool = || "shell".to_owned();
-        let process = "waiting     for a process SINCE (12.0 s); nobody runs it: `hermod runs resume \
+        let process = "waiting     for a process SINCE (12.0 s); no process runs it: `hermod runs resume \
                        00000000000000000000000001`";
-        check(WaitKind::NoProcess, None, process, "nobody runs it 12s");
+        check(WaitKind::NoProcess, None, process, "no process runs it 12s");
         check(
             WaitKind::Queue { behind: RUN },
             None,

@@ -107,7 +107,7 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
             (section.chain.0.is_empty(), section.main.0, config.settings.get(&key))
         {
             let reason = format!(
-                "and auxiliary.{}.chain is empty, so nobody is asked; name a model there",
+                "and auxiliary.{}.chain is empty, so no model is called; name a model there",
                 work.name()
             );
             errors.push(SettingError::value(&key, setting, reason));

@@ -8,7 +8,7 @@ use super::{
     layer::{Setting, SettingOrigin},
     values::reference,
 };
-use crate::secret::redacted_url;
+use crate::{excerpt::first_chars, secret::redacted_url};
 
 /// Longer values are truncated in messages.
 const MAX_VALUE_CHARS: usize = 80;
@@ -153,11 +153,7 @@ fn equals(shown: Option<&str>) -> String {
 
 /// The redacted value as text, truncated; `None` if all of it may be secret.
 pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
-    let value = redacted(key, value)?.to_string();
-    match value.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => Some(format!("{}…", &value[..end])),
-        None => Some(value),
-    }
+    Some(first_chars(&redacted(key, value)?.to_string(), MAX_VALUE_CHARS).into_owned())
 }
 
 /// The value without possible secrets; `None` if all of it may be secret.

@@ -95,17 +95,16 @@ impl StoreReader {
     /// The pending approvals of a run: those of its row if it is parked, else those of its records. A row that an earlier
     /// version wrote has none.
     async fn approvals_of(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
-        let approvals = match &row.approvals {
-            Some(approvals) => approvals.clone(),
-            None => {
-                let mut records = Vec::new();
-                self.records(row.session, 1, |(_, record)| {
-                    records.push(record);
-                    Ok::<(), RequestError>(())
-                })
-                .await?;
-                open_approvals(row.session, records.iter())
-            }
+        let approvals = if let Some(approvals) = &row.approvals {
+            approvals.clone()
+        } else {
+            let mut records = Vec::new();
+            self.records(row.session, 1, |(_, record)| {
+                records.push(record);
+                Ok::<(), RequestError>(())
+            })
+            .await?;
+            open_approvals(row.session, records.iter())
         };
         Ok(approvals.into_iter().map(|pending| ApprovalView::new(row.session, pending)).collect())
     }

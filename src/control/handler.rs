@@ -393,9 +393,8 @@ impl RequestHandler {
     }
 
     fn maintenance(&self) -> Result<&dyn MaintenanceService, RequestError> {
-        let nobody =
-            || RequestError::new(RequestErrorKind::Internal, "nobody cares for the state directory here");
-        self.maintenance.as_deref().ok_or_else(nobody)
+        let text = "this process does not maintain the state directory";
+        self.maintenance.as_deref().ok_or_else(|| RequestError::new(RequestErrorKind::Internal, text))
     }
 
     async fn send_command(&self, order: ControlCommand) -> Result<Option<ControlResponse>, RequestError> {

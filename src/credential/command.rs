@@ -6,6 +6,7 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    excerpt::first_chars,
     process::{self, CommandResult, Environment, ExitCause},
     provider::{FetchedKey, KeyError, KeySource},
     secret::{Reference, Secret},
@@ -95,10 +96,8 @@ fn last_line(text: &[u8], key: &str) -> String {
     let text = String::from_utf8_lossy(text);
     let Some(line) = text.lines().map(str::trim).rfind(|line| !line.is_empty()) else { return String::new() };
     let line = Secret::new(key).redact_in(line.to_owned());
-    let visible = line.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let shown: String = visible.clone().take(MAX_ERROR_CHARS).collect();
-    let more = if visible.count() > MAX_ERROR_CHARS { "…" } else { "" };
-    format!(": {shown}{more}")
+    let visible: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!(": {}", first_chars(&visible, MAX_ERROR_CHARS))
 }
 
 impl KeySource for KeyCommand {

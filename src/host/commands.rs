@@ -80,7 +80,7 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
         }
     };
     if reply.send(done.unwrap_or_else(ControlResponse::Refused)).is_err() {
-        tracing::debug!("whoever gave an order has gone");
+        tracing::debug!("the client of a command has disconnected");
     }
 }
 

@@ -109,7 +109,7 @@ fn check_content(content: &str) -> Result<(), EditError> {
         return Err(edit_error("content", error, "add several entries one by one"));
     }
     first_hidden(content.trim()).map_or(Ok(()), |(place, c)| {
-        let error = format!("has U+{:04X} as character {place}, which nobody sees", u32::from(c));
+        let error = format!("has U+{:04X} as character {place}, which is invisible", u32::from(c));
         Err(edit_error(
             "content",
             error,
@@ -199,7 +199,7 @@ fn find_one<'e>(entries: &'e MemoryEntries, text: &str) -> Result<&'e str, Match
 }
 
 fn changed_meanwhile() -> EditError {
-    let error = "names an entry that somebody else has changed after an interrupted attempt of this call, which may have \
+    let error = "names an entry that was changed from outside after an interrupted attempt of this call, which may have \
                  been made"
         .into();
     edit_error("old_text", error, "look at the entries and do what is missing")

@@ -35,7 +35,7 @@ pub struct MemoryFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// Another process or task held the lock for 5 s.
-    #[error("the lock {} has been held by somebody else for 5 s", .0.display())]
+    #[error("the lock {} has been held by another process for 5 s", .0.display())]
     LockHeld(PathBuf),
     /// The caller's cancellation check ended the wait.
     #[error("it was stopped")]

@@ -104,7 +104,7 @@ fn a_note_tells_what_an_earlier_attempt_did() {
     assert_eq!(carried_out(&gone, "milk", note(&gone, "tea")), Ok(EditResult::Unchanged));
     assert_eq!(carried_out(&other, "tea time\n§\ncoffee", note(&other, "tea")), Ok(EditResult::Unchanged));
     let unknown = carried_out(&other, "tea time", note(&other, "tea")).unwrap_err();
-    assert!(unknown.error.contains("somebody else"), "{unknown}");
+    assert!(unknown.error.contains("changed from outside"), "{unknown}");
 }
 
 /// Orders over few words, so that they often affect the same entries.

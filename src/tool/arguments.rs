@@ -12,6 +12,8 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::Recursiv
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::excerpt::first_chars;
+
 /// Longer values are truncated in messages.
 const MAX_VALUE_CHARS: usize = 80;
 /// Longer unknown names, in bytes, get no suggestion: the comparison's memory grows with the product of both lengths.
@@ -67,7 +69,7 @@ impl ArgumentSchema {
     fn explain(&self, error: &ValidationError<'_>) -> BadArguments {
         let path = error.instance_path();
         let at = |field: Option<String>, error: String, hint: String| BadArguments { field, error, hint };
-        let value = shorten(&error.instance().to_string());
+        let value = first_chars(&error.instance().to_string(), MAX_VALUE_CHARS).into_owned();
         if let Some(name) = unknown_field(error) {
             let known = self.known_fields(path);
             let hint = match nearest(name, &known) {
@@ -75,16 +77,16 @@ impl ArgumentSchema {
                 Some(nearest) => format!("use `{nearest}`; the fields are {}", known.join(", ")),
                 None => format!("leave it out; the fields are {}", known.join(", ")),
             };
-            let name = shorten(name);
+            let name = first_chars(name, MAX_VALUE_CHARS);
             return at(Some(join_path(path, &name)), format!("unknown field `{name}`"), hint);
         }
         if let ValidationErrorKind::Required { property } = error.kind() {
             let name = property.as_str().unwrap_or_default();
-            let told = self.description(path, name);
+            let description = self.description(path, name);
             return at(
                 Some(join_path(path, name)),
                 format!("missing field `{name}`"),
-                format!("give it: {told}"),
+                format!("give it: {description}"),
             );
         }
         let field = format_path(path);
@@ -99,8 +101,9 @@ impl ArgumentSchema {
             let hint = format!("give one of {}", choices.join(", "));
             return at(field, format!("{named} {value}, which is none of what it can be"), hint);
         }
-        let told = shorten(&error.to_string());
-        at(field, format!("{named} not acceptable: {told}"), "give a value that the schema allows".into())
+        let error = error.to_string();
+        let error = first_chars(&error, MAX_VALUE_CHARS);
+        at(field, format!("{named} not acceptable: {error}"), "give a value that the schema allows".into())
     }
 
     /// The subschema for the value at `path`.
@@ -228,13 +231,6 @@ fn format_path(path: &Location) -> Option<String> {
 
 fn join_path(path: &Location, name: &str) -> String {
     format_path(path).map_or_else(|| name.to_owned(), |path| format!("{path}.{name}"))
-}
-
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

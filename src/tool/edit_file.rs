@@ -138,7 +138,7 @@ fn prepare(
     match noted {
         Some(note) if note.after == hash => return Ok(EditPlan::AlreadyMade(told(before.len()))),
         Some(note) if note.before != hash => {
-            let what = "was changed by somebody else after an interrupted attempt of this edit, which may have been \
+            let what = "was changed from outside after an interrupted attempt of this edit, which may have been \
                         made";
             return Err(place.refuse(what, "read the file again and edit what is missing").into());
         }
@@ -160,7 +160,7 @@ fn prepare(
 impl FileChange {
     fn write(self, own: ArtifactName, asker: &CancelCheck) -> Result<String, FileWorkError> {
         if Hash::of(&read(&self.place)?) != self.intent.before {
-            let what = "was changed by somebody else in the meantime; nothing was edited";
+            let what = "was changed from outside in the meantime; nothing was edited";
             return Err(self.place.refuse(what, "read it again").into());
         }
         replace(&self.place, &self.content, (own, asker))?;

@@ -7,7 +7,6 @@ mod command_reply;
 mod current_time;
 mod detached;
 mod edit_file;
-mod excerpt;
 mod intent_log;
 mod list_files;
 mod memory;
@@ -37,6 +36,9 @@ pub(crate) use paths::one_line;
 pub use paths::{WorkspacePath, resolve};
 pub use shell::SHELL;
 pub use typed_tool::{ToolContext, TypedTool, make};
+
+/// Characters of an argument in an error.
+const MAX_ARGUMENT_CHARS: usize = 400;
 
 /// The operator's settings of the tools.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,6 +15,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::excerpt::quoted_first_chars;
+
 const FOLDER_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE_FLAGS: OFlags = OFlags::RDONLY
@@ -145,10 +147,7 @@ impl WorkspacePath {
 
     /// An error about this path with its remedy.
     pub fn refuse(&self, what: &str, hint: &str) -> BadArguments {
-        let excerpt = match self.argument.char_indices().nth(MAX_EXCERPT_CHARS) {
-            Some((end, _)) => format!("{:?}…", &self.argument[..end]),
-            None => format!("{:?}", self.argument),
-        };
+        let excerpt = quoted_first_chars(&self.argument, MAX_EXCERPT_CHARS);
         let error = format!("`{}` {excerpt} {what}", self.field);
         BadArguments { field: Some(self.field.into()), error, hint: hint.into() }
     }

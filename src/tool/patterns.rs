@@ -8,8 +8,8 @@ use hermod_actors::port::BadArguments;
 use ignore::overrides::{Override, OverrideBuilder};
 use memchr::memchr_iter;
 
-use super::excerpt::excerpt;
-use crate::files::read_regular;
+use super::MAX_ARGUMENT_CHARS;
+use crate::{excerpt::quoted_first_chars, files::read_regular};
 
 /// Limit of a pattern, in bytes: a class like `\pL` compiles to 5 kB from three of them.
 const MAX_PATTERN_BYTES: usize = 4_096;
@@ -30,7 +30,7 @@ const MAX_RULES: usize = 10_000;
 pub(super) fn matcher(pattern: &str) -> Result<RegexMatcher, BadArguments> {
     let bad = |error: String, hint: &str| BadArguments {
         field: Some("pattern".into()),
-        error: format!("`pattern` {} {error}", excerpt(pattern)),
+        error: format!("`pattern` {} {error}", quoted_first_chars(pattern, MAX_ARGUMENT_CHARS)),
         hint: hint.into(),
     };
     if pattern.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn matcher(pattern: &str) -> Result<RegexMatcher, BadArguments> {
 pub(super) fn globs(root: &Path, glob: Option<&str>) -> Result<Override, BadArguments> {
     let bad = |error: String| BadArguments {
         field: Some("glob".into()),
-        error: format!("`glob` {} {error}", excerpt(glob.unwrap_or_default())),
+        error: format!("`glob` {} {error}", quoted_first_chars(glob.unwrap_or_default(), MAX_ARGUMENT_CHARS)),
         hint: "give one like `*.rs` or `src/**/*.toml`".into(),
     };
     let mut builder = OverrideBuilder::new(root);

@@ -12,17 +12,19 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Settings,
+    MAX_ARGUMENT_CHARS, Settings,
     blocking::panic_end,
     command_denylist::{self, denial_reason},
     command_reply::command_end,
     detached,
-    excerpt::excerpt,
     paths::ToolWorkspace,
     spool::collect_output,
     typed_tool::{self, ToolContext, TypedTool},
 };
-use crate::process::{self, Command, Environment, Tee, runner::SpoolName};
+use crate::{
+    excerpt::quoted_first_chars,
+    process::{self, Command, Environment, Tee, runner::SpoolName},
+};
 
 /// POSIX provides this shell on every machine, so a command means the same everywhere.
 pub const SHELL: &str = "/bin/sh";
@@ -84,7 +86,13 @@ impl TypedTool for Shell {
             command_denylist::TOO_COMPLEX => WRITE_A_SCRIPT,
             _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
         };
-        bad(format!("`command` {} is never run: it {reason}", excerpt(command)), hint)
+        bad(
+            format!(
+                "`command` {} is never run: it {reason}",
+                quoted_first_chars(command, MAX_ARGUMENT_CHARS)
+            ),
+            hint,
+        )
     }
 
     fn access(_: &Arguments, _: &str, _: &Settings) -> Access {

@@ -143,7 +143,7 @@ fn there_is_nothing_to_follow_where_nothing_runs() {
     running.signal(Signal::TERM);
     assert_eq!(running.end().status.code(), Some(143));
     let (out, err) = texts(&world.run(&["tree", "last", "--follow"]));
-    assert!(out.contains("nobody runs it") && out.lines().count() == 1, "{out}");
+    assert!(out.contains("no process runs it") && out.lines().count() == 1, "{out}");
     assert!(err.contains("there is nothing to follow"), "{err}");
     assert_eq!(texts(&world.run(&["tree", "--follow"])).0, out, "the same without its name");
     let stopped = object(&world.ok(&["stop", "last", "--tree", "--json"]));

@@ -75,8 +75,8 @@ fn check_nobody(world: &World, id: &str) {
     assert_eq!(waits[0]["what"], "process", "{run}");
     assert_eq!(waits[0]["since"], world.journal(id).last().unwrap()["at"]);
     let waiting = line(&shown, "waiting ");
-    assert!(waiting.ends_with(&format!("nobody runs it: `hermod runs resume {id}`")), "{waiting}");
-    assert!(world.ok(&["tree", id]).contains("nobody runs it"));
+    assert!(waiting.ends_with(&format!("no process runs it: `hermod runs resume {id}`")), "{waiting}");
+    assert!(world.ok(&["tree", id]).contains("no process runs it"));
 }
 
 #[test]

@@ -269,7 +269,7 @@ fn silence_is_a_no() {
     let run = interrupted(&world, ASK_SHORTLY);
     let mut running = world.running(&HELD);
     let mut lines = Lines::of(&mut running);
-    lines.until("shell denied: nobody answered");
+    lines.until("shell denied: no answer in time");
     lines.until("ended     completed");
     by_expiry(&world, &run);
     running.signal(Signal::TERM);
@@ -304,7 +304,7 @@ fn an_answer_to_nothing_changes_nothing() {
         let records = world.journal(&run);
         for verdict in ["allow", "deny"] {
             let fails = |call: &str, part: &str| world.fails(&["approvals", verdict, call], 2, part);
-            fails(&format!("{run}.1.2"), &format!("nobody is asked about call {run}.1.2"));
+            fails(&format!("{run}.1.2"), &format!("call {run}.1.2 has no pending approval"));
             fails(&format!("{unknown}.1.1"), &format!("no run or session `{unknown}`"));
             fails(unknown, &format!("no run or session `{unknown}`"));
             fails("nonsense", "no run or session `nonsense`");
@@ -323,10 +323,10 @@ fn an_answer_to_nothing_changes_nothing() {
     world.ok(&["approvals", "deny", "last"]);
     lines.until("ended     completed");
     let records = world.journal(&run);
-    world.fails(&["approvals", "allow", &format!("{run}.1.1")], 2, "nobody is asked about call");
+    world.fails(&["approvals", "allow", &format!("{run}.1.1")], 2, "has no pending approval");
     running.signal(Signal::TERM);
     running.end();
-    world.fails(&["approvals", "allow", &format!("{run}.1.1")], 2, "nobody is asked about call");
+    world.fails(&["approvals", "allow", &format!("{run}.1.1")], 2, "has no pending approval");
     world.fails(&["approvals", "allow", "last"], 2, &format!("run {run} has no pending approval"));
     assert_eq!(world.journal(&run), records);
 }

@@ -129,8 +129,8 @@ impl DecisionBuilder {
             return self.end_exhausted();
         }
         let unpriced = self.unpriced_models();
-        let nobody = self.turn.candidates().is_none_or(|links| links.is_empty());
-        if let Some((model, above)) = unpriced.first().cloned().filter(|_| nobody) {
+        let has_no_candidate = self.turn.candidates().is_none_or(|links| links.is_empty());
+        if let Some((model, above)) = unpriced.first().cloned().filter(|_| has_no_candidate) {
             let cause = OutcomeCause::Unpriced { model, above };
             return self.end_run(OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause));
         }

@@ -156,9 +156,9 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
 
 fn print_result(args: &RepairArgs, repaired: &StoreRepairView) -> Result<Exit, CliError> {
     if args.json {
-        print_json(&repaired)?;
+        print_json(repaired)?;
     } else {
-        print(&text(&repaired))?;
+        print(&text(repaired))?;
     }
     Ok(if repaired.dry_run || repaired.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }

@@ -3,6 +3,8 @@
 
 use std::{iter::Peekable, str::Lines};
 
+use crate::excerpt::first_chars;
+
 /// Limit of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 /// Limit of a description, in characters; the remainder is cut.
@@ -45,10 +47,7 @@ pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> 
             "has a `name` that does not do; use at most {MAX_NAME_CHARS} letters, digits and hyphens"
         ));
     }
-    let description = match description.char_indices().nth(MAX_DESCRIPTION_CHARS) {
-        Some((end, _)) => format!("{}…", &description[..end]),
-        None => description,
-    };
+    let description = first_chars(&description, MAX_DESCRIPTION_CHARS).into_owned();
     Ok((FrontMatter { name, description }, body))
 }
 

@@ -422,7 +422,7 @@ async fn an_edit_that_is_repeated_after_a_crash_finds_its_own_result() {
     world.write("a", "x!");
     let unknown = attempt(&world, &shelf, 4, &edit).await;
     assert_eq!((unknown.status, content().as_str()), (CallStatus::Error, "x!"));
-    assert!(unknown.content.contains("changed by somebody else"), "{}", unknown.content);
+    assert!(unknown.content.contains("changed from outside"), "{}", unknown.content);
 }
 
 #[tokio::test]
