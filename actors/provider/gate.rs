@@ -27,6 +27,8 @@ pub(crate) struct Gate {
     pub(super) endpoint: Arc<dyn Endpoint>,
     /// One permit for each concurrent call.
     pub(super) permits: Arc<Semaphore>,
+    /// Number of permits.
+    calls: usize,
     /// Whether the adapter has a free probe.
     can_probe: bool,
     state: Mutex<GateState>,
@@ -53,7 +55,17 @@ impl Gate {
         let admissions = Admissions::new(policy, pool, endpoint.limits());
         let state = Mutex::new(GateState { admissions, renewed: Vec::new(), renewals: BTreeMap::new() });
         let can_probe = endpoint.probe().is_some();
-        Self { endpoint, permits: Arc::new(Semaphore::new(calls)), can_probe, state, changed }
+        Self { endpoint, permits: Arc::new(Semaphore::new(calls)), calls, can_probe, state, changed }
+    }
+
+    /// Whether this is the gate of this adapter with this number of permits.
+    pub(super) fn is_of(&self, endpoint: &Arc<dyn Endpoint>, calls: usize) -> bool {
+        Arc::ptr_eq(&self.endpoint, endpoint) && self.calls == calls
+    }
+
+    /// Whether the permit is one of this gate.
+    pub(super) fn has_issued(&self, permit: &OwnedSemaphorePermit) -> bool {
+        Arc::ptr_eq(&self.permits, permit.semaphore())
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {

@@ -1,6 +1,9 @@
 //! Leases: choose a link of a chain and admit the attempt at its gate.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -23,13 +26,15 @@ pub(crate) struct Lease {
 /// The gates of all providers, by name. They outlive the actors, so that sessions keep no reference across a restart.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    gates: BTreeMap<Arc<str>, Arc<Gate>>,
+    gates: RwLock<Gates>,
     changed: Arc<Notify>,
+    policy: BreakerPolicy,
 }
 
-/// A permit of the named provider, taken after waiting in its queue.
-#[derive(Debug)]
-pub(crate) struct QueuedPermit(pub(crate) Arc<str>, pub(crate) OwnedSemaphorePermit);
+type Gates = BTreeMap<Arc<str>, Arc<Gate>>;
+
+/// An endpoint with its name, and the bound of its concurrent calls.
+type NamedEndpoint = (Arc<str>, Arc<dyn Endpoint>, usize);
 
 /// Until when a model is not called, and why.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +46,8 @@ pub(crate) struct WaitHint {
 /// Why there is no lease at once.
 #[derive(Debug)]
 pub(crate) enum LeaseUnavailable {
-    /// All permits of this provider are taken: wait for one of these.
-    Queue(Arc<str>, Arc<Semaphore>),
+    /// All permits of a provider are taken: wait for one of these.
+    Queue(Arc<Semaphore>),
     /// Wait for a change, at most until this time, if it is known.
     Wait(Option<WaitHint>),
     /// No model is available before a time that its provider reported, if ever.
@@ -50,31 +55,44 @@ pub(crate) enum LeaseUnavailable {
 }
 
 impl Leases {
-    /// Gates for these endpoints; the `usize` bounds the concurrent calls of each.
-    pub(crate) fn new(
-        endpoints: impl IntoIterator<Item = (Arc<str>, Arc<dyn Endpoint>, usize)>,
-        policy: BreakerPolicy,
-    ) -> Self {
-        let changed = Arc::new(Notify::new());
-        let gate = |(name, endpoint, calls)| {
-            (name, Arc::new(Gate::new(endpoint, calls, (policy, Arc::clone(&changed)))))
-        };
-        Self { gates: endpoints.into_iter().map(gate).collect(), changed }
+    /// Gates for these endpoints.
+    pub(crate) fn new(endpoints: impl IntoIterator<Item = NamedEndpoint>, policy: BreakerPolicy) -> Self {
+        let leases = Self { gates: RwLock::default(), changed: Arc::new(Notify::new()), policy };
+        leases.replace(endpoints);
+        leases
     }
 
-    /// The adapter for this model.
-    pub(crate) fn endpoint(&self, model: &ModelRef) -> Option<&Arc<dyn Endpoint>> {
-        Some(&self.gates.get(model.provider())?.endpoint)
+    /// Exchanges the endpoints, or tells why all are refused. An endpoint with the same adapter and bound keeps its gate.
+    /// Calls under way keep the gate of their lease; calls that wait for a gate that is gone choose another link.
+    pub(crate) fn exchange(&self, endpoints: Vec<NamedEndpoint>) -> Result<(), String> {
+        check(&endpoints)?;
+        self.replace(endpoints);
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    fn replace(&self, endpoints: impl IntoIterator<Item = NamedEndpoint>) {
+        let mut gates = self.gates.write().unwrap_or_else(PoisonError::into_inner);
+        let gate = |(name, endpoint, calls): NamedEndpoint| {
+            let same = gates.get(&name).filter(|gate| gate.is_of(&endpoint, calls)).cloned();
+            let new = || Arc::new(Gate::new(endpoint, calls, (self.policy, Arc::clone(&self.changed))));
+            (name, same.unwrap_or_else(new))
+        };
+        *gates = endpoints.into_iter().map(gate).collect();
     }
 
     /// The gates, by the names of their providers.
-    pub(crate) fn gates(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Gate>)> {
-        self.gates.iter()
+    pub(crate) fn gates(&self) -> Gates {
+        self.gates.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The names of the providers.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.gates.keys()
+    fn gate(&self, model: &ModelRef) -> Option<Arc<Gate>> {
+        self.gates.read().unwrap_or_else(PoisonError::into_inner).get(model.provider()).cloned()
+    }
+
+    /// The adapter for this model.
+    pub(crate) fn endpoint(&self, model: &ModelRef) -> Option<Arc<dyn Endpoint>> {
+        Some(Arc::clone(&self.gate(model)?.endpoint))
     }
 
     /// Notifies waiters, in their order of arrival, when an attempt can be admitted that could not be before.
@@ -88,7 +106,7 @@ impl Leases {
         &self,
         candidates: &[Candidate],
         (now, by): (Timestamp, Option<Timestamp>),
-        mut permit: Option<QueuedPermit>,
+        mut permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Lease, LeaseUnavailable> {
         loop {
             let links: Vec<(LinkAvailability, LinkVisit)> = candidates
@@ -118,10 +136,14 @@ impl Leases {
         }
     }
 
-    fn admit(&self, link: &Candidate, now: Timestamp, permit: &mut Option<QueuedPermit>) -> Option<Lease> {
-        let gate = self.gates.get(link.model.provider())?;
-        let permit = permit.take_if(|QueuedPermit(provider, _)| *provider == *link.model.provider());
-        let permit = permit.map(|QueuedPermit(_, permit)| permit);
+    fn admit(
+        &self,
+        link: &Candidate,
+        now: Timestamp,
+        permit: &mut Option<OwnedSemaphorePermit>,
+    ) -> Option<Lease> {
+        let gate = self.gate(&link.model)?;
+        let permit = permit.take_if(|permit| gate.has_issued(permit));
         let (admission, permit) = gate.admit(link, now, permit)?;
         Some(Lease { admission, permit })
     }
@@ -137,7 +159,7 @@ impl Leases {
         let link = links.iter().position(is_it).and_then(|at| Some((candidates.get(at)?, links.get(at)?.0)));
         let reason = match link {
             Some((link, LinkAvailability::BreakerOpen(_) | LinkAvailability::ClosedByProvider(_))) => {
-                self.gates.get(link.model.provider()).map(|gate| gate.last_failure_class(&link.model, now))
+                self.gate(&link.model).map(|gate| gate.last_failure_class(&link.model, now))
             }
             Some((
                 _,
@@ -159,12 +181,12 @@ impl Leases {
     }
 
     fn is_full(&self, model: &ModelRef) -> bool {
-        self.gates.get(model.provider()).is_some_and(|gate| gate.permits.available_permits() == 0)
+        self.gate(model).is_some_and(|gate| gate.permits.available_permits() == 0)
     }
 
     fn queue_for(&self, model: &ModelRef) -> LeaseUnavailable {
-        match self.gates.get(model.provider()) {
-            Some(gate) => LeaseUnavailable::Queue(Arc::clone(model.provider()), Arc::clone(&gate.permits)),
+        match self.gate(model) {
+            Some(gate) => LeaseUnavailable::Queue(Arc::clone(&gate.permits)),
             None => LeaseUnavailable::NoneAvailable(vec![self.unanswered(model, Timestamp::default())]),
         }
     }
@@ -174,10 +196,11 @@ impl Leases {
         &self,
         model: &ModelRef,
         now: Timestamp,
-        permit: Option<&QueuedPermit>,
+        permit: Option<&OwnedSemaphorePermit>,
     ) -> LinkAvailability {
-        let standing = self.availability(model, now);
-        let has_permit = permit.is_some_and(|QueuedPermit(provider, _)| *provider == *model.provider());
+        let Some(gate) = self.gate(model) else { return LinkAvailability::NotConfigured };
+        let standing = gate.availability(model.model(), now);
+        let has_permit = permit.is_some_and(|permit| gate.has_issued(permit));
         if standing == LinkAvailability::AtCapacity && has_permit {
             LinkAvailability::Available
         } else {
@@ -187,16 +210,14 @@ impl Leases {
 
     /// Availability of a link.
     pub(crate) fn availability(&self, model: &ModelRef, now: Timestamp) -> LinkAvailability {
-        self.gates
-            .get(model.provider())
-            .map_or(LinkAvailability::NotConfigured, |gate| gate.availability(model.model(), now))
+        self.availability_with(model, now, None)
     }
 
     fn unanswered(&self, model: &ModelRef, now: Timestamp) -> UnansweredModel {
-        if let Some(gate) = self.gates.get(model.provider()) {
+        if let Some(gate) = self.gate(model) {
             return gate.unanswered(model, now);
         }
-        let known = self.names().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+        let known = self.gates().into_keys().collect::<Vec<_>>().join(", ");
         let failure = Failure::new(
             FailureClass::ModelNotFound,
             format!("no provider for `{model}` is configured here; there are: {known}"),
@@ -206,10 +227,27 @@ impl Leases {
 
     /// Forgets every failure of a provider; false if there is none of that name.
     pub(crate) fn reset(&self, provider: &str) -> bool {
-        let gate = self.gates.get(provider);
-        gate.into_iter().for_each(|gate| gate.reset());
-        gate.is_some()
+        let gate = self.gates().remove(provider);
+        gate.inspect(|gate| gate.reset()).is_some()
     }
+}
+
+/// Checks the names and bounds of endpoints.
+fn check(endpoints: &[NamedEndpoint]) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    for (name, _, calls) in endpoints {
+        ModelRef::new(Arc::clone(name), "any").map_err(|error| error.to_string())?;
+        if !names.insert(name) {
+            return Err(format!("`{name}` is there twice; give each provider a name of its own"));
+        }
+        if !(1..=Semaphore::MAX_PERMITS).contains(calls) {
+            let most = Semaphore::MAX_PERMITS;
+            return Err(format!(
+                "`{name}` may have {calls} concurrent calls; give a number from 1 to {most}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -268,7 +306,11 @@ mod tests {
     fn check(leases: &Leases, links: &[(&str, LinkVisit)], at: i64, expect: &str) {
         let found = match leases.try_lease(&chain(links), (Timestamp(at), None), None) {
             Ok(lease) => lease.admission.model().to_string(),
-            Err(LeaseUnavailable::Queue(provider, _)) => format!("queue {provider}"),
+            Err(LeaseUnavailable::Queue(permits)) => {
+                let gates = leases.gates().into_iter();
+                let of: Vec<_> = gates.filter(|(_, gate)| Arc::ptr_eq(&gate.permits, &permits)).collect();
+                format!("queue {}", of[0].0)
+            }
             Err(LeaseUnavailable::Wait(pause)) => {
                 format!("wait {:?}", pause.map(|pause| (pause.until.0, pause.reason)))
             }
@@ -325,10 +367,23 @@ mod tests {
         check(&leases, &[("a/held", Return)], 1, "queue a");
         let Lease { permit, admission } = lease;
         drop(admission);
-        let got =
-            leases.try_lease(&chain(&both), (Timestamp(1), None), Some(QueuedPermit("a".into(), permit)));
+        let got = leases.try_lease(&chain(&both), (Timestamp(1), None), Some(permit));
         assert_eq!(got.expect("it has its permit").admission.model().to_string(), "a/m");
         check(&leases, &both, 1, "a/m");
+    }
+
+    #[test]
+    fn a_permit_of_an_exchanged_gate_is_no_permit_of_the_next() {
+        let leases = leases();
+        let only = chain(&[("a/m", LinkVisit::First)]);
+        let lease = || leases.try_lease(&only, (Timestamp(0), None), None);
+        let Lease { permit: old, .. } = lease().expect("it is free");
+        let new = || vec![("a".into(), Arc::new(Silent) as Arc<dyn Endpoint>, 2)];
+        leases.exchange(new()).expect("it is valid");
+        let under_way = [lease().expect("it is free"), lease().expect("there are two")];
+        let refused = leases.try_lease(&only, (Timestamp(0), None), Some(old));
+        assert!(matches!(refused, Err(LeaseUnavailable::Queue(_))), "{refused:?}");
+        drop(under_way);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod statistics;
 
 pub(crate) use actor::{LIST_TIMEOUT, ProviderActor, ProviderMsg, ProviderState};
 pub(crate) use gate::{Gate, GateAdmission};
-pub(crate) use leases::{Lease, LeaseUnavailable, Leases, QueuedPermit, WaitHint};
+pub(crate) use leases::{Lease, LeaseUnavailable, Leases, WaitHint};
 pub(crate) use model_lists::LIST_TTL_MS;
 pub(crate) use statistics::{AnswerReport, AttemptReport};
 pub use statistics::{ModelStatus, ProviderStatus};

@@ -27,9 +27,9 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{DiskSpaceGauge, Journal},
+    port::{DiskSpaceGauge, Journal, ModelProvider},
     session::{SessionMsg, SubmitError},
-    supervisor::{Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
+    supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
 };
 pub use control::SteerReceipt;
 pub use health::HealthProbe;
@@ -89,6 +89,26 @@ impl Runtime {
     /// The names of all tools, sorted.
     pub fn tools(&self) -> Vec<String> {
         self.handles.wiring.tools.names()
+    }
+
+    /// Exchanges the providers while runs continue: each with its name and the bound of its concurrent calls. All are
+    /// refused if a name or a bound is invalid.
+    ///
+    /// A provider with the same adapter (the same `Arc`) and bound keeps its permits, breakers and statistics. Calls under
+    /// way end as they are. A call that waits for a provider that is gone goes on along its chain, as if it had never been
+    /// configured; one that waits for a time that the provider named does so after that time.
+    pub fn exchange_providers(
+        &self,
+        providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
+    ) -> Result<(), RunError> {
+        self.check_running()?;
+        let wiring = &self.handles.wiring;
+        let invalid = |error| RunError::Invalid { field: "providers", error };
+        wiring.leases.exchange(providers).map_err(invalid)?;
+        if wiring.providers.cast(ProvidersMsg::Exchanged).is_err() {
+            tracing::debug!("the runtime has ended during an exchange of providers");
+        }
+        Ok(())
     }
 
     /// Runs a task in a new session and returns the answer. Any outcome but `completed` is [`RunError::NotCompleted`],

@@ -57,9 +57,9 @@ impl Runtime {
     pub async fn providers(&self) -> Vec<ProviderStatus> {
         let mut statuses = Vec::new();
         let now = self.handles.wiring.clock.at();
-        for name in self.handles.wiring.leases.names() {
+        for name in self.handles.wiring.leases.gates().into_keys() {
             let (look, status) = Inspect::read(move |state: &ProviderState| state.status(now));
-            let message = ProvidersMsg::Deliver(std::sync::Arc::clone(name), ProviderMsg::Inspect(look));
+            let message = ProvidersMsg::Deliver(name, ProviderMsg::Inspect(look));
             if self.handles.wiring.providers.cast(message).is_ok()
                 && let Ok(status) = status.await
             {

@@ -105,7 +105,7 @@ impl SessionActorState {
                         Err(LeaseUnavailable::NoneAvailable(skipped)) => {
                             draft.apply_input(&Input::NoLease { id, skipped: skipped.into() });
                         }
-                        Err(LeaseUnavailable::Queue(..) | LeaseUnavailable::Wait(_)) => {}
+                        Err(LeaseUnavailable::Queue(_) | LeaseUnavailable::Wait(_)) => {}
                     }
                 }
                 GrantRequest::Permit(id) => {

@@ -9,7 +9,7 @@ use crate::{
     hub::DeltaBody,
     model::{Timestamp, UnansweredModel},
     policy::Candidate,
-    provider::{Lease, LeaseUnavailable, QueuedPermit, WaitHint},
+    provider::{Lease, LeaseUnavailable, WaitHint},
     session::{SessionDependencies, stream_publisher::StreamPublisher},
 };
 
@@ -40,19 +40,19 @@ pub(super) async fn wait_for_lease(
         match wiring.leases.try_lease(candidates, (now, by), permit.take()) {
             Ok(lease) => return Ok(lease),
             Err(LeaseUnavailable::NoneAvailable(skipped)) => return Err(skipped.into()),
-            Err(LeaseUnavailable::Queue(provider, permits)) => {
+            Err(LeaseUnavailable::Queue(permits)) => {
                 // Keeps its place in the queue during other checks.
                 let mut place = match queued.take() {
-                    Some((at, place)) if at == provider => place,
-                    Some(_) | None => Box::pin(permits.acquire_owned()),
+                    Some((queue, place)) if Arc::ptr_eq(&queue, &permits) => place,
+                    Some(_) | None => Box::pin(Arc::clone(&permits).acquire_owned()),
                 };
                 let until = wiring.leases.next_opening(candidates, now);
                 tokio::select! {
                     biased;
-                    got = &mut place => permit = got.ok().map(|permit| QueuedPermit(provider, permit)),
-                    () = wait_for_change(changed, until, now) => queued = Some((provider, place)),
+                    got = &mut place => permit = got.ok(),
+                    () = wait_for_change(changed, until, now) => queued = Some((permits, place)),
                     () = &mut long, if !is_long => {
-                        (is_long, queued) = (true, Some((provider, place)));
+                        (is_long, queued) = (true, Some((permits, place)));
                         published.publish(|| DeltaBody::Waiting { reason: AT_CAPACITY_REASON, until: None });
                     }
                 }

@@ -17,8 +17,7 @@ impl TaskDeadlines for SessionDependencies {
     /// Reading the images, the call itself, and renewing a refused credential.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
         let own = spec.profile_of(model).deadlines.call_ms;
-        let call =
-            self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| call_limit(&**endpoint, own));
+        let call = self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| call_limit(&*endpoint, own));
         ms(ARTIFACT_LIMIT + call + RENEW_TIMEOUT)
     }
 

@@ -20,6 +20,8 @@ const PROVIDER_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_u
 pub(crate) enum ProvidersMsg {
     /// A message for the provider of that name.
     Deliver(Arc<str>, ProviderMsg),
+    /// The providers were exchanged.
+    Exchanged,
     /// Inspects the children.
     Inspect(Inspect<ProviderSupervisorState>),
 }
@@ -29,6 +31,7 @@ pub(crate) struct ProviderSupervisor;
 
 /// The children by name.
 pub(crate) struct ProviderSupervisorState {
+    leases: Arc<Leases>,
     clock: Arc<dyn Clock>,
     children: BTreeMap<Arc<str>, ProviderChild>,
 }
@@ -51,23 +54,14 @@ impl Actor for ProviderSupervisor {
         me: ActorRef<ProvidersMsg>,
         (leases, clock): Self::Arguments,
     ) -> Result<ProviderSupervisorState, ActorProcessingErr> {
-        let mut state = ProviderSupervisorState { clock, children: BTreeMap::new() };
-        for (name, gate) in leases.gates() {
-            let child = ProviderChild {
-                gate: Arc::clone(gate),
-                actor: None,
-                restart_history: RestartHistory::default(),
-                restarts: 0,
-            };
-            state.children.insert(Arc::clone(name), child);
-            state.start(&me, name).await;
-        }
+        let mut state = ProviderSupervisorState { leases, clock, children: BTreeMap::new() };
+        state.reconcile(&me).await;
         Ok(state)
     }
 
     async fn handle(
         &self,
-        _me: ActorRef<ProvidersMsg>,
+        me: ActorRef<ProvidersMsg>,
         message: ProvidersMsg,
         state: &mut ProviderSupervisorState,
     ) -> Result<(), ActorProcessingErr> {
@@ -77,10 +71,11 @@ impl Actor for ProviderSupervisor {
                 if !matches!(actor.map(|actor| actor.cast(message)), Some(Ok(()))) {
                     tracing::debug!(provider = %name, "a message for a provider that is not there");
                 }
-                Ok(())
             }
-            ProvidersMsg::Inspect(look) => look.run(state),
+            ProvidersMsg::Exchanged => state.reconcile(&me).await,
+            ProvidersMsg::Inspect(look) => return look.run(state),
         }
+        Ok(())
     }
 
     async fn handle_supervisor_evt(
@@ -106,6 +101,25 @@ impl Actor for ProviderSupervisor {
 }
 
 impl ProviderSupervisorState {
+    /// Stops the actors whose gate is gone, and starts one for each new gate.
+    async fn reconcile(&mut self, me: &ActorRef<ProvidersMsg>) {
+        let gates = self.leases.gates();
+        self.children.retain(|name, child| {
+            let is_there = gates.get(name).is_some_and(|gate| Arc::ptr_eq(gate, &child.gate));
+            child.actor.iter().filter(|_| !is_there).for_each(|actor| actor.stop(None));
+            is_there
+        });
+        for (name, gate) in gates {
+            if self.children.contains_key(&name) {
+                continue;
+            }
+            let (actor, restart_history) = (None, RestartHistory::default());
+            self.children
+                .insert(Arc::clone(&name), ProviderChild { gate, actor, restart_history, restarts: 0 });
+            self.start(me, &name).await;
+        }
+    }
+
     fn name_of(&self, who: ActorId) -> Option<Arc<str>> {
         let is = |child: &ProviderChild| child.actor.as_ref().is_some_and(|actor| actor.get_id() == who);
         self.children.iter().find(|(_, child)| is(child)).map(|(name, _)| Arc::clone(name))

@@ -1,6 +1,7 @@
 //! Providers that fail: who is asked instead, when the first one is asked again, and what is waited for.
 
 mod crashes;
+mod exchange;
 mod fallback;
 mod gates;
 mod requests;

@@ -138,6 +138,8 @@ fn unreached() -> Result<(), Failure> {
 async fn the_list_is_requested_at_the_start_and_daily_and_runs_share_the_request() {
     let first = Listing::new(&Side::failing(0, FailureClass::Server)).with_window(0, 40_000);
     let runtime = start(&first, &[], &MemoryJournal::new()).await;
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(first.listed(), [0], "before the first run");
     let results = futures::future::join_all((0..5).map(|_| run_new(&runtime))).await;
     for result in &results {
         assert_eq!(window(&runtime, result).await, Some(40_000));
@@ -248,6 +250,28 @@ async fn calls_wait_for_a_probe_that_takes_long_and_a_lost_one_leaves_the_trial_
     run(&runtime).await;
     sleep(Duration::from_secs(35)).await;
     assert_eq!(run(&runtime).await.text(), Some("from the first"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_begins_when_the_probe_has_closed_the_breaker() {
+    let (first, calls) = down(31);
+    let first = first.with_probe(|_| {
+        async {
+            sleep(Duration::from_secs(5)).await;
+            Ok(())
+        }
+        .boxed()
+    });
+    let runtime = start(&first, &[], &MemoryJournal::new()).await;
+    assert_eq!(run(&runtime).await.text(), None, "it was never reached");
+    let found = calls.load(Ordering::Relaxed);
+    let waits = run_new(&runtime);
+    let ended =
+        tokio::time::timeout(Duration::from_mins(1), waits).await.expect("the end of the probe admits it");
+    assert_eq!(ended.text(), Some("from the first"));
+    assert_eq!((calls.load(Ordering::Relaxed), first.probed().len()), (found, 1));
+    let seconds = first.since.elapsed().as_secs();
+    assert!((34..40).contains(&seconds), "{seconds}");
 }
 
 #[tokio::test(start_paused = true)]
