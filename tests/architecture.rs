@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -51,10 +51,15 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The rooms of this crate that a file's code names: the names after `crate::`, in groups too.
+/// The rooms of this crate that a file's code names.
 fn rooms_named(code: &str) -> Vec<String> {
+    names_after("crate::", code)
+}
+
+/// The names that follow a path, in groups too.
+fn names_after(path: &str, code: &str) -> Vec<String> {
     let mut rooms = Vec::new();
-    for part in code.split("crate::").skip(1) {
+    for part in code.split(path).skip(1) {
         if let Some(group) = part.strip_prefix('{') {
             let (mut depth, mut name, mut at_start) = (0, String::new(), true);
             for letter in group.chars() {
@@ -111,6 +116,66 @@ fn inside_actors_arrows_point_from_shells_to_the_core_to_the_data() {
     check_rooms("actors/core/policy", &["model"]);
     check_rooms("actors/core/turn", &["journal", "model", "mutants", "policy"]);
     check_rooms("actors/port", &["model"]);
+}
+
+/// What each module of `turn` imports of the others; the files of a folder are one module. The root is left out: it has
+/// the state that all share, and exports names of its modules.
+fn imports_inside_turn() -> BTreeMap<String, BTreeSet<String>> {
+    let folder = "actors/core/turn/";
+    let files = sources(folder);
+    let exports: BTreeMap<&str, &str> = files["actors/core/turn/mod.rs"]
+        .split("pub use ")
+        .skip(1)
+        .filter_map(|rest| rest.split(';').next()?.split_once("::"))
+        .flat_map(|(module, names)| {
+            names.split(|c: char| !c.is_alphanumeric()).map(move |name| (name, module))
+        })
+        .collect();
+    let mut imports = BTreeMap::<String, BTreeSet<String>>::new();
+    for (name, text) in &files {
+        let path = name.strip_prefix(folder).unwrap();
+        let module = path.split('/').next().unwrap().trim_end_matches(".rs");
+        if matches!(module, "mod" | "tests") {
+            continue;
+        }
+        let code = code(text);
+        let beside = if path.contains('/') { Vec::new() } else { names_after("super::", &code) };
+        let named = names_after("turn::", &code).into_iter().chain(beside);
+        let named = named.map(|name| exports.get(&*name).map_or(name.clone(), |module| (*module).to_owned()));
+        let others = named.filter(|other| other != module);
+        imports.entry(module.to_owned()).or_default().extend(others);
+    }
+    imports
+}
+
+/// The modules that import each other in a circle, and those between circles.
+fn in_circles(mut imports: BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let is_outside = |module: &String, imports: &BTreeMap<String, BTreeSet<String>>| {
+        imports[module].iter().all(|other| !imports.contains_key(other))
+            || imports.values().all(|others| !others.contains(module))
+    };
+    while let Some(module) = imports.keys().find(|module| is_outside(module, &imports)).cloned() {
+        imports.remove(&module);
+    }
+    imports.into_keys().collect()
+}
+
+#[test]
+fn modules_of_turn_import_each_other_in_no_circle() {
+    let imports = imports_inside_turn();
+    assert!(imports["decision"].contains("active_run"), "the imports are not read: {imports:?}");
+    assert_eq!(in_circles(imports), [""; 0], "a type belongs below what decides by it");
+}
+
+#[test]
+fn circles_are_found() {
+    let check = |imports: &[(&str, &[&str])], expected: &[&str]| {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let imports = imports.iter().map(|(module, names)| ((*module).to_owned(), set(names))).collect();
+        assert_eq!(in_circles(imports), expected);
+    };
+    check(&[("a", &["b", "Other"]), ("b", &["c"]), ("c", &[])], &[]);
+    check(&[("a", &["b"]), ("b", &["c"]), ("c", &["b", "d"]), ("d", &[])], &["b", "c"]);
 }
 
 #[test]

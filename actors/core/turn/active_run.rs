@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, CallId, Dimension, HistoryPosition, ModelStarted, Outcome,
-        OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
+        AssistantMessage, Body, CallId, Dimension, FailureClass, HistoryPosition, ModelAnswered, ModelFailed,
+        ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq,
+        SessionTime, Timestamp,
     },
     turn::{
         answer_recovery::AnswerRecovery,
-        compaction::CompactionState,
-        delegate::{FailedTask, Subagent},
+        compaction_state::{CompactionState, PrefixSummary},
         input::DueAction,
-        model_call::{AttemptState, ModelCallState, RetryPause},
+        model_call::{AttemptFailure, AttemptState, ModelCallState, RetryPause},
         run_budget::RunBudget,
         run_clock::RunClock,
+        subagents::Subagents,
         tool_calls::{ActiveStep, ActiveToolCall, InDoubtCall, ToolCallState},
     },
 };
@@ -52,10 +53,7 @@ pub(super) struct ActiveRun {
     pub(super) answers: u32,
     /// Recovery state after flawed answers.
     pub(super) answer_recovery: AnswerRecovery,
-    /// The subagents whose end is not yet reported to the model.
-    pub(super) subagents: Vec<Subagent>,
-    /// Delegated tasks that have failed.
-    pub(super) failed_tasks: Vec<FailedTask>,
+    pub(super) subagents: Subagents,
     /// The outcome of a run that is being stopped.
     pub(super) planned_end: Option<OutcomeDetail>,
     /// From this position on no request has shown the content, which is of an earlier leg: it is not removed.
@@ -77,6 +75,112 @@ pub(super) enum LoopState {
 }
 
 impl ActiveRun {
+    /// The first leg of a run that starts now.
+    pub(super) fn start(queued: &QueuedRun, unused_summary: Option<PrefixSummary>, now: SessionTime) -> Self {
+        let mut run = Self {
+            id: queued.accepted.run,
+            leg: 1,
+            parent: queued.accepted.parent,
+            spec: Arc::clone(&queued.accepted.spec),
+            accepted: (queued.at, queued.seq),
+            clock: RunClock::new(now),
+            budget: RunBudget::default(),
+            iteration: 1,
+            answers: 0,
+            answer_recovery: AnswerRecovery::default(),
+            subagents: Subagents::default(),
+            planned_end: None,
+            unseen_from: None,
+            compaction: CompactionState::of_new_run(unused_summary),
+            state: LoopState::CallingModel(ModelCallState::new(0)),
+        };
+        run.state = LoopState::CallingModel(run.next_call());
+        run
+    }
+
+    /// Folds a record of this run, and of no other: each concern takes the kinds that it reads. `pressure` is the
+    /// context pressure text of a request that starts.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds concern one part of the run, or none")]
+    pub(super) fn apply(&mut self, body: &Body, pressure: Option<Arc<str>>, now: SessionTime) {
+        if body.run() != Some(self.id) {
+            return;
+        }
+        let ended = self.ended_attempt(body).cloned();
+        self.budget.apply(body, ended.as_deref());
+        let links = self.spec.compaction.as_deref().map_or(0, |policy| policy.chain.len());
+        self.compaction.apply(body, links, now);
+        if let LoopState::RunningTools(step) = &mut self.state {
+            step.apply(body, now);
+        }
+        match body {
+            Body::RunStopping(stopping) => self.planned_end = Some(stopping.ended.clone()),
+            Body::RunExhausted(exhausted) => self.on_exhausted(exhausted, now),
+            Body::BudgetRaised(raised) => self.on_raised(&raised.increase),
+            Body::ModelStarted(started) => {
+                self.end_pause(now);
+                if let Some(call) = self.model_call_mut(started.call) {
+                    call.on_started(started, pressure, now);
+                }
+            }
+            Body::ModelAnswered(answered) => self.on_answered(answered),
+            Body::ModelFailed(failed) => self.on_failed(failed, now),
+            Body::ModelWaiting(waiting) => {
+                self.end_pause(now);
+                if let Some(call) = self.model_call_mut(waiting.call) {
+                    call.on_waiting(waiting.until, now);
+                }
+            }
+            Body::CallStarted(started) => self.track_subagents(started, now.at),
+            Body::CallEnded(ended) => self.subagents.on_call_ended(ended.call),
+            Body::ChildEnded(ended) => self.subagents.on_ended(ended),
+            _ => {}
+        }
+    }
+
+    fn on_answered(&mut self, answered: &ModelAnswered) {
+        self.unseen_from = None;
+        self.answers += 1;
+        match self.answer_recovery.on_answer(answered) {
+            None => self.repeat_view(),
+            Some(answer) if answer.calls.is_empty() || self.budget.exhausted.is_some() => {
+                self.state = LoopState::Answered(answer);
+            }
+            Some(answer) => {
+                self.state = LoopState::RunningTools(ActiveStep::new(answered.call, answer));
+            }
+        }
+    }
+
+    fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
+        let Some(call) = self.model_call_mut(failed.call) else { return };
+        let AttemptFailure { was_started, has_shown, output_cap } = call.on_failed(failed, now);
+        self.budget.output_caps.extend(output_cap);
+        self.unseen_from = self.unseen_from.filter(|_| !has_shown);
+        // A call started and given up in one append is no iteration; its reservation is not in the account either.
+        let is_uncounted =
+            self.planned_end.is_some() && matches!(failed.failure.class, FailureClass::NotSent);
+        let is_first = was_started && failed.attempt == 1;
+        self.budget.skipped_numbers += u32::from(is_uncounted && is_first && !self.is_in_grace());
+    }
+
+    /// Wants the model call of the next iteration.
+    pub(super) fn start_iteration(&mut self) {
+        self.iteration += 1;
+        self.state = LoopState::CallingModel(self.next_call());
+    }
+
+    /// Wants another model call with the same view: the answer of the last one is not part of it.
+    pub(super) fn repeat_view(&mut self) {
+        self.iteration += 1;
+        self.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..self.next_call() });
+    }
+
+    /// Ends the counted time where the run ends.
+    pub(super) fn stop_clock(&mut self, now: SessionTime) {
+        self.end_pause(now);
+        self.clock.parked_at.get_or_insert(now.active_ms);
+    }
+
     /// The id of the present iteration's model call.
     pub(super) const fn model_call(&self) -> CallId {
         CallId { run: self.id, iteration: self.iteration, n: 0 }
@@ -121,6 +225,12 @@ impl ActiveRun {
         }
     }
 
+    /// The attempt of a model call or summary call that a record ends.
+    pub(super) fn ended_attempt(&self, body: &Body) -> Option<&Arc<ModelStarted>> {
+        let (id, _) = body.settled_usage()?;
+        self.started_of(id.call).filter(|started| started.attempt == id.attempt)
+    }
+
     /// The started attempt of this model call or summary call.
     pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
         let started = if call.is_summary() { self.compaction.call.started() } else { self.model_started() };
@@ -133,6 +243,19 @@ impl ActiveRun {
             LoopState::RunningTools(acting) => &acting.calls,
             LoopState::CallingModel(_) | LoopState::Answered(_) => &[],
         }
+    }
+
+    /// The arguments of a call of the present answer, as the model wrote them; empty without such a call.
+    pub(super) fn arguments(&self, id: CallId) -> &str {
+        match &self.state {
+            LoopState::RunningTools(step) => step.arguments(id).unwrap_or(""),
+            LoopState::CallingModel(_) | LoopState::Answered(_) => "",
+        }
+    }
+
+    /// Whether no attempt has shown the view of the next model call: text may still be added to it.
+    pub(super) const fn may_extend_view(&self) -> bool {
+        matches!(&self.state, LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. }))
     }
 
     /// Number of tool calls that are started and not ended.
@@ -207,7 +330,7 @@ impl ActiveRun {
             .spec
             .delegation?
             .progress_ms
-            .filter(|_| self.parent.is_some() && !self.has_live_subagents())?;
+            .filter(|_| self.parent.is_some() && !self.subagents.has_live())?;
         Some((
             self.counted_from(now).saturating_add(self.clock.progress_ms).saturating_add(limit_ms),
             limit_ms,
@@ -254,25 +377,13 @@ impl ActiveRun {
     pub(super) fn due(&self, now: SessionTime) -> Vec<DueAction> {
         let mut due = Vec::new();
         match &self.state {
-            LoopState::CallingModel(ModelCallState { attempt, state, .. }) if self.planned_end.is_none() => {
-                let (call, attempt) = (self.model_call(), *attempt);
-                due.push(match state {
-                    AttemptState::Started(_) => DueAction::CallModel(AttemptId { call, attempt }),
-                    AttemptState::Wanted(Some(pause)) if !pause.is_over(now.at) => {
-                        DueAction::WakeAt(pause.until)
-                    }
-                    AttemptState::Wanted(_) => DueAction::Acquire(AttemptId { call, attempt }),
-                });
+            LoopState::CallingModel(call) if self.planned_end.is_none() => {
+                due.push(call.due(self.model_call(), now));
             }
             LoopState::RunningTools(step) => due.extend(step.due(self.lets_calls_end())),
             LoopState::CallingModel(_) | LoopState::Answered(_) => {}
         }
-        let ends = !self.lets_calls_end();
-        due.extend(self.live_subagents().map(|subagent| DueAction::AwaitSubagent {
-            call: subagent.call,
-            n: subagent.n,
-            ends,
-        }));
+        due.extend(self.subagents.due(!self.lets_calls_end()));
         if self.planned_end.is_none() && !self.is_uncounted(now) {
             due.extend(self.time_limits(now).map(|(end, ..)| DueAction::WakeAtActive(end)));
             due.extend(self.stall(now).map(|(end, _)| DueAction::WakeAtActive(end)));
@@ -285,16 +396,5 @@ impl ActiveRun {
             }
         });
         once
-    }
-}
-
-impl super::Turn {
-    /// The actions that should be in flight. Each has a stable identity; the shell cancels an action that is no longer
-    /// due.
-    pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
-        match &self.current {
-            CurrentRun::Idle => Vec::new(),
-            CurrentRun::Running(run) => self.due_with_summary(run, now),
-        }
     }
 }

@@ -78,7 +78,7 @@ impl DecisionBuilder {
             return self.on_grace_answer(started, answer);
         }
         let Some(AnswerVerdict { flaw, fallback, ended }) =
-            self.run().map(|run| run.classify_answer(answer, plans))
+            self.run().map(|run| run.answer_recovery.classify(answer, plans, started, &run.spec))
         else {
             return;
         };

@@ -7,14 +7,11 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, FinishReason, Flaw, Hash, Hasher, ModelAnswer, ModelAnswered, Outcome,
-        OutcomeCause, OutcomeDetail, RUNTIME_TEXT_PREFIX,
+        AssistantMessage, FinishReason, Flaw, ModelAnswer, ModelAnswered, ModelRef, ModelStarted, Outcome,
+        OutcomeCause, OutcomeDetail, RUNTIME_TEXT_PREFIX, RunSpec,
     },
     policy::is_housekeeping,
-    turn::{
-        CallAdmission, CallRejection, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
-    },
+    turn::input::{CallAdmission, CallRejection},
 };
 
 /// Answers in a row whose calls all name unknown tools; the last of them ends the run.
@@ -114,20 +111,30 @@ impl AnswerVerdict {
     }
 }
 
-impl ActiveRun {
-    /// Classifies the answer to the call under way. A truncated answer never completes a run, and a truncated call
-    /// never runs.
-    pub(super) fn classify_answer(&self, answer: &ModelAnswer, plans: &[CallAdmission]) -> AnswerVerdict {
-        let row = &self.answer_recovery.streaks;
+impl AnswerRecovery {
+    /// Classifies the answer to `started`. A truncated answer never completes a run, and a truncated call never runs.
+    pub(super) fn classify(
+        &self,
+        answer: &ModelAnswer,
+        plans: &[CallAdmission],
+        started: &ModelStarted,
+        spec: &RunSpec,
+    ) -> AnswerVerdict {
+        let row = &self.streaks;
         let acts = !answer.message.calls.is_empty();
+        let next = || next_link(&started.model, &spec.chain);
         match answer.finish {
-            FinishReason::Refused => self.classify_refusal(),
+            FinishReason::Refused => match next() {
+                Some(link) if spec.limits.retry.fallback_on_refusal => {
+                    AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Refused) }
+                }
+                Some(_) | None => AnswerVerdict::ends(Outcome::Refused),
+            },
             FinishReason::Length if acts && row.truncated < MAX_TRUNCATED => {
                 AnswerVerdict::flawed(Flaw::Truncated)
             }
             FinishReason::Length if !acts && is_blank(&answer.message.text) => {
-                let max_tokens = self.model_started().map_or(0, |started| started.max_tokens);
-                AnswerVerdict::fails(OutcomeCause::ReasoningOnly { max_tokens })
+                AnswerVerdict::fails(OutcomeCause::ReasoningOnly { max_tokens: started.max_tokens })
             }
             FinishReason::Length if !acts && row.parts < MAX_CONTINUATIONS => {
                 AnswerVerdict::flawed(Flaw::Partial)
@@ -135,24 +142,14 @@ impl ActiveRun {
             FinishReason::Length => AnswerVerdict::fails(OutcomeCause::Truncated),
             FinishReason::Stop | FinishReason::ToolCalls if acts => row.classify_calls(plans),
             FinishReason::Stop | FinishReason::ToolCalls if is_blank(&answer.message.text) => {
-                self.classify_empty(answer)
+                self.classify_empty(&answer.message.reasoning, next())
             }
             FinishReason::Stop | FinishReason::ToolCalls => AnswerVerdict::ends(Outcome::Completed),
         }
     }
 
-    fn classify_refusal(&self) -> AnswerVerdict {
-        match self.next_link() {
-            Some(link) if self.spec.limits.retry.fallback_on_refusal => {
-                AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Refused) }
-            }
-            Some(_) | None => AnswerVerdict::ends(Outcome::Refused),
-        }
-    }
-
-    fn classify_empty(&self, answer: &ModelAnswer) -> AnswerVerdict {
-        let AnswerRecovery { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } =
-            &self.answer_recovery;
+    fn classify_empty(&self, reasoning: &str, next_link: Option<usize>) -> AnswerVerdict {
+        let Self { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } = self;
         // Parts of a text are newer than the housekeeping text.
         if earlier.is_some() && parts.is_none() {
             return AnswerVerdict::ends(Outcome::Completed);
@@ -160,23 +157,16 @@ impl ActiveRun {
         if *acted && parts.is_none() && row.nudges < MAX_NUDGES {
             return AnswerVerdict::flawed(Flaw::EmptyAfterTool);
         }
-        if !is_blank(&answer.message.reasoning) && row.thoughts < MAX_REASONING_ONLY {
+        if !is_blank(reasoning) && row.thoughts < MAX_REASONING_ONLY {
             return AnswerVerdict::flawed(Flaw::ReasoningOnly);
         }
         if row.empty < MAX_EMPTY {
             return AnswerVerdict::flawed(Flaw::Empty);
         }
-        match self.next_link() {
+        match next_link {
             Some(link) => AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Empty) },
             None => AnswerVerdict::fails(OutcomeCause::EmptyAnswer),
         }
-    }
-
-    /// The link behind the present one, if there is one.
-    fn next_link(&self) -> Option<usize> {
-        let asked = &self.model_started()?.model;
-        let at = self.spec.chain.iter().position(|link| link == asked)?;
-        Some(at + 1).filter(|link| *link < self.spec.chain.len())
     }
 }
 
@@ -286,38 +276,10 @@ impl AnswerRecovery {
     }
 }
 
-impl Turn {
-    /// The text that the request of the present model call carries behind the view, if any.
-    pub fn transient_prompt(&self) -> Option<TransientPrompt> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        match &run.state {
-            LoopState::CallingModel(asking) => run.transient_prompt(asking, self.current_pressure()),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
-    }
-
-    /// The hash of the view and of the transient prompt.
-    pub(super) fn request_hash(&self) -> Hash {
-        let view = self.history.hash();
-        let Some(TransientPrompt { partial, prompt }) = self.transient_prompt() else { return view };
-        let mut hasher = Hasher::default();
-        hasher.part(view.as_bytes());
-        if let Some(AssistantMessage { text, reasoning, .. }) = partial.as_deref() {
-            hasher.part(text.as_bytes());
-            hasher.part(reasoning.as_bytes());
-        }
-        hasher.part(prompt.as_bytes());
-        hasher.finish()
-    }
-
-    /// The bytes of the view and of the transient prompt, without the overhead of the wire format.
-    pub(super) fn request_bytes(&self) -> usize {
-        let partial = |message: &AssistantMessage| message.text.len() + message.reasoning.len();
-        let postscript = self
-            .transient_prompt()
-            .map_or(0, |post| post.prompt.len() + post.partial.as_deref().map_or(0, partial));
-        self.history.bytes() + postscript
-    }
+/// The link behind that of `model`, if there is one.
+fn next_link(model: &ModelRef, chain: &[ModelRef]) -> Option<usize> {
+    let at = chain.iter().position(|link| link == model)?;
+    Some(at + 1).filter(|link| *link < chain.len())
 }
 
 fn is_blank(text: &str) -> bool {

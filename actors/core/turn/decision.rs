@@ -13,8 +13,8 @@ use crate::{
     policy::Candidate,
     turn::{
         DueAction, GrantRequest, Input, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
-        grace_call::RefusedReservation,
+        active_run::{ActiveRun, CurrentRun},
+        run_budget::RefusedReservation,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -205,7 +205,10 @@ impl DecisionBuilder {
     pub(super) fn record_measured(&mut self, body: Body, measure: impl FnOnce(&Turn, &mut Body)) {
         if let Body::RunEnded(ended) = &body {
             self.row_before_end = self.row_of(ended.run);
-            self.index_observations(ended.run);
+            // New observations of its models, for later runs.
+            let run = self.turn.run().filter(|current| current.id == ended.run);
+            let rows = run.map(|run| self.turn.observations.new_rows(&run.spec)).unwrap_or_default();
+            self.decision.index.extend(rows.into_iter().map(IndexRow::Model));
         }
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);
@@ -232,13 +235,6 @@ impl DecisionBuilder {
 
     pub(super) fn call(&self, id: CallId) -> Option<&ActiveToolCall> {
         self.run()?.calls().iter().find(|call| call.id == id)
-    }
-
-    /// The arguments of a call as the model wrote them.
-    pub(super) fn arguments(&self, id: CallId) -> &str {
-        let Some(LoopState::RunningTools(acting)) = self.run().map(|run| &run.state) else { return "" };
-        let asked = usize::try_from(id.n).ok().and_then(|n| acting.answer.calls.get(n.checked_sub(1)?));
-        asked.map_or("", |call| call.arguments.as_str())
     }
 
     fn is_started(&self, id: AttemptId) -> bool {

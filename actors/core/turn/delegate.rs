@@ -7,28 +7,23 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-
 use crate::{
     journal::{InboxItem, IndexRow, SpawnedSession},
     model::{
         Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, ChildEnded, Dimension, Hash, Hasher,
-        InboxMessage, Incarnation, NewAccount, Outcome, OutcomeCause, ParentRef, RUNTIME_TEXT_PREFIX, Record,
-        RunAccepted, RunCounts, RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason,
-        SubagentRef, Timestamp,
+        InboxMessage, Incarnation, NewAccount, OutcomeCause, ParentRef, Record, RunAccepted, RunCounts,
+        RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef, Timestamp,
     },
     policy::{
-        delegation::{
-            DELEGATE_TASK, DelegatedTask, DelegationRequest, parse_delegation, subagent_input, subagent_spec,
-        },
+        delegation::{DelegatedTask, DelegationRequest, parse_delegation, subagent_input, subagent_spec},
         parse_arguments,
     },
     turn::{
-        Input, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
+        Input,
+        active_run::{ActiveRun, LoopState},
         decision::{Decision, DecisionBuilder},
         ledger_and_index::settle,
-        model_call::ModelCallState,
+        subagents::Subagent,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -36,211 +31,27 @@ use crate::{
 /// A task that has failed this often with the same outcome is not delegated again.
 const MAX_EQUAL_FAILURES: u32 = 3;
 
-/// A subagent of the run under way whose end is not yet reported to the model.
-#[derive(Debug, Clone)]
-pub(super) struct Subagent {
-    pub(super) call: CallId,
-    /// Index among the tasks of its call.
-    pub(super) n: u32,
-    pub(super) child: SubagentRef,
-    signature: Hash,
-    ended: Option<Arc<ChildEnded>>,
-}
-
-/// When a delegating call ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DelegationMode {
-    /// The call ends with its last subagent.
-    Foreground,
-    /// The call ends at once, with this result.
-    Background(CallEnd),
-}
-
-/// A failed task with its outcome, and how often it ended so.
-#[derive(Debug, Clone)]
-pub(super) struct FailedTask {
-    signature: Hash,
-    outcome: Outcome,
-    times: u32,
-}
-
-impl ActiveToolCall {
-    /// Whether the call delegates tasks to subagents.
-    pub(super) fn delegates(&self) -> bool {
-        *self.tool == *DELEGATE_TASK
-    }
-}
-
 impl ActiveRun {
-    /// The subagents that have not ended.
-    pub(super) fn live_subagents(&self) -> impl Iterator<Item = &Subagent> {
-        self.subagents.iter().filter(|subagent| subagent.ended.is_none())
-    }
-
-    pub(super) fn has_live_subagents(&self) -> bool {
-        self.live_subagents().next().is_some()
-    }
-
     /// Whether the model has given its final answer and every subagent has ended.
     pub(super) fn has_final_answer(&self) -> bool {
-        matches!(self.state, LoopState::Answered(_)) && !self.has_live_subagents()
+        matches!(self.state, LoopState::Answered(_)) && !self.subagents.has_live()
     }
 
-    fn is_open(&self, call: CallId) -> bool {
-        self.calls().iter().any(|of| of.id == call && matches!(of.state, ToolCallState::Started(..)))
+    /// The tasks of a delegating call; `None` if its arguments are invalid.
+    pub(super) fn delegation_request(&self, call: CallId) -> Option<DelegationRequest> {
+        parse_delegation(&parse_arguments(self.arguments(call)).ok()?, &self.spec).ok()
     }
 
-    /// The most frequent failure of this task.
-    fn failed_task(&self, signature: Hash) -> Option<&FailedTask> {
-        self.failed_tasks
-            .iter()
-            .filter(|failed| failed.signature == signature)
-            .max_by_key(|failed| failed.times)
-    }
-}
-
-impl Turn {
-    /// The subagent of task `n` of this call.
-    pub fn subagent(&self, call: CallId, n: u32) -> Option<SubagentRef> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        run.subagents
-            .iter()
-            .find(|subagent| subagent.call == call && subagent.n == n)
-            .map(|subagent| subagent.child)
-    }
-
-    /// The mode of a delegating call; `None` for any other call.
-    pub fn delegation_mode(&self, id: CallId) -> Option<DelegationMode> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        let LoopState::RunningTools(acting) = &run.state else { return None };
-        let (call, asked) = acting.calls.iter().zip(&acting.answer.calls).find(|(call, _)| call.id == id)?;
-        if !call.delegates() {
-            return None;
-        }
-        let order = parse_arguments(&asked.arguments)
-            .ok()
-            .and_then(|arguments| parse_delegation(&arguments, &run.spec).ok());
-        let of_call = run.subagents.iter().filter(|subagent| subagent.call == id);
-        let handles: Vec<_> = of_call.map(|subagent| json!(subagent.child.run.to_string())).collect();
-        let goes_on = order.is_some_and(|order| order.background) && run.planned_end.is_none();
-        if !goes_on {
-            return Some(DelegationMode::Foreground);
-        }
-        let note =
-            "they work in the background; each result comes to you by itself, and you cannot end before";
-        Some(DelegationMode::Background(CallEnd::ok(
-            json!({"background": true, "runs": handles, "note": note}).to_string(),
-        )))
-    }
-
-    /// Number of subagents of each call that has some.
-    pub fn subagent_counts(&self) -> Vec<(CallId, usize)> {
-        let CurrentRun::Running(run) = &self.current else { return Vec::new() };
-        let tasks =
-            |call: &ActiveToolCall| run.subagents.iter().filter(|subagent| subagent.call == call.id).count();
-        run.calls().iter().map(|call| (call.id, tasks(call))).filter(|(_, tasks)| *tasks > 0).collect()
-    }
-
-    /// Adds the subagents of a call whose start is folded; no effect without children.
-    pub(super) fn track_delegation(&mut self, started: &CallStarted) {
+    /// Takes in the subagents of a call that starts.
+    pub(super) fn track_subagents(&mut self, started: &CallStarted, at: Timestamp) {
         if started.children.is_empty() {
             return;
         }
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        let LoopState::RunningTools(acting) = &run.state else { return };
-        let mut calls = acting.calls.iter().zip(&acting.answer.calls);
-        let asked =
-            calls.find(|(call, _)| call.id == started.call).map(|(_, asked)| asked.arguments.as_str());
-        let order = asked
-            .and_then(|text| parse_arguments(text).ok())
-            .and_then(|asked| parse_delegation(&asked, &run.spec).ok());
-        let signatures: Vec<Hash> =
-            order.iter().flat_map(|order| &order.tasks).map(DelegatedTask::signature).collect();
-        for ((n, child), place) in (0..).zip(&*started.children).zip(0..) {
-            let signature = signatures.get(place).copied().unwrap_or_else(|| Hash::of(b""));
-            let subagent = Subagent { call: started.call, n, child: *child, signature, ended: None };
-            run.subagents.push(subagent);
-        }
+        let request = self.delegation_request(started.call);
+        let tasks = request.iter().flat_map(|request| &request.tasks);
+        let tasks: Vec<Hash> = tasks.map(DelegatedTask::signature).collect();
+        self.subagents.on_started(started, &tasks, at);
     }
-
-    /// Folds `child.ended`.
-    pub(super) fn fold_child_ended(&mut self, ended: &ChildEnded) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        let mut subagents = run.subagents.iter_mut();
-        let Some(subagent) = subagents.find(|of| of.call == ended.call && of.child.run == ended.child.run)
-        else {
-            return;
-        };
-        subagent.ended = Some(Arc::new(ended.clone()));
-        let (signature, outcome) = (subagent.signature, ended.ended.outcome);
-        if !matches!(outcome, Outcome::Completed | Outcome::Stopped) {
-            let same = |failed: &&mut FailedTask| failed.signature == signature && failed.outcome == outcome;
-            match run.failed_tasks.iter_mut().find(same) {
-                Some(failed) => failed.times += 1,
-                None => run.failed_tasks.push(FailedTask { signature, outcome, times: 1 }),
-            }
-        }
-        if matches!(
-            &run.state,
-            LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
-        ) {
-            self.show_results();
-        }
-        self.resume_with_results();
-    }
-
-    /// Drops the subagents of an ended call if all of them have ended: its result contains theirs. Otherwise all stay,
-    /// and the result of each is shown on its own.
-    pub(super) fn forget_results(&mut self, call: CallId) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        let has_live = run.live_subagents().any(|subagent| subagent.call == call);
-        run.subagents.retain(|subagent| has_live || subagent.call != call);
-    }
-
-    /// Appends the results of background subagents to what the model reads next.
-    pub(super) fn show_results(&mut self) {
-        for told in self.take_results() {
-            self.history.add_note(&format!("\n\n{told}"));
-        }
-    }
-
-    fn take_results(&mut self) -> Vec<String> {
-        let CurrentRun::Running(run) = &mut self.current else { return Vec::new() };
-        let told = run.subagents.iter().filter_map(format_result).collect();
-        run.subagents.retain(|subagent| subagent.ended.is_none());
-        told
-    }
-
-    /// After a final answer before all results: once all have arrived, starts a round in which the model reads them.
-    pub(super) fn resume_with_results(&mut self) {
-        let CurrentRun::Running(run) = &self.current else { return };
-        let LoopState::Answered(answer) = &run.state else { return };
-        let ends = run.planned_end.is_some() || run.budget.exhausted.is_some();
-        if ends || run.has_live_subagents() || run.subagents.is_empty() {
-            return;
-        }
-        let mut answer = Arc::clone(answer);
-        if answer.text.is_empty() {
-            Arc::make_mut(&mut answer).text = "I wait for the subagents.".into();
-        }
-        self.history.end_with_answer(&answer);
-        let told = self.take_results().join("\n\n");
-        self.history.start_round(Arc::<str>::from(told));
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        run.iteration += 1;
-        run.state = LoopState::CallingModel(run.next_call());
-        let id = run.id;
-        self.show_messages(id);
-    }
-}
-
-fn format_result(subagent: &Subagent) -> Option<String> {
-    let ended = subagent.ended.as_ref()?;
-    let run = subagent.child.run;
-    Some(format!(
-        "{RUNTIME_TEXT_PREFIX}a subagent in the background has ended, run {run}:]\n{}",
-        ended.result
-    ))
 }
 
 impl DecisionBuilder {
@@ -275,7 +86,7 @@ impl DecisionBuilder {
         let Some(run) = self.run() else {
             return Err(not_delegated("the run has ended", None, "nothing to do"));
         };
-        let given = parse_arguments(self.arguments(call))
+        let given = parse_arguments(run.arguments(call))
             .map_err(|error| not_delegated(&error.to_string(), None, "send JSON"))?;
         let order = parse_delegation(&given, &run.spec)
             .map_err(|bad| not_delegated(&bad.error, bad.field.as_deref(), &bad.hint))?;
@@ -283,7 +94,7 @@ impl DecisionBuilder {
         let Some(delegation) = delegation else {
             return Err(not_delegated("you are as deep as subagents may be", None, "do it yourself"));
         };
-        let (live, more) = (run.live_subagents().count(), order.tasks.len());
+        let (live, more) = (run.subagents.live().count(), order.tasks.len());
         let most = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
         if live + more > most {
             let error =
@@ -301,7 +112,7 @@ impl DecisionBuilder {
             let hint = "do it yourself, or give it away when other subagents of this tree have ended";
             return Err(not_delegated(&refusal.to_string(), None, hint));
         }
-        let failed = order.tasks.iter().filter_map(|task| run.failed_task(task.signature()));
+        let failed = order.tasks.iter().filter_map(|task| run.subagents.failure_of(task.signature()));
         if let Some(failed) = failed.into_iter().find(|failed| failed.times >= MAX_EQUAL_FAILURES) {
             let error = format!("this task has ended as {} {} times", failed.outcome, failed.times);
             return Err(not_delegated(&error, None, "change the task, or do it yourself"));
@@ -316,8 +127,8 @@ impl DecisionBuilder {
         let mut children = Vec::new();
         for (task, n) in order.tasks.iter().zip(0..) {
             let child = SubagentRef {
-                session: SessionId::from_bits(derived_id(at, b"session", (call, n))),
-                run: RunId::from_bits(derived_id(at, b"run", (call, n))),
+                session: SessionId::from_bits(derived_id(at, b"session", call, n)),
+                run: RunId::from_bits(derived_id(at, b"run", call, n)),
             };
             let Some(spec) = subagent_spec(task, &spec, child.run) else { continue };
             let parent = ParentRef { session: self.turn.session, call, n };
@@ -374,20 +185,15 @@ impl DecisionBuilder {
 
     /// Reacts to the end of a subagent: the call ends with its last subagent.
     pub(super) fn on_subagent_end(&mut self, ended: &ChildEnded) {
-        let is_it = |of: &&Subagent| of.call == ended.call && of.child.run == ended.child.run;
-        if !self.run().is_some_and(|run| run.live_subagents().any(|of| is_it(&of))) {
+        let is_it = |of: &Subagent| of.call == ended.call && of.child.run == ended.child.run;
+        if !self.run().is_some_and(|run| run.subagents.live().any(is_it)) {
             return;
         }
         self.record(Body::ChildEnded(Box::new(ended.clone())));
-        let Some(run) = self.run() else { return };
-        let mut of_call = run.subagents.iter().filter(|of| of.call == ended.call);
-        if run.is_open(ended.call) && of_call.all(|of| of.ended.is_some()) {
-            let of_call = run.subagents.iter().filter(|of| of.call == ended.call);
-            let told: Vec<&str> = of_call.filter_map(|of| Some(&*of.ended.as_ref()?.result)).collect();
-            let content = match told[..] {
-                [told] => told.to_owned(),
-                _ => format!("{{\"results\":[{}]}}", told.join(",")),
-            };
+        let is_open =
+            self.call(ended.call).is_some_and(|call| matches!(call.state, ToolCallState::Started(..)));
+        let results = self.run().filter(|_| is_open).and_then(|run| run.subagents.results_of(ended.call));
+        if let Some(content) = results {
             return self.end_call(ended.call.attempt(1), CallEnd::ok(content));
         }
         self.end_if_stopped();
@@ -400,7 +206,7 @@ impl DecisionBuilder {
         {
             return;
         }
-        let children: Vec<SubagentRef> = run.live_subagents().map(|subagent| subagent.child).collect();
+        let children: Vec<SubagentRef> = run.subagents.live().map(|subagent| subagent.child).collect();
         self.decision.send.extend(children.into_iter().map(stop_message));
     }
 
@@ -437,7 +243,7 @@ fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
 }
 
 /// A ULID derived from the task: the core has no randomness.
-fn derived_id(at: Timestamp, what: &[u8], (call, n): (CallId, u32)) -> u128 {
+fn derived_id(at: Timestamp, what: &[u8], call: CallId, n: u32) -> u128 {
     let mut hasher = Hasher::default();
     hasher.part(what);
     hasher.part(call.to_string().as_bytes());

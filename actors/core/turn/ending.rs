@@ -74,7 +74,7 @@ impl DecisionBuilder {
         let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.id()) && !call.delegates());
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         let doubtful = run.in_doubt_calls();
-        let is_at_rest = run.open_calls() == 0 && !run.has_live_subagents();
+        let is_at_rest = run.open_calls() == 0 && !run.subagents.has_live();
         if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && asking.is_none() {
             return self.end_run(ended);
         }
@@ -111,7 +111,7 @@ impl DecisionBuilder {
     pub(super) fn end_if_stopped(&mut self) {
         let Some(run) = self.run() else { return };
         let open = run.calls().iter().any(|call| !matches!(call.state, ToolCallState::Ended(_)));
-        if let (Some(ended), false) = (&run.planned_end, open || run.has_live_subagents()) {
+        if let (Some(ended), false) = (&run.planned_end, open || run.subagents.has_live()) {
             let ended = ended.clone();
             self.end_run(ended);
         }
@@ -119,7 +119,7 @@ impl DecisionBuilder {
 
     /// Writes the terminal record of the run under way, or stops the run first if subagents are live.
     pub(super) fn end_run(&mut self, ended: OutcomeDetail) {
-        if self.run().is_some_and(ActiveRun::has_live_subagents) {
+        if self.run().is_some_and(|run| run.subagents.has_live()) {
             return self.wind_down(ended);
         }
         self.cancel_summary();

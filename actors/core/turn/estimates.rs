@@ -54,7 +54,7 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt,
 
 /// Tokens that the window has left for the answer to a request of `likely` tokens.
 fn max_answer_tokens(run: &ActiveRun, turn: &Turn, (model, likely): (&ModelRef, u64)) -> u64 {
-    let Some(window) = turn.window(run, model) else { return u64::MAX };
+    let Some(window) = turn.observations.window(&run.spec, model) else { return u64::MAX };
     let left = window.saturating_sub(likely.saturating_add(likely / 16));
     left.max(min_answer_tokens(run, model, window))
 }
@@ -111,7 +111,7 @@ fn input_reservation(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
 
 /// Likely tokens of a request's input, estimated from its bytes: system prompt, tools and view.
 fn input_estimate(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
-    turn.density(run, model).tokens(request_bytes(run, turn) as u64)
+    turn.observations.density(&run.spec, model).tokens(request_bytes(run, turn) as u64)
 }
 
 /// Bytes of a request's input.

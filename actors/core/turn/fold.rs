@@ -1,35 +1,36 @@
 //! Folds a record into the state. Nothing here decides or fails: a record that does not fit the state, such as a late
 //! second end of a call, changes nothing.
+//!
+//! Each concern of a run takes the kinds of records that it reads (`ActiveRun::apply`). What is left here is about the
+//! session: its runs, their order, and its history.
 
 use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, FailureClass, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, Record,
-        RetryReason, RunAccepted, RunEnded, SessionTime,
+        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, RunAccepted, RunEnded,
+        RunId, RunReopened, SessionTime,
     },
     turn::{
-        RequestPrefix, SessionHeader, Turn,
+        SessionHeader, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
-        answer_recovery::AnswerRecovery,
-        compaction::CompactionState,
-        ledger_and_index::ONE_CALL,
-        model_call::{AttemptFailure, ModelCallState},
-        run_budget::RunBudget,
-        run_clock::RunClock,
+        compaction::replacement_text,
+        estimates,
+        request::RequestPrefix,
         steer::delimited,
-        tool_calls::ActiveStep,
         tool_calls::with_tool_names,
     },
 };
 
 impl Turn {
     /// Folds one record. `apply` calls it for durable records, a draft for records to be written.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change a run alone, or nothing")]
     pub(super) fn fold(&mut self, record: &Record) {
         self.last += 1;
         self.active_ms = record.active_ms;
         record.body.artifacts().for_each(|artifact| self.artifacts.add(artifact));
         let now = SessionTime { at: record.at, active_ms: record.active_ms };
+        self.apply_to_run(&record.body, now);
         match &record.body {
             Body::SessionOpened(opened) => {
                 self.header = Arc::new(SessionHeader { prompt: Arc::clone(&opened.prompt) });
@@ -37,72 +38,72 @@ impl Turn {
                 self.boot = opened.boot.as_str().into();
             }
             Body::SessionRevived(revived) => {
-                self.track_revival(&revived.boot);
                 self.incarnation = revived.incarnation;
                 self.boot = revived.boot.as_str().into();
-            }
-            Body::RunAccepted(accepted) => self.fold_run_accepted(accepted, now),
-            Body::RunStopping(stopping) => {
-                if let CurrentRun::Running(run) = &mut self.current {
-                    run.planned_end = Some(stopping.ended.clone());
+                if self.run().is_some_and(ActiveRun::may_extend_view) {
+                    self.show_unsynced_note();
                 }
             }
+            Body::RunAccepted(accepted) => self.fold_run_accepted(accepted, now),
             Body::RunEnded(ended) => self.fold_run_ended(ended, now),
-            Body::ModelStarted(started) => self.fold_model_started(started, now),
-            Body::ContextCompacted(_)
-            | Body::SummaryStarted(_)
-            | Body::SummaryAnswered(_)
-            | Body::SummaryFailed(_) => self.fold_summary(&record.body, now),
-            Body::ModelAnswered(answered) => self.fold_model_answered(answered),
-            Body::ModelFailed(failed) => self.fold_model_failed(failed, now),
-            Body::ModelWaiting(waiting) => self.fold_model_waiting(waiting, now),
-            Body::ModelLate(late) => self.fold_model_late(late),
-            Body::CallAdmitted(_) | Body::CallLost(_) | Body::ApprovalRequested(_) => {
-                self.fold_tool_call(&record.body, now);
-            }
-            Body::CallStarted(started) => {
-                self.fold_tool_call(&record.body, now);
-                self.track_delegation(started);
-            }
-            Body::CallEnded(ended) => {
-                self.track_write(ended, record.at);
-                self.fold_tool_call(&record.body, now);
-                self.forget_results(ended.call);
-                self.close_step();
-            }
-            Body::MessageSteered(message) => self.fold_message_steered(message),
-            Body::RunExhausted(exhausted) => self.fold_exhausted(exhausted, now),
             Body::RunReopened(reopened) => self.fold_run_reopened(reopened),
-            Body::BudgetRaised(raised) => self.fold_budget_raised(raised),
-            // The effects of an approval have records of their own.
-            Body::ApprovalAnswered(_) => {}
-            Body::ChildEnded(ended) => self.fold_child_ended(ended),
+            Body::BudgetRaised(raised) => self.raise_queued(raised),
+            Body::ModelStarted(started) => {
+                if let CurrentRun::Running(run) = &self.current {
+                    let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
+                    self.prefix = Some(RequestPrefix { model, spec, offers_tools: run.offers_tools() });
+                }
+            }
+            Body::ModelAnswered(_) => self.resume_with_results(),
+            Body::SummaryAnswered(_) | Body::SummaryFailed(_) => self.retry_summary_when_needed(),
+            Body::ContextCompacted(compacted) => self.fold_compacted(compacted),
+            Body::CallEnded(_) => self.close_step(),
+            Body::ChildEnded(_) => {
+                if self.run().is_some_and(ActiveRun::may_extend_view) {
+                    self.show_results();
+                }
+                self.resume_with_results();
+            }
+            Body::MessageSteered(message) => {
+                self.steering.add(message);
+                if let Some(run) = self.run().filter(|run| run.may_extend_view()).map(|run| run.id) {
+                    self.show_messages(run);
+                }
+            }
             Body::TodoChanged(changed) => self.todo = Arc::clone(&changed.items),
+            _ => {}
         }
-        self.track_time(record.at);
         if let CurrentRun::Running(run) = &mut self.current {
             run.track_time(&record.body, now);
         }
     }
 
-    fn fold_model_started(&mut self, started: &Arc<ModelStarted>, now: SessionTime) {
-        let pressure = self.current_pressure();
-        let offers_tools = self.offers_tools();
-        if let CurrentRun::Running(run) = &mut self.current {
-            run.end_pause(now);
-            run.compaction.track_request(started.bytes, started.call.iteration, now.active_ms);
-            let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
-            self.prefix = Some(RequestPrefix { model, spec, offers_tools });
-            if let Some(call) = run.model_call_mut(started.call) {
-                call.on_started(started, pressure, now);
+    /// Folds a record into the run that it belongs to, and into what is observed of calls and models.
+    fn apply_to_run(&mut self, body: &Body, now: SessionTime) {
+        let pressure = if matches!(body, Body::ModelStarted(_)) { self.current_pressure() } else { None };
+        let run = match &mut self.current {
+            CurrentRun::Running(run) => Some(run),
+            CurrentRun::Idle => None,
+        };
+        let calls = run.as_ref().map_or(&[][..], |run| run.calls());
+        self.unsynced_writes.apply(body, now.at, calls, &self.boot);
+        if let Some(run) = run {
+            if let Some(started) = run.ended_attempt(body) {
+                self.observations.apply(body, started, &run.spec);
             }
+            run.apply(body, pressure, now);
+        } else if let (Body::ModelLate(_), Some(run)) = (body, &mut self.reopenable) {
+            run.apply(body, None, now);
         }
     }
 
     fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: SessionTime) {
         self.accepted.insert(accepted.run);
         self.reopenable = None;
-        self.adopt_followup(accepted);
+        // A run whose input is unread messages takes them over.
+        if self.steering.is_unread(|message| message.followup_run == accepted.run) {
+            self.steering.take_for_next(&self.queue);
+        }
         let queued = Arc::new(QueuedRun { accepted: accepted.clone(), at: now.at, seq: self.last });
         match &self.current {
             CurrentRun::Idle => self.start_run(&queued, now),
@@ -113,29 +114,9 @@ impl Turn {
     fn start_run(&mut self, queued: &QueuedRun, now: SessionTime) {
         self.history.import(&queued.accepted.history);
         self.history.start_round(queued.accepted.user_message());
-        for message in self.messages_at_start() {
-            self.history.add_note(&delimited(&message));
-        }
+        self.show_messages_at_start();
         self.show_unsynced_note();
-        let mut run = ActiveRun {
-            id: queued.accepted.run,
-            leg: 1,
-            parent: queued.accepted.parent,
-            spec: Arc::clone(&queued.accepted.spec),
-            accepted: (queued.at, queued.seq),
-            clock: RunClock::new(now),
-            budget: RunBudget::default(),
-            iteration: 1,
-            answers: 0,
-            answer_recovery: AnswerRecovery::default(),
-            subagents: Vec::new(),
-            failed_tasks: Vec::new(),
-            planned_end: None,
-            unseen_from: None,
-            compaction: CompactionState::of_new_run(self.unused_summary.take()),
-            state: LoopState::CallingModel(ModelCallState::new(0)),
-        };
-        run.state = LoopState::CallingModel(run.next_call());
+        let run = ActiveRun::start(queued, self.unused_summary.take(), now);
         self.current = CurrentRun::Running(Box::new(run));
     }
 
@@ -144,12 +125,12 @@ impl Turn {
             CurrentRun::Running(run) if run.id == ended.run => run,
             CurrentRun::Running(_) | CurrentRun::Idle => {
                 self.queue.retain(|queued| queued.accepted.run != ended.run);
-                self.forget_messages(ended.run);
+                self.steering.take(|message| message.run == ended.run);
                 return;
             }
         };
         match &current.state {
-            LoopState::Answered(message) if ended.ended.outcome == crate::model::Outcome::Completed => {
+            LoopState::Answered(message) if ended.ended.outcome == Outcome::Completed => {
                 self.history.end_with_answer(message);
             }
             LoopState::Answered(message) if current.budget.exhausted.is_some() => {
@@ -159,9 +140,11 @@ impl Turn {
                 self.history.end_unanswered(&ended.ended);
             }
         }
-        if let CurrentRun::Running(run) = std::mem::replace(&mut self.current, CurrentRun::Idle) {
+        if let CurrentRun::Running(mut run) = std::mem::replace(&mut self.current, CurrentRun::Idle) {
             self.unused_summary.clone_from(&run.compaction.summary);
-            self.retain_reopenable(run, ended, now);
+            let is_reopenable = ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty();
+            run.stop_clock(now);
+            self.reopenable = is_reopenable.then_some(run);
         }
         let queue = &self.queue;
         self.steering
@@ -171,78 +154,21 @@ impl Turn {
         }
     }
 
-    fn fold_model_answered(&mut self, answered: &ModelAnswered) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        if let Some(started) = run.model_started().cloned() {
-            self.observe_usage(&started, answered.usage.as_ref());
-        }
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        run.unseen_from = None;
-        run.answers += 1;
-        run.budget.usage.add(&answered.usage.unwrap_or_default());
-        let spent = run.model_started().map(|started| started.spent(answered.usage.as_ref()));
-        run.budget.spent.add(&spent.unwrap_or_default());
-        let Some(answer) = run.answer_recovery.on_answer(answered) else {
-            run.iteration += 1;
-            run.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..run.next_call() });
-            return;
-        };
-        if answer.calls.is_empty() || run.budget.exhausted.is_some() {
-            run.state = LoopState::Answered(answer);
-            return self.resume_with_results();
-        }
-        run.state = LoopState::RunningTools(ActiveStep::new(answered.call, answer));
+    /// Starts the next leg of the last run.
+    fn fold_run_reopened(&mut self, reopened: &RunReopened) {
+        let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
+        let prompt = run.reopen(reopened, self.history.last_step_position());
+        self.current = CurrentRun::Running(run);
+        self.history.start_round(prompt);
+        self.show_messages_at_start();
+        self.show_results();
+        self.show_unsynced_note();
     }
 
-    fn fold_model_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
-        let class = &failed.failure.class;
-        self.observe_too_long(class, failed.call);
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        let Some(call) = run.model_call_mut(failed.call) else { return };
-        let AttemptFailure { was_started, has_shown, spent, output_cap } = call.on_failed(failed, now);
-        run.budget.output_caps.extend(output_cap);
-        run.budget.spent.add(&spent);
-        run.budget.usage.add(&failed.failure.usage.as_deref().copied().unwrap_or_default());
-        run.unseen_from = run.unseen_from.filter(|_| !has_shown);
-        // A call started and given up in one append is no iteration; its reservation is not in the account either.
-        let is_uncounted = run.planned_end.is_some() && matches!(class, FailureClass::NotSent);
-        let is_first = was_started && failed.attempt == 1;
-        run.budget.skipped_numbers += u32::from(is_uncounted && is_first && !run.is_in_grace());
-    }
-
-    fn fold_model_waiting(&mut self, waiting: &ModelWaiting, now: SessionTime) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        run.end_pause(now);
-        if let Some(call) = run.model_call_mut(waiting.call) {
-            call.on_waiting(waiting.until, now);
-        }
-    }
-
-    /// Replaces the reserved amounts, which counted as spent until now, by the reported ones.
-    fn fold_model_late(&mut self, late: &ModelLate) {
-        let run = match &mut self.current {
-            CurrentRun::Running(run) => Some(run),
-            CurrentRun::Idle => self.reopenable.as_mut(),
-        };
-        if let Some(run) = run.filter(|run| run.id == late.call.run) {
-            run.budget.usage.add(&late.usage);
-            run.budget.spent.add(&late.spent());
-            run.budget.spent.reduce(&late.booked);
-        }
-    }
-
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds spend nothing here")]
-    fn fold_tool_call(&mut self, body: &Body, now: SessionTime) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        match body {
-            Body::CallStarted(_) => run.budget.spent.add(&ONE_CALL),
-            Body::CallLost(lost) if lost.reason == RetryReason::NeverStarted => {
-                run.budget.spent.reduce(&ONE_CALL);
-            }
-            _ => {}
-        }
-        if let LoopState::RunningTools(step) = &mut run.state {
-            step.apply(body, now);
+    fn raise_queued(&mut self, raised: &BudgetRaised) {
+        let queued = self.queue.iter_mut().find(|queued| queued.accepted.run == raised.run);
+        if let Some(queued) = queued {
+            *queued = Arc::new(queued.raised(&raised.increase));
         }
     }
 
@@ -253,10 +179,81 @@ impl Turn {
         let Some(results) = step.results() else { return };
         run.answer_recovery.on_tool_results(&step.answer.text, results.iter().map(|result| &*result.tool));
         self.history.add_step(with_tool_names(&step.answer, &results), results);
-        run.iteration += 1;
-        run.state = LoopState::CallingModel(run.next_call());
+        run.start_iteration();
         let id = run.id;
         self.show_messages(id);
         self.show_results();
+    }
+
+    /// After a final answer before all results: once all have arrived, starts a round in which the model reads them.
+    fn resume_with_results(&mut self) {
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        let LoopState::Answered(answer) = &run.state else { return };
+        let ends = run.planned_end.is_some() || run.budget.exhausted.is_some();
+        if ends || run.subagents.has_live() || run.subagents.is_empty() {
+            return;
+        }
+        let mut answer = Arc::clone(answer);
+        if answer.text.is_empty() {
+            Arc::make_mut(&mut answer).text = "I wait for the subagents.".into();
+        }
+        self.history.end_with_answer(&answer);
+        self.history.start_round(Arc::<str>::from(run.subagents.take_results().join("\n\n")));
+        run.start_iteration();
+        let id = run.id;
+        self.show_messages(id);
+    }
+
+    /// Makes the view shorter.
+    fn fold_compacted(&mut self, compacted: &ContextCompacted) {
+        let is_elided = matches!(compacted.method, CompactionMethod::Elided);
+        if is_elided {
+            self.history.elide(compacted.end);
+        } else {
+            let (first, todo) = (self.history.first_request(compacted.end), self.todo());
+            let before = replacement_text(compacted, first, todo.as_deref());
+            self.history.drop_before(compacted.end, before);
+            self.summary.clone_from(&compacted.summary);
+        }
+        let Some(run) = self.run() else { return };
+        let size = estimates::request_bytes(run, self);
+        let size = (size, self.next_density(run).milli_tokens(size));
+        if let CurrentRun::Running(run) = &mut self.current {
+            run.compaction.on_compacted(is_elided, size);
+            if let LoopState::CallingModel(call) = &mut run.state {
+                (call.is_too_long, call.pressure) = (false, None);
+            }
+        }
+    }
+
+    /// Appends the results of background subagents to what the model reads next.
+    fn show_results(&mut self) {
+        let CurrentRun::Running(run) = &mut self.current else { return };
+        for result in run.subagents.take_results() {
+            self.history.add_note(&format!("\n\n{result}"));
+        }
+    }
+
+    /// Appends the messages to the run under way to what the model reads next.
+    fn show_messages(&mut self, run: RunId) {
+        self.show_unsynced_note();
+        if self.is_exhausted() {
+            return;
+        }
+        for message in self.steering.take(|message| message.run == run) {
+            self.history.add_note(&delimited(&message));
+        }
+    }
+
+    fn show_messages_at_start(&mut self) {
+        for message in self.steering.take_for_next(&self.queue) {
+            self.history.add_note(&delimited(&message));
+        }
+    }
+
+    fn show_unsynced_note(&mut self) {
+        if let Some(note) = self.unsynced_writes.take_note() {
+            self.history.add_note(&note);
+        }
     }
 }

@@ -9,15 +9,16 @@ use crate::{
     model::{
         AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, CallStatus, Dimension, Failure,
         FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
-        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId,
+        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
     },
     policy::validate_usage,
     turn::{
-        DueAction, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
+        DueAction,
+        active_run::{ActiveRun, LoopState},
         answer_recovery::TransientPrompt,
         decision::DecisionBuilder,
         model_call::ModelCallState,
+        run_budget::RefusedReservation,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -25,22 +26,6 @@ use crate::{
 /// The dimensions that a run spends from by its own calls.
 const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
-
-/// A reservation that was refused.
-#[derive(Debug, Clone)]
-pub(super) struct RefusedReservation {
-    pub(super) refusal: BudgetRefusal,
-    /// The run that was under way when the refusal arrived.
-    pub(super) run: Option<RunId>,
-}
-
-impl RefusedReservation {
-    /// Whether `run` wanted the reservation. A refusal of an ancestor's account concerns only a run that was under way
-    /// then; a later run gets its own refusal.
-    fn concerns(&self, run: RunId) -> bool {
-        self.refusal.account == run.into() || self.run == Some(run)
-    }
-}
 
 impl DecisionBuilder {
     /// Reacts to a reservation that does not fit: a summary is given up. For anything else the run ends, with every
@@ -144,37 +129,24 @@ const fn exhausted_end(refusal: BudgetRefusal) -> OutcomeDetail {
     OutcomeDetail { outcome: Outcome::BudgetExhausted, cause: Some(OutcomeCause::Limit { refusal }) }
 }
 
-impl Turn {
-    /// Folds `run.budget.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
-    pub(super) fn fold_exhausted(&mut self, exhausted: &RunExhausted, now: crate::model::SessionTime) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
-        if run.id != exhausted.run {
-            return;
-        }
-        run.budget.exhausted = Some(exhausted.refusal.clone());
-        if matches!(&run.state, LoopState::CallingModel(asking) if asking.since.is_some()) {
-            run.end_pause(now);
-            run.iteration += 1;
-            run.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..run.next_call() });
+impl ActiveRun {
+    /// Folds `run.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
+    pub(super) fn on_exhausted(&mut self, exhausted: &RunExhausted, now: SessionTime) {
+        self.budget.exhausted = Some(exhausted.refusal.clone());
+        if matches!(&self.state, LoopState::CallingModel(call) if call.since.is_some()) {
+            self.end_pause(now);
+            self.repeat_view();
         }
     }
 
     /// Whether the next request, or the one under way, has the run's tools. Only a grace call after a provider's
     /// refusal of `tool_choice` has none.
-    pub fn offers_tools(&self) -> bool {
-        let CurrentRun::Running(run) = &self.current else { return true };
-        let LoopState::CallingModel(asking) = &run.state else { return true };
-        let refused = |failure: &Failure| refuses_tool_choice(&failure.class);
-        run.budget.exhausted.is_none() || !asking.last_failure().is_some_and(refused)
+    pub(super) fn offers_tools(&self) -> bool {
+        let LoopState::CallingModel(call) = &self.state else { return true };
+        let is_refused = call.last_failure().is_some_and(|failure| refuses_tool_choice(&failure.class));
+        self.budget.exhausted.is_none() || !is_refused
     }
 
-    /// Whether the run under way is exhausted. Steering messages that arrive then are for the next run.
-    pub fn is_exhausted(&self) -> bool {
-        matches!(&self.current, CurrentRun::Running(run) if run.budget.exhausted.is_some())
-    }
-}
-
-impl ActiveRun {
     /// Whether the call that is wanted, under way or answered is the grace call.
     pub(super) const fn is_in_grace(&self) -> bool {
         self.budget.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))

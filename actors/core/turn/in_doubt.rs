@@ -8,12 +8,11 @@ use std::{
 use crate::{
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, AttemptId, Body, CallEnd, CallId,
-        CallLost, CallStatus, DecisionSource, InDoubtAction, PendingApproval, RetryReason, Timestamp,
+        CallLost, CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
-        Turn,
-        active_run::{ActiveRun, CurrentRun},
+        active_run::ActiveRun,
         decision::DecisionBuilder,
         tool_calls::{InDoubtCall, ToolCallState},
     },
@@ -183,57 +182,12 @@ impl DecisionBuilder {
             "{} {} was started at {} and what ran it was interrupted before its end was seen: its effect is unknown; it may \
              have happened in full, in part or not at all, and it may still be going on",
             self.call(id).map_or("a call", |call| &*call.tool),
-            self.arguments(id).chars().take(MAX_ARGUMENT_CHARS).collect::<String>(),
+            self.run()
+                .map_or("", |run| run.arguments(id))
+                .chars()
+                .take(MAX_ARGUMENT_CHARS)
+                .collect::<String>(),
             humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
         )
-    }
-}
-
-impl Turn {
-    /// The open approval requests.
-    pub fn open_approvals(&self) -> Vec<PendingApproval> {
-        let CurrentRun::Running(run) = &self.current else { return Vec::new() };
-        let pending = |doubtful: &Arc<InDoubtCall>| PendingApproval {
-            request: doubtful.request.clone(),
-            since: doubtful.requested_at,
-        };
-        run.in_doubt_calls().iter().map(pending).collect()
-    }
-
-    /// The run under way, if it waits for a person and none of its calls can make progress.
-    pub fn parked_run(&self) -> Option<crate::model::RunId> {
-        match &self.current {
-            CurrentRun::Running(run) if run.is_parked() => Some(run.id),
-            CurrentRun::Running(_) | CurrentRun::Idle => None,
-        }
-    }
-
-    /// Whether an earlier incarnation has started this call.
-    pub fn is_of_earlier_incarnation(&self, id: CallId) -> bool {
-        let CurrentRun::Running(run) = &self.current else { return false };
-        let started = |call: &super::tool_calls::ActiveToolCall| match &call.state {
-            ToolCallState::Started(started, _) => call.id == id && started.incarnation != self.incarnation,
-            ToolCallState::Proposed
-            | ToolCallState::Admitted(_)
-            | ToolCallState::Parked(_)
-            | ToolCallState::SameAs(_)
-            | ToolCallState::Ended(_) => false,
-        };
-        run.calls().iter().any(started)
-    }
-
-    /// Whether the tool of this call can find out the call's fate.
-    pub fn is_detached(&self, id: CallId) -> bool {
-        let CurrentRun::Running(run) = &self.current else { return false };
-        run.calls().iter().any(|call| call.id == id && call.detached)
-    }
-
-    /// Whether the call was started on the present boot of the machine.
-    pub fn boot_of(&self, id: CallId) -> crate::model::Boot {
-        let CurrentRun::Running(run) = &self.current else { return crate::model::Boot::Other };
-        let here = run.calls().iter().any(|call| {
-            matches!(&call.state, ToolCallState::Started(started, _) if call.id == id && started.boot == self.boot)
-        });
-        if here { crate::model::Boot::Same } else { crate::model::Boot::Other }
     }
 }

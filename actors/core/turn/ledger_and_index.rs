@@ -4,7 +4,7 @@
 use crate::{
     journal::IndexRow,
     model::{
-        AccountId, Amounts, Body, CallId, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
+        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
         Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement,
         Timestamp, Usage,
     },
@@ -13,6 +13,7 @@ use crate::{
     turn::{
         active_run::{ActiveRun, QueuedRun},
         decision::DecisionBuilder,
+        run_budget::ONE_CALL,
     },
 };
 
@@ -22,7 +23,7 @@ impl DecisionBuilder {
         if let Body::RunEnded(ended) = body {
             self.notify_parent(ended.run);
         }
-        let asking = self.run().and_then(|run| run.started_of(ended_model_call(body)?)).cloned();
+        let asking = self.run().and_then(|run| run.ended_attempt(body)).cloned();
         let never_made = self.ends_call_started_here(body);
         let ledger = &mut self.decision.ledger;
         match body {
@@ -200,10 +201,6 @@ pub(super) fn ended_row(row: RunRow, ended: &RunEnded, (at, seq): (Timestamp, Se
     }
 }
 
-/// The cost of one tool call.
-pub(super) const ONE_CALL: Amounts =
-    Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
-
 /// Adds to the append's single reservation on this account.
 fn reserve(ledger: &mut LedgerChange, account: AccountId, amounts: Amounts) {
     match ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
@@ -249,19 +246,6 @@ fn spend_call(ledger: &mut LedgerChange, account: AccountId) {
 fn settle_answer(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, usage: Option<Usage>) {
     let Some(asking) = asking else { return };
     settle(ledger, asking.call.run.into(), &asking.reserved, &asking.spent(usage.as_ref()));
-}
-
-/// The model call or summary call that a record ends.
-fn ended_model_call(body: &Body) -> Option<CallId> {
-    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
-        Some(failed.call)
-    } else if let Body::SummaryAnswered(answered) = body {
-        Some(answered.call)
-    } else if let Body::ModelAnswered(answered) = body {
-        Some(answered.call)
-    } else {
-        None
-    }
 }
 
 fn settle_failure(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, failed: &ModelFailed) {

@@ -8,6 +8,7 @@ mod active_run;
 mod answer;
 mod answer_recovery;
 mod compaction;
+mod compaction_state;
 mod decision;
 mod delegate;
 mod ending;
@@ -23,8 +24,10 @@ mod ledger_and_index;
 mod model_call;
 mod model_failure;
 mod model_observations;
+mod queries;
 mod recovery;
 mod reopen;
+mod request;
 mod run_budget;
 mod run_clock;
 mod steer;
@@ -42,11 +45,11 @@ use std::sync::Arc;
 
 pub use answer_recovery::TransientPrompt;
 pub use decision::{Decision, DecisionBuilder};
-pub use delegate::DelegationMode;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub use history::RenderCursor;
 pub use history_repair::repair;
 pub use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantRequest, Input};
+pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
 pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
@@ -56,10 +59,10 @@ pub use wait_report::WaitTracker;
 use crate::{
     model::ArtifactHashes,
     model::{
-        CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PendingApproval, PrefixChange,
-        Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
+        CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PendingApproval, Record, RunId,
+        RunSpec, Seq, SessionId, SessionTime, TodoList,
     },
-    policy::Candidate,
+    policy::{self, Candidate},
     turn::{
         active_run::{CurrentRun, LoopState},
         history::History,
@@ -79,9 +82,9 @@ pub struct Turn {
     /// Summary in place of the removed oldest part of `history`.
     summary: Option<Arc<str>>,
     /// Summary that the last run recorded and its view does not contain yet. The next run uses it.
-    unused_summary: Option<compaction::PrefixSummary>,
+    unused_summary: Option<compaction_state::PrefixSummary>,
     /// What is known about the models that were called.
-    observations: imbl::Vector<model_observations::ModelObservation>,
+    observations: model_observations::ModelObservations,
     /// The current to-do list of the session's model.
     todo: Arc<TodoList>,
     /// Recorded hashes of this session's artifacts.
@@ -92,18 +95,10 @@ pub struct Turn {
     steering: steer::Steering,
     unsynced_writes: unsynced_writes::UnsyncedWrites,
     /// Inputs of the prefix of the last request.
-    prefix: Option<RequestPrefix>,
+    prefix: Option<request::RequestPrefix>,
     current: CurrentRun,
     /// The last run in its final state, if it ended for want of budget; cleared when another run is accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
-}
-
-/// Inputs that determine the prefix of a request.
-#[derive(Debug, Clone)]
-struct RequestPrefix {
-    model: ModelRef,
-    spec: Arc<RunSpec>,
-    offers_tools: bool,
 }
 
 /// The constant part of a session.
@@ -131,7 +126,7 @@ impl Turn {
             history: History::default(),
             summary: None,
             unused_summary: None,
-            observations: imbl::Vector::new(),
+            observations: model_observations::ModelObservations::default(),
             todo: Arc::default(),
             artifacts: ArtifactHashes::default(),
             accepted: imbl::OrdSet::new(),
@@ -163,6 +158,12 @@ impl Turn {
         DecisionBuilder::new(self.clone(), now)
     }
 
+    /// The actions that should be in flight. Each has a stable identity; the shell cancels an action that is no longer
+    /// due.
+    pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
+        self.run().map(|run| self.due_with_summary(run, now)).unwrap_or_default()
+    }
+
     /// The only way to change a session's state. Cannot fail and decides nothing.
     pub fn apply(&mut self, record: &Durable<Arc<Record>>) {
         self.fold(record);
@@ -181,14 +182,44 @@ impl Turn {
         }
     }
 
+    /// The state of the run under way.
+    fn run(&self) -> Option<&active_run::ActiveRun> {
+        match &self.current {
+            CurrentRun::Running(run) => Some(run),
+            CurrentRun::Idle => None,
+        }
+    }
+
     /// Whether a run is under way or queued.
     pub fn has_work(&self) -> bool {
         !matches!(self.current, CurrentRun::Idle) || !self.queue.is_empty()
     }
 
+    /// Whether the steering message with this id is recorded.
+    pub fn is_message_recorded(&self, next: RunId) -> bool {
+        self.steering.is_recorded(next)
+    }
+
+    /// Whether the next request, or the one under way, has the run's tools.
+    pub fn offers_tools(&self) -> bool {
+        self.run().is_none_or(active_run::ActiveRun::offers_tools)
+    }
+
+    /// Whether the run under way is exhausted. Steering messages that arrive then are for the next run.
+    pub fn is_exhausted(&self) -> bool {
+        self.run().is_some_and(|run| run.budget.exhausted.is_some())
+    }
+
     /// Whether the run under way has a planned end and only waits for its calls to end.
     pub fn is_stopping(&self) -> bool {
         matches!(&self.current, CurrentRun::Running(run) if run.planned_end.is_some())
+    }
+
+    /// Bytes that fit into the window of the first model of the run under way; `None` if unknown.
+    pub fn window_bytes(&self) -> Option<u64> {
+        let spec = &self.run()?.spec;
+        let model = spec.chain.first()?;
+        Some(self.observations.density(spec, model).bytes(self.observations.window(spec, model)?))
     }
 
     /// The models that may still be called for this wanted call.
@@ -212,13 +243,9 @@ impl Turn {
         }
     }
 
-    /// The system prompt of the run under way, with the run's own system message as its last layer.
-    pub fn system_prompt(&self) -> String {
-        let own = self.current().and_then(|(_, spec)| spec.system.as_deref());
-        match own {
-            Some(own) => format!("{}\n\n{own}", self.header.prompt),
-            None => self.header.prompt.to_string(),
-        }
+    /// The to-do list as text, an item a line; `None` if it is empty.
+    fn todo(&self) -> Option<String> {
+        policy::todo::format_list(&self.todo)
     }
 
     /// Renders the messages of the view from `from` on. Their roles alternate as every provider demands.
@@ -229,31 +256,6 @@ impl Turn {
     /// Counts the changes of what `render` returns from the beginning.
     pub const fn generation(&self) -> u32 {
         self.history.generation()
-    }
-
-    /// The bytes of the system prompt of a run.
-    fn system_bytes(&self, run: &active_run::ActiveRun) -> usize {
-        self.header.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
-    }
-
-    /// Why a request to `model` would begin with another prefix than the last one; `None` if with the same.
-    pub(crate) fn prefix_change(&self, model: &ModelRef) -> Option<PrefixChange> {
-        let Some(last) = &self.prefix else { return Some(PrefixChange::First) };
-        let (_, spec) = self.current()?;
-        if last.model != *model {
-            Some(PrefixChange::Model)
-        } else if last.offers_tools != self.offers_tools() {
-            Some(PrefixChange::Tools)
-        } else if Arc::ptr_eq(&last.spec, spec) {
-            None
-        } else if last.spec.system != spec.system {
-            Some(PrefixChange::System)
-        } else if last.spec.tools != spec.tools {
-            Some(PrefixChange::Tools)
-        } else {
-            (last.spec.thinking_request_of(model) != spec.thinking_request_of(model))
-                .then_some(PrefixChange::Thinking)
-        }
     }
 
     /// The model call under way, if its start is durable.
@@ -271,15 +273,6 @@ impl Turn {
             CurrentRun::Idle => None,
             CurrentRun::Running(run) => run.started_of(call),
         }
-    }
-
-    /// The tool, the arguments and the spec of a call under way.
-    pub fn tool_call(&self, id: CallId) -> Option<(Arc<str>, &str, &Arc<RunSpec>)> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        let LoopState::RunningTools(acting) = &run.state else { return None };
-        let mut calls = acting.calls.iter().zip(&acting.answer.calls);
-        let (call, asked) = calls.find(|(call, _)| call.id == id)?;
-        Some((Arc::clone(&call.tool), &asked.arguments, &run.spec))
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, Attempt, Failure, FailureClass, ModelFailed, ModelRef, ModelStarted, SessionTime, Timestamp,
+        Attempt, CallId, Failure, FailureClass, ModelFailed, ModelRef, ModelStarted, SessionTime, Timestamp,
         UnansweredModel, UnansweredReason,
     },
-    policy::{Billing, Candidate, LinkVisit, billing, is_transient, spent_by_failure},
+    policy::{Billing, Candidate, LinkVisit, billing, is_transient},
+    turn::input::DueAction,
 };
 
 #[derive(Debug, Clone)]
@@ -60,8 +61,6 @@ pub(super) struct AttemptFailure {
     pub(super) was_started: bool,
     /// Whether a model may have read a request of this call by now.
     pub(super) has_shown: bool,
-    /// Assumed spend of the attempt.
-    pub(super) spent: Amounts,
     /// The output limit of the model, in tokens, that the failure tells.
     pub(super) output_cap: Option<(ModelRef, u64)>,
 }
@@ -117,9 +116,8 @@ impl ModelCallState {
     pub(super) fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) -> AttemptFailure {
         let class = &failed.failure.class;
         let started = self.started().cloned();
-        let (mut spent, mut was_read, mut output_cap) = (Amounts::default(), false, None);
+        let (mut was_read, mut output_cap) = (false, None);
         if let Some(started) = &started {
-            spent = spent_by_failure(started, &failed.failure);
             was_read = billing(&failed.failure) != Billing::Nothing;
             let eligibility = match failed.fallback {
                 None => RetryEligibility::AfterPause,
@@ -137,7 +135,17 @@ impl ModelCallState {
         let uncounted_since = class.reset_is_known().then_some(now.active_ms);
         let pause = failed.retry_at.map(|until| RetryPause { from: now.at, until, uncounted_since });
         self.state = AttemptState::Wanted(pause);
-        AttemptFailure { was_started: started.is_some(), has_shown: self.may_be_read, spent, output_cap }
+        AttemptFailure { was_started: started.is_some(), has_shown: self.may_be_read, output_cap }
+    }
+
+    /// The action that should be in flight for this call.
+    pub(super) fn due(&self, call: CallId, now: SessionTime) -> DueAction {
+        let id = call.attempt(self.attempt);
+        match self.state {
+            AttemptState::Started(_) => DueAction::CallModel(id),
+            AttemptState::Wanted(Some(pause)) if !pause.is_over(now.at) => DueAction::WakeAt(pause.until),
+            AttemptState::Wanted(_) => DueAction::Acquire(id),
+        }
     }
 
     /// The started attempt.

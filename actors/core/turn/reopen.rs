@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, Dimension, Kind, LimitIncrease, Limits, Outcome, OutcomeDetail,
-        RUNTIME_TEXT_PREFIX, RunEnded, RunId, RunReopened, RunSpec, SessionTime,
+        Body, BudgetRaised, Dimension, HistoryPosition, Kind, LimitIncrease, Limits, OutcomeDetail,
+        RUNTIME_TEXT_PREFIX, RunId, RunReopened, RunSpec,
     },
     turn::{
         Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
+        active_run::{ActiveRun, LoopState, QueuedRun},
         answer_recovery::AnswerRecovery,
         decision::DecisionBuilder,
         model_call::ModelCallState,
-        steer::delimited,
     },
 };
 
@@ -43,63 +42,36 @@ pub enum RaiseError {
     Unknown,
 }
 
-impl Turn {
-    /// Keeps the state `stood` of a run that ended for want of budget, so that it can be reopened, if no run is queued.
-    pub(super) fn retain_reopenable(
-        &mut self,
-        mut stood: Box<ActiveRun>,
-        ended: &RunEnded,
-        now: SessionTime,
-    ) {
-        self.reopenable = None;
-        if ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty() {
-            stood.end_pause(now);
-            // As for a parked run, time does not count from here on.
-            stood.clock.parked_at.get_or_insert(now.active_ms);
-            self.reopenable = Some(stood);
-        }
+impl QueuedRun {
+    /// The same run with raised limits.
+    pub(super) fn raised(&self, by: &LimitIncrease) -> Self {
+        let mut accepted = self.accepted.clone();
+        accepted.spec = raise_limits(&accepted.spec, by);
+        Self { accepted, ..*self }
+    }
+}
+
+impl ActiveRun {
+    pub(super) fn on_raised(&mut self, by: &LimitIncrease) {
+        self.spec = raise_limits(&self.spec, by);
     }
 
-    /// Raises the limits of the running or queued run.
-    pub(super) fn fold_budget_raised(&mut self, raised: &BudgetRaised) {
-        match &mut self.current {
-            CurrentRun::Running(run) if run.id == raised.run => {
-                run.spec = raise_limits(&run.spec, &raised.increase);
-            }
-            CurrentRun::Running(_) | CurrentRun::Idle => {
-                let queued = self.queue.iter_mut().find(|queued| queued.accepted.run == raised.run);
-                if let Some(queued) = queued {
-                    let QueuedRun { accepted, at, seq } = &**queued;
-                    let mut accepted = accepted.clone();
-                    accepted.spec = raise_limits(&accepted.spec, &raised.increase);
-                    *queued = Arc::new(QueuedRun { accepted, at: *at, seq: *seq });
-                }
-            }
+    /// Starts the next leg, and returns the user message with which it starts. `last_step` is the position of the last
+    /// step in the history.
+    pub(super) fn reopen(&mut self, reopened: &RunReopened, last_step: Option<HistoryPosition>) -> Arc<str> {
+        self.on_raised(&reopened.increase);
+        self.leg = reopened.leg;
+        let is_used = !matches!(&self.state, LoopState::CallingModel(ModelCallState { since: None, .. }));
+        if !self.has_sent_view() {
+            self.unseen_from = self.unseen_from.or(last_step);
         }
-    }
-
-    /// Starts the next leg of the last run.
-    pub(super) fn fold_run_reopened(&mut self, reopened: &RunReopened) {
-        let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
-        run.spec = raise_limits(&run.spec, &reopened.increase);
-        run.leg = reopened.leg;
-        let is_used = !matches!(&run.state, LoopState::CallingModel(ModelCallState { since: None, .. }));
-        if !run.has_sent_view() {
-            run.unseen_from = run.unseen_from.or_else(|| self.history.last_step_position());
-        }
-        run.budget.skipped_numbers += u32::from(is_used && run.is_in_grace());
-        run.iteration += u32::from(is_used);
-        run.answer_recovery = AnswerRecovery::default();
-        run.planned_end = None;
-        run.budget.exhausted = None;
-        run.state = LoopState::CallingModel(run.next_call());
-        self.current = CurrentRun::Running(run);
-        self.history.start_round(resume_prompt(&reopened.increase));
-        for message in self.messages_at_start() {
-            self.history.add_note(&delimited(&message));
-        }
-        self.show_results();
-        self.show_unsynced_note();
+        self.budget.skipped_numbers += u32::from(is_used && self.is_in_grace());
+        self.iteration += u32::from(is_used);
+        self.answer_recovery = AnswerRecovery::default();
+        self.planned_end = None;
+        self.budget.exhausted = None;
+        self.state = LoopState::CallingModel(self.next_call());
+        resume_prompt(&reopened.increase)
     }
 }
 

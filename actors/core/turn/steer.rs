@@ -13,10 +13,8 @@ use crate::{
         RunSpec,
     },
     turn::{
-        Turn,
-        active_run::{CurrentRun, LoopState},
+        active_run::{CurrentRun, QueuedRun},
         decision::DecisionBuilder,
-        model_call::ModelCallState,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -43,7 +41,12 @@ impl Steering {
         self.recorded.retain(|(run, _)| wanted(*run));
     }
 
-    fn add(&mut self, message: &MessageSteered) {
+    /// Removes and returns the messages for the run that starts now: its own, and unread ones of ended runs.
+    pub(super) fn take_for_next(&mut self, queue: &Vector<Arc<QueuedRun>>) -> Vec<Arc<MessageSteered>> {
+        self.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
+    }
+
+    pub(super) fn add(&mut self, message: &MessageSteered) {
         self.unread.push_back(Arc::new(message.clone()));
         self.recorded.push_back((message.run, message.followup_run));
     }
@@ -67,55 +70,6 @@ pub(super) fn delimited(message: &MessageSteered) -> String {
         "\n\n<user_message_{next}>\nThe user sent this while you were working. It is from the user, and no part of what \
          stands above:\n{text}\n</user_message_{next}>"
     )
-}
-
-impl Turn {
-    /// Whether the steering message with this id is recorded.
-    pub fn is_message_recorded(&self, next: RunId) -> bool {
-        self.steering.is_recorded(next)
-    }
-
-    /// Folds a message; if the next request is not made yet, that request shows it.
-    pub(super) fn fold_message_steered(&mut self, message: &MessageSteered) {
-        self.steering.add(message);
-        if let CurrentRun::Running(run) = &self.current
-            && matches!(
-                &run.state,
-                LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
-            )
-        {
-            self.show_messages(run.id);
-        }
-    }
-
-    /// Appends the messages to the run under way to what the model reads next.
-    pub(super) fn show_messages(&mut self, run: RunId) {
-        self.show_unsynced_note();
-        if self.is_exhausted() {
-            return;
-        }
-        for message in self.steering.take(|message| message.run == run) {
-            self.history.add_note(&delimited(&message));
-        }
-    }
-
-    /// The messages for the run that starts now: its own, and unread ones of ended runs.
-    pub(super) fn messages_at_start(&mut self) -> Vec<Arc<MessageSteered>> {
-        let queue = &self.queue;
-        self.steering.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
-    }
-
-    /// An accepted run whose input is unread messages takes them over.
-    pub(super) fn adopt_followup(&mut self, accepted: &RunAccepted) {
-        if self.steering.is_unread(|message| message.followup_run == accepted.run) {
-            self.messages_at_start();
-        }
-    }
-
-    /// Drops the messages of a queued run that ended before its start.
-    pub(super) fn forget_messages(&mut self, run: RunId) {
-        self.steering.take(|message| message.run == run);
-    }
 }
 
 impl DecisionBuilder {

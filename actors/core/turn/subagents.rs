@@ -1,62 +1,148 @@
-//! Subagents of a session's runs that have not ended, by the records. A read-only projection; never drives actions.
+//! The subagents of a run whose results its model has not read, and the delegated tasks that have failed.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::model::{CallId, CallStarted, ChildEnded, RunId, RunWait, Timestamp, WaitKind};
+use crate::{
+    model::{
+        CallId, CallStarted, ChildEnded, Hash, Outcome, RUNTIME_TEXT_PREFIX, RunWait, SubagentRef, Timestamp,
+        WaitKind,
+    },
+    turn::input::DueAction,
+};
 
-/// The subagents of each delegating call.
-#[derive(Debug, Default)]
-pub(super) struct SubagentTracker(BTreeMap<CallId, SpawnedSubagents>);
-
-/// The subagents of one call, and the time of its start.
-#[derive(Debug)]
-struct SpawnedSubagents {
-    at: Timestamp,
-    /// Each subagent's run, and whether its end is recorded.
-    runs: BTreeMap<RunId, bool>,
+/// The subagents of the run under way, in the order of their starts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Subagents {
+    unread: Vec<Subagent>,
+    failed_tasks: Vec<FailedTask>,
 }
 
-impl SubagentTracker {
-    /// Tracks the start of a call. A call that starts again names the same subagents, whose recorded ends stay valid.
-    pub(super) fn on_call_started(&mut self, started: &CallStarted, at: Timestamp) {
-        if started.children.is_empty() {
+/// A subagent whose end is not yet reported to the model.
+#[derive(Debug, Clone)]
+pub(super) struct Subagent {
+    pub(super) call: CallId,
+    /// Index among the tasks of its call.
+    n: u32,
+    pub(super) child: SubagentRef,
+    /// Start of its call.
+    since: Timestamp,
+    task: Hash,
+    ended: Option<Arc<ChildEnded>>,
+}
+
+/// A failed task with its outcome, and how often it ended so.
+#[derive(Debug, Clone)]
+pub(super) struct FailedTask {
+    signature: Hash,
+    pub(super) outcome: Outcome,
+    pub(super) times: u32,
+}
+
+impl Subagents {
+    /// Adds the subagents of a call; `tasks` are the signatures of its tasks.
+    pub(super) fn on_started(&mut self, started: &CallStarted, tasks: &[Hash], since: Timestamp) {
+        let call = started.call;
+        let new = started.children.iter().enumerate().zip(0..).map(|((at, child), n)| {
+            let task = tasks.get(at).copied().unwrap_or_else(|| Hash::of(b""));
+            Subagent { call, n, child: *child, since, task, ended: None }
+        });
+        self.unread.extend(new);
+    }
+
+    pub(super) fn on_ended(&mut self, ended: &ChildEnded) {
+        let mut unread = self.unread.iter_mut();
+        let Some(subagent) = unread.find(|of| of.call == ended.call && of.child.run == ended.child.run)
+        else {
             return;
-        }
-        let begun =
-            self.0.entry(started.call).or_insert_with(|| SpawnedSubagents { at, runs: BTreeMap::new() });
-        for child in &*started.children {
-            begun.runs.entry(child.run).or_insert(false);
-        }
-    }
-
-    pub(super) fn on_subagent_ended(&mut self, ended: &ChildEnded) {
-        let begun = self.0.get_mut(&ended.call);
-        if let Some(heard) = begun.and_then(|begun| begun.runs.get_mut(&ended.child.run)) {
-            *heard = true;
+        };
+        subagent.ended = Some(Arc::new(ended.clone()));
+        let (signature, outcome) = (subagent.task, ended.ended.outcome);
+        if !matches!(outcome, Outcome::Completed | Outcome::Stopped) {
+            let same = |failed: &&mut FailedTask| failed.signature == signature && failed.outcome == outcome;
+            match self.failed_tasks.iter_mut().find(same) {
+                Some(failed) => failed.times += 1,
+                None => self.failed_tasks.push(FailedTask { signature, outcome, times: 1 }),
+            }
         }
     }
 
-    /// Drops the subagents of an ended run.
-    pub(super) fn forget(&mut self, run: RunId) {
-        self.0.retain(|call, _| call.run != run);
+    /// Drops the subagents of an ended call if all of them have ended: its result contains theirs. Otherwise all stay,
+    /// and the result of each is shown on its own.
+    pub(super) fn on_call_ended(&mut self, call: CallId) {
+        let has_live = self.live().any(|subagent| subagent.call == call);
+        self.unread.retain(|subagent| has_live || subagent.call != call);
     }
 
-    /// The wait for the subagents of one call; `None` if it has none or all have ended.
-    pub(super) fn of_call(&self, call: CallId) -> Option<RunWait> {
-        self.0.get(&call).and_then(|begun| begun.wait(call))
+    /// Removes the subagents that have ended and returns their results as texts for the model.
+    pub(super) fn take_results(&mut self) -> Vec<String> {
+        let results = self.unread.iter().filter_map(Subagent::format_result).collect();
+        self.unread.retain(|subagent| subagent.ended.is_none());
+        results
     }
 
-    /// The waits for all subagents of a run, one for each call.
-    pub(super) fn of_run(&self, run: RunId) -> impl Iterator<Item = RunWait> {
-        let of_run = self.0.iter().filter(move |(call, _)| call.run == run);
-        of_run.filter_map(|(call, begun)| begun.wait(*call))
+    /// The subagents that have not ended.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Subagent> {
+        self.unread.iter().filter(|subagent| subagent.ended.is_none())
+    }
+
+    pub(super) fn has_live(&self) -> bool {
+        self.live().next().is_some()
+    }
+
+    /// Whether the model has read the results of all subagents.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.unread.is_empty()
+    }
+
+    /// The subagents of one call, in the order of its tasks.
+    pub(super) fn of_call(&self, call: CallId) -> impl Iterator<Item = &Subagent> {
+        self.unread.iter().filter(move |subagent| subagent.call == call)
+    }
+
+    /// The subagent of task `n` of this call.
+    pub(super) fn find(&self, call: CallId, n: u32) -> Option<SubagentRef> {
+        self.of_call(call).find(|subagent| subagent.n == n).map(|subagent| subagent.child)
+    }
+
+    /// The results of a call whose subagents have all ended, as content for the model; `None` while one is live.
+    pub(super) fn results_of(&self, call: CallId) -> Option<String> {
+        let results = self.of_call(call).map(|subagent| Some(&*subagent.ended.as_ref()?.result));
+        let results: Vec<&str> = results.collect::<Option<_>>()?;
+        Some(match results[..] {
+            [result] => result.to_owned(),
+            _ => format!("{{\"results\":[{}]}}", results.join(",")),
+        })
+    }
+
+    /// The most frequent failure of this task.
+    pub(super) fn failure_of(&self, task: Hash) -> Option<&FailedTask> {
+        self.failed_tasks.iter().filter(|failed| failed.signature == task).max_by_key(|failed| failed.times)
+    }
+
+    /// The actions that await the live subagents; `ends` if they have to end.
+    pub(super) fn due(&self, ends: bool) -> impl Iterator<Item = DueAction> {
+        self.live().map(move |Subagent { call, n, .. }| DueAction::AwaitSubagent { call: *call, n: *n, ends })
+    }
+
+    /// The wait for the live subagents of one call.
+    pub(super) fn wait_of(&self, call: CallId) -> Option<RunWait> {
+        let live = || self.live().filter(|subagent| subagent.call == call);
+        let kind = WaitKind::Children { call, left: u32::try_from(live().count()).unwrap_or(u32::MAX) };
+        live().next().map(|first| RunWait { kind, since: first.since, until: None })
+    }
+
+    /// The waits for all live subagents, one for each call.
+    pub(super) fn waits(&self) -> Vec<RunWait> {
+        let mut calls: Vec<CallId> = self.live().map(|subagent| subagent.call).collect();
+        calls.dedup();
+        calls.into_iter().filter_map(|call| self.wait_of(call)).collect()
     }
 }
 
-impl SpawnedSubagents {
-    fn wait(&self, call: CallId) -> Option<RunWait> {
-        let left = self.runs.values().filter(|heard| !**heard).count();
-        let what = WaitKind::Children { call, left: u32::try_from(left).unwrap_or(u32::MAX) };
-        (left > 0).then_some(RunWait { kind: what, since: self.at, until: None })
+impl Subagent {
+    fn format_result(&self) -> Option<String> {
+        let (run, ended) = (self.child.run, self.ended.as_ref()?);
+        let result = &ended.result;
+        Some(format!("{RUNTIME_TEXT_PREFIX}a subagent in the background has ended, run {run}:]\n{result}"))
     }
 }

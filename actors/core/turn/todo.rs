@@ -8,21 +8,13 @@ use crate::{
     policy::{
         delegation::ArgumentError,
         parse_arguments,
-        todo::{TODO, format_list, list_json, parse_todo},
+        todo::{TODO, list_json, parse_todo},
     },
     turn::{
-        Turn,
         decision::DecisionBuilder,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
-
-impl Turn {
-    /// The list as text, an item a line; `None` if it is empty.
-    pub(super) fn todo(&self) -> Option<String> {
-        format_list(&self.todo)
-    }
-}
 
 impl DecisionBuilder {
     /// Answers the admitted calls of `todo`, in the order of the answer.
@@ -42,10 +34,8 @@ impl DecisionBuilder {
 
     /// Applies a call to the list and returns the call's result.
     fn change_todo(&mut self, call: CallId) -> Result<CallEnd, ArgumentError> {
-        let given = parse_arguments(self.arguments(call)).map_err(|error| ArgumentError {
-            field: None,
-            error: error.to_string(),
-            hint: "send JSON".into(),
+        let given = parse_arguments(self.run().map_or("", |run| run.arguments(call))).map_err(|error| {
+            ArgumentError { field: None, error: error.to_string(), hint: "send JSON".into() }
         })?;
         let items = parse_todo(&given)?.apply(&self.turn.todo)?;
         let end = CallEnd::ok(list_json(&items));

@@ -7,7 +7,7 @@ use crate::{
         Access, ApprovalRequested, AssistantMessage, Attempt, Body, CallEnd, CallId, CallStarted,
         EffectClass, RetryReason, SessionTime, Timestamp,
     },
-    policy::portable_name,
+    policy::{delegation::DELEGATE_TASK, portable_name},
     turn::{history::CallResult, input::DueAction},
 };
 
@@ -66,6 +66,11 @@ impl ActiveToolCall {
     /// Whether the call must not be repeated silently.
     pub(super) fn is_once(&self) -> bool {
         self.effect == EffectClass::Once
+    }
+
+    /// Whether the call delegates tasks to subagents.
+    pub(super) fn delegates(&self) -> bool {
+        *self.tool == *DELEGATE_TASK
     }
 
     /// The action that should be in flight for this call, given the earlier calls of its answer.
@@ -180,6 +185,12 @@ impl ActiveStep {
             Some(CallResult { id, tool, end: Arc::clone(end) })
         };
         self.answer.calls.iter().zip(&self.calls).map(result).collect()
+    }
+
+    /// The arguments of a call as the model wrote them.
+    pub(super) fn arguments(&self, id: CallId) -> Option<&str> {
+        let mut calls = self.calls.iter().zip(&self.answer.calls);
+        calls.find(|(call, _)| call.id == id).map(|(_, written)| written.arguments.as_str())
     }
 
     fn open_call(&mut self, id: CallId) -> Option<&mut ActiveToolCall> {

@@ -7,13 +7,8 @@ use std::{
 };
 
 use crate::{
-    model::{Access, BootId, CallEnded, RUNTIME_TEXT_PREFIX, Timestamp},
-    turn::{
-        Turn,
-        active_run::{CurrentRun, LoopState},
-        model_call::ModelCallState,
-        tool_calls::{ActiveToolCall, ToolCallState},
-    },
+    model::{Access, Body, RUNTIME_TEXT_PREFIX, Timestamp},
+    turn::tool_calls::{ActiveToolCall, ToolCallState},
 };
 
 /// The kernel flushes changed pages within 30 s: `vm.dirty_expire_centisecs`.
@@ -29,62 +24,45 @@ pub(super) struct UnsyncedWrites {
     note: Option<Arc<str>>,
 }
 
-impl Turn {
-    /// Notes the time of a record.
-    pub(super) fn track_time(&mut self, at: Timestamp) {
-        self.unsynced_writes.last_record = at;
-    }
-
-    /// Notes the end of a call; called before the record is folded.
-    pub(super) fn track_write(&mut self, ended: &CallEnded, at: Timestamp) {
-        let CurrentRun::Running(run) = &self.current else { return };
-        let mut calls = run.calls().iter();
-        if ended.attempt > 0 && calls.any(|call| call.id == ended.call && may_write_unsynced(call)) {
-            self.unsynced_writes.last_write = Some(at);
+impl UnsyncedWrites {
+    /// Folds a record, before it changes the calls of the run under way; `boot` is the boot on which they ran.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds write nothing")]
+    pub(super) fn apply(&mut self, body: &Body, at: Timestamp, calls: &[ActiveToolCall], boot: &str) {
+        match body {
+            Body::CallEnded(ended)
+                if ended.attempt > 0
+                    && calls.iter().any(|call| call.id == ended.call && may_write_unsynced(call)) =>
+            {
+                self.last_write = Some(at);
+            }
+            Body::SessionRevived(revived) if revived.boot != boot => self.on_reboot(calls),
+            _ => {}
         }
+        self.last_record = at;
     }
 
-    /// Prepares the note if the session is revived on another boot; called before the record is folded.
-    pub(super) fn track_revival(&mut self, boot: &BootId) {
-        let UnsyncedWrites { last_write: last, last_record: seen, .. } = self.unsynced_writes;
+    /// Prepares the note, if calls may have written within the last seconds before the reboot.
+    fn on_reboot(&mut self, calls: &[ActiveToolCall]) {
+        let is_writing = |call: &ActiveToolCall| {
+            may_write_unsynced(call) && matches!(call.state, ToolCallState::Started(..))
+        };
+        let seen = self.last_record;
         // A started call without a recorded end may have written until the last record or later.
-        let last = if self.may_write() { Some(seen) } else { last };
+        let last = if calls.iter().any(is_writing) { Some(seen) } else { self.last_write };
         let Some(last) = last.filter(|last| seen.ms_since(*last) <= DIRTY_EXPIRE_MS) else { return };
-        if *self.boot == **boot {
-            return;
-        }
         let at = UNIX_EPOCH + Duration::from_millis(last.ms_since(Timestamp::default()));
         let at = humantime::format_rfc3339_seconds(at);
-        self.unsynced_writes.note = Some(
+        self.note = Some(
             format!(
                 "\n\n{RUNTIME_TEXT_PREFIX}the machine was started anew, perhaps after a loss of power. What shell commands \
                  wrote in the 30 s before that, the last of them at {at}, may be missing: look before you rely on it.]"
             )
             .into(),
         );
-        if let CurrentRun::Running(run) = &self.current
-            && matches!(
-                &run.state,
-                LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. })
-            )
-        {
-            self.show_unsynced_note();
-        }
     }
 
-    /// Whether a started call may write without syncing.
-    fn may_write(&self) -> bool {
-        let CurrentRun::Running(run) = &self.current else { return false };
-        run.calls()
-            .iter()
-            .any(|call| may_write_unsynced(call) && matches!(call.state, ToolCallState::Started(..)))
-    }
-
-    /// Appends the note to what the model reads next.
-    pub(super) fn show_unsynced_note(&mut self) {
-        if let Some(note) = self.unsynced_writes.note.take() {
-            self.history.add_note(&note);
-        }
+    pub(super) fn take_note(&mut self) -> Option<Arc<str>> {
+        self.note.take()
     }
 }
 

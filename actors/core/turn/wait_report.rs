@@ -11,7 +11,6 @@ use crate::{
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},
-        subagents::SubagentTracker,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -42,7 +41,6 @@ pub struct WaitTracker {
     wait_failure: Option<Failure>,
     /// Time of the last record of each call of the step.
     call_times: BTreeMap<CallId, Timestamp>,
-    subagents: SubagentTracker,
 }
 
 impl WaitTracker {
@@ -57,7 +55,6 @@ impl WaitTracker {
             stopping_since: Timestamp::default(),
             wait_failure: None,
             call_times: BTreeMap::new(),
-            subagents: SubagentTracker::default(),
         }
     }
 
@@ -66,7 +63,9 @@ impl WaitTracker {
     pub fn take(&mut self, record: &Record) {
         self.turn.fold(record);
         self.last = SessionTime { at: record.at, active_ms: record.active_ms };
-        let step = self.turn.loop_position();
+        let position =
+            |run: &ActiveRun| (run.id, run.iteration, matches!(run.state, LoopState::CallingModel(_)));
+        let step = self.turn.run().map(position);
         if step != self.step {
             (self.step, self.step_since) = (step, record.at);
             self.call_times.clear();
@@ -79,12 +78,7 @@ impl WaitTracker {
             Body::ModelFailed(_) => self.wait_failure = None,
             Body::ModelWaiting(waiting) => self.wait_failure = skip_failure(waiting),
             Body::CallAdmitted(admitted) => self.track_call(admitted.call),
-            Body::CallStarted(started) => {
-                self.track_call(started.call);
-                self.subagents.on_call_started(started, record.at);
-            }
-            Body::ChildEnded(ended) => self.subagents.on_subagent_ended(ended),
-            Body::RunEnded(ended) => self.subagents.forget(ended.run),
+            Body::CallStarted(started) => self.track_call(started.call),
             Body::CallEnded(ended) => self.track_call(ended.call),
             Body::CallLost(lost) => self.track_call(lost.call),
             _ => {}
@@ -102,13 +96,11 @@ impl WaitTracker {
             CurrentRun::Running(_) => (self.queue_wait(run), None),
             CurrentRun::Idle => (None, None),
         };
-        let children = self.subagents.of_run(run);
         let is_open = self.step.is_some_and(|(current, ..)| current == run) || behind.is_some();
         let process = RunWait { kind: WaitKind::NoProcess, since: self.last.at, until: None };
-        let persons = match &self.turn.current {
-            CurrentRun::Running(current) if current.id == run => approval_waits(current),
-            CurrentRun::Running(_) | CurrentRun::Idle => Vec::new(),
-        };
+        let current = self.turn.run().filter(|current| current.id == run);
+        let persons = current.map(approval_waits).unwrap_or_default();
+        let children = current.map(|current| current.subagents.waits()).unwrap_or_default();
         is_open
             .then_some(process)
             .into_iter()
@@ -155,17 +147,17 @@ impl WaitTracker {
     fn waits_of(&self, run: &ActiveRun, now: SessionTime, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
         let due = run.due(now);
         let mut waits: Vec<RunWait> =
-            due.iter().filter_map(|effect| self.due_wait(run, *effect, (now, bounds))).collect();
+            due.iter().filter_map(|effect| self.due_wait(run, *effect, now, bounds)).collect();
         waits.extend(self.conflict_waits(run, &due));
         waits.extend(approval_waits(run));
-        waits.extend(self.subagent_waits(run));
+        waits.extend(subagent_waits(run));
         let ends_calls = waits.is_empty() && run.open_calls() > 0;
         if run.planned_end.is_some() && ends_calls {
             let until = self.stopping_since.max(self.alive_since).plus_ms(bounds.stop());
             waits.push(RunWait { kind: WaitKind::Stop, since: self.stopping_since, until: Some(until) });
         } else if waits.is_empty() {
             // A run without an action of its own ends when its last subagent has.
-            waits.extend(self.subagents.of_run(run.id));
+            waits.extend(run.subagents.waits());
         }
         waits.extend(time_limit_waits(run, now));
         waits
@@ -176,7 +168,8 @@ impl WaitTracker {
         &self,
         run: &ActiveRun,
         effect: DueAction,
-        (now, bounds): (SessionTime, &dyn TaskDeadlines),
+        now: SessionTime,
+        bounds: &dyn TaskDeadlines,
     ) -> Option<RunWait> {
         match effect {
             DueAction::CallModel(AttemptId { call, attempt }) => {
@@ -185,7 +178,7 @@ impl WaitTracker {
                 let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
                 Some(RunWait { kind: WaitKind::Model { model, attempt }, since, until })
             }
-            DueAction::RunTool(AttemptId { call, .. }) if self.subagents.of_call(call).is_some() => None,
+            DueAction::RunTool(AttemptId { call, .. }) if run.subagents.wait_of(call).is_some() => None,
             DueAction::RunTool(AttemptId { call, attempt }) => {
                 let (tool, arguments, _) = self.turn.tool_call(call)?;
                 let since = self.call_time(call);
@@ -210,14 +203,6 @@ impl WaitTracker {
             // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
             DueAction::WakeAtActive(_) | DueAction::EndTool { .. } | DueAction::AwaitSubagent { .. } => None,
         }
-    }
-
-    /// The started calls that wait for subagents.
-    fn subagent_waits(&self, run: &ActiveRun) -> Vec<RunWait> {
-        let is_started =
-            |call: &&ActiveToolCall| matches!(call.state, ToolCallState::Started(..)) && run.lets_calls_end();
-        let calls = run.calls().iter().filter(is_started);
-        calls.filter_map(|call| self.subagents.of_call(call.id)).collect()
     }
 
     /// The admitted calls that are not due, because an earlier call conflicts with them.
@@ -248,13 +233,6 @@ impl WaitTracker {
     }
 }
 
-impl Turn {
-    fn loop_position(&self) -> Option<(RunId, u32, bool)> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        Some((run.id, run.iteration, matches!(run.state, LoopState::CallingModel(_))))
-    }
-}
-
 fn retry_pause(run: &ActiveRun) -> Option<super::model_call::RetryPause> {
     match &run.state {
         LoopState::CallingModel(asking) => asking.pause(),
@@ -273,6 +251,14 @@ fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Opti
         None => WaitKind::Retry { attempt, failure },
     };
     Some(RunWait { kind: what, since: pause.from, until: Some(pause.until) })
+}
+
+/// The started calls that wait for subagents.
+fn subagent_waits(run: &ActiveRun) -> Vec<RunWait> {
+    let is_started =
+        |call: &&ActiveToolCall| matches!(call.state, ToolCallState::Started(..)) && run.lets_calls_end();
+    let calls = run.calls().iter().filter(is_started);
+    calls.filter_map(|call| run.subagents.wait_of(call.id)).collect()
 }
 
 /// Waits for persons, one for each call in doubt.

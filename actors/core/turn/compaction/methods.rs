@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{CompactionNeed, ContextBudget, PrefixSummary};
+use super::ContextBudget;
 use crate::{
     model::{
         AttemptId, Body, CompactionMethod, ContextCompacted, Failure, FailureClass, Hasher, HistoryPosition,
@@ -12,6 +12,7 @@ use crate::{
     turn::{
         Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},
+        compaction_state::{CompactionNeed, PrefixSummary},
         decision::DecisionBuilder,
         estimates,
     },
@@ -131,15 +132,5 @@ impl DecisionBuilder {
         let chance = hash.as_bytes().iter().take(10).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
         let ms = u128::from(u64::try_from(self.now.at.0).unwrap_or(0));
         SessionId::from_bits(ms << 80 | chance)
-    }
-}
-
-impl Turn {
-    /// The text that replaces a dropped part: the notes so far and a marker.
-    pub(super) fn drop_notice(&self, run: &ActiveRun) -> Arc<str> {
-        let notes = self.notes(&run.compaction).map_or_else(String::new, |notes| format!("{notes}\n\n"));
-        let marker = "[More of the conversation was left out here, and nobody could summarise it.]";
-        let notes = notes.strip_suffix(&format!("{marker}\n\n")).unwrap_or(&notes);
-        format!("{notes}{marker}").into()
     }
 }

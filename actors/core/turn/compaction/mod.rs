@@ -4,80 +4,24 @@
 //! Invariant: the view changes only before the first attempt of a model call, or after a provider has refused it as too
 //! long. All other attempts show the same view as the first one.
 
-mod fold;
 mod methods;
 mod need;
+mod replacement;
+
+pub(super) use replacement::replacement_text;
 
 use std::sync::Arc;
 
 use crate::{
-    model::{CallId, CompactionPolicy, HistoryPosition, ModelRef, TokenDensity},
+    model::{CallId, CompactionPolicy, ModelRef, TokenDensity},
     turn::{
         active_run::{ActiveRun, LoopState},
-        model_call::{AttemptState, ModelCallState},
+        model_call::AttemptState,
     },
 };
 
 /// Bytes kept of the first request of a conversation whose round is removed.
 const MAX_FIRST_REQUEST_BYTES: usize = 4_000;
-
-/// State of compaction of a run's view.
-#[derive(Debug, Clone)]
-pub(super) struct CompactionState {
-    /// Number of the run's present or next compaction, from 1.
-    pub(super) nth: u32,
-    /// The summary call and its attempts.
-    pub(super) call: ModelCallState,
-    /// End of the part that the attempt under way summarises.
-    pub(super) call_end: HistoryPosition,
-    /// End of the part that the summary has to cover; set when a call for it starts.
-    pub(super) target: Option<HistoryPosition>,
-    /// The summary so far. The view contains it from the trigger on.
-    pub(super) summary: Option<PrefixSummary>,
-    /// Unusable answers in a row of the present link.
-    pub(super) unusable_answers: u32,
-    /// Whether no further summary is requested.
-    pub(super) given_up: bool,
-    /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
-    only_when_needed: bool,
-    /// Bytes and weight (thousandths of tokens) of the request after the last compaction.
-    last_size: (usize, u64),
-    /// The first request since the last compaction, from which the growth of the view is measured.
-    first_request: Option<RequestSize>,
-}
-
-/// The size of a request when it was sent.
-#[derive(Debug, Clone, Copy)]
-struct RequestSize {
-    bytes: u64,
-    iteration: u32,
-    active_ms: u64,
-}
-
-/// A summary of the oldest part of a conversation that no request contains yet.
-#[derive(Debug, Clone)]
-pub(in crate::turn) struct PrefixSummary {
-    /// The first position that the summary does not cover.
-    pub(in crate::turn) end: HistoryPosition,
-    pub(in crate::turn) text: Arc<str>,
-    /// Number of calls that made the summary.
-    calls: u32,
-}
-
-/// The compaction that a view needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CompactionNeed {
-    /// The view may stay as it is.
-    Nothing,
-    /// A summary up to this position, for the moment when the trigger is reached.
-    Soon(HistoryPosition),
-    /// Compaction up to this position before the next model call.
-    Now(HistoryPosition),
-    /// Removal up to this position without a summary: nothing more may go, and it is too little for a summary.
-    Drop(HistoryPosition),
-    /// The view is too long, and nothing of it may be removed.
-    Impossible,
-}
 
 /// Size limits of a request, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -90,51 +34,6 @@ pub(super) struct ContextBudget {
     pub(super) summary: u64,
     window: usize,
     density: TokenDensity,
-}
-
-impl CompactionState {
-    const fn new(nth: u32, last_size: (usize, u64)) -> Self {
-        Self {
-            nth,
-            call: ModelCallState::new(0),
-            call_end: HistoryPosition { round: 0, step: 0 },
-            target: None,
-            summary: None,
-            unusable_answers: 0,
-            given_up: false,
-            only_when_needed: false,
-            last_size,
-            first_request: None,
-        }
-    }
-
-    /// The state at the start of a run, with the unused summary of an earlier run of the session.
-    pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
-        Self { summary, ..Self::new(1, (0, 0)) }
-    }
-
-    /// Tracks the size of a request that is sent.
-    pub(super) fn track_request(&mut self, bytes: u64, iteration: u32, active_ms: u64) {
-        self.first_request.get_or_insert(RequestSize { bytes, iteration, active_ms });
-    }
-
-    /// Whether leaving out long results may suffice: until a summary was requested.
-    const fn may_elide(&self) -> bool {
-        self.call.since.is_none()
-    }
-
-    /// Whether the view is at least an eighth larger than after the last compaction.
-    fn has_grown(&self, room: ContextBudget, size: usize) -> bool {
-        let (bytes, weight) = self.last_size;
-        // A corrected token density also makes a view larger, without another byte.
-        let is_heavier = room.density.milli_tokens(size) > weight.saturating_add(weight / 8);
-        size > bytes + bytes / 8 || is_heavier
-    }
-
-    /// The summary, if it covers everything before `to`.
-    pub(super) fn summary_to(&self, to: HistoryPosition) -> Option<&PrefixSummary> {
-        self.summary.as_ref().filter(|summary| summary.end >= to)
-    }
 }
 
 impl ContextBudget {
@@ -152,7 +51,7 @@ impl ContextBudget {
 impl ActiveRun {
     /// The summary call that is wanted or under way.
     pub(super) const fn summary_call(&self) -> CallId {
-        CallId::summary(self.id, self.compaction.nth)
+        self.compaction.summary_call(self.id)
     }
 
     /// Whether the view may change now: the model call is not started, or was refused as too long.

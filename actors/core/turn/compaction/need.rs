@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{CompactionNeed, CompactionState, ContextBudget, MAX_FIRST_REQUEST_BYTES, PrefixSummary};
+use super::{ContextBudget, MAX_FIRST_REQUEST_BYTES};
 use crate::{
     model::{AttemptId, ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
     policy::{SummaryUrgency, ViewGrowth},
     turn::{
         DueAction, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState},
+        compaction_state::{CompactionNeed, PrefixSummary},
         estimates,
         history::KeepTail,
-        model_call::AttemptState,
     },
 };
 
@@ -31,13 +31,13 @@ impl Turn {
     pub(in crate::turn) fn context_budget(&self, run: &ActiveRun) -> Option<ContextBudget> {
         let compression = run.spec.compaction.as_deref()?;
         let model = run.next_model()?;
-        let window = self.window(run, model)?;
+        let window = self.observations.window(&run.spec, model)?;
         let output = estimates::wanted_output(run, model).min(window / 4);
         let comfortable = window.saturating_sub(output + RESERVED_TOKENS.min(window / 4));
         let share = u64::from(compression.trigger);
         let share = if run.is_at_its_first_call() { share.min(BACKSTOP_PERCENT) } else { share };
         let trigger = (window * share / 100).min(comfortable);
-        let density = self.density(run, model);
+        let density = self.observations.density(&run.spec, model);
         let bytes = |tokens: u64| usize::try_from(density.bytes(tokens)).unwrap_or(usize::MAX);
         Some(ContextBudget {
             trigger: bytes(trigger),
@@ -49,8 +49,8 @@ impl Turn {
     }
 
     /// Token density of the model that the next call uses first.
-    pub(super) fn next_density(&self, run: &ActiveRun) -> TokenDensity {
-        run.next_model().map_or(TokenDensity::GUESS, |model| self.density(run, model))
+    pub(in crate::turn) fn next_density(&self, run: &ActiveRun) -> TokenDensity {
+        run.next_model().map_or(TokenDensity::GUESS, |model| self.observations.density(&run.spec, model))
     }
 
     /// The compaction that the view of the run under way needs.
@@ -71,7 +71,7 @@ impl Turn {
         let ahead = run.spec.compaction.as_deref().is_some_and(|compression| compression.ahead);
         match self.target_position(run, room, size) {
             Some(to) if is_refused || size > room.trigger => CompactionNeed::Now(to),
-            Some(to) if ahead && !self.will_elide(run, room, (size, to)) => CompactionNeed::Soon(to),
+            Some(to) if ahead && !self.will_elide(run, room, size, to) => CompactionNeed::Soon(to),
             None if must => self.drop_or_fail(run, room, size),
             Some(_) | None => CompactionNeed::Nothing,
         }
@@ -103,7 +103,7 @@ impl Turn {
             None => 0,
         };
         let KeepTail { messages, bytes } = self.keep_tail(run, room);
-        let has_grown = run.is_refused_as_too_long() || run.compaction.has_grown(room, size);
+        let has_grown = run.is_refused_as_too_long() || run.compaction.has_grown(size, room.density);
         let summaries = if has_grown { 2 } else { 4 };
         let is_worth_it = |to: &HistoryPosition| {
             let first =
@@ -130,9 +130,17 @@ impl Turn {
     }
 
     /// Whether leaving out long results will suffice at the trigger, if the view grows as before.
-    fn will_elide(&self, run: &ActiveRun, room: ContextBudget, (size, to): (usize, HistoryPosition)) -> bool {
+    fn will_elide(&self, run: &ActiveRun, room: ContextBudget, size: usize, to: HistoryPosition) -> bool {
         let left = size.saturating_sub(self.history.elidable(to)).saturating_mul(room.trigger);
         run.compaction.may_elide() && left <= room.target().saturating_mul(size)
+    }
+
+    /// The text that replaces a dropped part: the notes so far and a marker.
+    pub(super) fn drop_notice(&self, run: &ActiveRun) -> Arc<str> {
+        let notes = self.notes(&run.compaction).map_or_else(String::new, |notes| format!("{notes}\n\n"));
+        let marker = "[More of the conversation was left out here, and nobody could summarise it.]";
+        let notes = notes.strip_suffix(&format!("{marker}\n\n")).unwrap_or(&notes);
+        format!("{notes}{marker}").into()
     }
 
     /// The need of a view that does not fit and whose removable part is too small for a summary.
@@ -182,7 +190,7 @@ impl Turn {
         let tokens = |bytes: usize| density.tokens(bytes as u64);
         let (request, last) = self.history.minimum_size(run.unseen_from);
         let model = run.next_model();
-        let window = model.and_then(|model| self.window(run, model));
+        let window = model.and_then(|model| self.observations.window(&run.spec, model));
         let output =
             model.zip(window).map(|(model, window)| estimates::min_answer_tokens(run, model, window));
         ContextBreakdown {
@@ -203,27 +211,23 @@ impl Turn {
         if matches!(need, CompactionNeed::Now(_)) && run.is_at_boundary() {
             let main = run.model_call();
             due.retain(
-                |effect| !matches!(effect, DueAction::Acquire(AttemptId { call, .. }) if *call == main),
+                |action| !matches!(action, DueAction::Acquire(AttemptId { call, .. }) if *call == main),
             );
         }
-        let CompactionState { call: asking, given_up, only_when_needed: not_ahead, .. } = &run.compaction;
-        let (call, attempt) = (run.summary_call(), asking.attempt);
-        let is_there = |to: HistoryPosition| run.compaction.summary_to(to).is_some();
-        let wanted = match need {
-            CompactionNeed::Now(to) => !given_up && !is_there(to),
-            CompactionNeed::Soon(to) => !given_up && !not_ahead && !is_there(to),
-            CompactionNeed::Nothing | CompactionNeed::Drop(_) | CompactionNeed::Impossible => false,
-        };
-        let effect = match &asking.state {
-            AttemptState::Started(_) => Some(DueAction::CallModel(AttemptId { call, attempt })),
-            AttemptState::Wanted(_) if !wanted => None,
-            AttemptState::Wanted(Some(pause)) if !pause.is_over(now.at) => {
-                Some(DueAction::WakeAt(pause.until))
-            }
-            AttemptState::Wanted(_) => Some(DueAction::Acquire(AttemptId { call, attempt })),
-        };
-        due.extend(effect.filter(|effect| !due.contains(effect)));
+        let summary = run.compaction.due(run.id, need, now);
+        due.extend(summary.filter(|action| !due.contains(action)));
         due
+    }
+
+    /// After failures ahead of the need, the summary is requested once more when the run has to wait for it.
+    pub(in crate::turn) fn retry_summary_when_needed(&mut self) {
+        let Some(run) = self.run() else { return };
+        let is_ahead = run.compaction.given_up && !matches!(self.need(run), CompactionNeed::Now(_));
+        if let CurrentRun::Running(run) = &mut self.current
+            && is_ahead
+        {
+            run.compaction.retry_when_needed();
+        }
     }
 
     /// How soon the run under way needs its summary.

@@ -11,7 +11,7 @@ use crate::{
     },
     policy::{validate_usage, with_validated_usage},
     turn::{
-        Input, active_run::ActiveRun, compaction::CompactionNeed, decision::DecisionBuilder, estimates,
+        Input, active_run::ActiveRun, compaction_state::CompactionNeed, decision::DecisionBuilder, estimates,
         model_call::AttemptState, model_failure::link_failure,
     },
 };
@@ -57,7 +57,7 @@ impl DecisionBuilder {
             && matches!(compacting.call.state, AttemptState::Wanted(_));
         let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.turn.need(run) else { return };
         let Some(room) = self.turn.context_budget(run).filter(|_| is_wanted) else { return };
-        let density = self.turn.density(run, model);
+        let density = self.turn.observations.density(&run.spec, model);
         let bytes = density.bytes(self.turn.chunk_tokens(run, model, room.summary));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let from = self.turn.summary_end(compacting);

@@ -12,7 +12,7 @@ use crate::{
     turn::{
         Turn,
         active_run::{ActiveRun, CurrentRun},
-        compaction::CompactionState,
+        compaction_state::CompactionState,
     },
 };
 
@@ -63,7 +63,7 @@ impl Turn {
     /// Whether the price of a summary by this model is known, given that it reads no more than the view.
     fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
         let most = self.context_budget(run).map_or(0, |room| room.summary);
-        let view = self.density(run, model).tokens(self.history.bytes() as u64);
+        let view = self.observations.density(&run.spec, model).tokens(self.history.bytes() as u64);
         let likely = view.min(self.chunk_tokens(run, model, most));
         run.spec.profile_of(model).price.is_some_and(|price| price.holds_for(likely))
     }
@@ -89,9 +89,9 @@ impl Turn {
 
     /// Tokens of conversation that this model can summarise in one call.
     fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, most: u64) -> u64 {
-        match self.window(run, model) {
+        match self.observations.window(&run.spec, model) {
             Some(window) => (window / 4 * 3).saturating_sub(most.saturating_mul(2)).max(most),
-            None => self.density(run, model).tokens(DEFAULT_CHUNK_BYTES as u64),
+            None => self.observations.density(&run.spec, model).tokens(DEFAULT_CHUNK_BYTES as u64),
         }
     }
 }

@@ -152,7 +152,8 @@ impl Task {
         let request = self.driver.turn.summary_request().unwrap();
         let size = estimate_tokens(request.text.len() as u64) + request.started.max_tokens;
         let CurrentRun::Running(run) = &self.driver.turn.current else { panic!("nothing runs") };
-        let window = self.driver.turn.window(run, &request.started.model).unwrap_or(WINDOW);
+        let window =
+            self.driver.turn.observations.window(&run.spec, &request.started.model).unwrap_or(WINDOW);
         assert!(size <= window, "a request for a summary of {size} tokens");
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
@@ -189,7 +190,7 @@ impl Task {
         let CurrentRun::Running(run) = &turn.current else { panic!("nothing runs") };
         let input = estimate_tokens(estimates::request_bytes(run, turn) as u64);
         let started = turn.model_started().unwrap();
-        let window = turn.window(run, &started.model).unwrap_or(WINDOW);
+        let window = turn.observations.window(&run.spec, &started.model).unwrap_or(WINDOW);
         assert!(input + started.max_tokens <= window, "{input} + {} tokens", started.max_tokens);
         let (messages, _) = turn.render(RenderCursor::default());
         let mut grammar = Grammar::default();

@@ -1,0 +1,197 @@
+//! What a run knows of the compaction of its view: the summary so far, and the call that makes or extends it.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Body, CallId, HistoryPosition, ModelFailed, RunId, SessionTime, SummaryAnswered, SummaryStarted,
+        TokenDensity,
+    },
+    turn::{
+        input::DueAction,
+        model_call::{AttemptState, ModelCallState, RetryEligibility, RetryPause},
+    },
+};
+
+/// State of compaction of a run's view.
+#[derive(Debug, Clone)]
+pub(super) struct CompactionState {
+    /// Number of the run's present or next compaction, from 1.
+    nth: u32,
+    /// The summary call and its attempts.
+    pub(super) call: ModelCallState,
+    /// End of the part that the attempt under way summarises.
+    pub(super) call_end: HistoryPosition,
+    /// End of the part that the summary has to cover; set when a call for it starts.
+    pub(super) target: Option<HistoryPosition>,
+    /// The summary so far. The view contains it from the trigger on.
+    pub(super) summary: Option<PrefixSummary>,
+    /// Unusable answers in a row of the present link.
+    pub(super) unusable_answers: u32,
+    /// Whether no further summary is requested.
+    pub(super) given_up: bool,
+    /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
+    only_when_needed: bool,
+    /// Bytes and weight (thousandths of tokens) of the request after the last compaction.
+    last_size: (usize, u64),
+    /// The first request since the last compaction, from which the growth of the view is measured.
+    pub(super) first_request: Option<RequestSize>,
+}
+
+/// The size of a request when it was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestSize {
+    pub(super) bytes: u64,
+    pub(super) iteration: u32,
+    pub(super) active_ms: u64,
+}
+
+/// A summary of the oldest part of a conversation that no request contains yet.
+#[derive(Debug, Clone)]
+pub(super) struct PrefixSummary {
+    /// The first position that the summary does not cover.
+    pub(super) end: HistoryPosition,
+    pub(super) text: Arc<str>,
+    /// Number of calls that made the summary.
+    pub(super) calls: u32,
+}
+
+/// The compaction that a view needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CompactionNeed {
+    /// The view may stay as it is.
+    Nothing,
+    /// A summary up to this position, for the moment when the trigger is reached.
+    Soon(HistoryPosition),
+    /// Compaction up to this position before the next model call.
+    Now(HistoryPosition),
+    /// Removal up to this position without a summary: nothing more may go, and it is too little for a summary.
+    Drop(HistoryPosition),
+    /// The view is too long, and nothing of it may be removed.
+    Impossible,
+}
+
+impl CompactionState {
+    const fn new(nth: u32, last_size: (usize, u64)) -> Self {
+        Self {
+            nth,
+            call: ModelCallState::new(0),
+            call_end: HistoryPosition { round: 0, step: 0 },
+            target: None,
+            summary: None,
+            unusable_answers: 0,
+            given_up: false,
+            only_when_needed: false,
+            last_size,
+            first_request: None,
+        }
+    }
+
+    /// The state at the start of a run, with the unused summary of an earlier run of the session.
+    pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
+        Self { summary, ..Self::new(1, (0, 0)) }
+    }
+
+    /// The summary call of `run` that is wanted or under way.
+    pub(super) const fn summary_call(&self, run: RunId) -> CallId {
+        CallId::summary(run, self.nth)
+    }
+
+    /// Folds a record about a summary, or the start of a request; `links` is the length of the summarisers' chain.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds do not change the summary")]
+    pub(super) fn apply(&mut self, body: &Body, links: usize, now: SessionTime) {
+        match body {
+            Body::ModelStarted(started) => {
+                let (bytes, iteration) = (started.bytes, started.call.iteration);
+                let active_ms = now.active_ms;
+                self.first_request.get_or_insert(RequestSize { bytes, iteration, active_ms });
+            }
+            Body::SummaryStarted(started) => self.on_started(started, now),
+            Body::SummaryAnswered(answered) => self.on_answered(answered, links),
+            Body::SummaryFailed(failed) => self.on_failed(failed, now),
+            _ => {}
+        }
+    }
+
+    fn on_started(&mut self, started: &SummaryStarted, now: SessionTime) {
+        let call = started.started.call;
+        if self.summary_call(call.run) == call {
+            (self.call_end, self.target) = (started.call_end, Some(started.summary_end));
+            self.call.on_started(&started.started, None, now);
+        }
+    }
+
+    fn on_answered(&mut self, answered: &SummaryAnswered, links: usize) {
+        self.call.attempt = answered.attempt + 1;
+        self.call.state = AttemptState::Wanted(None);
+        if answered.unusable.is_none() {
+            let calls = self.summary.as_ref().map_or(0, |summary| summary.calls) + 1;
+            let (end, text) = (self.call_end, Arc::clone(&answered.text));
+            self.summary = Some(PrefixSummary { end, text, calls });
+            self.unusable_answers = 0;
+        } else {
+            self.unusable_answers += 1;
+        }
+        if let Some(link) = answered.fallback {
+            (self.call.first_link, self.unusable_answers) = (link, 0);
+            self.given_up |= link >= links;
+        }
+    }
+
+    fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
+        if let Some(started) = self.call.started().cloned() {
+            let eligibility = match failed.fallback {
+                Some(_) => RetryEligibility::Never,
+                None => RetryEligibility::AfterPause,
+            };
+            self.call.track_failure(started.model.clone(), &failed.failure, eligibility);
+        }
+        self.call.attempt = failed.attempt + 1;
+        let pause = |until| RetryPause { from: now.at, until, uncounted_since: None };
+        self.call.state = AttemptState::Wanted(failed.retry_at.map(pause));
+        self.given_up |= failed.retry_at.is_none();
+    }
+
+    /// Requests the summary once more when the run has to wait for it, after failures ahead of the need.
+    pub(super) fn retry_when_needed(&mut self) {
+        self.call = ModelCallState { attempt: self.call.attempt, ..ModelCallState::new(0) };
+        (self.target, self.unusable_answers, self.given_up, self.only_when_needed) = (None, 0, false, true);
+    }
+
+    /// Begins the next compaction behind one that has left a request of this size. Leaving out long results keeps the
+    /// summary.
+    pub(super) fn on_compacted(&mut self, is_elided: bool, size: (usize, u64)) {
+        let summary = self.summary.take().filter(|_| is_elided);
+        *self = Self { summary, ..Self::new(self.nth + 1, size) };
+    }
+
+    /// Whether leaving out long results may suffice: until a summary was requested.
+    pub(super) const fn may_elide(&self) -> bool {
+        self.call.since.is_none()
+    }
+
+    /// Whether a view of `size` bytes is at least an eighth larger than after the last compaction.
+    pub(super) fn has_grown(&self, size: usize, density: TokenDensity) -> bool {
+        let (bytes, weight) = self.last_size;
+        // A corrected token density also makes a view larger, without another byte.
+        let is_heavier = density.milli_tokens(size) > weight.saturating_add(weight / 8);
+        size > bytes + bytes / 8 || is_heavier
+    }
+
+    /// The summary, if it covers everything before `to`.
+    pub(super) fn summary_to(&self, to: HistoryPosition) -> Option<&PrefixSummary> {
+        self.summary.as_ref().filter(|summary| summary.end >= to)
+    }
+
+    /// The action that should be in flight for the summary of `run`.
+    pub(super) fn due(&self, run: RunId, need: CompactionNeed, now: SessionTime) -> Option<DueAction> {
+        let is_missing = |to: HistoryPosition| self.summary_to(to).is_none();
+        let is_wanted = match need {
+            CompactionNeed::Now(to) => !self.given_up && is_missing(to),
+            CompactionNeed::Soon(to) => !self.given_up && !self.only_when_needed && is_missing(to),
+            CompactionNeed::Nothing | CompactionNeed::Drop(_) | CompactionNeed::Impossible => false,
+        };
+        let is_started = self.call.started().is_some();
+        (is_started || is_wanted).then(|| self.call.due(self.summary_call(run), now))
+    }
+}
