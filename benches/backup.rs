@@ -21,6 +21,7 @@ use hermod::{
     store::redb::{Durability, RedbJournal},
 };
 use hermod_actors::{RunRequest, Runtime};
+use tokio_util::sync::CancellationToken;
 
 fn main() {
     let measured = is_measured();
@@ -66,6 +67,7 @@ async fn measure((sessions, iterations): (usize, usize), rounds: usize) {
 
 /// Makes a backup, and says how many bytes its store has.
 async fn backed_up(copier: &BackupMaker, dir: &Path) -> u64 {
-    let made = copier.create(dir.to_owned(), Default::default()).await.expect("a backup");
+    let made =
+        copier.create(dir.to_owned(), CancellationToken::new(), Arc::default()).await.expect("a backup");
     made["sizes"]["store"]["bytes"].as_u64().expect("a number")
 }

@@ -32,7 +32,8 @@ use crate::{
 /// Makes a backup of the store in `state`, as of the snapshot, in the new folder `dir`. Blocks.
 /// Damage of the store is listed in the manifest, and does not prevent the backup.
 pub fn create(
-    (snapshot, state): (Snapshot, &Path),
+    snapshot: Snapshot,
+    state: &Path,
     dir: &Path,
     stop: &mut StopFn,
 ) -> Result<Manifest, BackupError> {
@@ -88,7 +89,7 @@ fn fill(
     let named: Vec<_> = blobs.chain(kept).chain(notes).chain(list_scripts(state)?).chain(memories).collect();
     files::check_disk_space(part, total_bytes(state, &named))?;
     for (path, recorded) in named {
-        match copy_referenced(&path, (state, part), stop)? {
+        match copy_referenced(&path, state, part, stop)? {
             Ok(file) => {
                 if let Some(why) = recorded.and_then(|recorded| recorded.difference(&file)) {
                     damage.push(Damage::file(&path, why));
@@ -134,7 +135,8 @@ fn total_bytes(state: &Path, files: &[(String, Option<RecordedFile>)]) -> u64 {
 /// Copies a file that the store names; the inner error says why it is lost.
 fn copy_referenced(
     path: &str,
-    (state, part): (&Path, &Path),
+    state: &Path,
+    part: &Path,
     stop: &mut StopFn,
 ) -> Result<Result<FileEntry, String>, BackupError> {
     let from = state.join(path);
@@ -187,7 +189,8 @@ impl control::BackupService for BackupMaker {
     fn create(
         &self,
         dir: PathBuf,
-        (stop, done): (CancellationToken, Arc<AtomicU64>),
+        stop: CancellationToken,
+        done: Arc<AtomicU64>,
     ) -> BoxFuture<'static, Result<Value, RequestError>> {
         let (journal, state) = (self.journal.clone(), self.state.clone());
         let work = move || {
@@ -195,7 +198,7 @@ impl control::BackupService for BackupMaker {
             let snapshot =
                 journal.upgrade().map(|journal| journal.snapshot()).ok_or(BackupError::Stopped)??;
             let mut pace = BackupThrottle::new(stop, done);
-            create((snapshot, &state), &dir, &mut |bytes| pace.throttle(bytes))
+            create(snapshot, &state, &dir, &mut |bytes| pace.throttle(bytes))
         };
         async move {
             let made = spawn_blocking(work)

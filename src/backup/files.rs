@@ -49,7 +49,7 @@ pub(super) fn check_disk_space(at: &Path, bytes: u64) -> Result<(), BackupError>
 /// Hashes a file.
 pub(super) fn hash_file(path: &Path, stop: &mut StopFn) -> Result<FileEntry, BackupError> {
     let file = open_regular(path).map_err(BackupError::at(path))?;
-    hash_through(file, (path, path), None, stop)
+    hash_through(file, path, path, None, stop)
 }
 
 /// Copies a file to a path that must not exist, and hashes what is copied.
@@ -59,14 +59,15 @@ pub(super) fn copy_and_hash(from: &Path, to: &Path, stop: &mut StopFn) -> Result
         files::make_folder(folder).map_err(BackupError::at(folder))?;
     }
     let mut target = files::make(to).map_err(BackupError::at(to))?;
-    let listed = hash_through(source, (from, to), Some(&mut target), stop)?;
+    let listed = hash_through(source, from, to, Some(&mut target), stop)?;
     target.sync_all().map_err(BackupError::at(to))?;
     Ok(listed)
 }
 
 fn hash_through(
     mut source: File,
-    (from, to): (&Path, &Path),
+    from: &Path,
+    to: &Path,
     mut target: Option<&mut File>,
     stop: &mut StopFn,
 ) -> Result<FileEntry, BackupError> {

@@ -67,7 +67,7 @@ pub fn restore(
     if present == ExistingStore::Keep {
         check_none_running(&runner, state)?;
     }
-    let past = next_epoch(place.epoch_and_generation().map_err(&at)?, (dir, &manifest))?;
+    let past = next_epoch(place.epoch_and_generation().map_err(&at)?, dir, &manifest)?;
     let name = format!("replaced-{}", rfc3339(SystemClock::default().at()).replace(':', ""));
     let part = place.create_part().map_err(&at)?;
     let restored = fill(&manifest, (dir, state, &part), past, stop).and_then(|()| {
@@ -76,7 +76,7 @@ pub fn restore(
             Handle::current().block_on(runner.end_all()).map_err(&at)?;
         }
         check_none_running(&runner, state)?;
-        replace_store((&place, state), &name)?;
+        replace_store(&place, state, &name)?;
         Ok(ended)
     });
     if !matches!(restored, Ok(_) | Err(BackupError::RestoreIncomplete { .. }))
@@ -92,7 +92,8 @@ pub fn restore(
 /// The epoch of the restored store (the larger of both) and its restore generation (one above the larger of both).
 fn next_epoch(
     (epoch, lineage): (u64, u64),
-    (dir, manifest): (&Path, &Manifest),
+    dir: &Path,
+    manifest: &Manifest,
 ) -> Result<(u64, u64), BackupError> {
     let reason = || "it was restored more often than can be counted: use another backup".to_owned();
     let no_backup = || BackupError::NotABackup { path: dir.join(MANIFEST_FILE), reason: reason() };
@@ -109,7 +110,7 @@ fn check_none_running(runner: &Runner, state: &Path) -> Result<(), BackupError> 
     }
 }
 
-fn replace_store((place, state): (&LockedStateDir, &Path), replaced: &str) -> Result<(), BackupError> {
+fn replace_store(place: &LockedStateDir, state: &Path, replaced: &str) -> Result<(), BackupError> {
     place.commit_replacement(replaced).map_err(BackupError::at(state))?;
     place.finish().map_err(|source| BackupError::RestoreIncomplete { dir: state.to_owned(), source })
 }
@@ -128,7 +129,8 @@ fn fill(
         }
     }
     let store = part.join(STORE_FILE);
-    stamp_restored(&store, past).map_err(BackupError::at(&store))?;
+    let (epoch, restore_generation) = past;
+    stamp_restored(&store, epoch, restore_generation).map_err(BackupError::at(&store))?;
     // A backup in an older format has no memories: the existing ones stay.
     if manifest.format < FIRST_FORMAT_WITH_MEMORIES {
         for path in referenced_files::memory_files(state) {
@@ -154,10 +156,10 @@ mod tests {
         let place = LockedStateDir::lock(state.path()).unwrap();
         let part = place.create_part().unwrap();
         fs::copy(state.path().join(STORE_FILE), part.join(STORE_FILE)).unwrap();
-        stamp_restored(&part.join(STORE_FILE), (9, 7)).unwrap();
+        stamp_restored(&part.join(STORE_FILE), 9, 7).unwrap();
         // A file in the place of the folder makes the move fail.
         fs::write(state.path().join("old"), "in the way").unwrap();
-        let error = replace_store((&place, state.path()), "old").unwrap_err();
+        let error = replace_store(&place, state.path(), "old").unwrap_err();
         assert!(matches!(error, BackupError::RestoreIncomplete { .. }), "{error}");
         assert!(error.to_string().contains("the backup is restored"), "{error}");
         drop(place);

@@ -38,7 +38,7 @@ pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError
         damage.push(Damage::file(path, why));
     }
     match inspect(&dir.join(STORE_FILE), &dir.join("blobs"), stop) {
-        Ok(found) => damage.extend(compare((dir, &manifest), found)?),
+        Ok(found) => damage.extend(compare(dir, &manifest, found)?),
         Err(CopyError::Open(error)) => damage.push(Damage::file(STORE_FILE, error.to_string())),
         Err(error) => return Err(error.into()),
     }
@@ -47,7 +47,7 @@ pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError
 }
 
 /// Compares the store's file with the manifest, and looks for every file that its rows name.
-fn compare((dir, manifest): (&Path, &Manifest), found: StoreContents) -> Result<Vec<Damage>, BackupError> {
+fn compare(dir: &Path, manifest: &Manifest, found: StoreContents) -> Result<Vec<Damage>, BackupError> {
     let StoreContents { schema: _, epoch, restore_generation: lineage, checked } = found;
     let CheckReport { counts, damages: mut damage, more_damages: more, blobs, artifacts } = checked;
     let blob = |(path, bytes)| (format!("blobs/{path}"), RecordedFile { bytes, sha256: None });

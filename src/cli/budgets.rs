@@ -155,7 +155,8 @@ fn format_budget(budget: &BudgetView) -> String {
     let head = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, budget.leg);
     let accounts = budget.accounts.iter().enumerate().map(|(n, purse)| {
         let above = if n == 0 { "" } else { ", above" };
-        let rows: Vec<_> = purse.dimensions.iter().map(cells).collect();
+        let rows: Vec<_> =
+            purse.dimensions.iter().map(|(dimension, usage)| cells(*dimension, usage)).collect();
         let table = table::render(["LIMITED", "LIMIT", "SPENT", "RESERVED", "LEFT"], &rows);
         format!("\naccount     {}{above}\n{table}", purse.account)
     });
@@ -174,7 +175,7 @@ fn wall(budget: &BudgetView) -> String {
     format!("wall        {used}, {limit}\n")
 }
 
-fn cells((dimension, usage): (&Dimension, &DimensionUsage)) -> [String; 5] {
+fn cells(dimension: Dimension, usage: &DimensionUsage) -> [String; 5] {
     let usage = usage.map(|amount| match dimension {
         Dimension::Usd => dollars(amount),
         Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn what_is_left_is_told_where_there_is_a_limit() {
         let check = |dimension, usage, expect: [&str; 5]| {
-            assert_eq!(cells((&dimension, &usage)), expect.map(str::to_owned));
+            assert_eq!(cells(dimension, &usage), expect.map(str::to_owned));
         };
         let usage = DimensionUsage { limit: Some(10), spent: 4, reserved: 1, left: Some(5) };
         check(Dimension::Iterations, usage, ["iterations", "10", "4", "1", "5"]);

@@ -52,7 +52,7 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     let place = workspace.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
     let workspace = workspace_arg::resolve(place, &state)?;
     let chain = first_model(&config, variables).await.into_iter().collect();
-    let prompt = spawn_blocking(move || build(&config, chain, (&workspace, &state))).await;
+    let prompt = spawn_blocking(move || build(&config, chain, &workspace, &state)).await;
     let prompt = prompt.map_err(|error| CliError { exit: Exit::Internal, text: error.to_string() })??;
     let prompt = PromptView::from(prompt);
     if json { print_json(&prompt) } else { print(&page(&prompt)) }
@@ -68,7 +68,8 @@ async fn first_model(config: &Config, variables: &Variables) -> Option<ModelRef>
 fn build(
     config: &Config,
     chain: Vec<ModelRef>,
-    (workspace, state): (&Path, &Path),
+    workspace: &Path,
+    state: &Path,
 ) -> Result<SystemPrompt, CliError> {
     let mut spec = host::run_defaults::spec(config, chain, None, workspace);
     host::run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state));

@@ -54,7 +54,7 @@ impl Config {
                 Err(error) => errors.push(toml_error(Arc::clone(&path), error)),
             }
         }
-        let above = read_variables(variables, (&defaults, &settings), &mut errors);
+        let above = read_variables(variables, &defaults, &settings, &mut errors);
         settings.extend(check_keys(above, &defaults, &mut errors));
         let config = deserialize_layer(settings, &defaults, &mut errors);
         if let (Some(config), true) = (&config, errors.is_empty()) {

@@ -15,7 +15,8 @@ use super::{
 /// they override.
 pub(super) fn read_variables(
     variables: &BTreeMap<String, String>,
-    (defaults, below): (&SettingLayer, &SettingLayer),
+    defaults: &SettingLayer,
+    below: &SettingLayer,
     errors: &mut Vec<SettingError>,
 ) -> SettingLayer {
     let mut layer = SettingLayer::new();

@@ -28,12 +28,13 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Copies the open store into a backup folder.
 pub trait BackupService: Debug + Send + Sync + 'static {
-    /// Makes a backup in a folder that does not exist yet, off the calling thread, and returns its manifest. The
-    /// counter holds the bytes done so far. It ends soon after its token is cancelled.
+    /// Makes a backup in a folder that does not exist yet, off the calling thread, and returns its manifest. `done`
+    /// holds the bytes done so far. It ends soon after `stop` is cancelled.
     fn create(
         &self,
         dir: PathBuf,
-        so_far: (CancellationToken, Arc<AtomicU64>),
+        stop: CancellationToken,
+        done: Arc<AtomicU64>,
     ) -> BoxFuture<'static, Result<Value, RequestError>>;
 }
 
@@ -54,7 +55,7 @@ pub(super) async fn back_up(
     let (stop, done) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     // Cancels the backup when this future is dropped.
     let _guard = stop.clone().drop_guard();
-    let mut made = copier.create(dir, (stop, Arc::clone(&done)));
+    let mut made = copier.create(dir, stop, Arc::clone(&done));
     let mut tick = interval(PROGRESS_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -336,7 +336,7 @@ impl RequestHandler {
         };
         let vitals = self.vitals();
         let mut forest = self.run_trees.lock().await;
-        forest.build((&self.reader, vitals.as_ref()), runs).await.map(ControlResponse::Tree)
+        forest.build(&self.reader, vitals.as_ref(), runs).await.map(ControlResponse::Tree)
     }
 
     async fn stop(&self, row: Result<RunRow, RequestError>) -> Result<Option<ControlResponse>, RequestError> {

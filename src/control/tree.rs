@@ -36,7 +36,8 @@ impl RunTreeCache {
     /// runtime.
     pub async fn build(
         &mut self,
-        (reader, vitals): (&StoreReader, Option<&HealthProbe>),
+        reader: &StoreReader,
+        vitals: Option<&HealthProbe>,
         runs: Vec<RunRow>,
     ) -> Result<Vec<NodeView>, RequestError> {
         let mut placed = Vec::<NodeWithParent>::new();
@@ -48,7 +49,7 @@ impl RunTreeCache {
             if !met.insert(row.id) {
                 continue;
             }
-            let (node, children) = self.node((reader, vitals), row).await?;
+            let (node, children) = self.node(reader, vitals, row).await?;
             for child in children.into_iter().rev() {
                 let row = reader.read(|rows| rows.run(child)).await?;
                 left.extend(row.map(|row| (row, Some(placed.len()))));
@@ -60,7 +61,8 @@ impl RunTreeCache {
 
     async fn node(
         &mut self,
-        (reader, vitals): (&StoreReader, Option<&HealthProbe>),
+        reader: &StoreReader,
+        vitals: Option<&HealthProbe>,
         mut run: RunRow,
     ) -> Result<(NodeView, Vec<RunId>), RequestError> {
         // An account that cannot be read must not hide the runs.

@@ -141,7 +141,7 @@ impl Bench {
                 block_on(self.journal.rows().run(RunId::from_bits(root))).unwrap().into_iter().collect()
             }
         };
-        block_on(self.forest.build((&reader, None), rows)).unwrap()
+        block_on(self.forest.build(&reader, None, rows)).unwrap()
     }
 
     #[track_caller]

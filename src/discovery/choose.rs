@@ -103,7 +103,7 @@ pub fn choose(
         }
         (None, Some((name, rest))) => match find_by_name(found, name) {
             Some(provider) => (Some(provider), Some(rest)),
-            None => (first_for_vendor(found, (name, rest))?, wanted.model),
+            None => (first_for_vendor(found, name, rest)?, wanted.model),
         },
         (None, None) => (found.first(), wanted.model),
     };
@@ -127,7 +127,8 @@ fn is_incomplete(name: &str) -> bool {
 /// The first provider, if it may have a model `vendor/rest`. The caller has found no provider named `vendor`.
 fn first_for_vendor<'a>(
     found: &'a [DiscoveredProvider],
-    (vendor, rest): (&str, &str),
+    vendor: &str,
+    rest: &str,
 ) -> Result<Option<&'a DiscoveredProvider>, ModelChoiceError> {
     let Some(first) = found.first() else {
         return if is_known(vendor) { Err(unknown_provider(found, vendor)) } else { Ok(None) };

@@ -26,7 +26,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Executes commands while `following` is pending, then lets the started ones finish within `DRAIN_TIMEOUT`.
 pub async fn serve_commands<T>(
     runtime: &Runtime,
-    (orders, notes): (&mut CommandReceiver, &Arc<dyn NoteSink>),
+    orders: &mut CommandReceiver,
+    notes: &Arc<dyn NoteSink>,
     following: impl Future<Output = T>,
 ) -> T {
     orders.attach_runtime(runtime);

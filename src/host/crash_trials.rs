@@ -43,7 +43,8 @@ pub async fn first_trial(reader: &StoreReader, rows: impl IntoIterator<Item = &R
 
 /// Force-fails the unfinished runs that are crash-looping, before their sessions are opened.
 pub async fn fail_crash_looping(
-    (runtime, notes): (&Runtime, &dyn NoteSink),
+    runtime: &Runtime,
+    notes: &dyn NoteSink,
     deaths: &mut CrashHistoryFile,
     open: impl IntoIterator<Item = &RunRow> + Clone,
 ) -> Result<(), HostError> {

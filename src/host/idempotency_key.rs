@@ -10,7 +10,8 @@ use crate::{artifacts::FileArtifacts, control::StoreReader};
 /// The first run accepted with this key, if there is one; an error if its task differs.
 pub async fn first_of_key(
     reader: &StoreReader,
-    (key, task): (&str, &RunInput),
+    key: &str,
+    task: &RunInput,
     session: &SessionChoice,
     state: &Path,
 ) -> Result<Option<RunRow>, HostError> {

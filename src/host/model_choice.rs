@@ -97,7 +97,8 @@ pub async fn discover(config: &Config, variables: &Variables, local: OllamaProbe
 
 /// The providers for a run with this request, and for the runs accepted earlier.
 pub(super) async fn providers(
-    (config, variables): (&Config, &Variables),
+    config: &Config,
+    variables: &Variables,
     request: ModelRequest<'_>,
     known: &[&RunSpec],
 ) -> Vec<DiscoveredProvider> {
@@ -127,7 +128,8 @@ fn wanted<'a>(config: &'a Config, request: ModelRequest<'a>) -> RequestedModel<'
 /// The models of a new run: the first is the requested one, else the conversation's, else the configured or
 /// discovered one.
 pub(super) fn choose(
-    (config, request): (&Config, ModelRequest<'_>),
+    config: &Config,
+    request: ModelRequest<'_>,
     before: Option<&RunSpec>,
     found: &[DiscoveredProvider],
     state: &Path,

@@ -72,7 +72,7 @@ pub async fn endpoints(
     state: &Path,
 ) -> Endpoints {
     let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.last_spec).collect();
-    let found = model_choice::providers((config, variables), request, &known).await;
+    let found = model_choice::providers(config, variables, request, &known).await;
     Endpoints::new(found, state.to_owned(), config.provider_defaults)
 }
 
@@ -84,7 +84,8 @@ pub fn new_spec(
     (place, state): (&Path, &Path),
 ) -> Result<RunSpec, HostError> {
     let choice = model_choice::choose(
-        (config, request.model),
+        config,
+        request.model,
         target.last_spec.as_ref(),
         endpoints.discovered_providers(),
         state,

@@ -80,7 +80,7 @@ impl StoreClient {
             Ordered::NoOwner(journal) => journal,
         };
         let (_, call) = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
-        let host = start_write_only((journal, self.state())).await?;
+        let host = start_write_only(journal, self.state()).await?;
         let decided = host.runtime.decide_without_resume(call, verdict).await;
         host.suspend(ShutdownUrgency::Normal).await;
         Ok(DecisionView { call, verdict, run: RunView::without_process(decided?) })
@@ -97,7 +97,7 @@ impl StoreClient {
             Ordered::NoOwner(journal) => journal,
         };
         let row = StoreReader::new(Arc::clone(&journal)).run(run).await?;
-        let host = start_write_only((journal, self.state())).await?;
+        let host = start_write_only(journal, self.state()).await?;
         let raised = host.runtime.raise_without_resume(row.id, by).await;
         host.suspend(ShutdownUrgency::Normal).await;
         Ok(RunView::from(raised?))
@@ -152,7 +152,7 @@ async fn stop_without_owner(
         }
         return Ok(rows.into_iter().map(RunView::from).collect());
     }
-    let host: RuntimeHost = start_write_only((journal, state)).await?;
+    let host: RuntimeHost = start_write_only(journal, state).await?;
     let stopped = commands::stop(&host.runtime, rows).await;
     host.suspend(ShutdownUrgency::Normal).await;
     Ok(stopped?.into_iter().map(RunView::from).collect())

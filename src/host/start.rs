@@ -73,7 +73,8 @@ impl RuntimeHost {
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
-    (config, defaults): (&Config, Defaults),
+    config: &Config,
+    defaults: Defaults,
 ) -> Result<RuntimeHost, StartError> {
     let Endpoints { providers, rehearsals: stages, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
@@ -107,13 +108,11 @@ pub async fn start(
 
 /// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
 /// user's configuration is not read; its errors cannot prevent the write.
-pub async fn start_write_only(
-    (journal, state): (Arc<dyn Journal>, &Path),
-) -> Result<RuntimeHost, StartError> {
+pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result<RuntimeHost, StartError> {
     let config = Config::load(&[], &BTreeMap::new())?;
     let defaults = Defaults::fixed(run_defaults::spec(&config, Vec::new(), None, state), "");
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
-    start(journal, endpoints, (&config, defaults)).await
+    start(journal, endpoints, &config, defaults).await
 }
 
 /// Starts to remove what commands of ended runs left, beside the working runtime.

@@ -133,7 +133,7 @@ impl StoreClient {
         journal: Arc<RedbJournal>,
         request: ControlRequest,
     ) -> Result<ControlResponse, HostError> {
-        answer_from_store((&self.state, journal), request, |_| Ok(())).await
+        answer_from_store(&self.state, journal, request, |_| Ok(())).await
     }
 
     /// The owner of the store, if there is one.
@@ -198,7 +198,8 @@ async fn page(
 
 /// Answers a request from the store opened here.
 async fn answer_from_store(
-    (state, journal): (&Path, Arc<RedbJournal>),
+    state: &Path,
+    journal: Arc<RedbJournal>,
     request: ControlRequest,
     mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
 ) -> Result<ControlResponse, HostError> {

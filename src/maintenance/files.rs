@@ -19,7 +19,8 @@ use crate::{
 pub(super) fn sweep_artifacts(
     state: &Path,
     caring: &GcPass,
-    (gone, times): (&RemovedSet, GcCutoffs),
+    gone: &RemovedSet,
+    times: GcCutoffs,
 ) -> Result<Tally, MaintenanceError> {
     let artifacts = FileArtifacts::at(state);
     let mut tally = Tally::default();
@@ -30,7 +31,7 @@ pub(super) fn sweep_artifacts(
         let mut lookup = caring.lookup()?;
         let (mut over, mut stray) = (Vec::new(), Vec::new());
         for artifact in kept {
-            match artifact_fate(&artifact, &mut lookup, (gone, times)) {
+            match artifact_fate(&artifact, &mut lookup, gone, times) {
                 ArtifactFate::Retained(why) => tally.retain(why, 1),
                 ArtifactFate::Expired if is_picture(&artifacts, artifact.name) => {
                     tally.retain(why::REFERRED, 1);
@@ -78,7 +79,8 @@ enum ArtifactFate {
 fn artifact_fate(
     artifact: &ArtifactFile,
     lookup: &mut Lookup,
-    (gone, times): (&RemovedSet, GcCutoffs),
+    gone: &RemovedSet,
+    times: GcCutoffs,
 ) -> ArtifactFate {
     let run = artifact.name.call.run;
     if gone.runs.contains(&run) {
@@ -116,7 +118,7 @@ pub(super) fn sweep_spool(
     // Opened after the listing: a command starts only after its record is in the store.
     let mut lookup = caring.lookup()?;
     for (name, path) in kept {
-        let stays = name.and_then(|name| retain_reason(&runner, name, (&mut lookup, gone)));
+        let stays = name.and_then(|name| retain_reason(&runner, name, &mut lookup, gone));
         if let Some(why) = stays {
             tally.retain(why, 1);
             continue;
@@ -143,7 +145,8 @@ pub(super) fn sweep_spool(
 fn retain_reason(
     runner: &Runner,
     name: SpoolName,
-    (lookup, gone): (&mut Lookup, &RemovedSet),
+    lookup: &mut Lookup,
+    gone: &RemovedSet,
 ) -> Option<&'static str> {
     let run = name.call.run;
     let open = match lookup.run(run) {

@@ -32,9 +32,9 @@ pub(super) fn sweep(upkeep: &StateDirMaintenance, sweep: GcRequest) -> Result<Gc
     let times = GcCutoffs { now, orphans_before: before(MIN_ORPHAN_AGE_MS), artifacts_before: artifacts };
     let mut caring = upkeep.store.start(if sweep.dry_run { GcMode::DryRun } else { GcMode::Remove })?;
     let (sessions, keys, gone) = caring.remove_sessions(sweep.sessions_ms.map(before))?;
-    let artifacts = files::sweep_artifacts(&upkeep.state, &caring, (&gone, times))?;
+    let artifacts = files::sweep_artifacts(&upkeep.state, &caring, &gone, times)?;
     let blobs = caring.remove_blobs(&gone)?;
-    let scripts = scripts::sweep(&upkeep.state, &caring, (&gone, times))?;
+    let scripts = scripts::sweep(&upkeep.state, &caring, &gone, times)?;
     let spool = files::sweep_spool(&upkeep.state, &caring, &gone)?;
     let leftovers = files::sweep_leftovers(&upkeep.state, caring.mode(), times)?;
     let classes = [

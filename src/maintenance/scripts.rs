@@ -38,7 +38,8 @@ pub(crate) fn touch(path: &Path) -> io::Result<()> {
 pub(super) fn sweep(
     state: &Path,
     caring: &GcPass,
-    (gone, times): (&RemovedSet, GcCutoffs),
+    gone: &RemovedSet,
+    times: GcCutoffs,
 ) -> Result<Tally, MaintenanceError> {
     let folder = state.join(SCRIPTS);
     let mut tally = Tally::default();

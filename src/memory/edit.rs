@@ -124,7 +124,8 @@ fn check_content(content: &str) -> Result<(), EditError> {
 pub fn decide(
     order: &Order,
     entries: &MemoryEntries,
-    (noted, limit): (Option<EditIntent>, usize),
+    noted: Option<EditIntent>,
+    limit: usize,
 ) -> Result<EditResult, EditError> {
     let new = order.content();
     let old = match (order.action, noted) {

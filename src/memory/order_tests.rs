@@ -23,7 +23,7 @@ fn remove(old_text: &str) -> Order {
 
 fn carried_out(order: &Order, text: &str, noted: Option<EditIntent>) -> Result<EditResult, EditError> {
     order.check()?;
-    decide(order, &MemoryEntries::parse(text), (noted, LIMIT))
+    decide(order, &MemoryEntries::parse(text), noted, LIMIT)
 }
 
 /// Checks the file's text after the edit, also after repeating it with and without its intent.
@@ -125,13 +125,13 @@ proptest! {
         for order in &orders {
             prop_assert_eq!(order.check(), Ok(()));
             let before = entries.clone();
-            if let Ok(EditResult::Changed(then, note)) = decide(order, &before, (None, LIMIT)) {
+            if let Ok(EditResult::Changed(then, note)) = decide(order, &before, None, LIMIT) {
                 prop_assert!(then.chars() <= LIMIT);
                 prop_assert_eq!(&MemoryEntries::parse(&then.text()), &then);
                 let lost = before.all().iter().filter(|entry| !then.contains(entry)).count();
                 prop_assert_eq!(lost, usize::from(order.action != Action::Add));
                 prop_assert!(order.content.as_deref().is_none_or(|content| then.contains(content)));
-                prop_assert_eq!(decide(order, &then, (Some(note), LIMIT)), Ok(EditResult::Unchanged));
+                prop_assert_eq!(decide(order, &then, Some(note), LIMIT), Ok(EditResult::Unchanged));
                 entries = then;
             }
         }

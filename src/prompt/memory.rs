@@ -14,7 +14,8 @@ pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let most = ground.memory.memory_chars.0 as usize;
     build_from_file(
         ground,
-        ("MEMORY.md", most),
+        "MEMORY.md",
+        most,
         "What you have noted in earlier sessions; it may be out of date.",
     )
 }
@@ -22,7 +23,8 @@ pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
 /// A file of notes below a heading.
 pub(super) fn build_from_file(
     ground: &PromptInputs<'_>,
-    (file, most): (&str, usize),
+    file: &str,
+    most: usize,
     heading: &str,
 ) -> BoundedText {
     match read_own_file(&ground.state.join(FOLDER).join(file), most.saturating_mul(MAX_CHAR_BYTES)) {

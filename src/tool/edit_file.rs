@@ -91,7 +91,7 @@ impl TypedTool for EditFile {
             Err(error) => return intent_log::intent_not_written("edit", &error),
         };
         let area = site.area();
-        let first = try_blocking(&site.cancel, move |asker| prepare(&area, &arguments, (note, asker)));
+        let first = try_blocking(&site.cancel, move |asker| prepare(&area, &arguments, note, asker));
         let prepared = match first.await {
             Ok(EditPlan::AlreadyMade(told)) => return CallEnd::ok(told),
             Ok(EditPlan::Pending(change)) => change,
@@ -124,7 +124,8 @@ struct FileChange {
 fn prepare(
     area: &ToolWorkspace,
     arguments: &Arguments,
-    (noted, asker): (Option<EditIntent>, &CancelCheck),
+    noted: Option<EditIntent>,
+    asker: &CancelCheck,
 ) -> Result<EditPlan, FileWorkError> {
     let place = area.resolve("path", &arguments.path)?;
     asker.check()?;
@@ -163,7 +164,7 @@ impl FileChange {
             let what = "was changed from outside in the meantime; nothing was edited";
             return Err(self.place.refuse(what, "read it again").into());
         }
-        replace(&self.place, &self.content, (own, asker))?;
+        replace(&self.place, &self.content, own, asker)?;
         Ok(self.reply)
     }
 }

@@ -75,7 +75,7 @@ fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Res
     let depth = arguments.depth.unwrap_or(1);
     let mut listing = Listing { cancel: asker, limit, depth, closed, lines: Lines::default() };
     let names = names(&folder).map_err(|error| place.io_error(error))?;
-    listing.folder(&folder, "", (names, 1))?;
+    listing.folder(&folder, "", names, 1)?;
     Ok(listing.lines.finish(limit))
 }
 
@@ -137,7 +137,8 @@ impl Listing<'_> {
         &mut self,
         folder: &OwnedFd,
         above: &str,
-        (names, level): (Names, usize),
+        names: Names,
+        level: usize,
     ) -> Result<(), FileWorkError> {
         let Names { sorted, has_more: more } = names;
         for name in &sorted {
@@ -145,7 +146,7 @@ impl Listing<'_> {
             if self.lines.truncated {
                 return Ok(());
             }
-            self.entry(folder, above, (OsStr::from_bytes(name.to_bytes()), level))?;
+            self.entry(folder, above, OsStr::from_bytes(name.to_bytes()), level)?;
         }
         if more {
             self.line(&format!(
@@ -159,7 +160,8 @@ impl Listing<'_> {
         &mut self,
         folder: &OwnedFd,
         above: &str,
-        (name, level): (&OsStr, usize),
+        name: &OsStr,
+        level: usize,
     ) -> Result<(), FileWorkError> {
         let shown = format!("{above}{}", one_line(name.as_bytes()));
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -174,7 +176,7 @@ impl Listing<'_> {
             return Ok(());
         }
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => return self.subfolder(folder, &shown, (name, level)),
+            FileType::Directory => return self.subfolder(folder, &shown, name, level),
             FileType::RegularFile => self.line(&format!("{shown} {}", stat.st_size)),
             FileType::Symlink => self.line(&format!("{shown}@ -> {}", link_target(folder.as_fd(), name))),
             FileType::Fifo
@@ -190,7 +192,8 @@ impl Listing<'_> {
         &mut self,
         folder: &OwnedFd,
         shown: &str,
-        (name, level): (&OsStr, usize),
+        name: &OsStr,
+        level: usize,
     ) -> Result<(), FileWorkError> {
         if level == self.depth {
             self.line(&format!("{shown}/"));
@@ -204,7 +207,7 @@ impl Listing<'_> {
         match opened {
             Ok((names, below)) => {
                 self.line(&format!("{shown}/"));
-                self.folder(&below, &format!("{shown}/"), (names, level + 1))
+                self.folder(&below, &format!("{shown}/"), names, level + 1)
             }
             Err(error) => {
                 self.line(&format!("{shown}/ [{error}]"));

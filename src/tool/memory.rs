@@ -55,7 +55,7 @@ impl TypedTool for MemoryTool {
         };
         let looked = try_blocking(&site.cancel, move |asker| {
             asker.check()?;
-            Ok(prepare(memory, order, (noted, asker)))
+            Ok(prepare(memory, order, noted, asker))
         });
         let change = match looked.await {
             Ok(Ok(change)) => change,
@@ -85,11 +85,12 @@ struct MemoryChange {
 fn prepare(
     memory: MemoryFiles,
     order: Order,
-    (noted, asker): (Option<EditIntent>, &CancelCheck),
+    noted: Option<EditIntent>,
+    asker: &CancelCheck,
 ) -> Result<MemoryChange, CallEnd> {
     let locked = memory.lock(|| asker.check().is_ok()).map_err(|fault| failed_end(&fault))?;
     let entries = locked.read(order.target).map_err(|fault| failed_end(&fault))?;
-    match decide(&order, &entries, (noted, memory.limit(order.target))) {
+    match decide(&order, &entries, noted, memory.limit(order.target)) {
         Ok(EditResult::Changed(then, note)) => {
             Ok(MemoryChange { memory, order, locked, new_entries: then, intent: note })
         }
@@ -98,7 +99,7 @@ fn prepare(
             told["unchanged"] = true.into();
             Err(CallEnd::ok(told.to_string()))
         }
-        Err(unfit) => Err(rejected_end(&memory, &order, (&entries, &unfit))),
+        Err(unfit) => Err(rejected_end(&memory, &order, &entries, &unfit)),
     }
 }
 
@@ -123,11 +124,7 @@ fn reply_json(memory: &MemoryFiles, order: &Order, entries: &MemoryEntries) -> V
 }
 
 /// The error reply: `{error, field, hint, entries: [{characters, text}], used, limit}`.
-fn rejected_end(
-    memory: &MemoryFiles,
-    order: &Order,
-    (entries, unfit): (&MemoryEntries, &EditError),
-) -> CallEnd {
+fn rejected_end(memory: &MemoryFiles, order: &Order, entries: &MemoryEntries, unfit: &EditError) -> CallEnd {
     let all = entries.all().iter();
     let all: Vec<_> = all.map(|entry| json!({"characters": entry.chars().count(), "text": entry})).collect();
     let content = json!({

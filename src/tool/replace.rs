@@ -21,7 +21,8 @@ const PERMISSION_BITS: u32 = 0o7777;
 pub(super) fn replace(
     place: &WorkspacePath,
     content: &[u8],
-    (attempt, asker): (ArtifactName, &CancelCheck),
+    attempt: ArtifactName,
+    asker: &CancelCheck,
 ) -> Result<(), FileWorkError> {
     let (folder, target) = place.create_parent()?;
     let earlier = existing_file(place, &folder, target)?;

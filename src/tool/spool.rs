@@ -135,7 +135,7 @@ async fn collect(mut pieces: ProgressTail, shelf: &AttemptArtifacts) -> SpooledO
     let mut short = BytesMut::new();
     while let Some(piece) = pieces.recv().await {
         if short.len() + piece.bytes.len() > MAX_MEMORY_BYTES {
-            let kept = write_artifact((short.freeze(), piece), &mut pieces, shelf).await;
+            let kept = write_artifact(short.freeze(), piece, &mut pieces, shelf).await;
             return kept.unwrap_or_else(SpooledOutput::Lost);
         }
         short.extend_from_slice(&piece.bytes);
@@ -144,7 +144,8 @@ async fn collect(mut pieces: ProgressTail, shelf: &AttemptArtifacts) -> SpooledO
 }
 
 async fn write_artifact(
-    (short, first): (Bytes, OutputChunk),
+    short: Bytes,
+    first: OutputChunk,
     pieces: &mut ProgressTail,
     shelf: &AttemptArtifacts,
 ) -> Result<SpooledOutput, ArtifactError> {

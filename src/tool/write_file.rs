@@ -41,14 +41,15 @@ impl TypedTool for WriteFile {
 
     async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
         let (own, area) = (site.artifacts.name(), site.area());
-        run_blocking(&site.cancel, move |asker| write(&area, &arguments, (own, asker))).await
+        run_blocking(&site.cancel, move |asker| write(&area, &arguments, own, asker)).await
     }
 }
 
 fn write(
     area: &ToolWorkspace,
     arguments: &Arguments,
-    (own, asker): (ArtifactName, &CancelCheck),
+    own: ArtifactName,
+    asker: &CancelCheck,
 ) -> Result<String, FileWorkError> {
     let Arguments { path, content } = arguments;
     let place = area.resolve("path", path)?;
@@ -56,6 +57,6 @@ fn write(
         return Err(place.refuse("ends with `/`, so it names a folder", "name a file").into());
     }
     asker.check()?;
-    replace(&place, content.as_bytes(), (own, asker))?;
+    replace(&place, content.as_bytes(), own, asker)?;
     Ok(format!("wrote {} bytes to {}", content.len(), place.display()))
 }

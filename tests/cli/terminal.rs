@@ -76,7 +76,7 @@ fn read(master: OwnedFd, mut each: impl FnMut(&str)) -> String {
 fn see(world: &World, args: &[&str], (set, columns, apart): (&[(&str, &str)], u16, bool)) -> Seen {
     let (slave, master) = terminal(columns);
     let mut command = world.hermod(args);
-    let mut child = start(&mut command, set, (slave, apart));
+    let mut child = start(&mut command, set, slave, apart);
     drop(command);
     let stdout = child.stdout.take().map(|mut stdout| {
         thread::spawn(move || {
@@ -90,7 +90,7 @@ fn see(world: &World, args: &[&str], (set, columns, apart): (&[(&str, &str)], u1
     Seen { screen: screen(&raw), raw, stdout, code }
 }
 
-fn start(command: &mut Command, set: &[(&str, &str)], (slave, apart): (OwnedFd, bool)) -> Child {
+fn start(command: &mut Command, set: &[(&str, &str)], slave: OwnedFd, apart: bool) -> Child {
     command.env("TERM", "xterm-256color").envs(set.iter().copied());
     let stderr = slave.as_fd().try_clone_to_owned().unwrap();
     command.stdout(if apart { Stdio::piped() } else { slave.into() }).stderr(stderr);
@@ -321,7 +321,7 @@ fn ctrl_c_says_how_to_go_on() {
     let script = world.script(&json!([shell("sleep 30"), { "say": "done" }]));
     let (slave, master) = terminal(120);
     let mut command = world.hermod(&["run", &script, "hi"]);
-    let mut child = start(&mut command, &[], (slave, false));
+    let mut child = start(&mut command, &[], slave, false);
     drop(command);
     let pid = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
     let mut sent = false;

@@ -78,7 +78,7 @@ async fn create_by_owner(dir: &Path, inquiry: &StoreClient) -> Result<Manifest, 
             StoreAccess::Store(journal) => {
                 let (dir, state) = (dir.to_owned(), inquiry.state().clone());
                 let work = move || loop {
-                    match backup::create((journal.snapshot()?, &state), &dir, &mut |_| Ok(())) {
+                    match backup::create(journal.snapshot()?, &state, &dir, &mut |_| Ok(())) {
                         // The owner that has just ended is still removing its unfinished backup.
                         Err(BackupError::BeingMade(_)) if again > 0 => again -= 1,
                         made => return made,

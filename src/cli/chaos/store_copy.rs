@@ -28,7 +28,8 @@ pub(super) fn session_key(number: usize) -> String {
 
 /// The journals of these runs on disk; a missing one is empty.
 pub(super) async fn read_journals(
-    (state, copy): (&Path, &Path),
+    state: &Path,
+    copy: &Path,
     numbers: impl Iterator<Item = usize>,
 ) -> Result<RunJournals, CliError> {
     copy_state(state, copy).map_err(|(path, error)| unusable(&path, &error))?;

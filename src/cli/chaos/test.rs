@@ -116,7 +116,7 @@ impl ChaosTest {
         let said = self.reported_steps(&life.lines, number);
         let unfinished =
             (1..).zip(&self.notes.journals).filter(|(_, book)| !book.ended).map(|(number, _)| number);
-        let journals = read_journals((&self.folder.state(), &self.folder.copy()), unfinished).await?;
+        let journals = read_journals(&self.folder.state(), &self.folder.copy(), unfinished).await?;
         for (number, records) in &journals {
             let said = said.get(number).map_or(&[][..], Vec::as_slice);
             self.notes.counts += self.notes.journals[number - 1].check(records, said);

@@ -101,7 +101,7 @@ impl TestState {
     /// Checks every run by the folder's current content; returns the findings of the whole test.
     pub(super) async fn check_runs(&mut self, folder: &TestFolder) -> Result<Findings, CliError> {
         let (plan, mut counts) = (Workload::new(self.commands), self.counts);
-        let journals = read_journals((&folder.state(), &folder.copy()), 1..=self.journals.len()).await?;
+        let journals = read_journals(&folder.state(), &folder.copy(), 1..=self.journals.len()).await?;
         for (book, (number, records)) in self.journals.iter_mut().zip(&journals) {
             counts += book.check(records, &[]);
             counts += check_run(&plan, records, &folder.lines(*number)?);

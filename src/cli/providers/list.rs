@@ -24,7 +24,7 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Cli
     let config = Config::read(variables)?;
     let found = discover(&config, variables, OllamaProbe::of(&config)).await;
     if json {
-        let views: Vec<_> = found.iter().map(|found| view(found, (&config, variables))).collect();
+        let views: Vec<_> = found.iter().map(|found| view(found, &config, variables)).collect();
         return print_json(&views);
     }
     let rows: Vec<_> = found
@@ -74,7 +74,7 @@ fn format_profile(traits: &ModelProfile) -> (String, String) {
     )
 }
 
-fn view(found: &DiscoveredProvider, (config, variables): (&Config, &Variables)) -> ConfiguredProviderView {
+fn view(found: &DiscoveredProvider, config: &Config, variables: &Variables) -> ConfiguredProviderView {
     let profile = profile(found, config);
     let credential = |(from, missing): (String, Option<MissingSecret>)| CredentialView {
         from,

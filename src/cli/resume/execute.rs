@@ -66,7 +66,7 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let mut holding = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
     let request = ResumeRequest { id: args.id.as_deref(), wait: args.wait };
     let mut display = ResumeDisplay::new(&args.display, variables);
-    let resumed = resume_runs(request, (&config, variables), &mut holding, &mut display).await;
+    let resumed = resume_runs(request, &config, variables, &mut holding, &mut display).await;
     let resumed = resumed.map_err(CliError::from);
     holding.release(has_failed(&resumed)).await;
     let ResumeOutcome { runs: rows, signal, texts } = resumed?;
@@ -74,7 +74,7 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
         let text = |run: &RunView| texts.get(&run.id).map(String::as_str);
         print_json(&rows.iter().map(|run| EndedRunView::new(run.clone(), text(run))).collect::<Vec<_>>())?;
     } else if !rows.is_empty() {
-        print_runs((&rows, &texts), args.wait && args.id.is_some())?;
+        print_runs(&rows, &texts, args.wait && args.id.is_some())?;
     }
     Ok(signal.map_or_else(|| exit(&rows), Exit::from))
 }
@@ -85,7 +85,7 @@ fn has_completed(row: &RunView) -> bool {
 
 /// Prints how the runs ended. The answer of a single named run is the only text on standard output, as with `hermod
 /// run`.
-fn print_runs((rows, texts): (&[RunView], &BTreeMap<RunId, String>), is_named: bool) -> Result<(), CliError> {
+fn print_runs(rows: &[RunView], texts: &BTreeMap<RunId, String>, is_named: bool) -> Result<(), CliError> {
     if let ([row], true) = (rows, is_named) {
         print_progress(table_of(rows).trim_end());
         let used = BudgetUsage { tokens: row.usage.total(), nano_usd: 0 };

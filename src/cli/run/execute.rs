@@ -234,7 +234,7 @@ async fn prepare(
     let reader = StoreReader::new(Arc::clone(journal));
     let target = ConversationTarget::find(&reader, args.conversation.choice()).await.map_err(of_resume)?;
     let first = match (&new, &args.conversation.key) {
-        (Some((task, _)), Some(key)) => known_run(&reader, (key, task), (&target, state)).await?,
+        (Some((task, _)), Some(key)) => known_run(&reader, key, task, &target, state).await?,
         (Some(_) | None, _) => None,
     };
     let target = match &first {
@@ -280,17 +280,19 @@ async fn prepare(
     }
     let prompt = LayeredPrompt::new(config, state);
     let defaults = Defaults { spec: job.spec().clone(), prompt: Arc::new(prompt) };
-    let daemon = host::start(Arc::clone(journal), endpoints, (config, defaults)).await?;
+    let daemon = host::start(Arc::clone(journal), endpoints, config, defaults).await?;
     Ok((daemon, job, target))
 }
 
 /// The first run of an idempotency key, if there is one.
 async fn known_run(
     reader: &StoreReader,
-    (key, task): (&str, &RunInput),
-    (target, state): (&ConversationTarget, &Path),
+    key: &str,
+    task: &RunInput,
+    target: &ConversationTarget,
+    state: &Path,
 ) -> Result<Option<RunRow>, CliError> {
-    let row = first_of_key(reader, (key, task), &target.choice, state)
+    let row = first_of_key(reader, key, task, &target.choice, state)
         .await
         .map_err(|error| CliError::of_option("--key ", error))?;
     if let Some(row) = &row {
@@ -315,7 +317,7 @@ async fn run_action(
     let OwnedStore { commands: orders, signals, crash_history: deaths, notes, .. } = holding;
     let before = target.open.iter().map(|(row, _)| row);
     let looked = async {
-        host::fail_crash_looping((runtime, &**notes), deaths, before.clone()).await?;
+        host::fail_crash_looping(runtime, &**notes, deaths, before.clone()).await?;
         Ok::<_, CliError>(match deaths.resume_mode() {
             ResumeMode::AllAtOnce => None,
             ResumeMode::Probation(died) => {
@@ -354,7 +356,7 @@ async fn run_action(
         signals,
         shown,
     ));
-    host::serve_commands(runtime, (orders, notes), deaths.watch_trial(carried)).await
+    host::serve_commands(runtime, orders, notes, deaths.watch_trial(carried)).await
 }
 
 /// Prints the other open runs of the conversation, which are not resumed by this command.

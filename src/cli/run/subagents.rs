@@ -68,7 +68,7 @@ impl SubagentMonitor {
         for run in &self.live {
             rows.extend(self.reader.read(|rows| rows.run(*run)).await?);
         }
-        let nodes = self.run_trees.build((&self.reader, Some(&self.vitals)), rows).await?;
+        let nodes = self.run_trees.build(&self.reader, Some(&self.vitals), rows).await?;
         let mut lines = Vec::new();
         tree::below(&nodes, SystemClock::default().at(), "", &mut lines);
         Ok(lines)

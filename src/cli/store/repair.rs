@@ -138,7 +138,7 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
     if rows.is_empty() {
         return Ok(());
     }
-    let daemon = host::start_write_only((journal, state)).await?;
+    let daemon = host::start_write_only(journal, state).await?;
     for row in rows {
         let run = row.id;
         match host::stop(&daemon.runtime, vec![row]).await {

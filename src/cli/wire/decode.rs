@@ -68,7 +68,7 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
         contradiction(&headers, signs.kind)
             .into_iter()
             .for_each(|told| print_note(format!("hermod: {told}")));
-        of_answer(&*wire, origin, (&body, &signs))
+        of_answer(&*wire, origin, &body, &signs)
     } else {
         of_failure("http_error", &wire.failure(args.status, &headers, &body))
     };
@@ -97,7 +97,8 @@ fn headers(path: &Path) -> Result<HeaderMap, CliError> {
 fn of_answer(
     wire: &dyn WireFormat,
     origin: Arc<AnswerOrigin>,
-    (body, signs): (&[u8], &ResponseShape),
+    body: &[u8],
+    signs: &ResponseShape,
 ) -> Map<String, Value> {
     let shown = DeltaBuffer::default();
     let mut decoder = wire.decoder(origin);

@@ -61,7 +61,8 @@ impl ResumeOutcome {
 /// Resumes the unfinished runs that are asked for, until they have ended or a signal comes.
 pub async fn resume_runs(
     request: ResumeRequest<'_>,
-    (config, variables): (&Config, &Variables),
+    config: &Config,
+    variables: &Variables,
     holding: &mut OwnedStore,
     observer: &mut dyn ResumeObserver,
 ) -> Result<ResumeOutcome, HostError> {
@@ -80,7 +81,7 @@ pub async fn resume_runs(
         let endpoints = endpoints((config, variables), &reader, (&rows, state), &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
-        Ok::<_, HostError>(start(Arc::clone(journal), endpoints, (config, defaults)).await?)
+        Ok::<_, HostError>(start(Arc::clone(journal), endpoints, config, defaults).await?)
     };
     let daemon = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(daemon) => daemon,
@@ -90,7 +91,7 @@ pub async fn resume_runs(
     let mut crowd = ResumedRuns::new(runtime, (rows, since), observer);
     let followed = async {
         let looked = async {
-            fail_crash_looping((runtime, &**notes), deaths, &crowd.rows()).await?;
+            fail_crash_looping(runtime, &**notes, deaths, &crowd.rows()).await?;
             crowd.refresh_running().await
         };
         if let ControlFlow::Break(signal) = signals.run_until_signal(looked).await? {
@@ -99,7 +100,7 @@ pub async fn resume_runs(
         let mut trials = Probation::new(&crowd, deaths, notes);
         follow::follow(&mut crowd, &mut trials, (&reader, deaths), (signals, &**notes, request.wait)).await
     };
-    let followed = serve_commands(runtime, (orders, notes), followed).await;
+    let followed = serve_commands(runtime, orders, notes, followed).await;
     let rows = crowd.rows();
     drop(crowd);
     let texts = if request.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };

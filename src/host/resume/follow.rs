@@ -22,7 +22,7 @@ pub(super) async fn follow(
     let runtime = crowd.runtime;
     let mut told = false;
     loop {
-        trials.advance(crowd, (reader, deaths)).await?;
+        trials.advance(crowd, reader, deaths).await?;
         if trials.is_over() && crowd.is_idle() {
             if wait {
                 return Ok(None);

@@ -75,7 +75,8 @@ impl Probation {
     pub(super) async fn advance(
         &mut self,
         crowd: &mut ResumedRuns<'_>,
-        (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
+        reader: &StoreReader,
+        deaths: &mut CrashHistoryFile,
     ) -> Result<(), HostError> {
         if let ProbationPhase::Trying(tried) = &self.phase
             && (tried.is_over || crowd.is_ended_or_parked(tried.trial.run))
@@ -98,7 +99,7 @@ impl Probation {
                 self.phase = ProbationPhase::AllAtOnce;
                 break;
             };
-            self.try_session(session, crowd, (reader, deaths)).await?;
+            self.try_session(session, crowd, reader, deaths).await?;
         }
         Ok(())
     }
@@ -107,7 +108,8 @@ impl Probation {
         &mut self,
         session: SessionId,
         crowd: &mut ResumedRuns<'_>,
-        (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
+        reader: &StoreReader,
+        deaths: &mut CrashHistoryFile,
     ) -> Result<(), HostError> {
         let open = crowd.refresh_session(session).await?;
         if open.is_empty() {

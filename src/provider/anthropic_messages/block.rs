@@ -54,17 +54,17 @@ impl TextBlock {
     /// Adds the next piece.
     pub(super) fn push(&mut self, delta: &str, deltas: &dyn DeltaSink) {
         let Self { text, reasoning, splitter } = self;
-        splitter.push(delta, &mut |piece| push_piece(piece, (text, reasoning), deltas));
+        splitter.push(delta, &mut |piece| push_piece(piece, text, reasoning, deltas));
     }
 
     /// Ends the text; held characters are emitted.
     pub(super) fn flush(&mut self, deltas: &dyn DeltaSink) {
         let Self { text, reasoning, splitter } = self;
-        splitter.finish(&mut |piece| push_piece(piece, (text, reasoning), deltas));
+        splitter.finish(&mut |piece| push_piece(piece, text, reasoning, deltas));
     }
 }
 
-fn push_piece(piece: SplitPiece<'_>, (text, reasoning): (&mut String, &mut String), deltas: &dyn DeltaSink) {
+fn push_piece(piece: SplitPiece<'_>, text: &mut String, reasoning: &mut String, deltas: &dyn DeltaSink) {
     match piece {
         SplitPiece::Text(delta) => {
             text.push_str(delta);

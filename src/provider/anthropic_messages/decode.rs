@@ -155,7 +155,7 @@ impl MessagesDecoder {
                     index,
                     AnswerBlock::Thinking { thinking: String::new(), signature: String::new() },
                 )?;
-                self.take_thinking(index, (&thinking, &signature), deltas)
+                self.take_thinking(index, &thinking, &signature, deltas)
             }
             "tool_use" => {
                 let call = CallBlock::of(&mut block);
@@ -178,8 +178,8 @@ impl MessagesDecoder {
     ) -> Result<(), Failure> {
         match delta.kind.text() {
             "text_delta" => self.take_text(index, delta.text.text(), deltas),
-            "thinking_delta" => self.take_thinking(index, (delta.thinking.text(), ""), deltas),
-            "signature_delta" => self.take_thinking(index, ("", delta.signature.text()), deltas),
+            "thinking_delta" => self.take_thinking(index, delta.thinking.text(), "", deltas),
+            "signature_delta" => self.take_thinking(index, "", delta.signature.text(), deltas),
             "input_json_delta" => {
                 let added = self
                     .block_for(index, AnswerBlock::Call(CallBlock::default()))?
@@ -203,7 +203,8 @@ impl MessagesDecoder {
     fn take_thinking(
         &mut self,
         index: Option<u64>,
-        (delta, signed): (&str, &str),
+        delta: &str,
+        signed: &str,
         deltas: &dyn DeltaSink,
     ) -> Result<(), Failure> {
         self.grow(delta.len() + signed.len())?;

@@ -20,8 +20,10 @@ pub enum BodyEnd {
 /// conclusive status decides; any other request is worth a retry to get the whole explanation.
 pub fn with_body_end(
     failure: Failure,
-    (status, headers): (u16, &HeaderMap),
-    (body, end): (&[u8], BodyEnd),
+    status: u16,
+    headers: &HeaderMap,
+    body: &[u8],
+    end: BodyEnd,
 ) -> Failure {
     if is_status_conclusive(status) || !is_incomplete(headers, body, end) {
         return failure;
@@ -67,7 +69,7 @@ mod tests {
     use crate::provider::failure::failure_of;
 
     fn class(status: u16, headers: &HeaderMap, body: &[u8], end: BodyEnd) -> FailureClass {
-        with_body_end(failure_of(status, headers, body), (status, headers), (body, end)).class
+        with_body_end(failure_of(status, headers, body), status, headers, body, end).class
     }
 
     const EXPLAINED: [(u16, &str, FailureClass); 4] = [

@@ -184,7 +184,8 @@ impl HttpProvider {
     async fn send_request(
         &self,
         mut request: ModelRequest,
-        (headers, sent): (HeaderMap, &Arc<AtomicBool>),
+        headers: HeaderMap,
+        sent: &Arc<AtomicBool>,
         deltas: &dyn DeltaSink,
     ) -> Result<ModelAnswer, Failure> {
         let deadlines = self.deadlines.overridden_by(&request.deadlines);
@@ -215,7 +216,7 @@ impl HttpProvider {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let (body, end) = read_error_body(response).await;
         let failure = self.wire.failure(status, &headers, &body);
-        Err(with_body_end(failure, (status, &headers), (&body, end)))
+        Err(with_body_end(failure, status, &headers, &body, end))
     }
 
     async fn read_answer(
@@ -308,7 +309,7 @@ impl ModelProvider for HttpProvider {
             let attempt = async {
                 key = self.key(id).await?;
                 let headers = self.headers_with(id, key.as_ref())?;
-                self.send_request(request, (headers, &sent), deltas).await
+                self.send_request(request, headers, &sent, deltas).await
             };
             let result = ActiveDeadline::after(deadlines.call).bound(attempt).await;
             let result = result.unwrap_or_else(|| Err(self.timeout_failure(Deadline::Call, &deadlines)));
@@ -341,7 +342,7 @@ impl ModelProvider for HttpProvider {
         let has_limits = self.may_list_models && self.wire.name() == chat_completions::NAME;
         has_limits.then(|| {
             async move {
-                model_list::limits(self.client().ok()?, (&self.base, self.list_headers()), model).await
+                model_list::limits(self.client().ok()?, &self.base, self.list_headers(), model).await
             }
             .boxed()
         })

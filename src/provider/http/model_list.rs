@@ -18,14 +18,15 @@ const MAX_BODY_BYTES: usize = 4 << 20;
 /// The limits that the endpoint reports for a model. `None` if it has not responded.
 pub(super) async fn limits(
     client: &Client,
-    (base, headers): (&Url, HeaderMap),
+    base: &Url,
+    headers: HeaderMap,
     model: &str,
 ) -> Option<ModelLimits> {
     let mut told = None;
     let ask_all = async {
         for list in &LISTS {
             let Some(url) = list_url(base, list) else { continue };
-            let Some(limits) = fetch_limits(client, (url, headers.clone()), list, model).await else {
+            let Some(limits) = fetch_limits(client, url, headers.clone(), list, model).await else {
                 continue;
             };
             told = Some(limits);
@@ -65,7 +66,8 @@ fn strip_version(url: &mut Url) -> bool {
 
 async fn fetch_limits(
     client: &Client,
-    (url, headers): (Url, HeaderMap),
+    url: Url,
+    headers: HeaderMap,
     list: &ModelList,
     model: &str,
 ) -> Option<ModelLimits> {

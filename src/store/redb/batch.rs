@@ -174,7 +174,7 @@ impl<'t> Batch<'t> {
         }
         let spiller = &mut *self.spiller;
         let stored = records.iter().map(|record| spiller.store(model::encode(record)));
-        let tail = log::append(&mut self.tables, &mut self.state.last_position, (session, tail), stored)?;
+        let tail = log::append(&mut self.tables, &mut self.state.last_position, session, tail, stored)?;
         // A session that another one spawns need not be open.
         if let Some(open) = self.state.open.get_mut(&session) {
             open.tail = tail;

@@ -88,7 +88,7 @@ impl DiskFullWait {
             #[cfg(not(test))]
             let done = attempt();
             match done {
-                Err(error) if is_full(&error) && self.pause((path, wants), &error) => {}
+                Err(error) if is_full(&error) && self.pause(path, wants, &error) => {}
                 Ok(done) => {
                     self.clear_missing();
                     return Ok(done);
@@ -99,7 +99,7 @@ impl DiskFullWait {
     }
 
     /// Waits a while; returns whether to try again.
-    fn pause(&self, (path, wants): (&Path, usize), error: &io::Error) -> bool {
+    fn pause(&self, path: &Path, wants: usize, error: &io::Error) -> bool {
         let mut state = self.lock();
         if state.writer != Some(thread::current().id()) || state.has_stopped {
             return false;

@@ -46,14 +46,15 @@ impl SessionTail {
 pub(super) fn append<'v>(
     tables: &mut Tables<'_>,
     places: &mut u64,
-    (session, mut tail): (SessionId, SessionTail),
+    session: SessionId,
+    mut tail: SessionTail,
     stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>, StoreError>>,
 ) -> Result<SessionTail, StoreError> {
     let mut row = row_header(session, tail);
     for stored in stored {
         let stored = stored?;
         if row.len() > HEADER_BYTES && row.len() + 4 + stored.len() > MAX_ROW_BYTES {
-            insert_row(tables, places, (session, &mut tail), &row)?;
+            insert_row(tables, places, session, &mut tail, &row)?;
             row = row_header(session, tail);
         }
         let length = u32::try_from(stored.len()).unwrap_or_else(|_| unreachable!("what is long is spilled"));
@@ -61,7 +62,7 @@ pub(super) fn append<'v>(
         row.extend_from_slice(&stored);
         tail.last += 1;
     }
-    insert_row(tables, places, (session, &mut tail), &row)?;
+    insert_row(tables, places, session, &mut tail, &row)?;
     tables.tails.open()?.insert(session.bits(), (tail.position, tail.last, tail.rows_since_mark))?;
     Ok(tail)
 }
@@ -77,7 +78,8 @@ fn row_header(session: SessionId, tail: SessionTail) -> Vec<u8> {
 fn insert_row(
     tables: &mut Tables<'_>,
     places: &mut u64,
-    (session, tail): (SessionId, &mut SessionTail),
+    session: SessionId,
+    tail: &mut SessionTail,
     row: &[u8],
 ) -> Result<(), StoreError> {
     *places += 1;
@@ -170,7 +172,7 @@ mod tests {
         let mut tables = Tables::of(&txn);
         let mut places = tail.position + 10;
         let stored = records.iter().map(|record| Ok(Cow::Borrowed(*record)));
-        let tail = append(&mut tables, &mut places, (SESSION, tail), stored).unwrap();
+        let tail = append(&mut tables, &mut places, SESSION, tail, stored).unwrap();
         let rows = tables.log.open().unwrap().iter().unwrap();
         let rows = rows.map(|row| row.unwrap().1.value().to_vec()).collect();
         drop(tables);

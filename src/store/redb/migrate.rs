@@ -24,7 +24,7 @@ pub(super) fn from_1(txn: &WriteTransaction) -> Result<(), StoreError> {
         let rows = records.range((bits, 0)..=(bits, u64::MAX))?;
         let stored = rows.map(|row| Ok(Cow::Owned(row?.1.value().to_vec())));
         let id = SessionId::from_bits(bits);
-        log::append(&mut tables, &mut places, (id, SessionTail::default()), stored)?;
+        log::append(&mut tables, &mut places, id, SessionTail::default(), stored)?;
         let next = bits.checked_add(1).map(|next| records.range((next, 0)..)).transpose()?;
         session = next.and_then(|mut rows| rows.next()).transpose()?.map(|(key, _)| key.value().0);
     }

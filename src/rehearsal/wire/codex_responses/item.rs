@@ -137,7 +137,7 @@ fn message<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, Re
     } else {
         &["input_text", "input_image", "input_file"]
     };
-    let content = content(fields, (place, "content"), supported)?;
+    let content = content(fields, place, "content", supported)?;
     Ok(InputItem::Message(role, content))
 }
 
@@ -159,7 +159,7 @@ fn call<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, Reque
 
 fn output<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
     let id = call_id(fields, place)?;
-    let content = content(fields, (place, "output"), &["input_text", "input_image", "input_file"])?;
+    let content = content(fields, place, "output", &["input_text", "input_image", "input_file"])?;
     Ok(InputItem::Output(id, content))
 }
 
@@ -237,7 +237,8 @@ fn check_length(param: &str, id: &str) -> Result<(), RequestRefusal> {
 /// The content in the field `name` of the item at `place`: a string, or a list of parts of the `supported` types.
 fn content<'a>(
     fields: &JsonFields<'a>,
-    (place, name): (&str, &str),
+    place: &str,
+    name: &str,
     supported: &[&str],
 ) -> Result<&'a RawValue, RequestRefusal> {
     let raw = fields.require::<&RawValue>(name, "a string or an array");

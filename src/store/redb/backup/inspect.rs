@@ -49,7 +49,7 @@ pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<S
     // Upgrades an older schema in memory only.
     open::upgrade_schema(file, &db).map_err(CopyError::Open)?;
     let beside = ReferencedFiles { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
-    let mut checked = guard.run(|| check::rows((&db, found.checked), beside, pace))?;
+    let mut checked = guard.run(|| check::rows(&db, found.checked, beside, pace))?;
     checked.counts.bytes = fs::metadata(file).map_err(StoreError::at(file))?.len();
     Ok(StoreContents { checked, ..found })
 }

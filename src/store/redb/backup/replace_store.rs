@@ -185,7 +185,7 @@ fn one_step(dir: &Path) -> Result<bool, StoreError> {
         Err(error) => return Err(at(&ready)(error)),
     };
     for name in [CRASH_HISTORY_FILE].iter().chain(STORE_FOLDERS) {
-        if move_part(name, (dir, &ready, &replaced)).map_err(at(&dir.join(name)))? {
+        if move_part(name, dir, &ready, &replaced).map_err(at(&dir.join(name)))? {
             return Ok(true);
         }
     }
@@ -207,7 +207,7 @@ fn one_step(dir: &Path) -> Result<bool, StoreError> {
 }
 
 /// Moves the old part away, or the new one into place; returns whether there was anything to move.
-fn move_part(name: &str, (dir, ready, replaced): (&Path, &Path, &Path)) -> io::Result<bool> {
+fn move_part(name: &str, dir: &Path, ready: &Path, replaced: &Path) -> io::Result<bool> {
     let (new, own) = (ready.join(name), dir.join(name));
     let is_new = new.try_exists()?;
     // The crash history has no new part: an existing file is old, since no process uses the store before all moves are
@@ -237,7 +237,7 @@ fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
 
 /// Stamps a copy as a restored store: its epoch becomes at least `epoch`, its restore generation `lineage`.
 /// The file is synced and closed on return.
-pub fn stamp_restored(file: &Path, (epoch, lineage): (u64, u64)) -> io::Result<()> {
+pub fn stamp_restored(file: &Path, epoch: u64, lineage: u64) -> io::Result<()> {
     let guard = EngineFile::new(file);
     let renewed = || -> Result<(), StoreError> {
         let own = OpenOptions::new().read(true).write(true).open(file).map_err(StoreError::at(file))?;
@@ -297,7 +297,7 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         drop(RedbJournal::open(other.path(), Durability::Strict).unwrap());
         fs::copy(other.path().join(STORE_FILE), part.join(STORE_FILE)).unwrap();
-        stamp_restored(&part.join(STORE_FILE), (40, 7)).unwrap();
+        stamp_restored(&part.join(STORE_FILE), 40, 7).unwrap();
         fill(&part, "new");
         fs::remove_dir_all(part.join("spool")).unwrap();
         (dir, place)

@@ -87,7 +87,7 @@ impl LogCheck<'_, '_> {
             }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
             match LogRow::parse(session, place, row) {
-                Ok(row) => self.row((session, &mut state), place, &row),
+                Ok(row) => self.row(session, &mut state, place, &row),
                 Err(why) => {
                     state.damaged = true;
                     self.pass.damage(Damage::of(session, "appends", why));
@@ -98,7 +98,7 @@ impl LogCheck<'_, '_> {
         Ok(())
     }
 
-    fn row(&mut self, (session, state): (SessionId, &mut CheckedSession), place: u64, row: &LogRow<'_>) {
+    fn row(&mut self, session: SessionId, state: &mut CheckedSession, place: u64, row: &LogRow<'_>) {
         let expected =
             SessionTail { position: row.previous, last: row.first.saturating_sub(1), ..state.tail };
         if expected != state.tail {
@@ -113,7 +113,7 @@ impl LogCheck<'_, '_> {
         for (seq, stored) in row.records() {
             self.pass.checked.counts.records += 1;
             state.tail.last = seq;
-            if let Err(why) = stored.and_then(|stored| self.record((session, state), seq, stored)) {
+            if let Err(why) = stored.and_then(|stored| self.record(session, state, seq, stored)) {
                 state.damaged = true;
                 self.pass.damage(Damage::of(session, "appends", why).at(seq));
             }
@@ -126,7 +126,8 @@ impl LogCheck<'_, '_> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds have nothing to compare")]
     fn record(
         &mut self,
-        (session, state): (SessionId, &mut CheckedSession),
+        session: SessionId,
+        state: &mut CheckedSession,
         seq: Seq,
         stored: &[u8],
     ) -> Result<(), String> {
@@ -152,7 +153,7 @@ impl LogCheck<'_, '_> {
                     None => return Err(format!("run {} ends and was never accepted", ended.run)),
                 }
             }
-            Body::RunReopened(reopened) => self.reopened((session, state), reopened.run)?,
+            Body::RunReopened(reopened) => self.reopened(session, state, reopened.run)?,
             Body::CallEnded(ended) => {
                 let images = ended.end.images.iter().map(|image| &image.artifact);
                 ended
@@ -168,7 +169,7 @@ impl LogCheck<'_, '_> {
     }
 
     /// Each leg has an outcome of its own: a reopened run has none again.
-    fn reopened(&mut self, (session, state): (SessionId, &CheckedSession), run: RunId) -> Result<(), String> {
+    fn reopened(&mut self, session: SessionId, state: &CheckedSession, run: RunId) -> Result<(), String> {
         let known = self.facts.runs.get_mut(&run).filter(|known| known.session == session);
         match known.map(|known| known.ended.take()) {
             Some(Some(_)) => Ok(()),

@@ -32,7 +32,7 @@ pub fn check(dir: &Path, artifacts: ArtifactLookup<'_>) -> Result<CheckReport, O
 /// Checks a database that is open.
 pub(super) fn check_over(db: &mut Database, beside: ReferencedFiles<'_>) -> Result<CheckReport, StoreError> {
     let checked = pages(db)?;
-    rows((db, checked), beside, &mut |_| Ok(()))
+    rows(db, checked, beside, &mut |_| Ok(()))
 }
 
 /// Checks the pages of the file.
@@ -48,12 +48,13 @@ pub(super) fn pages(db: &mut Database) -> Result<CheckReport, StoreError> {
 
 /// Checks all rows; `checked` is the report of [`pages`].
 pub(super) fn rows(
-    (db, checked): (&Database, CheckReport),
+    db: &Database,
+    checked: CheckReport,
     beside: ReferencedFiles<'_>,
     pace: &mut ThrottleFn<'_>,
 ) -> Result<CheckReport, StoreError> {
     let txn = db.begin_read()?;
-    let mut pass = CheckPass::new((&txn, checked), beside, pace);
+    let mut pass = CheckPass::new(&txn, checked, beside, pace);
     let facts = log::check_log(&mut pass)?;
     index::check_index(&mut pass, &facts)?;
     pass.finish()

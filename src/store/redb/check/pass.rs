@@ -97,7 +97,8 @@ pub(super) struct CheckPass<'p> {
 
 impl<'p> CheckPass<'p> {
     pub(super) fn new(
-        (txn, checked): (&'p ReadTransaction, CheckReport),
+        txn: &'p ReadTransaction,
+        checked: CheckReport,
         references: ReferencedFiles<'p>,
         throttle: &'p mut ThrottleFn<'p>,
     ) -> Self {

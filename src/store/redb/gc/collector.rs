@@ -162,7 +162,7 @@ impl GcPass {
             if doomed.is_empty() && expired.len() == 0 {
                 break;
             }
-            self.remove_batch(doomed, (&mut tally, &mut keys, &mut gone))?;
+            self.remove_batch(doomed, &mut tally, &mut keys, &mut gone)?;
             self.remove_leftovers()?;
         }
         keys.retain(why::RUN, all_keys.saturating_sub(keys.removed));
@@ -172,7 +172,9 @@ impl GcPass {
     fn remove_batch(
         &mut self,
         mut doomed: Vec<RemovableSession>,
-        (tally, keys, gone): (&mut Tally, &mut Tally, &mut RemovedSet),
+        tally: &mut Tally,
+        keys: &mut Tally,
+        gone: &mut RemovedSet,
     ) -> Result<(), GcError> {
         while !doomed.is_empty() {
             let (sent, mode) = (doomed.clone(), self.mode);

@@ -96,7 +96,7 @@ impl Geometry {
     fn below(self, page: &[u8], tree: TreeLayout) -> Option<Vec<PageRef>> {
         let children = usize::from(u16_at(page, 2)?) + 1;
         let numbers = 8 + 16 * children;
-        Some((0..children).filter_map(|n| self.page(page, (numbers + 8 * n, 8 + 16 * n), tree)).collect())
+        Some((0..children).filter_map(|n| self.page(page, numbers + 8 * n, 8 + 16 * n, tree)).collect())
     }
 
     fn tables(self, page: &[u8]) -> Vec<PageRef> {
@@ -118,11 +118,11 @@ impl Geometry {
         }
         let width =
             |at| Some(if *definition.get(at)? == 0 { None } else { Some(u32_at(definition, at + 1)?) });
-        self.page(definition, (10, 18), TreeLayout::Rows { key: width(42)?, value: width(47)? })
+        self.page(definition, 10, 18, TreeLayout::Rows { key: width(42)?, value: width(47)? })
     }
 
     /// The page whose number and checksum are at these offsets.
-    fn page(self, bytes: &[u8], (number, checksum): (usize, usize), tree: TreeLayout) -> Option<PageRef> {
+    fn page(self, bytes: &[u8], number: usize, checksum: usize, tree: TreeLayout) -> Option<PageRef> {
         let number = u64::from_le_bytes(*bytes.get(number..)?.first_chunk()?);
         let checksum = u128::from_le_bytes(*bytes.get(checksum..)?.first_chunk()?);
         let order = number >> 59;
@@ -158,7 +158,7 @@ impl<'h> CommitSlot<'h> {
     fn roots(&self, geometry: Geometry) -> Vec<PageRef> {
         let root = |(is_there, at): (usize, usize)| {
             let is_there = self.0.get(is_there).is_some_and(|flag| *flag != 0);
-            is_there.then(|| geometry.page(self.0, (at, at + 8), TreeLayout::Tables)).flatten()
+            is_there.then(|| geometry.page(self.0, at, at + 8, TreeLayout::Tables)).flatten()
         };
         [(1, 8), (2, 40)].into_iter().filter_map(root).collect()
     }

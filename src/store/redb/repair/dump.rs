@@ -30,13 +30,14 @@ type DumpSource<'s> = (&'s ReadTransaction, &'s Blobs);
 /// Writes everything that names a session, and returns the number of lines. Without a path, only counts.
 pub(super) fn session(
     (txn, blobs): DumpSource<'_>,
-    (survey, session): (&Survey, SessionId),
+    survey: &Survey,
+    session: SessionId,
     path: Option<&Path>,
 ) -> Result<u64, StoreError> {
     let mut lines = Lines::create(path)?;
     let bits = session.bits();
     if let Some(row) = txn.open_table(SESSIONS)?.get(bits)? {
-        lines.row::<SessionRow>("sessions", json!({}), (blobs, row.value()))?;
+        lines.row::<SessionRow>("sessions", json!({}), blobs, row.value())?;
     }
     for row in txn.open_table(SESSION_KEYS)?.iter()? {
         let (key, owner) = row?;
@@ -47,7 +48,7 @@ pub(super) fn session(
     let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
     for run in survey.runs.iter().filter(|(_, of)| **of == session).map(|(run, _)| run) {
         if let Some(row) = runs.get(run.bits())? {
-            lines.row::<RunRow>("runs", json!({ "run": run }), (blobs, row.value()))?;
+            lines.row::<RunRow>("runs", json!({ "run": run }), blobs, row.value())?;
         }
         if let Some(row) = accounts.get(run.bits())? {
             lines.account(*run, row.value())?;
@@ -62,12 +63,12 @@ pub(super) fn session(
     }
     for row in txn.open_table(INBOX)?.range((bits, 0)..=(bits, u64::MAX))? {
         let (key, row) = row?;
-        lines.row::<Value>("inbox", json!({ "number": key.value().1 }), (blobs, row.value()))?;
+        lines.row::<Value>("inbox", json!({ "number": key.value().1 }), blobs, row.value())?;
     }
     let log = txn.open_table(LOG)?;
     for place in survey.positions.iter().filter(|(_, of)| **of == session).map(|(place, _)| *place) {
         if let Some(row) = log.get(place)? {
-            lines.records(session, (place, row.value()), blobs)?;
+            lines.records(session, place, row.value(), blobs)?;
         }
     }
     lines.finish()
@@ -110,7 +111,7 @@ pub(super) fn strays(
         let models = txn.open_table(MODELS)?;
         for name in &strays.models {
             if let Some(row) = models.get(name.as_str())? {
-                lines.row::<Value>("models", json!({ "model": name }), (blobs, row.value()))?;
+                lines.row::<Value>("models", json!({ "model": name }), blobs, row.value())?;
             }
         }
     }
@@ -145,7 +146,8 @@ impl Lines {
         &mut self,
         table: &str,
         key: Value,
-        (blobs, stored): (&Blobs, &[u8]),
+        blobs: &Blobs,
+        stored: &[u8],
     ) -> Result<(), StoreError> {
         let mut line = json!({ "table": table });
         if let (Some(line), Value::Object(key)) = (line.as_object_mut(), key) {
@@ -171,7 +173,8 @@ impl Lines {
     fn records(
         &mut self,
         session: SessionId,
-        (place, stored): (u64, &[u8]),
+        place: u64,
+        stored: &[u8],
         blobs: &Blobs,
     ) -> Result<(), StoreError> {
         let row = match LogRow::parse(session, place, stored) {

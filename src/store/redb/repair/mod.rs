@@ -62,13 +62,13 @@ fn repair_locked(
     (stamp, dry_run): (&str, bool),
 ) -> Result<RepairReport, StoreError> {
     let txn = held.db.begin_read()?;
-    let survey = Survey::of(&txn, &held.blobs, (target, damages))?;
+    let survey = Survey::of(&txn, &held.blobs, target, damages)?;
     let folder = dir.join(SET_ASIDE);
     let mut repaired =
         RepairReport { mended: survey.mended.keys().copied().collect(), ..RepairReport::default() };
     for session in &survey.removable {
         let path = folder.join(format!("{session}-{stamp}.jsonl"));
-        let rows = dump::session((&txn, &held.blobs), (&survey, *session), (!dry_run).then_some(&*path))?;
+        let rows = dump::session((&txn, &held.blobs), &survey, *session, (!dry_run).then_some(&*path))?;
         repaired.sessions.insert(*session, (path, rows));
     }
     if !survey.strays.is_empty() {

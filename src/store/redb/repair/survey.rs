@@ -63,18 +63,19 @@ impl Survey {
     pub(super) fn of(
         txn: &ReadTransaction,
         blobs: &Blobs,
-        (target, damages): (RepairTarget, &[Damage]),
+        target: RepairTarget,
+        damages: &[Damage],
     ) -> Result<Self, StoreError> {
         let mut survey = Self::default();
         match target {
             RepairTarget::Session(session) => drop(survey.removable.insert(session)),
             RepairTarget::All => survey.choose_sessions(txn, blobs, damages)?,
         }
-        survey.find_runs((txn, blobs))?;
+        survey.find_runs(txn, blobs)?;
         survey.find_rows(txn, target)?;
         survey.find_accounts(txn)?;
         if target == RepairTarget::All {
-            survey.find_strays((txn, blobs))?;
+            survey.find_strays(txn, blobs)?;
         }
         Ok(survey)
     }
@@ -101,7 +102,7 @@ impl Survey {
         Ok(())
     }
 
-    fn find_runs(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), StoreError> {
+    fn find_runs(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
         for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
             let (session, run) = row?.0.value();
             let session = SessionId::from_bits(session);
@@ -160,7 +161,7 @@ impl Survey {
         }
     }
 
-    fn find_strays(&mut self, (txn, blobs): (&ReadTransaction, &Blobs)) -> Result<(), StoreError> {
+    fn find_strays(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
         let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
         let strays = &mut self.strays;
         let runs = txn.open_table(RUNS)?;
