@@ -133,9 +133,9 @@ mod tests {
         let config = Config::load(&[ConfigFile { path: "hermod.toml".into(), text }], &variables).unwrap();
         let usual = Reference::Variable("USUAL".to_owned());
         let account = ProviderAccount::of_section(&config.providers["acme"], Some(usual));
-        let told: Vec<_> =
+        let reported: Vec<_> =
             account.credential_report(&variables).into_iter().map(|(shown, _)| shown).collect();
-        assert_eq!(told, expect, "{section}");
+        assert_eq!(reported, expect, "{section}");
     }
 
     #[test]

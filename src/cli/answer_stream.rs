@@ -53,8 +53,8 @@ impl AnswerStream {
 
     /// Adds the complete text of a call; returns the part not shown yet.
     pub(crate) fn complete(&mut self, call: CallId, text: &str) -> String {
-        let said = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.text);
-        match text.strip_prefix(said).map(str::to_owned) {
+        let shown_text = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.text);
+        match text.strip_prefix(shown_text).map(str::to_owned) {
             Some(rest) if !rest.is_empty() => self.delta(call, &rest),
             Some(_) | None => String::new(),
         }

@@ -44,7 +44,7 @@ enum RunsCommand {
 /// Lists, shows or resumes runs.
 pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exit, CliError> {
     let inquiry = || StoreClient::new(variables);
-    let told = match args.verb {
+    let printed = match args.verb {
         RunsCommand::Resume(args) => return resume::execute(&args, variables).await,
         RunsCommand::List(list) => {
             let ControlResponse::Runs(runs) =
@@ -69,7 +69,7 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
             if json { print_json(&run) } else { print(&format_run(&run, SystemClock::default().at())) }
         }
     };
-    told.map(|()| Exit::Ok)
+    printed.map(|()| Exit::Ok)
 }
 
 /// Characters of a task in the list.

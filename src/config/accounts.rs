@@ -22,8 +22,8 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
             ),
         ];
         let below = key("oauth.");
-        let said = config.settings.iter().find(|(key, _)| key.starts_with(&below));
-        let origin = said.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
+        let configured = config.settings.iter().find(|(key, _)| key.starts_with(&below));
+        let origin = configured.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
         for (field, _, what) in needed.into_iter().filter(|(_, is_there, _)| !is_there) {
             let reason = format!("it is missing; give {what}");
             errors.push(SettingError::Value {

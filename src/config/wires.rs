@@ -18,7 +18,7 @@ const CHAT: &str = "/chat/completions";
 /// The wire format of an endpoint, and the base URL to which the format's path is appended. The first of these decides:
 /// `said`, `vendor`, the base URL, `chat_completions`.
 pub fn resolve(
-    said: Option<&'static str>,
+    configured: Option<&'static str>,
     vendor: Option<&'static str>,
     base_url: &str,
 ) -> (&'static str, String) {
@@ -34,13 +34,13 @@ pub fn resolve(
     let is_anthropic = is(ANTHROPIC);
     let is_openai = RESPONSES_HOSTS.into_iter().any(is) && !path.ends_with(CHAT);
     let is_bare = parsed.as_ref().is_some_and(|uri| uri.path() == "/");
-    let told = match (is_anthropic, responses) {
+    let by_address = match (is_anthropic, responses) {
         (true, _) => ANTHROPIC_MESSAGES,
         (false, Some(_)) => CODEX_RESPONSES,
         (false, None) if is_openai => CODEX_RESPONSES,
         (false, None) => CHAT_COMPLETIONS,
     };
-    let wire = said.or(vendor).unwrap_or(told);
+    let wire = configured.or(vendor).unwrap_or(by_address);
     let path = match responses {
         Some(base) if wire == CODEX_RESPONSES => base.to_owned(),
         Some(_) | None if is_anthropic && is_bare => format!("{path}/v1"),
@@ -54,8 +54,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(said: Option<&'static str>, vendor: Option<&'static str>, base_url: &str, expect: (&str, &str)) {
-        let (wire, url) = resolve(said, vendor, base_url);
+    fn check(
+        configured: Option<&'static str>,
+        vendor: Option<&'static str>,
+        base_url: &str,
+        expect: (&str, &str),
+    ) {
+        let (wire, url) = resolve(configured, vendor, base_url);
         assert_eq!((wire, url.as_str()), expect, "{base_url}");
     }
 

@@ -147,8 +147,8 @@ async fn accept(
 /// Refuses a connection above the limit, if the line can be written without waiting.
 fn reject(stream: &UnixStream) {
     let text = format!("{MAX_CONNECTIONS} connections are open already; try again in a moment");
-    let said = encode_line(&ControlResponse::Refused(RequestError::new(RequestErrorKind::Busy, text)));
-    if let Ok(line) = said
+    let encoded = encode_line(&ControlResponse::Refused(RequestError::new(RequestErrorKind::Busy, text)));
+    if let Ok(line) = encoded
         && let Err(error) = stream.try_write(&line)
     {
         tracing::debug!(%error, "turned a client away without a word");

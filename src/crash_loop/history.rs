@@ -138,8 +138,8 @@ impl CrashHistory {
     }
 
     fn record_death(&mut self, trial: Trial, step: Option<Seq>, lived_ms: u64) {
-        let known = self.suspects.iter().position(|blame| blame.run == trial.run);
-        let before = known.map(|at| self.suspects.remove(at)).filter(|blame| blame.step == trial.step);
+        let known = self.suspects.iter().position(|suspect| suspect.run == trial.run);
+        let before = known.map(|at| self.suspects.remove(at)).filter(|suspect| suspect.step == trial.step);
         if step != Some(trial.step) {
             return;
         }
@@ -166,26 +166,30 @@ impl CrashHistory {
 
     /// The runs to force-fail, each with the number of its deaths, which were all alone and at the same step.
     pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
-        let condemned = self.suspects.iter().filter(|blame| blame.late >= LATE_DEATHS_TO_FAIL);
-        condemned.map(|blame| (blame.run, blame.early.saturating_add(blame.late))).collect()
+        let condemned = self.suspects.iter().filter(|suspect| suspect.late >= LATE_DEATHS_TO_FAIL);
+        condemned.map(|suspect| (suspect.run, suspect.early.saturating_add(suspect.late))).collect()
     }
 
     /// Runs with a higher rank are tried earlier, so that the next death happens while the suspect is alone.
     pub fn suspicion_rank(&self, run: RunId) -> u32 {
-        let weight = |blame: &Suspect| {
-            blame.early.saturating_add(blame.late.saturating_mul(EARLY_DEATHS_FOR_BACKOFF)).saturating_add(1)
+        let weight = |suspect: &Suspect| {
+            suspect
+                .early
+                .saturating_add(suspect.late.saturating_mul(EARLY_DEATHS_FOR_BACKOFF))
+                .saturating_add(1)
         };
-        self.suspects.iter().find(|blame| blame.run == run).map_or(0, weight)
+        self.suspects.iter().find(|suspect| suspect.run == run).map_or(0, weight)
     }
 
     /// The backoff before this run is resumed at its current step; `None` if there is none.
     /// A process that dies of another cause mostly dies during the backoff, so that only the run's own deaths reach the
     /// limit.
     pub fn backoff_before(&self, trial: &Trial) -> Option<Duration> {
-        let is_it = |blame: &&Suspect| blame.run == trial.run && blame.step == trial.step;
-        let blame = self.suspects.iter().find(is_it)?;
-        let rest_ms = blame.lived_ms.saturating_mul(BACKOFF_FACTOR).clamp(MIN_UPTIME_MS, MAX_BACKOFF_MS);
-        (blame.late > 0 || blame.early >= EARLY_DEATHS_FOR_BACKOFF).then_some(Duration::from_millis(rest_ms))
+        let is_it = |suspect: &&Suspect| suspect.run == trial.run && suspect.step == trial.step;
+        let suspect = self.suspects.iter().find(is_it)?;
+        let rest_ms = suspect.lived_ms.saturating_mul(BACKOFF_FACTOR).clamp(MIN_UPTIME_MS, MAX_BACKOFF_MS);
+        (suspect.late > 0 || suspect.early >= EARLY_DEATHS_FOR_BACKOFF)
+            .then_some(Duration::from_millis(rest_ms))
     }
 
     /// The run that this process tries from now on; `None` ends the trial.
@@ -206,7 +210,7 @@ impl CrashHistory {
 
     /// Removes all suspicion from the run: it made progress, has ended, or has run without a death for long.
     pub fn clear(&mut self, run: RunId) {
-        self.suspects.retain(|blame| blame.run != run);
+        self.suspects.retain(|suspect| suspect.run != run);
     }
 
     /// The process ends cleanly. Returns whether the history holds anything for the next process.

@@ -69,21 +69,23 @@ impl KeyCommand {
         }
         let key = std::str::from_utf8(output.head).map(str::trim);
         let key = key.map_err(|_| self.denied("its output is no text; it must print the key alone"))?;
-        let said = ran.stderr.truncated(MAX_KEY_BYTES);
-        let said = last_line(if said.tail.is_empty() { said.head } else { said.tail }, key);
+        let error_output = ran.stderr.truncated(MAX_KEY_BYTES);
+        let error_output =
+            last_line(if error_output.tail.is_empty() { error_output.head } else { error_output.tail }, key);
         match (ran.cause, ran.exit_code) {
-            (ExitCause::Exit, Some(0)) if key.is_empty() => {
-                Err(self
-                    .denied(format!("it printed nothing; it must print the key to standard output{said}")))
-            }
+            (ExitCause::Exit, Some(0)) if key.is_empty() => Err(self.denied(format!(
+                "it printed nothing; it must print the key to standard output{error_output}"
+            ))),
             (ExitCause::Exit, Some(0)) => Ok(FetchedKey { key: Secret::new(key), expires_in: None }),
-            (ExitCause::Exit, Some(code)) => Err(self.denied(format!("it ended with code {code}{said}"))),
+            (ExitCause::Exit, Some(code)) => {
+                Err(self.denied(format!("it ended with code {code}{error_output}")))
+            }
             (ExitCause::Exit, None) => {
                 let signal = ran.signal.map_or_else(String::new, |signal| format!(" {signal}"));
-                Err(self.denied(format!("it was ended by signal{signal}{said}")))
+                Err(self.denied(format!("it was ended by signal{signal}{error_output}")))
             }
             (ExitCause::Timeout | ExitCause::Cancel, _) => Err(KeyError::Unreachable(format!(
-                "{}: it did not end within {} s{said}",
+                "{}: it did not end within {} s{error_output}",
                 self.redacted(),
                 self.limit.as_secs_f64()
             ))),

@@ -158,13 +158,13 @@ fn parse_reply(reply: &FormResponse, endpoint: &str) -> Result<TokenResponse, Ke
             KeyError::Denied(format!("{endpoint} answered without an access_token; check token_url"))
         });
     }
-    let said = match serde_json::from_slice::<TokenErrorResponse>(body) {
+    let description = match serde_json::from_slice::<TokenErrorResponse>(body) {
         Ok(TokenErrorResponse { error, error_description: Some(more) }) => format!(": {error}: {more}"),
         Ok(TokenErrorResponse { error, error_description: None }) => format!(": {error}"),
         Err(_) => String::new(),
     };
-    let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
-    let text = format!("{endpoint} answered HTTP {status}{said}");
+    let description: String = description.chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
+    let text = format!("{endpoint} answered HTTP {status}{description}");
     Err(match status {
         408 | 429 | 500.. => KeyError::Unreachable(text),
         _ => KeyError::Denied(text),

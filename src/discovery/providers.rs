@@ -111,9 +111,9 @@ fn of_section(
     };
     let model = section.model.as_ref().and_then(|model| model.0.clone());
     let model = model.or_else(|| vendor.filter(|_| own_url.is_none()).map(|vendor| vendor.model.into()));
-    let said = section.wire.or(section.api_mode).map(|wire| wire.0);
+    let configured_wire = section.wire.or(section.api_mode).map(|wire| wire.0);
     let url = own_url.unwrap_or_else(usual_url);
-    let (wire, base_url) = resolve(said, vendor.and_then(|vendor| vendor.wire), &url);
+    let (wire, base_url) = resolve(configured_wire, vendor.and_then(|vendor| vendor.wire), &url);
     DiscoveredProvider {
         name: name.into(),
         source: DiscoverySource::Config,

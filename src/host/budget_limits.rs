@@ -66,8 +66,8 @@ impl FromStr for BudgetLimits {
     }
 }
 
-fn check_once(said: bool) -> Result<(), String> {
-    if said { Err("it is said twice; leave one out".into()) } else { Ok(()) }
+fn check_once(is_repeated: bool) -> Result<(), String> {
+    if is_repeated { Err("it is said twice; leave one out".into()) } else { Ok(()) }
 }
 
 fn dimension(name: &str) -> Result<Dimension, String> {

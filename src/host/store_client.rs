@@ -207,7 +207,7 @@ async fn answer_from_store(
     let desk = RequestHandler::without_runtime(StoreReader::new(journal)).with_maintenance(upkeep);
     let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
     let asked = async move { desk.answer(request, &sender).await };
-    let told = async move {
+    let forwarded = async move {
         while let Some(answer) = answers.recv().await {
             if let ControlResponse::Refused(fault) = answer {
                 return Err(fault);
@@ -219,8 +219,8 @@ async fn answer_from_store(
         }
         Err(unexpected_response())
     };
-    let ((), told) = tokio::join!(asked, told);
-    told.map_err(HostError::from)
+    let ((), forwarded) = tokio::join!(asked, forwarded);
+    forwarded.map_err(HostError::from)
 }
 
 /// The owner's response does not belong to the request.

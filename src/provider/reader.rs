@@ -82,8 +82,8 @@ impl<D: AnswerDecoder> ResponseReader<D> {
 
     /// Selects the body kind by the first significant byte; returns the bytes from there.
     fn recognise<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let said = bytes.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
-        let bytes = &bytes[said.unwrap_or(bytes.len())..];
+        let first_byte = bytes.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
+        let bytes = &bytes[first_byte.unwrap_or(bytes.len())..];
         self.body = match bytes.first() {
             None => ResponseBody::Unknown,
             Some(b'{' | b'[') => ResponseBody::Json(Vec::new()),

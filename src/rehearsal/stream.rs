@@ -33,10 +33,10 @@ pub(super) fn body(
     if fault.is_none() && pace.between.is_zero() {
         return events.joined().into();
     }
-    let beats = body_actions(events, pace.between, fault).into_iter();
-    Body::from_stream(stream::unfold((beats, stop), |(mut beats, stop)| async move {
+    let actions = body_actions(events, pace.between, fault).into_iter();
+    Body::from_stream(stream::unfold((actions, stop), |(mut actions, stop)| async move {
         loop {
-            let item = match beats.next()? {
+            let item = match actions.next()? {
                 BodyAction::Send(bytes) => Ok(bytes),
                 BodyAction::Break => Err(io::Error::other("the script cuts the stream here")),
                 BodyAction::Flush => {
@@ -46,7 +46,7 @@ pub(super) fn body(
                 BodyAction::Wait(time) if wait(time, &stop).await => continue,
                 BodyAction::Wait(_) => Err(io::Error::other("the rehearsal is over")),
             };
-            return Some((item, (beats, stop)));
+            return Some((item, (actions, stop)));
         }
     }))
 }
@@ -64,34 +64,34 @@ pub(super) async fn wait(time: Duration, stop: &CancellationToken) -> bool {
 }
 
 fn body_actions(events: EventBuffer, between: Duration, fault: Option<&ScriptFault>) -> Vec<BodyAction> {
-    let mut beats = Vec::with_capacity(events.len() * 2 + 2);
+    let mut actions = Vec::with_capacity(events.len() * 2 + 2);
     for (index, event) in events.split().into_iter().enumerate() {
         if index > 0 && !between.is_zero() {
-            beats.push(BodyAction::Wait(between));
+            actions.push(BodyAction::Wait(between));
         }
-        beats.push(BodyAction::Send(event));
+        actions.push(BodyAction::Send(event));
     }
     let after = |count: usize| {
         let mut sent = 0;
-        let found = beats.iter().position(|beat| {
-            sent += usize::from(matches!(beat, BodyAction::Send(_)));
+        let found = actions.iter().position(|action| {
+            sent += usize::from(matches!(action, BodyAction::Send(_)));
             sent > count
         });
-        found.unwrap_or(beats.len())
+        found.unwrap_or(actions.len())
     };
     match fault {
         None | Some(ScriptFault::Status { .. }) => {}
         Some(ScriptFault::Stall { after: count, time }) => {
             let at = after(*count);
-            beats.insert(at, BodyAction::Wait(*time));
+            actions.insert(at, BodyAction::Wait(*time));
         }
         Some(ScriptFault::Cut { after: count, how }) => {
             let at = after(*count);
-            beats.truncate(at);
+            actions.truncate(at);
             if *how == Cut::Reset {
-                beats.extend([BodyAction::Flush, BodyAction::Break]);
+                actions.extend([BodyAction::Flush, BodyAction::Break]);
             }
         }
     }
-    beats
+    actions
 }

@@ -53,7 +53,7 @@ pub(super) async fn command_end(
         ExitCause::Timeout => CallStatus::Error,
         ExitCause::Cancel => CallStatus::Stopped,
     };
-    let (mut told, is_whole) = fit_output(&mut ran);
+    let (mut reply, is_whole) = fit_output(&mut ran);
     let whole = match spooled {
         SpooledOutput::Inline(..) if is_whole => None,
         SpooledOutput::Inline(bytes, left_out) => {
@@ -63,13 +63,13 @@ pub(super) async fn command_end(
         SpooledOutput::Lost(error) => Some(Err(error)),
     };
     let artifact = whole.as_ref().and_then(|whole| Some(whole.as_ref().ok()?.0.clone()));
-    told.artifact = whole.map(|whole| match whole {
+    reply.artifact = whole.map(|whole| match whole {
         Ok((Artifact { handle, bytes, .. }, left_out)) => {
             FullOutput::Stored { handle, bytes, left_out: (left_out > 0).then_some(left_out) }
         }
         Err(error) => FullOutput::Lost { error: format!("the whole output could not be kept: {error}") },
     });
-    CallEnd { artifact, ..CallEnd::new(status, json(&told)) }
+    CallEnd { artifact, ..CallEnd::new(status, json(&reply)) }
 }
 
 /// The reply with as much output as fits, and whether that is all of it.
@@ -83,7 +83,7 @@ fn fit_output(ran: &mut CommandResult) -> (CommandReply, bool) {
             |other: u64| usize::try_from(other).map_or(half, |other| room.saturating_sub(other).max(half));
         let (stdout, out_is_whole) = truncate_stream(&mut ran.stdout, of(err));
         let (stderr, err_is_whole) = truncate_stream(&mut ran.stderr, of(out));
-        let told = CommandReply {
+        let reply = CommandReply {
             exit_code: ran.exit_code,
             signal: ran.signal,
             timed_out: ran.cause == ExitCause::Timeout,
@@ -91,16 +91,16 @@ fn fit_output(ran: &mut CommandResult) -> (CommandReply, bool) {
             stderr,
             artifact: None,
         };
-        if json(&told).len() + ARTIFACT_TEXT_BYTES <= MAX_RESULT_BYTES {
-            return (told, out_is_whole && err_is_whole);
+        if json(&reply).len() + ARTIFACT_TEXT_BYTES <= MAX_RESULT_BYTES {
+            return (reply, out_is_whole && err_is_whole);
         }
         // Quotes, escapes and visible control characters need more space than their bytes.
         room = room * 3 / 4;
     }
 }
 
-fn json(told: &CommandReply) -> String {
-    serde_json::to_string(told).expect("numbers and strings are JSON")
+fn json(reply: &CommandReply) -> String {
+    serde_json::to_string(reply).expect("numbers and strings are JSON")
 }
 
 fn truncate_stream(stream: &mut Capture, room: usize) -> (String, bool) {

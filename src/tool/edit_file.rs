@@ -93,7 +93,7 @@ impl TypedTool for EditFile {
         let area = site.area();
         let first = try_blocking(&site.cancel, move |asker| prepare(&area, &arguments, note, asker));
         let prepared = match first.await {
-            Ok(EditPlan::AlreadyMade(told)) => return CallEnd::ok(told),
+            Ok(EditPlan::AlreadyMade(reply_text)) => return CallEnd::ok(reply_text),
             Ok(EditPlan::Pending(change)) => change,
             Err(end) => return end,
         };
@@ -132,12 +132,12 @@ fn prepare(
     let before = read(&place)?;
     let hash = Hash::of(&before);
     let (shown, count) = (place.display(), arguments.edits.len());
-    let told = |length: usize| {
+    let reply_text = |length: usize| {
         let what = if count == 1 { "1 text".into() } else { format!("{count} texts") };
         format!("replaced {what} in {shown}, which has {length} bytes now")
     };
     match noted {
-        Some(note) if note.after == hash => return Ok(EditPlan::AlreadyMade(told(before.len()))),
+        Some(note) if note.after == hash => return Ok(EditPlan::AlreadyMade(reply_text(before.len()))),
         Some(note) if note.before != hash => {
             let what = "was changed from outside after an interrupted attempt of this edit, which may have been \
                         made";
@@ -151,11 +151,12 @@ fn prepare(
         EDIT_LIMITS.check(n, content.len())?;
         apply(n, edit, &mut content)?;
     }
-    let (note, told) = (EditIntent { before: hash, after: Hash::of(&content) }, told(content.len()));
+    let (note, reply_text) =
+        (EditIntent { before: hash, after: Hash::of(&content) }, reply_text(content.len()));
     if note.after == note.before {
         return Ok(EditPlan::AlreadyMade(format!("nothing to change: {shown} stays as it is")));
     }
-    Ok(EditPlan::Pending(FileChange { place, content, intent: note, reply: told }))
+    Ok(EditPlan::Pending(FileChange { place, content, intent: note, reply: reply_text }))
 }
 
 impl FileChange {

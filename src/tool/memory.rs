@@ -95,9 +95,9 @@ fn prepare(
             Ok(MemoryChange { memory, order, locked, new_entries: then, intent: note })
         }
         Ok(EditResult::Unchanged) => {
-            let mut told = reply_json(&memory, &order, &entries);
-            told["unchanged"] = true.into();
-            Err(CallEnd::ok(told.to_string()))
+            let mut reply = reply_json(&memory, &order, &entries);
+            reply["unchanged"] = true.into();
+            Err(CallEnd::ok(reply.to_string()))
         }
         Err(unfit) => Err(rejected_end(&memory, &order, &entries, &unfit)),
     }

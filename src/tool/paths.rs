@@ -170,9 +170,9 @@ impl WorkspacePath {
     /// Opens the path as a regular file for reading.
     pub fn open_file(&self) -> Result<(File, Stat), BadArguments> {
         let (parent, name) = self.parent(open_folder)?;
-        let told =
+        let entry =
             rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.io_error(e))?;
-        self.expect_file(&told)?;
+        self.expect_file(&entry)?;
         let file =
             rustix::fs::openat(&parent, name, FILE_FLAGS, Mode::empty()).map_err(|e| self.io_error(e))?;
         let opened = rustix::fs::fstat(&file).map_err(|e| self.io_error(e))?;

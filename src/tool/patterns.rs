@@ -88,7 +88,7 @@ const IGNORED_ERRORS: &[io::ErrorKind] =
 pub(super) fn check_rules(folder: &Path) -> Result<(), String> {
     [".gitignore", ".ignore"].into_iter().try_for_each(|name| {
         let path = folder.join(name);
-        if path.symlink_metadata().is_ok_and(|told| told.is_symlink()) {
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(format!("`{name}` is a symlink"));
         }
         match read_regular(&path, MAX_RULES_BYTES) {

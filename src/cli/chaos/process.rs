@@ -68,7 +68,7 @@ impl ProgramUnderTest {
             .spawn()
             .map_err(|error| failed(&format!("{} cannot be started: {error}", self.exe.display())))?;
         let stderr = child.stderr.take().ok_or_else(|| failed("its standard error is not there"))?;
-        let mut said = BufReader::new(stderr).lines();
+        let mut stderr_lines = BufReader::new(stderr).lines();
         let (mut lines, mut progress, mut silent, mut killed) = (Vec::new(), None, false, false);
         loop {
             let at = match until {
@@ -85,7 +85,7 @@ impl ProgramUnderTest {
                     killed = true;
                     child.start_kill().map_err(|error| failed(&format!("it cannot be killed: {error}")))?;
                 }
-                line = said.next_line() => {
+                line = stderr_lines.next_line() => {
                     let line = line.map_err(|error| failed(&format!("what it says is no text: {error}")))?;
                     let Some(line) = line else { break };
                     if progress.is_none() && matches!(progress_lines::parse(&line), Some(ProgressLine::Step(..))) {

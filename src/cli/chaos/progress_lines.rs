@@ -31,7 +31,7 @@ impl ReportedStep {
         let Some(AttemptId { call, attempt }) = body.step() else { return false };
         body.kind() == self.kind
             && (call.iteration, call.n) == (self.iteration, self.n)
-            && self.attempt.is_none_or(|said| said == attempt)
+            && self.attempt.is_none_or(|reported| reported == attempt)
     }
 }
 

@@ -19,13 +19,15 @@ pub(super) struct SeenJournal {
 impl SeenJournal {
     /// Compares the records on disk with the last state and with the steps that the process reported; returns the
     /// findings.
-    pub(super) fn check(&mut self, records: &[(Seq, Record)], said: &[ReportedStep]) -> Findings {
+    pub(super) fn check(&mut self, records: &[(Seq, Record)], reported: &[ReportedStep]) -> Findings {
         let hashes: Vec<_> = records.iter().map(|(_, record)| Hash::of(&encode(record))).collect();
         let same = self.records.iter().zip(&hashes).filter(|(before, now)| before == now).count();
         let gaps = (1..).zip(records).filter(|(expect, (seq, _))| expect != seq).count();
         let changed = self.records.len() - same;
-        let lost =
-            said.iter().filter(|step| !records.iter().any(|(_, record)| step.matches(&record.body))).count();
+        let lost = reported
+            .iter()
+            .filter(|step| !records.iter().any(|(_, record)| step.matches(&record.body)))
+            .count();
         let accepted = records.iter().find_map(|(_, record)| {
             if let Body::RunAccepted(accepted) = &record.body { Some(accepted.run) } else { None }
         });
@@ -35,7 +37,7 @@ impl SeenJournal {
         let reopened = last(|body| matches!(body, Body::RunReopened(_)));
         self.ended = last(|body| matches!(body, Body::RunEnded(_))) > reopened;
         self.records = hashes;
-        let (acknowledged, lost) = (said.len(), lost + usize::from(not_there));
+        let (acknowledged, lost) = (reported.len(), lost + usize::from(not_there));
         Findings { acknowledged, lost, changed, gaps, ..Findings::default() }
     }
 
@@ -58,11 +60,11 @@ mod tests {
     /// Checks the usual journal, and then the journal `then`; `expect` are the counts of lost and changed records and
     /// of gaps.
     #[track_caller]
-    fn check(then: &[(Seq, Record)], said: &[ReportedStep], expect: [usize; 3]) {
+    fn check(then: &[(Seq, Record)], reported: &[ReportedStep], expect: [usize; 3]) {
         let mut book = SeenJournal::default();
         assert_eq!(book.check(&journal(), &[]), Findings::default());
         assert_eq!((book.run, book.ended, book.len()), (Some(RUN), false, 3));
-        let counts = book.check(then, said);
+        let counts = book.check(then, reported);
         assert_eq!([counts.lost, counts.changed, counts.gaps], expect);
     }
 
@@ -88,10 +90,10 @@ mod tests {
 
     #[test]
     fn what_was_said_and_is_not_there_is_lost() {
-        let said = |kind, n, attempt| ReportedStep { kind, iteration: 1, n, attempt };
-        check(&journal(), &[said(Kind::CallEnded, 1, None)], [1, 0, 0]);
-        check(&journal(), &[said(Kind::CallStarted, 2, Some(1)), STARTED], [1, 0, 0]);
-        check(&journal(), &[said(Kind::CallStarted, 1, Some(2))], [1, 0, 0]);
+        let reported = |kind, n, attempt| ReportedStep { kind, iteration: 1, n, attempt };
+        check(&journal(), &[reported(Kind::CallEnded, 1, None)], [1, 0, 0]);
+        check(&journal(), &[reported(Kind::CallStarted, 2, Some(1)), STARTED], [1, 0, 0]);
+        check(&journal(), &[reported(Kind::CallStarted, 1, Some(2))], [1, 0, 0]);
         let mut book = SeenJournal { run: Some(RUN), ..SeenJournal::default() };
         assert_eq!(book.check(&[], &[]).lost, 1);
     }

@@ -43,12 +43,13 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Cli
 
 /// The references of the credentials, with the problem of each that is missing.
 pub(crate) fn credentials(found: &DiscoveredProvider, variables: &Variables) -> String {
-    let told = found.account.credential_report(variables).into_iter().map(|(shown, missing)| match missing {
-        None => shown,
-        Some(missing) => format!("missing: {missing}"),
-    });
-    let told: Vec<_> = told.collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    let sources =
+        found.account.credential_report(variables).into_iter().map(|(shown, missing)| match missing {
+            None => shown,
+            Some(missing) => format!("missing: {missing}"),
+        });
+    let sources: Vec<_> = sources.collect();
+    if sources.is_empty() { "none".to_owned() } else { sources.join(", ") }
 }
 
 /// The profile of the provider's default model.

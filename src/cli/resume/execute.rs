@@ -100,13 +100,13 @@ fn print_runs(rows: &[RunView], texts: &BTreeMap<RunId, String>, is_named: bool)
             None => Ok(()),
         };
     }
-    let mut told = table_of(rows);
+    let mut printed = table_of(rows);
     for row in rows.iter().filter(|row| has_completed(row)) {
         if let Some(answer) = texts.get(&row.id) {
-            told.extend(["\nanswer of ", &row.id.to_string(), ":\n", answer, "\n"]);
+            printed.extend(["\nanswer of ", &row.id.to_string(), ":\n", answer, "\n"]);
         }
     }
-    print(&told)
+    print(&printed)
 }
 
 /// 6 if a run is parked, else the first exit code that is not 0.

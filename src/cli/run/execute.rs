@@ -90,8 +90,8 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             (ResultView::without_outcome(ids, "parked"), Exit::Parked)
         }
         Ok(FollowOutcome::Interrupted(exit)) => {
-            let (said, error) = format_suspended(ids, args.text.is_some());
-            print_note(said);
+            let (suspension, error) = format_suspended(ids, args.text.is_some());
+            print_note(suspension);
             (ResultView::without_outcome(ids, error), exit)
         }
         Err(failure) => {
@@ -209,7 +209,7 @@ async fn run_as_owner(
     };
     let followed = run_action((&daemon, args), holding, job, &target, (ids, &mut *display)).await;
     display.close();
-    let told = match &followed {
+    let printed = match &followed {
         Ok(FollowOutcome::Ended(result)) => print_open_runs(&daemon.runtime, result.session).await,
         Ok(FollowOutcome::Interrupted(_) | FollowOutcome::Parked(_)) | Err(_) => Ok(()),
     };
@@ -220,7 +220,7 @@ async fn run_as_owner(
             ShutdownUrgency::Normal
         })
         .await;
-    told.and(followed)
+    printed.and(followed)
 }
 
 /// Decides the action, and starts the runtime for it. Nothing is accepted or resumed yet.
@@ -451,9 +451,9 @@ mod tests {
     fn only_a_run_that_is_known_is_named_as_suspended() {
         let run = RunId::from_bits(1);
         let check = |ids: Option<RunAndSession>, has_task: bool, expect: &str| {
-            let (said, error) = format_suspended(ids, has_task);
-            assert!(said.contains(expect), "{said}");
-            assert_eq!(said.contains("--resume"), ids.is_some(), "{said}");
+            let (suspension, error) = format_suspended(ids, has_task);
+            assert!(suspension.contains(expect), "{suspension}");
+            assert_eq!(suspension.contains("--resume"), ids.is_some(), "{suspension}");
             assert_eq!(error == "suspended", ids.is_some(), "{error}");
         };
         let known = Some((run, SessionId::from_bits(2)));

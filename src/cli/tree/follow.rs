@@ -28,9 +28,9 @@ pub(super) async fn follow(
     variables: &Variables,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let told =
+    let tree_output =
         if args.json { TreeOutput::Json(String::new()) } else { TreeOutput::Lines(LiveScreen::default()) };
-    let mut watch = TreeFollower { run: args.run.map(String::from), output: told, variables };
+    let mut watch = TreeFollower { run: args.run.map(String::from), output: tree_output, variables };
     tokio::select! {
         biased;
         signal = signals.next() => Ok(signal.into()),

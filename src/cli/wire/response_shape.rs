@@ -93,14 +93,15 @@ impl ResponseShape {
 
 /// A message if the content type contradicts the body; the body is then believed.
 pub(super) fn contradiction(headers: &HeaderMap, shape: BodyKind) -> Option<String> {
-    let said = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let content_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let (declared, is) = match shape {
         BodyKind::Neither => return None,
         BodyKind::Events => ("event-stream", "an event stream"),
         BodyKind::Document => ("json", "a JSON document"),
     };
-    let contradicts = !said.contains(declared);
-    contradicts.then(|| format!("the headers say content-type: {said}, the body is {is}: read as that"))
+    let contradicts = !content_type.contains(declared);
+    contradicts
+        .then(|| format!("the headers say content-type: {content_type}, the body is {is}: read as that"))
 }
 
 fn is(value: &Value, name: &str, expected: &str) -> bool {
@@ -175,10 +176,10 @@ mod tests {
 
     #[test]
     fn a_wrong_content_type_is_told() {
-        let check = |said: &'static str, shape: BodyKind, told: bool| {
+        let check = |content_type: &'static str, shape: BodyKind, is_reported: bool| {
             let headers =
-                HeaderMap::from_iter([(header::CONTENT_TYPE, http::HeaderValue::from_static(said))]);
-            assert_eq!(contradiction(&headers, shape).is_some(), told, "{said} {shape:?}");
+                HeaderMap::from_iter([(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type))]);
+            assert_eq!(contradiction(&headers, shape).is_some(), is_reported, "{content_type} {shape:?}");
         };
         check("text/event-stream; charset=utf-8", BodyKind::Events, false);
         check("application/json", BodyKind::Document, false);

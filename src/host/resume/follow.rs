@@ -20,25 +20,25 @@ pub(super) async fn follow(
     (signals, notes, wait): (&mut Signals, &dyn NoteSink, bool),
 ) -> Result<Option<ShutdownSignal>, HostError> {
     let runtime = crowd.runtime;
-    let mut told = false;
+    let mut was_idle = false;
     loop {
         trials.advance(crowd, reader, deaths).await?;
         if trials.is_over() && crowd.is_idle() {
             if wait {
                 return Ok(None);
             }
-            if !told {
+            if !was_idle {
                 notes.note("holding   the store: nothing is under way; a signal ends this");
             }
         }
-        told = crowd.is_idle();
+        was_idle = crowd.is_idle();
         tokio::select! {
             biased;
             signal = signals.next() => return Ok(Some(signal)),
             reason = runtime.wait_for_end() => return Err(reason.into()),
-            heard = crowd.next_event() => {
-                crowd.on_event(&heard).await?;
-                trials.on_event(&heard);
+            event = crowd.next_event() => {
+                crowd.on_event(&event).await?;
+                trials.on_event(&event);
             }
             () = trials.wait_for_timer() => trials.on_timer(crowd, deaths)?,
         }

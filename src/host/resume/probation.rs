@@ -145,9 +145,9 @@ impl Probation {
     }
 
     /// Ends the trial when its run makes progress.
-    pub(super) fn on_event(&mut self, heard: &ResumeEvent) {
+    pub(super) fn on_event(&mut self, event: &ResumeEvent) {
         let ProbationPhase::Trying(ActiveTrial { trial, is_over, .. }) = &mut self.phase else { return };
-        if let ResumeEvent::Recorded(_, seq, record) = heard
+        if let ResumeEvent::Recorded(_, seq, record) = event
             && is_beyond(trial, *seq)
             && record.body.run() == Some(trial.run)
             && record.body.is_progress()

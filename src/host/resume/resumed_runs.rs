@@ -146,7 +146,7 @@ impl<'a> ResumedRuns<'a> {
     /// The next event; never resolves before the first revival.
     pub(super) async fn next_event(&mut self) -> ResumeEvent {
         tokio::select! {
-            Some(heard) = self.events.next(), if !self.events.is_empty() => heard,
+            Some(resume_event) = self.events.next(), if !self.events.is_empty() => resume_event,
             Some((run, end)) = self.ends.next(), if !self.ends.is_empty() => ResumeEvent::Ended(run, end),
             line = self.disk_full.next_change(), if !self.revived.is_empty() => ResumeEvent::Disk(line),
             else => future::pending().await,
@@ -154,8 +154,8 @@ impl<'a> ResumedRuns<'a> {
     }
 
     /// Handles an event, and shows it.
-    pub(super) async fn on_event(&mut self, heard: &ResumeEvent) -> Result<(), HostError> {
-        match heard {
+    pub(super) async fn on_event(&mut self, resume_event: &ResumeEvent) -> Result<(), HostError> {
+        match resume_event {
             ResumeEvent::Recorded(session, _, record) => self.on_record(*session, record).await,
             ResumeEvent::Ended(run, end) => {
                 end.clone()?;

@@ -196,8 +196,8 @@ impl ChatDecoder {
 
     fn take_text(&mut self, text: &str, deltas: &dyn DeltaSink) {
         self.size += text.len();
-        let said = &mut self.streamed;
-        self.splitter.push(text, &mut |piece| said.push_piece(piece, deltas));
+        let streamed_text = &mut self.streamed;
+        self.splitter.push(text, &mut |piece| streamed_text.push_piece(piece, deltas));
     }
 
     /// Adds a content part: a text, a refusal, or reasoning.
@@ -247,8 +247,8 @@ impl ChatDecoder {
 
     /// The answer, after an end that the vendor has marked in some way.
     fn build_answer(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        let said = &mut self.streamed;
-        self.splitter.finish(&mut |piece| said.push_piece(piece, deltas));
+        let streamed_text = &mut self.streamed;
+        self.splitter.finish(&mut |piece| streamed_text.push_piece(piece, deltas));
         // Some vendors send no finish reason with calls.
         if self.finish.is_none() && !self.calls.look_complete() {
             let message = "the stream ended without a finish reason, in the middle of a tool call";

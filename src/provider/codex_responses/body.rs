@@ -119,12 +119,12 @@ mod tests {
 
     #[test]
     fn a_style_without_words_is_left_out() {
-        let told = |style, level| reasoning("gpt-5.1", ThinkingRequest { level, style });
-        assert_eq!(told(ThinkingStyle::None, ThinkingLevel::High), None);
-        assert_eq!(told(ThinkingStyle::Effort, ThinkingLevel::Off), Some(json!({"effort": "none"})));
+        let requested = |style, level| reasoning("gpt-5.1", ThinkingRequest { level, style });
+        assert_eq!(requested(ThinkingStyle::None, ThinkingLevel::High), None);
+        assert_eq!(requested(ThinkingStyle::Effort, ThinkingLevel::Off), Some(json!({"effort": "none"})));
         let high = Some(json!({"effort": "high", "summary": "auto"}));
         for style in [ThinkingStyle::Effort, ThinkingStyle::Budget, ThinkingStyle::Adaptive] {
-            assert_eq!(told(style, ThinkingLevel::High), high);
+            assert_eq!(requested(style, ThinkingLevel::High), high);
         }
     }
 

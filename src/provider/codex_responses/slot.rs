@@ -154,8 +154,8 @@ impl ItemSlot {
             (&mut self.name, &mut item.name),
             (&mut self.phase, &mut item.phase),
         ];
-        for (field, told) in fields {
-            set_if_present(field, std::mem::take(told));
+        for (field, reported) in fields {
+            set_if_present(field, std::mem::take(reported));
         }
     }
 
@@ -270,10 +270,10 @@ impl ItemSlot {
 /// Separates two pieces of reasoning.
 pub(super) const PARAGRAPH_BREAK: &str = "\n\n";
 
-fn set_if_present(field: &mut String, told: LooseValue<'_>) {
-    let told = told.into_text();
-    if !told.is_empty() {
-        *field = told;
+fn set_if_present(field: &mut String, reported: LooseValue<'_>) {
+    let reported = reported.into_text();
+    if !reported.is_empty() {
+        *field = reported;
     }
 }
 

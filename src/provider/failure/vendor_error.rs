@@ -66,9 +66,9 @@ impl VendorError {
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
         let object = body.as_object()?;
         let has = |name: &str| object.get(name).filter(|value| !value.is_null());
-        let said =
+        let has_text =
             ["message", "Message", "errorMessage", "detail", "title"].iter().any(|name| has(name).is_some());
-        if let Some(error) = has("error").filter(|error| error.is_object() || !said) {
+        if let Some(error) = has("error").filter(|error| error.is_object() || !has_text) {
             let mut found = Self::of_value(error, depth);
             if !error.is_object() {
                 found.codes.extend(codes_of(object));
@@ -85,7 +85,7 @@ impl VendorError {
         }
         match has("detail") {
             Some(detail @ Value::Object(_)) => Some(Self::of_value(detail, depth)),
-            _ => said.then(|| Self::of_value(body, depth)),
+            _ => has_text.then(|| Self::of_value(body, depth)),
         }
     }
 
@@ -125,8 +125,8 @@ impl VendorError {
             "detail",
             "title",
         ];
-        let told = names.iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()));
-        let mut error = match told {
+        let described = names.iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()));
+        let mut error = match described {
             Some(Value::String(message)) => Self::of_text(message, depth),
             // The value may contain the checked input, which is no evidence for phrases.
             Some(other) => Self { message: other.to_string(), ..Self::default() },

@@ -22,14 +22,14 @@ pub(super) async fn limits(
     headers: HeaderMap,
     model: &str,
 ) -> Option<ModelLimits> {
-    let mut told = None;
+    let mut listed = None;
     let ask_all = async {
         for list in &LISTS {
             let Some(url) = list_url(base, list) else { continue };
             let Some(limits) = fetch_limits(client, url, headers.clone(), list, model).await else {
                 continue;
             };
-            told = Some(limits);
+            listed = Some(limits);
             if limits.window.is_some() {
                 break;
             }
@@ -38,7 +38,7 @@ pub(super) async fn limits(
     if timeout(LOOKUP_TIMEOUT, ask_all).await.is_err() {
         tracing::debug!(host = base.host_str(), model, "no list of models came in time");
     }
-    told
+    listed
 }
 
 /// The URL of the vendor's list of models.

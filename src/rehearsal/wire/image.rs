@@ -20,7 +20,7 @@ pub(super) enum ImageError {
     /// The bytes are of none of the four types.
     Unreadable,
     /// The bytes are of another type than declared.
-    TypeMismatch { said: String, is: &'static str },
+    TypeMismatch { declared: String, is: &'static str },
     /// A URL that is neither `data:` with base64 nor `http(s):`.
     Url,
 }
@@ -36,7 +36,7 @@ pub(super) fn check(kind: &str, data: &str) -> Result<(), ImageError> {
     }
     match kind_of(&bytes) {
         None => Err(ImageError::Unreadable),
-        Some(is) if is != kind => Err(ImageError::TypeMismatch { said: kind.into(), is }),
+        Some(is) if is != kind => Err(ImageError::TypeMismatch { declared: kind.into(), is }),
         Some(_) => Ok(()),
     }
 }
@@ -79,7 +79,7 @@ mod tests {
         check(&data("image/svg+xml", b"<svg/>"), Err(ImageError::UnsupportedType("image/svg+xml".into())));
         check(&data("image/png", b"hello"), Err(ImageError::Unreadable));
         check(&data("image/webp", b"RIFF\0\0\0\0WAVE"), Err(ImageError::Unreadable));
-        let other = ImageError::TypeMismatch { said: "image/jpeg".into(), is: "image/png" };
+        let other = ImageError::TypeMismatch { declared: "image/jpeg".into(), is: "image/png" };
         check(&format!("data:image/jpeg;base64,{png}"), Err(other));
     }
 }

@@ -19,9 +19,9 @@ pub(super) fn refuse_image(param: &str, problem: &ImageError) -> RequestRefusal 
              formats: png, jpeg, gif, webp."
                 .to_owned(),
         ),
-        ImageError::TypeMismatch { said, is } => (
+        ImageError::TypeMismatch { declared, is } => (
             "invalid_image_format",
-            format!("Invalid '{param}'. The image is declared as '{said}', but its bytes are '{is}'."),
+            format!("Invalid '{param}'. The image is declared as '{declared}', but its bytes are '{is}'."),
         ),
         ImageError::Base64 => (
             "invalid_base64",

@@ -17,9 +17,9 @@ pub(super) fn encode(account: &BudgetAccount) -> Vec<u8> {
         bytes.extend(parent.bits().to_le_bytes());
     }
     for amounts in [&account.limits, &account.spent, &account.reserved] {
-        let said =
+        let dimensions =
             Dimension::ALL.iter().enumerate().filter(|(_, dimension)| amounts.get(**dimension).is_some());
-        bytes.push(said.fold(0, |bits, (at, _)| bits | 1 << at));
+        bytes.push(dimensions.fold(0, |bits, (at, _)| bits | 1 << at));
         let amounts = Dimension::ALL.iter().filter_map(|dimension| amounts.get(*dimension));
         bytes.extend(amounts.flat_map(u64::to_le_bytes));
     }
@@ -50,13 +50,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BudgetAccount, String> {
 }
 
 fn amounts(rest: &mut &[u8]) -> Result<Amounts, String> {
-    let [said] = take(rest)?;
-    if said >> Dimension::ALL.len() != 0 {
-        return Err(format!("dimensions {said:#010b} are not all known to this program"));
+    let [dimensions] = take(rest)?;
+    if dimensions >> Dimension::ALL.len() != 0 {
+        return Err(format!("dimensions {dimensions:#010b} are not all known to this program"));
     }
     let mut amounts = Amounts::default();
     for (at, dimension) in Dimension::ALL.into_iter().enumerate() {
-        if said & 1 << at != 0 {
+        if dimensions & 1 << at != 0 {
             amounts.set(dimension, u64::from_le_bytes(take(rest)?));
         }
     }

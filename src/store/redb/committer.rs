@@ -66,7 +66,7 @@ impl Committer {
                     // The receiver may be dropped; the batch is written all the same.
                     let _ = answer.send(self.commit(batch));
                 }
-                Ok(CommitterJob::Gc(chore)) => self.run_gc_step(chore),
+                Ok(CommitterJob::Gc(step)) => self.run_gc_step(step),
                 Err(RecvTimeoutError::Timeout) => self.flush_acknowledged(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }

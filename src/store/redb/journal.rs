@@ -157,8 +157,8 @@ impl RedbJournal {
     }
 
     /// Sends a step to the committer; `false` if the committer's thread has ended.
-    pub(super) fn send_gc_step(&self, chore: GcStep) -> bool {
-        self.committer.as_ref().is_some_and(|(jobs, _)| jobs.send(CommitterJob::Gc(chore)).is_ok())
+    pub(super) fn send_gc_step(&self, step: GcStep) -> bool {
+        self.committer.as_ref().is_some_and(|(jobs, _)| jobs.send(CommitterJob::Gc(step)).is_ok())
     }
 }
 

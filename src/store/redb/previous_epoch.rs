@@ -59,15 +59,15 @@ pub(super) fn read(db: &Database, boot: u64) -> Result<PreviousEpoch, StoreError
         }
         Err(error) => return Err(error.into()),
     };
-    let said = |key| Ok::<_, StoreError>(meta.get(key)?.map(|said| said.value()));
-    let Some(epoch) = said(EPOCH)? else { return Ok(new) };
-    let end = match (said(CLOSED)?, said(BOOT)?) {
+    let meta_value = |key| Ok::<_, StoreError>(meta.get(key)?.map(|meta_value| meta_value.value()));
+    let Some(epoch) = meta_value(EPOCH)? else { return Ok(new) };
+    let end = match (meta_value(CLOSED)?, meta_value(BOOT)?) {
         (Some(closed), _) if closed == epoch => ShutdownKind::Clean,
         (_, Some(was)) if was == boot => ShutdownKind::Unclean,
         (_, Some(_) | None) => ShutdownKind::OtherBoot,
     };
     Ok(PreviousEpoch {
-        schema: said(SCHEMA_VERSION)?.unwrap_or(SCHEMA),
+        schema: meta_value(SCHEMA_VERSION)?.unwrap_or(SCHEMA),
         epoch,
         shutdown: end,
         foreign_tables: None,

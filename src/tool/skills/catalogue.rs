@@ -153,9 +153,9 @@ impl SkillRoot<'_> {
         };
         let source = FileExcerpt::read(&resolve_in(&folder, SKILL_FILE)?, HEAD_BYTES)?;
         let text = String::from_utf8_lossy(&source.head);
-        let (said, _) = split(&text)?;
-        let description = one_line(SanitizedText::sanitize(&said.description).as_bytes());
-        Ok(Some(Skill { name: said.name, description, folder }))
+        let (front_matter, _) = split(&text)?;
+        let description = one_line(SanitizedText::sanitize(&front_matter.description).as_bytes());
+        Ok(Some(Skill { name: front_matter.name, description, folder }))
     }
 }
 

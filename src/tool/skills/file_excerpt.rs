@@ -23,10 +23,10 @@ impl FileExcerpt {
     /// binary one is an error. Errors are half sentences.
     pub fn read(place: &WorkspacePath, most: usize) -> Result<Self, String> {
         let (file, stat) = place.open_file().map_err(|bad| bad.error)?;
-        let said = u64::try_from(stat.st_size).unwrap_or(0);
+        let stat_bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let failed = |error: io::Error| place.io_error(error).error;
         let head = read_at(&file, 0, most.saturating_mul(2)).map_err(failed)?;
-        let total = said.max(head.len() as u64);
+        let total = stat_bytes.max(head.len() as u64);
         if head[..head.len().min(SNIFFED)].contains(&0) {
             return Err(place.refuse(&format!("is binary, {total} bytes"), "").error);
         }

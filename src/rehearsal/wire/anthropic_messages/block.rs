@@ -303,10 +303,10 @@ fn refuse_image(place: &str, problem: &ImageError) -> RequestRefusal {
             refuse(format_args!("{place}.base64.data"), "invalid base64 data")
         }
         ImageError::Unreadable => refuse(place, "Could not process image"),
-        ImageError::TypeMismatch { said, is } => refuse(
+        ImageError::TypeMismatch { declared, is } => refuse(
             format_args!("{place}.base64.data"),
             format!(
-                "The image was specified using the {said} media type, but the image appears to be a {is} image"
+                "The image was specified using the {declared} media type, but the image appears to be a {is} image"
             ),
         ),
     }

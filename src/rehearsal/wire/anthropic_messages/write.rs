@@ -43,16 +43,17 @@ pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model:
 }
 
 fn blocks<'a>(scripted: &'a ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>) -> Vec<ReplyBlock<'a>> {
-    let said = &scripted.answer.message;
+    let assistant = &scripted.answer.message;
     let mut blocks = Vec::new();
-    if !said.reasoning.is_empty() {
-        let thought = if exchange.include.thoughts { said.reasoning.as_str() } else { "" };
-        blocks.push(ReplyBlock::Thinking { thought, signature: seal(&exchange.model.0, &said.reasoning) });
+    if !assistant.reasoning.is_empty() {
+        let thought = if exchange.include.thoughts { assistant.reasoning.as_str() } else { "" };
+        blocks
+            .push(ReplyBlock::Thinking { thought, signature: seal(&exchange.model.0, &assistant.reasoning) });
     }
-    if !said.text.is_empty() {
-        blocks.push(ReplyBlock::Text(&said.text));
+    if !assistant.text.is_empty() {
+        blocks.push(ReplyBlock::Text(&assistant.text));
     }
-    blocks.extend(said.calls.iter().map(ReplyBlock::Call));
+    blocks.extend(assistant.calls.iter().map(ReplyBlock::Call));
     blocks
 }
 

@@ -145,13 +145,13 @@ fn whole(answer: &ModelAnswer, id: &str, model: &str) -> EventBuffer {
         let function = json!({ "name": call.name, "arguments": call.arguments });
         json!({ "id": call.id, "type": "function", "function": function })
     };
-    let said = &answer.message;
-    let mut message = json!({ "role": "assistant", "content": said.text });
-    if !said.reasoning.is_empty() {
-        message["reasoning_content"] = said.reasoning.as_str().into();
+    let assistant = &answer.message;
+    let mut message = json!({ "role": "assistant", "content": assistant.text });
+    if !assistant.reasoning.is_empty() {
+        message["reasoning_content"] = assistant.reasoning.as_str().into();
     }
-    if !said.calls.is_empty() {
-        message["tool_calls"] = said.calls.iter().map(call).collect();
+    if !assistant.calls.is_empty() {
+        message["tool_calls"] = assistant.calls.iter().map(call).collect();
     }
     EventBuffer::whole(&json!({
         "id": id,

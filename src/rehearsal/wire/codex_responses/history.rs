@@ -51,9 +51,9 @@ pub(super) fn append_messages<'a>(items: Vec<InputItem<'a>>, messages: &mut Vec<
         }
         let (content, calls) = answer.get_or_insert_default();
         match item {
-            InputItem::Message(ItemRole::Assistant, said) => content.push(said),
-            InputItem::Message(role, said) => {
-                let content = RawContent::of(Some(said)).unwrap_or_default();
+            InputItem::Message(ItemRole::Assistant, raw) => content.push(raw),
+            InputItem::Message(role, raw) => {
+                let content = RawContent::of(Some(raw)).unwrap_or_default();
                 let system = role == ItemRole::Instructions;
                 messages.push(if system {
                     RequestMessage::System(content)

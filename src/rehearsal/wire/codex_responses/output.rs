@@ -27,20 +27,20 @@ pub(super) fn outputs<'a>(
     scripted: &'a ScriptedAnswer<'_>,
     exchange: &ParsedRequest<'_>,
 ) -> Vec<OutputItem<'a>> {
-    let (said, step) = (&scripted.answer.message, scripted.step);
+    let (reply, step) = (&scripted.answer.message, scripted.step);
     let mut outputs = Vec::new();
-    if !said.reasoning.is_empty() {
+    if !reply.reasoning.is_empty() {
         let include = exchange.include;
         outputs.push(OutputItem::Reasoning {
             id: format!("rs_rehearsal_{step}"),
-            summary: include.thoughts.then_some(said.reasoning.as_str()),
-            sealed: include.sealed_thoughts.then(|| seal(&exchange.model.0, &said.reasoning)),
+            summary: include.thoughts.then_some(reply.reasoning.as_str()),
+            sealed: include.sealed_thoughts.then(|| seal(&exchange.model.0, &reply.reasoning)),
         });
     }
-    if !said.text.is_empty() {
-        outputs.push(OutputItem::Message { id: format!("msg_rehearsal_{step}"), text: &said.text });
+    if !reply.text.is_empty() {
+        outputs.push(OutputItem::Message { id: format!("msg_rehearsal_{step}"), text: &reply.text });
     }
-    for (n, call) in (1..).zip(&said.calls) {
+    for (n, call) in (1..).zip(&reply.calls) {
         outputs.push(OutputItem::Call { id: format!("fc_rehearsal_{step}_{n}"), call });
     }
     outputs

@@ -197,7 +197,7 @@ fn disagreement(row: &RunRow, facts: &RecordFacts) -> Option<String> {
         return Some(format!("it was accepted by record {} of session {}", known.first, known.session));
     }
     match (&known.ended, row.state, &row.ended) {
-        (Some((last, ended)), RunState::Ended, Some(said)) if (*last, ended) == (row.last, said) => None,
+        (Some((last, ended)), RunState::Ended, Some(of_row)) if (*last, ended) == (row.last, of_row) => None,
         (None, RunState::Queued | RunState::Running | RunState::Parked, None) => None,
         (Some((last, ended)), ..) => Some(format!("it has ended as {ended} with record {last}")),
         (None, ..) => Some("it has not ended".to_owned()),

@@ -252,9 +252,9 @@ impl GcPass {
     }
 
     /// Sends a step to the committer, which runs it between two batches, and waits for its result.
-    fn run_step<T>(&mut self, chore: impl FnOnce(StepReplySender<T>) -> GcStep) -> Result<T, GcError> {
+    fn run_step<T>(&mut self, make_step: impl FnOnce(StepReplySender<T>) -> GcStep) -> Result<T, GcError> {
         let (reply, answer) = sync_channel(1);
-        if !self.collector.journal()?.send_gc_step(chore(reply)) {
+        if !self.collector.journal()?.send_gc_step(make_step(reply)) {
             return Err(GcError::Closed);
         }
         let done = answer.recv().map_err(|_| GcError::Closed)?;

@@ -56,9 +56,9 @@ pub(in super::super) type RemoveOutcome = Result<(), &'static str>;
 pub(in super::super) type UnlinkOutcome = Result<u64, &'static str>;
 
 impl Committer {
-    pub(in super::super) fn run_gc_step(&mut self, chore: GcStep) {
+    pub(in super::super) fn run_gc_step(&mut self, gc_step: GcStep) {
         let begun = Instant::now();
-        match chore {
+        match gc_step {
             GcStep::StartTracking(reply) => {
                 self.spiller.start_tracking();
                 send_result(&reply, begun, Ok(()));
