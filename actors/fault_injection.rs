@@ -24,7 +24,7 @@ pub enum ActorKind {
     ProviderSupervisor,
     /// The provider `test` of the test kit's world.
     Provider,
-    /// The holder of the tools' registry and permits.
+    /// The actor that gives permits to tool calls.
     ToolExecutor,
     /// The actor that admits summary calls.
     Compressor,
@@ -94,7 +94,7 @@ async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Inje
             let message = ProvidersMsg::Deliver("test".into(), ProviderMsg::Inspect(how.inspection()));
             inject_into(ActorFault::Panic, wiring.providers.actor(), |actor| send(actor, message))
         }
-        ActorKind::ToolExecutor => inject_into(how, wiring.executor.actor(), |actor| {
+        ActorKind::ToolExecutor => inject_into(how, wiring.executor.actor.actor(), |actor| {
             send(actor, ToolExecutorMsg::Inspect(how.inspection()))
         }),
         ActorKind::Compressor => inject_into(how, wiring.compressor.actor.actor(), |actor| {

@@ -42,5 +42,5 @@ pub use runtime::{
 };
 pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionPhase, SessionStatus, SupervisionTree};
-pub use tool_executor::ToolStatus;
+pub use tool_executor::{ToolClassStatus, ToolStatus};
 pub use turn::{RaiseError, WaitTracker, open_approvals};

@@ -48,7 +48,7 @@
 //! };
 //! let decision = turn.decide(now, &[submitted], |request| match request {
 //!     GrantRequest::Lease(id) => Some(Input::Leased { id, model: "provider/model".parse().ok()? }),
-//!     GrantRequest::Permit(_) => None,
+//!     GrantRequest::Permit(..) => None,
 //! });
 //! let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
 //! assert_eq!(kinds, ["run.accepted", "model.started"]);

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -156,6 +159,7 @@ pub struct ScriptedTool {
     run: RunFn,
     attach: AttachFn,
     forgotten: Arc<Mutex<Vec<AttemptId>>>,
+    closed: Arc<AtomicU32>,
 }
 
 impl ScriptedTool {
@@ -176,6 +180,7 @@ impl ScriptedTool {
             run: Arc::new(move |invocation| run(invocation).boxed()),
             attach: Arc::new(|_, _| std::future::ready(AttachOutcome::Unknown).boxed()),
             forgotten: Arc::default(),
+            closed: Arc::default(),
         }
     }
 
@@ -193,6 +198,11 @@ impl ScriptedTool {
     /// The attempts for which `forget` was called: their ends are in the journal.
     pub fn forgotten_attempts(&self) -> Vec<AttemptId> {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often the tool was closed.
+    pub fn closed(&self) -> u32 {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// The same tool, whose calls declare this access.
@@ -246,5 +256,9 @@ impl Tool for ScriptedTool {
 
     fn forget(&self, call: CallId, attempt: Attempt) {
         self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push(AttemptId { call, attempt });
+    }
+
+    fn close(&self) {
+        self.closed.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -58,6 +58,10 @@ pub trait Tool: Debug + Send + Sync + 'static {
 
     /// Called when the run was ended without the ends of its calls: the tool ends those that still run.
     fn abandon(&self, _run: RunId) {}
+
+    /// Called once, when the tool was exchanged and none of its calls is left, or at the end of the runtime: the tool
+    /// ends what it keeps alive between calls. Must not block. Detached calls continue.
+    fn close(&self) {}
 }
 
 /// The result of [`Tool::attach`].

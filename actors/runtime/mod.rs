@@ -27,9 +27,10 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{DiskSpaceGauge, Journal, ModelProvider},
+    port::{DiskSpaceGauge, Journal, ModelProvider, Tool},
     session::{SessionMsg, SubmitError},
     supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
+    tool_executor::ToolExecutorHandle,
 };
 pub use control::SteerReceipt;
 pub use health::HealthProbe;
@@ -53,6 +54,8 @@ pub struct Runtime {
 impl Runtime {
     /// Starts the actors. No session is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
     pub async fn start(world: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
+        let executor = ToolExecutorHandle::new(world.tools, world.tool_calls, world.artifacts)
+            .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
         let (terminated, watched) = channel(None);
         let (doors, opened) = oneshot::channel();
         let parts = RootArguments {
@@ -61,12 +64,10 @@ impl Runtime {
             boot: world.boot,
             providers: world.providers,
             breakers: world.breakers,
-            tools: world.tools,
-            tool_calls: world.tool_calls,
+            executor,
             summaries: world.summaries,
             submissions: world.submissions,
             idle: world.idle,
-            artifacts: world.artifacts,
             terminated,
             handles: doors,
         };
@@ -88,7 +89,19 @@ impl Runtime {
 
     /// The names of all tools, sorted.
     pub fn tools(&self) -> Vec<String> {
-        self.handles.wiring.tools.names()
+        self.handles.wiring.executor.tools().names()
+    }
+
+    /// Exchanges the tools while runs continue, and returns the number of their generation. All are refused if the
+    /// name or the parameters of one are invalid.
+    ///
+    /// Calls under way keep their tools, and a run keeps the definitions that its requests began with. New calls use
+    /// the new tools: one that is gone is answered with an error. A tool of the earlier generation that is not in
+    /// `tools` too is closed after its last call ([`Tool::close`]).
+    pub fn exchange_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Result<u64, RunError> {
+        self.check_running()?;
+        let exchanged = self.handles.wiring.executor.exchange(tools);
+        exchanged.map_err(|error| RunError::Invalid { field: "tools", error })
     }
 
     /// Exchanges the providers while runs continue: each with its name and the bound of its concurrent calls. All are

@@ -35,7 +35,7 @@ pub struct RuntimeDependencies {
     pub breakers: BreakerPolicy,
     /// The tools.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Most concurrent tool calls.
+    /// Most concurrent tool calls of each class ([`ToolClass`](crate::model::ToolClass)), at least 1.
     pub tool_calls: usize,
     /// Most concurrent summary calls, at least 1.
     pub summaries: usize,

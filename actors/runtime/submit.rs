@@ -36,7 +36,7 @@ impl Runtime {
         let repaired = repair(&request.history);
         let mut spec = request.spec(&self.defaults().spec, run, repaired.system.as_deref());
         check_prices(&spec)?;
-        spec.schema_bytes = self.handles.wiring.tools.schema_bytes(&spec.tools);
+        spec.schema_bytes = self.handles.wiring.executor.tools().schema_bytes(&spec.tools);
         self.apply_observations(&mut spec).await;
         let spec = Arc::new(spec);
         for (model, level) in spec.models_without_thinking_control() {
@@ -70,7 +70,8 @@ impl Runtime {
                 Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
-            images::write_all(&*self.handles.wiring.tools.artifacts, (session, run), &request.images).await?;
+            images::write_all(&*self.handles.wiring.executor.artifacts, (session, run), &request.images)
+                .await?;
             let (submitted, permit) = (input.clone(), Arc::clone(&permit));
             let answer = self
                 .request(|reply| {
@@ -178,7 +179,7 @@ impl Runtime {
         let row = self.row(run).await?;
         let (session, accepted) = (self.session(row.session).await?, self.acceptance(&row).await?);
         let first = FirstTask { row: &row, session: &session, accepted: &accepted };
-        let repeats = request.check_repeats(first, &*self.handles.wiring.tools.artifacts).await;
+        let repeats = request.check_repeats(first, &*self.handles.wiring.executor.artifacts).await;
         repeats.map_err(|conflict| RunError::KeyConflict(Box::new(conflict)))?;
         Ok(AcceptedRun { run, session: row.session, at: row.accepted_at })
     }

@@ -8,7 +8,7 @@ use crate::{
     supervisor::{
         Directory, Providers, ProvidersMsg, RootMsg, RootState, RuntimeEnd, SessionsMsg, SupervisionTree,
     },
-    tool_executor::{ToolExecutorMsg, ToolStatus},
+    tool_executor::{ToolExecutorMsg, ToolExecutorState, ToolStatus},
 };
 
 impl Runtime {
@@ -75,10 +75,10 @@ impl Runtime {
         self.handles.wiring.leases.reset(name)
     }
 
-    /// The counts of the tool executor since it was started; `None` if it is gone.
+    /// The status of the ToolExecutor; `None` if it is gone.
     pub async fn tool_status(&self) -> Option<ToolStatus> {
-        let (look, status) = Inspect::read(ToolStatus::clone);
-        self.handles.wiring.executor.cast(ToolExecutorMsg::Inspect(look)).ok()?;
+        let (look, status) = Inspect::read(ToolExecutorState::status);
+        self.handles.wiring.executor.actor.cast(ToolExecutorMsg::Inspect(look)).ok()?;
         status.await.ok()
     }
 

@@ -108,8 +108,8 @@ impl SessionActorState {
                         Err(LeaseUnavailable::Queue(_) | LeaseUnavailable::Wait(_)) => {}
                     }
                 }
-                GrantRequest::Permit(id) => {
-                    if let Ok(permit) = Arc::clone(&self.wiring.tools.permits).try_acquire_owned() {
+                GrantRequest::Permit(id, class) => {
+                    if let Some(permit) = self.wiring.executor.try_permit(class) {
                         draft.apply_input(&Input::Permitted(id));
                         self.granted.insert(id, Grant::Permit(permit));
                     }

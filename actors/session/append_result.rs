@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    model::{Durable, Record, RunId, Timestamp},
+    model::{AttemptId, Durable, Record, RunId, Timestamp},
     persistence::AppendResult,
     port::WriteRefusal,
     session::{
@@ -77,11 +77,15 @@ impl SessionActorState {
     }
 
     /// Data that tools keep to attach to their calls is not needed once the ends are durable.
-    fn forget_ended(&self, records: &[Durable<Arc<Record>>]) {
-        for record in records {
-            if let Some(id) = record.body.ended_tool_attempt() {
-                self.wiring.tools.forget(id.call, id.attempt);
+    fn forget_ended(&mut self, records: &[Durable<Arc<Record>>]) {
+        for AttemptId { call, attempt } in
+            records.iter().filter_map(|record| record.body.ended_tool_attempt())
+        {
+            match self.tools_in_use.remove(&AttemptId { call, attempt }) {
+                Some(tool) => tool.forget(call, attempt),
+                None => self.wiring.executor.tools().forget(call, attempt),
             }
+            self.tools_in_use.retain(|id, _| id.call != call);
         }
     }
 

@@ -152,7 +152,7 @@ impl InboxContext {
     async fn write_answer(&self, (call, row): (CallId, &RunRow), answer: &str) -> Option<Artifact> {
         let attempt = row.parent.map_or(1, |parent| parent.n + 1);
         let own = ArtifactName { session: self.session, call, attempt };
-        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.tools.artifacts), own);
+        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), own);
         match shelf.write(Bytes::from(answer.to_owned())).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {

@@ -34,7 +34,7 @@ use crate::{
     port::{Clock, Journal, SystemPromptError},
     provider::{Lease, Leases},
     supervisor::{ProvidersMsg, SessionsMsg, StableActorRef},
-    tool_executor::{ToolExecutorMsg, ToolRegistry},
+    tool_executor::{ToolExecutorHandle, ToolPermit},
     turn::{Input, RaiseError, ReplayedSession},
 };
 pub(crate) use shell::SessionActorState;
@@ -48,10 +48,9 @@ pub(crate) struct SessionDependencies {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) sessions: Arc<StableActorRef<SessionsMsg>>,
     pub(crate) providers: Arc<StableActorRef<ProvidersMsg>>,
-    pub(crate) executor: Arc<StableActorRef<ToolExecutorMsg>>,
+    pub(crate) executor: Arc<ToolExecutorHandle>,
     pub(crate) compressor: Arc<CompressorHandle>,
     pub(crate) leases: Arc<Leases>,
-    pub(crate) tools: Arc<ToolRegistry>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) commit_monitor: Arc<CommitMonitor>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -151,7 +150,7 @@ pub(crate) enum SessionInternalMsg {
     /// The lease of a summary call, with its admission.
     SummaryLeased(Input, Box<summary_admission::SummaryLease>),
     /// The permit of a tool call.
-    Permitted(Input, OwnedSemaphorePermit),
+    Permitted(Input, ToolPermit),
     /// The result of the append with this number.
     AppendDone(u64, AppendResult),
     /// The tasks that were ready have run.

@@ -35,7 +35,7 @@ pub(super) async fn run(
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
     let credential = admission.credential();
-    match watchdog::read_images(load_images(&*wiring.tools.artifacts, &request), cancel).await {
+    match watchdog::read_images(load_images(&*wiring.executor.artifacts, &request), cancel).await {
         Ok(pictures) => request.images = pictures,
         // The provider was not called and has not responded.
         Err(failure) => {

@@ -24,14 +24,14 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner},
         view::EncodedView,
     },
-    tool_executor::ToolRegistry,
+    tool_executor::ToolGeneration,
     turn::{CallAdmission, Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
 };
 
 /// What an attempt is for.
 enum CallPurpose {
-    /// The next answer of a run; the registry admits its tool calls.
-    Answer(Arc<ToolRegistry>),
+    /// The next answer of a run; these tools admit its calls.
+    Answer(Arc<ToolGeneration>),
     /// A summary; the permit ends with the attempt.
     Summary(SummaryPermit),
 }
@@ -61,7 +61,7 @@ impl TaskSpawner {
             return InFlightTask::Call(CancellationToken::new());
         };
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
-        let tools = Arc::clone(&self.wiring.tools);
+        let tools = self.wiring.executor.tools();
         let rendered = render_request(&spec, &lease, |encoder| {
             let (head, messages) = view.render(turn, encoder, || tools.specs(&spec.tools));
             let head = if turn.offers_tools() { head } else { encoder.head(&turn.system_prompt(), &[]) };

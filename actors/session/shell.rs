@@ -8,7 +8,6 @@ use std::{
 };
 
 use ractor::{ActorRef, RpcReplyPort};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -21,8 +20,10 @@ use crate::{
         lease_wait,
         summary_admission::SummaryLease,
         tasks::{InFlightTask, TaskSpawner},
+        tools::ToolsInUse,
         view::EncodedView,
     },
+    tool_executor::ToolPermit,
     turn::{DueAction, Input, ReplayedSession, Turn},
 };
 
@@ -43,6 +44,7 @@ pub(crate) struct SessionActorState {
     /// Leases and permits of calls whose start is being written.
     pub(super) granted: BTreeMap<AttemptId, Grant>,
     pub(super) running: BTreeMap<DueAction, InFlightTask>,
+    pub(super) tools_in_use: ToolsInUse,
     pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
     pub(super) inbox: InboxReader,
@@ -85,7 +87,7 @@ pub(super) struct InFlightAppend {
 pub(crate) enum Grant {
     Lease(Lease),
     Summary(Box<SummaryLease>),
-    Permit(OwnedSemaphorePermit),
+    Permit(ToolPermit),
 }
 
 impl fmt::Debug for SessionActorState {
@@ -112,6 +114,7 @@ impl SessionActorState {
             appends: 0,
             granted: BTreeMap::new(),
             running: BTreeMap::new(),
+            tools_in_use: BTreeMap::new(),
             view: EncodedView::default(),
             inbox: InboxReader::default(),
             suspending: None,
@@ -334,16 +337,19 @@ impl SessionActorState {
                     InFlightTask::Call(CancellationToken::new())
                 }
                 DueAction::RunTool(id) => match self.granted.remove(&id) {
-                    Some(Grant::Permit(permit)) => self.tasks.run_tool(turn, id, permit),
+                    Some(Grant::Permit(permit)) => {
+                        self.tasks.run_tool(turn, &mut self.tools_in_use, id, permit)
+                    }
                     None if turn.is_of_earlier_incarnation(id.call) => {
-                        self.tasks.attach_tool(turn, id, CancellationToken::new())
+                        let cancel = CancellationToken::new();
+                        self.tasks.attach_tool(turn, &mut self.tools_in_use, id, cancel)
                     }
                     Some(Grant::Lease(_) | Grant::Summary(_)) | None => self.tasks.report_lost(id),
                 },
                 DueAction::EndTool(id) => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
-                    self.tasks.attach_tool(turn, id, cancel)
+                    self.tasks.attach_tool(turn, &mut self.tools_in_use, id, cancel)
                 }
                 DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),

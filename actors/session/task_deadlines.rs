@@ -23,8 +23,12 @@ impl TaskDeadlines for SessionDependencies {
 
     /// The tool's own limit, and writing a long result.
     fn tool(&self, tool: &str, text: &str) -> u64 {
-        let limit =
-            self.tools.get(tool).zip(parse_arguments(text).ok()).and_then(|(tool, text)| tool.limit(&text));
+        let limit = self
+            .executor
+            .tools()
+            .get(tool)
+            .zip(parse_arguments(text).ok())
+            .and_then(|(tool, text)| tool.limit(&text));
         ms(limit.unwrap_or(TOOL_LIMIT) + ARTIFACT_LIMIT)
     }
 

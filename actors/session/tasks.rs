@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{AttemptId, Failure, FailureClass, SessionId, SessionTime},
+    model::{AttemptId, Failure, FailureClass, SessionId, SessionTime, ToolClass},
     policy::SummaryUrgency,
     session::{
         SessionDependencies, SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher,
@@ -204,6 +204,7 @@ impl TaskSpawner {
         if id.call.is_summary() {
             return self.acquire_summary(id, candidates, turn.summary_urgency(now));
         }
+        let class = turn.tool_class(id.call).unwrap_or(ToolClass::Files);
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
         let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
         let panic_guard = self.report_panic();
@@ -218,9 +219,9 @@ impl TaskSpawner {
                     Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
                 }
             } else {
-                match Arc::clone(&wiring.tools.permits).acquire_owned().await {
-                    Ok(permit) => SessionInternalMsg::Permitted(Input::Permitted(id), permit),
-                    Err(_) => return,
+                match wiring.executor.permit(id.call.run, class, false).await {
+                    Some(permit) => SessionInternalMsg::Permitted(Input::Permitted(id), permit),
+                    None => return,
                 }
             };
             send(&session, message);

@@ -1,21 +1,18 @@
 //! The tasks of tool calls: one makes an attempt, the other attaches to an attempt of an earlier incarnation.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
 use serde_json::Value;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
     hub::DeltaBody,
-    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus},
+    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus, RunId, ToolClass},
     policy::parse_arguments,
-    port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, ProgressReporter, Tool},
+    port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, ProgressReporter},
     session::{
         SessionInternalMsg,
         output::fit_for_view,
@@ -23,16 +20,18 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner, send},
         watchdog,
     },
-    supervisor::StableActorRef,
-    tool_executor::{MAX_INLINE_PARSE_BYTES, ToolExecutorMsg},
+    tool_executor::{MAX_INLINE_PARSE_BYTES, RegisteredTool, ToolExecutorHandle, ToolPermit},
     turn::{DelegationMode, Input, Turn},
 };
+
+/// The tools of attempts whose ends are not durable yet.
+pub(super) type ToolsInUse = BTreeMap<AttemptId, Arc<RegisteredTool>>;
 
 /// The data that a task needs for its call.
 struct ToolCallTask {
     id: AttemptId,
     name: Arc<str>,
-    tool: Option<Arc<dyn Tool>>,
+    tool: Option<Arc<RegisteredTool>>,
     /// The arguments as the model wrote them.
     text: String,
     /// Its arguments are null until `parse_arguments`.
@@ -46,25 +45,29 @@ struct ToolCallTask {
 
 impl TaskSpawner {
     /// Makes the attempt of a tool call that is recorded as started.
-    pub(super) fn run_tool(&self, turn: &Turn, id: AttemptId, permit: OwnedSemaphorePermit) -> InFlightTask {
+    pub(super) fn run_tool(
+        &self,
+        turn: &Turn,
+        in_use: &mut ToolsInUse,
+        id: AttemptId,
+        permit: ToolPermit,
+    ) -> InFlightTask {
         let cancel = CancellationToken::new();
         let guard = LostGuard::new(self.session.clone(), id);
-        let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
+        let Some(mut called) = self.tool_call_task(turn, in_use, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
-        let executor = Arc::clone(&self.wiring.executor);
         let span = called.span.clone();
+        let permit = permit.begin(Arc::clone(&called.name));
         let task = async move {
-            let report = ExecutorReport(executor, Some(Arc::clone(&called.name)));
             called.parse_arguments().await;
             let made = AssertUnwindSafe(called.execute()).catch_unwind().await;
-            drop(permit);
             let found = if let Ok(end) = made {
-                report.finish();
+                permit.finish();
                 AttachOutcome::Ended(end)
             } else {
                 // After a panic the work that it began may continue without it.
-                drop(report);
+                drop(permit);
                 called.attach(Boot::Same).await
             };
             guard.complete(called.to_input(found).await);
@@ -74,18 +77,25 @@ impl TaskSpawner {
     }
 
     /// Finds out how an attempt of an earlier incarnation ended.
-    pub(super) fn attach_tool(&self, turn: &Turn, id: AttemptId, cancel: CancellationToken) -> InFlightTask {
+    pub(super) fn attach_tool(
+        &self,
+        turn: &Turn,
+        in_use: &mut ToolsInUse,
+        id: AttemptId,
+        cancel: CancellationToken,
+    ) -> InFlightTask {
         let guard = LostGuard::new(self.session.clone(), id);
-        let Some(mut called) = self.tool_call_task(turn, id, cancel.clone()) else {
+        let Some(mut called) = self.tool_call_task(turn, in_use, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
-        let permits = Arc::clone(&self.wiring.tools.permits);
+        let executor = Arc::clone(&self.wiring.executor);
+        let class = turn.tool_class(id.call).unwrap_or(ToolClass::Processes);
         let (boot, detached, span) = (turn.boot_of(id.call), turn.is_detached(id.call), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
             called.parse_arguments().await;
             let found = match detached {
-                true => with_permit(permits, called.attach(boot)).await,
+                true => with_permit(&executor, (id.call.run, class), called.attach(boot)).await,
                 false => AttachOutcome::Unknown,
             };
             guard.complete(called.to_input(found).await);
@@ -112,12 +122,13 @@ impl TaskSpawner {
     fn tool_call_task(
         &self,
         turn: &Turn,
+        in_use: &mut ToolsInUse,
         AttemptId { call, attempt }: AttemptId,
         cancel: CancellationToken,
     ) -> Option<ToolCallTask> {
         let (name, text, spec) = turn.tool_call(call)?;
         let own = ArtifactName { session: self.id, call, attempt };
-        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.tools.artifacts), own)
+        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), own)
             .with_hashes(turn.artifact_hashes());
         let invocation = Invocation {
             call,
@@ -138,7 +149,8 @@ impl TaskSpawner {
             attempt,
             tool = %name,
         );
-        let tool = self.wiring.tools.get(&name).cloned();
+        let tool = self.wiring.executor.tools().get(&name).cloned();
+        in_use.extend(tool.clone().map(|tool| (AttemptId { call, attempt }, tool)));
         let (text, unreadable) = (text.to_owned(), None);
         Some(ToolCallTask {
             id: AttemptId { call, attempt },
@@ -181,7 +193,7 @@ impl ToolCallTask {
 
     async fn execute(&self) -> CallEnd {
         match (&self.tool, &self.arguments_error) {
-            (Some(tool), None) => watchdog::run_tool(&**tool, self.invocation.clone()).await,
+            (Some(tool), None) => watchdog::run_tool(&***tool, self.invocation.clone()).await,
             (None, _) => {
                 let error = format!("the tool `{}` is not there any more", self.name);
                 CallEnd::error(CallStatus::Error, &error, None, "try another way")
@@ -193,7 +205,7 @@ impl ToolCallTask {
     /// The tool's knowledge of an attempt that was started before; `Unknown` if it panics.
     async fn attach(&self, boot: Boot) -> AttachOutcome {
         let (Some(tool), None) = (&self.tool, &self.arguments_error) else { return AttachOutcome::Unknown };
-        let found = watchdog::attach(&**tool, self.invocation.clone(), boot);
+        let found = watchdog::attach(&***tool, self.invocation.clone(), boot);
         AssertUnwindSafe(found).catch_unwind().await.unwrap_or(AttachOutcome::Unknown)
     }
 
@@ -218,39 +230,18 @@ impl ToolCallTask {
 
 /// Awaits a call that is already running. It does not wait for a permit, but takes one as soon as possible, before
 /// calls that have not started.
-async fn with_permit<T>(permits: Arc<Semaphore>, call: impl Future<Output = T>) -> T {
+async fn with_permit<T>(
+    executor: &ToolExecutorHandle,
+    (run, class): (RunId, ToolClass),
+    call: impl Future<Output = T>,
+) -> T {
     let held = async {
-        let _permit = permits.acquire_owned().await;
+        let _permit = executor.permit(run, class, true).await;
         std::future::pending::<std::convert::Infallible>().await
     };
     tokio::select! {
         biased;
         done = call => done,
         never = held => match never {},
-    }
-}
-
-/// Reports to the executor how a tool's task ended.
-struct ExecutorReport(Arc<StableActorRef<ToolExecutorMsg>>, Option<Arc<str>>);
-
-impl ExecutorReport {
-    fn finish(mut self) {
-        if let Some(tool) = self.1.take() {
-            self.send(ToolExecutorMsg::Ended(tool));
-        }
-    }
-
-    fn send(&self, message: ToolExecutorMsg) {
-        if self.0.cast(message).is_err() {
-            tracing::debug!("the executor is gone");
-        }
-    }
-}
-
-impl Drop for ExecutorReport {
-    fn drop(&mut self) {
-        if let Some(tool) = self.1.take() {
-            self.send(ToolExecutorMsg::Lost(tool));
-        }
     }
 }

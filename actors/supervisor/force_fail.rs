@@ -43,7 +43,7 @@ pub(super) async fn force_fail_runs(
         stored = persistence::append(&wiring.persistence, bare).await?;
     }
     wiring.hub.publish_records(session, last + 1, &stored?);
-    ids.into_iter().for_each(|run| wiring.tools.abandon(run));
+    ids.into_iter().for_each(|run| wiring.executor.abandon(run));
     notified.into_iter().for_each(|session| wiring.notify_inbox(session));
     Ok(incarnation)
 }

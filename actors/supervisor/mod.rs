@@ -31,8 +31,9 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     model::{BreakerPolicy, SessionId},
     persistence::PersistenceMsg,
-    port::{Artifacts, Clock, Journal, ModelProvider, Tool},
+    port::{Clock, Journal, ModelProvider},
     session::SessionDependencies,
+    tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
 pub(crate) use directory_checkpoint::DirectoryCheckpoint;
@@ -74,12 +75,10 @@ pub(crate) struct RootArguments {
     pub(crate) boot: String,
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
     pub(crate) breakers: BreakerPolicy,
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) tool_calls: usize,
+    pub(crate) executor: Arc<ToolExecutorHandle>,
     pub(crate) summaries: usize,
     pub(crate) submissions: usize,
     pub(crate) idle: std::time::Duration,
-    pub(crate) artifacts: Arc<dyn Artifacts>,
     pub(crate) terminated: watch::Sender<Option<RuntimeEnd>>,
     /// Receives the handles for `Runtime`.
     pub(crate) handles: tokio::sync::oneshot::Sender<RuntimeHandles>,

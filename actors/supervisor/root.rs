@@ -19,7 +19,7 @@ use crate::{
         ChildStatus, DirectoryCheckpoint, PersistenceRef, ProviderSupervisor, RootArguments, RuntimeEnd,
         RuntimeHandles, SessionSupervisor, directory::DirectoryDependencies,
     },
-    tool_executor::{ToolExecutorActor, ToolRegistry},
+    tool_executor::ToolExecutorActor,
 };
 
 /// Restart intensity of a child; the runtime ends beyond it.
@@ -90,8 +90,9 @@ impl ChildKind {
                 actor.get_id()
             }
             Self::Executor => {
-                let (actor, _) = Actor::spawn_linked(None, ToolExecutorActor, (), root).await?;
-                wiring.executor.set_running(actor.clone());
+                let arguments = (Arc::clone(&wiring.executor), Arc::clone(&wiring.handlers));
+                let (actor, _) = Actor::spawn_linked(None, ToolExecutorActor, arguments, root).await?;
+                wiring.executor.actor.set_running(actor.clone());
                 actor.get_id()
             }
             Self::Compressor => {
@@ -132,10 +133,9 @@ impl Actor for Root {
             journal,
             sessions: Arc::default(),
             providers: Arc::default(),
-            executor: Arc::default(),
+            executor: parts.executor,
             compressor: Arc::new(CompressorHandle::new(parts.summaries)),
             leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
-            tools: Arc::new(ToolRegistry::new(parts.tools, parts.tool_calls, parts.artifacts)),
             hub: Arc::new(Hub::default()),
             commit_monitor: writing,
             clock: parts.clock,
@@ -268,7 +268,7 @@ impl RootState {
         let wiring = &self.handles.wiring;
         self.handles.sessions.close();
         wiring.providers.close();
-        wiring.executor.close();
+        wiring.executor.shut_down();
         wiring.compressor.actor.close();
         wiring.hub.wake_all();
     }

@@ -100,7 +100,7 @@ fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Durable<Arc<Re
             GrantRequest::Lease(AttemptId { call, attempt }) => {
                 Input::Leased { id: AttemptId { call, attempt }, model: model.clone() }
             }
-            GrantRequest::Permit(AttemptId { call, attempt }) => {
+            GrantRequest::Permit(AttemptId { call, attempt }, _) => {
                 Input::Permitted(AttemptId { call, attempt })
             }
         });

@@ -297,7 +297,7 @@ pub struct AttemptsSection {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolsSection {
-    /// Limit of concurrent tool calls.
+    /// Limit of concurrent tool calls of each class.
     pub calls: PositiveCount,
     /// Policy for calls in doubt.
     pub in_doubt: InDoubtActionName,

@@ -138,7 +138,7 @@ pub(crate) struct HostDependencies {
     /// How long a failing model is not called.
     pub(crate) breakers: BreakerPolicy,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    /// Limit of concurrent tool calls.
+    /// Limit of concurrent tool calls of each class.
     pub(crate) tool_calls: usize,
     /// How long an idle session stays in memory.
     pub(crate) idle: Duration,
@@ -148,7 +148,7 @@ pub(crate) struct HostDependencies {
     pub(crate) defaults: Defaults,
 }
 
-/// The configured limit of concurrent tool calls.
+/// The configured limit of concurrent tool calls of each class.
 pub(crate) fn tool_calls(config: &Config) -> usize {
     usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX)
 }

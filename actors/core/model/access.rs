@@ -25,6 +25,21 @@ pub enum Access {
     Exclusive,
 }
 
+/// The class of a tool call, which has permits of its own: a call waits only for calls of its class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ToolClass {
+    /// Calls that declare which paths they touch, or that they touch nothing shared.
+    Files,
+    /// Calls that may touch anything, such as commands, and calls that need a person: they may take as long as they
+    /// like.
+    Processes,
+}
+
+impl ToolClass {
+    /// All classes.
+    pub const ALL: [Self; 2] = [Self::Files, Self::Processes];
+}
+
 impl Default for Access {
     fn default() -> Self {
         Self::Paths { reads: Vec::new(), writes: Vec::new() }
@@ -40,6 +55,14 @@ impl Access {
     /// Access that changes `path` and everything below it.
     pub fn writes(path: impl Into<Arc<str>>) -> Self {
         Self::Paths { reads: Vec::new(), writes: vec![path.into()] }
+    }
+
+    /// The class of a call with this access.
+    pub const fn class(&self) -> ToolClass {
+        match self {
+            Self::Paths { .. } => ToolClass::Files,
+            Self::Anything | Self::Exclusive => ToolClass::Processes,
+        }
     }
 
     /// True if the call touches nothing shared.
@@ -114,6 +137,16 @@ mod tests {
             check(&Access::Exclusive, &other, true);
         }
         check(&Access::default(), &Access::default(), false);
+    }
+
+    #[test]
+    fn a_call_that_declares_its_paths_waits_for_no_command() {
+        let check = |access: Access, class| assert_eq!(access.class(), class, "{access:?}");
+        check(Access::default(), ToolClass::Files);
+        check(Access::reads("/w/a"), ToolClass::Files);
+        check(Access::writes("/w/a"), ToolClass::Files);
+        check(Access::Anything, ToolClass::Processes);
+        check(Access::Exclusive, ToolClass::Processes);
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod tool;
 mod usage_anomaly;
 mod wait;
 
-pub use access::Access;
+pub use access::{Access, ToolClass};
 pub use approval::{
     ApprovalAnswered, ApprovalDecision, ApprovalRequested, DecisionSource, InDoubtAction, InDoubtPolicy,
     PendingApproval, RetryReason,

@@ -1,70 +1,100 @@
 //! A queue of jobs that is fair between their owners: an owner with many jobs gets one in each round. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 /// Jobs that wait, by key. Of two jobs with the same rank the one of the earlier round comes first.
 #[derive(Debug)]
 pub struct FairQueue<K, O, J> {
-    waiting: BTreeMap<K, WaitingJob<O, J>>,
+    waiting: BTreeMap<Turn, WaitingJob<K, O, J>>,
+    turns: BTreeMap<K, Turn>,
+    /// The number of waiting jobs of each owner, and the round of the last one.
+    owners: BTreeMap<O, (usize, u64)>,
     /// The latest round of which a job was taken.
     round: u64,
     arrivals: u64,
 }
 
+/// The round of a job, and its arrival. The round is the present one when the job arrives, or the one after the owner's
+/// last waiting job.
+type Turn = (u64, u64);
+
 #[derive(Debug)]
-struct WaitingJob<O, J> {
+struct WaitingJob<K, O, J> {
+    key: K,
     owner: O,
-    /// The present round when the job arrived, or the one after the owner's last waiting job.
-    round: u64,
-    arrival: u64,
     job: J,
 }
 
 impl<K, O, J> Default for FairQueue<K, O, J> {
     fn default() -> Self {
-        Self { waiting: BTreeMap::new(), round: 0, arrivals: 0 }
+        let (waiting, turns, owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { waiting, turns, owners, round: 0, arrivals: 0 }
     }
 }
 
-impl<K: Ord + Copy, O: PartialEq, J> FairQueue<K, O, J> {
-    /// Adds a job. A waiting job with the same key is replaced and keeps its place.
+impl<K: Ord + Copy, O: Ord + Copy, J> FairQueue<K, O, J> {
+    /// Adds a job. A waiting job with the same key is replaced and keeps its turn.
     pub fn push(&mut self, key: K, owner: O, job: J) {
-        if let Some(waiting) = self.waiting.get_mut(&key) {
-            waiting.job = job;
+        if let Some(waiting) = self.get_mut(key) {
+            *waiting = job;
             return;
         }
-        let own = self.waiting.values().filter(|waiting| waiting.owner == owner);
-        let round = own.map(|waiting| waiting.round + 1).max().unwrap_or(0).max(self.round);
+        let (count, last) = self.owners.get(&owner).copied().unwrap_or_default();
+        let round = if count == 0 { self.round } else { self.round.max(last + 1) };
+        self.owners.insert(owner, (count + 1, round));
         self.arrivals += 1;
-        self.waiting.insert(key, WaitingJob { owner, round, arrival: self.arrivals, job });
+        let turn = (round, self.arrivals);
+        self.turns.insert(key, turn);
+        self.waiting.insert(turn, WaitingJob { key, owner, job });
     }
 
     /// The waiting job with this key.
     pub fn get_mut(&mut self, key: K) -> Option<&mut J> {
-        self.waiting.get_mut(&key).map(|waiting| &mut waiting.job)
+        let turn = self.turns.get(&key)?;
+        self.waiting.get_mut(turn).map(|waiting| &mut waiting.job)
     }
 
     /// Removes the jobs for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&J) -> bool) {
-        self.waiting.retain(|_, waiting| keep(&waiting.job));
+        let removed = self.waiting.iter().filter(|(_, waiting)| !keep(&waiting.job));
+        let removed: Vec<Turn> = removed.map(|(turn, _)| *turn).collect();
+        removed.into_iter().for_each(|turn| drop(self.remove(turn)));
     }
 
     /// Takes the first job: the smallest rank, then the earliest round, then the earliest arrival. A job without a rank
     /// stays.
     pub fn take<R: Ord>(&mut self, rank: impl Fn(&J) -> Option<R>) -> Option<J> {
-        let ranked = self
-            .waiting
-            .iter()
-            .filter_map(|(key, waiting)| Some((rank(&waiting.job)?, waiting.round, waiting.arrival, *key)));
-        let (.., key) = ranked.min()?;
-        let taken = self.waiting.remove(&key)?;
-        self.round = self.round.max(taken.round);
-        Some(taken.job)
+        let ranked = self.waiting.iter().filter_map(|(turn, waiting)| Some((rank(&waiting.job)?, *turn)));
+        let (_, turn) = ranked.min()?;
+        self.take_turn(turn)
     }
 
-    /// The waiting jobs, in the order of their keys.
+    /// Takes the first job, whatever its rank is: the earliest round, then the earliest arrival.
+    pub fn take_next(&mut self) -> Option<J> {
+        let turn = *self.waiting.first_key_value()?.0;
+        self.take_turn(turn)
+    }
+
+    /// The waiting jobs, in the order of their turns.
     pub fn jobs(&self) -> impl Iterator<Item = &J> {
         self.waiting.values().map(|waiting| &waiting.job)
+    }
+
+    fn take_turn(&mut self, turn: Turn) -> Option<J> {
+        self.round = self.round.max(turn.0);
+        self.remove(turn)
+    }
+
+    fn remove(&mut self, turn: Turn) -> Option<J> {
+        let WaitingJob { key, owner, job } = self.waiting.remove(&turn)?;
+        self.turns.remove(&key);
+        if let Entry::Occupied(mut own) = self.owners.entry(owner) {
+            own.get_mut().0 -= 1;
+            if own.get().0 == 0 {
+                own.remove();
+            }
+        }
+        Some(job)
     }
 }
 
@@ -116,6 +146,13 @@ mod tests {
         queue.push(1, 'a', "free");
         assert_eq!(queue.jobs().count(), 1, "the same key is the same job");
         assert_eq!(queue.take(free), Some("free"));
+    }
+
+    #[test]
+    fn the_next_job_has_no_rank() {
+        let mut queue = FairQueue::default();
+        "aaB".chars().enumerate().for_each(|(key, owner)| queue.push(key, owner, owner));
+        assert_eq!(std::iter::from_fn(|| queue.take_next()).collect::<String>(), "aBa");
     }
 
     #[test]

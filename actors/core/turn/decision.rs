@@ -167,12 +167,10 @@ impl DecisionBuilder {
         let due = self.turn.due(self.now);
         let wants = due.iter().filter_map(DueAction::acquires).filter_map(|id| {
             if id.call.is_model_call() {
-                Some(GrantRequest::Lease(id))
-            } else if self.call(id.call).is_some_and(ActiveToolCall::delegates) {
-                None
-            } else {
-                Some(GrantRequest::Permit(id))
+                return Some(GrantRequest::Lease(id));
             }
+            let call = self.call(id.call).filter(|call| !call.delegates())?;
+            Some(GrantRequest::Permit(id, call.access.class()))
         });
         wants.collect()
     }

@@ -6,7 +6,7 @@ use crate::{
     model::{
         ApprovalDecision, AttemptId, BootId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash,
         Image, ImportedHistory, Incarnation, Intent, LimitIncrease, ModelAnswer, ModelRef, ModelStarted,
-        RunId, RunSpec, StopReason, Timestamp, UnansweredModel,
+        RunId, RunSpec, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -257,6 +257,6 @@ impl DueAction {
 pub enum GrantRequest {
     /// A lease for an attempt of a model call.
     Lease(AttemptId),
-    /// A permit for an attempt of a tool call.
-    Permit(AttemptId),
+    /// A permit of this class for an attempt of a tool call.
+    Permit(AttemptId, ToolClass),
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::{
-    model::{Boot, CallEnd, CallId, CallStarted, PendingApproval, RunId, RunSpec, SubagentRef},
+    model::{Boot, CallEnd, CallId, CallStarted, PendingApproval, RunId, RunSpec, SubagentRef, ToolClass},
     turn::{
         Turn,
         active_run::ActiveRun,
@@ -61,6 +61,11 @@ impl Turn {
     /// Whether the tool of this call can find out the call's fate.
     pub fn is_detached(&self, id: CallId) -> bool {
         self.call(id).is_some_and(|call| call.detached)
+    }
+
+    /// The class of a tool call under way.
+    pub fn tool_class(&self, id: CallId) -> Option<ToolClass> {
+        self.call(id).map(|call| call.access.class())
     }
 
     /// The open approval requests.

@@ -27,9 +27,10 @@ fn in_turn(answers: Vec<ModelAnswer>) -> ScriptedProvider {
 
 /// A runtime whose chain is these models.
 async fn start(journal: &MemoryJournal, chain: Vec<Vec<ModelAnswer>>) -> Runtime {
-    let tool = |name| Arc::new(ScriptedTool::fixed(name, EffectClass::Pure, "result")) as Arc<dyn Tool>;
+    let look: Arc<dyn Tool> = Arc::new(ScriptedTool::fixed("look", EffectClass::Pure, "result"));
     let journal: Arc<dyn Journal> = Arc::new(journal.clone());
-    let mut world = world(journal, in_turn(vec![says("")]), vec![tool("look"), tool("todo")]);
+    let mut world = world(journal, in_turn(vec![says("")]), vec![look]);
+    world.defaults.spec.tools.push("todo".into());
     (world.providers, world.defaults.spec.chain) = chain
         .into_iter()
         .zip(1..)

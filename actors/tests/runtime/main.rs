@@ -26,6 +26,7 @@ mod simulation;
 mod steer;
 mod subagents;
 mod supervision;
+mod tools;
 mod unreadable;
 mod waits;
 mod watching;

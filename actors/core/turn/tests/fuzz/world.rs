@@ -249,7 +249,7 @@ impl World {
                         }
                     }
                 }
-                GrantRequest::Permit(AttemptId { call, attempt }) => {
+                GrantRequest::Permit(AttemptId { call, attempt }, _) => {
                     Input::Permitted(AttemptId { call, attempt })
                 }
             };

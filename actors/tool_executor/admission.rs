@@ -1,33 +1,25 @@
-//! ToolExecutor: the control plane of tools. It holds the registry and the permits, and never awaits a call: sessions
-//! own the tasks of their calls.
+//! Admission of the calls of an answer: the tool that a call means, and whether it accepts the arguments. Runs nothing.
 
 use std::{
-    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
     time::Duration,
 };
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::Value;
-use tokio::{sync::Semaphore, task::spawn_blocking, time::sleep};
+use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::generation::ToolGeneration;
 use crate::{
-    delegate_tool::DelegateTool,
-    inspect::Inspect,
-    model::{
-        Attempt, CallEnd, CallId, CallStatus, EffectClass, Hash, ModelAnswer, RunId, RunSpec, ToolCall,
-        ToolSpec,
-    },
+    model::{CallEnd, CallStatus, EffectClass, Hash, ModelAnswer, RunSpec, ToolCall},
     policy::{
         ArgumentsParseError,
         delegation::{DELEGATE_TASK, parse_delegation},
         match_tool_name, parse_arguments,
         todo::TODO,
     },
-    port::{Artifacts, BadArguments, Tool},
-    todo_tool::TodoTool,
+    port::BadArguments,
     turn::{CallAdmission, CallRejection},
 };
 
@@ -41,56 +33,7 @@ const ADMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit once the run is being stopped.
 const STOPPED_ADMISSION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The tools by name, and the permits; sessions use them without a message to the executor.
-#[derive(Debug)]
-pub(crate) struct ToolRegistry {
-    registry: BTreeMap<Arc<str>, Arc<dyn Tool>>,
-    /// One permit for each concurrent tool call of this process.
-    pub(crate) permits: Arc<Semaphore>,
-    /// The store of whole outputs.
-    pub(crate) artifacts: Arc<dyn Artifacts>,
-}
-
-impl ToolRegistry {
-    /// These tools; `calls` bounds the concurrent calls.
-    pub(crate) fn new(mut tools: Vec<Arc<dyn Tool>>, calls: usize, artifacts: Arc<dyn Artifacts>) -> Self {
-        tools.push(Arc::new(DelegateTool::default()));
-        tools.push(Arc::new(TodoTool::default()));
-        let registry = tools.into_iter().map(|tool| (tool.spec().name.as_str().into(), tool)).collect();
-        Self { registry, permits: Arc::new(Semaphore::new(calls)), artifacts }
-    }
-
-    /// The definitions for the model of the tools in `allowed`, sorted by name.
-    pub(crate) fn specs(&self, allowed: &[String]) -> Vec<ToolSpec> {
-        self.allowed(allowed).map(|(_, tool)| tool.spec().clone()).collect()
-    }
-
-    /// The bytes of these definitions as JSON.
-    pub(crate) fn schema_bytes(&self, allowed: &[String]) -> u64 {
-        let bytes = |tool: &Arc<dyn Tool>| serde_json::to_vec(tool.spec()).map_or(0, |json| json.len());
-        self.allowed(allowed).map(|(_, tool)| bytes(tool) as u64).sum()
-    }
-
-    /// All names, sorted.
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.registry.keys().map(ToString::to_string).collect()
-    }
-
-    /// The tool of that name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.registry.get(name)
-    }
-
-    /// The end of this attempt is durable: tools drop the data that they keep to attach to it.
-    pub(crate) fn forget(&self, call: CallId, attempt: Attempt) {
-        self.registry.values().for_each(|tool| tool.forget(call, attempt));
-    }
-
-    /// The run was ended without the ends of its calls: tools end those that still run.
-    pub(crate) fn abandon(&self, run: RunId) {
-        self.registry.values().for_each(|tool| tool.abandon(run));
-    }
-
+impl ToolGeneration {
     /// Admits or rejects each call of an answer; runs none. Work that could block happens on a blocking thread; calls
     /// that are not decided in time are rejected.
     pub(crate) async fn admit_calls(
@@ -138,7 +81,7 @@ impl ToolRegistry {
 
     fn admit_one(&self, call: &ToolCall, spec: &RunSpec) -> CallAdmission {
         let known: Vec<&str> = self.allowed(&spec.tools).map(|(name, _)| &**name).collect();
-        let found = match_tool_name(&call.name, &known).and_then(|name| self.registry.get_key_value(name));
+        let found = match_tool_name(&call.name, &known).and_then(|name| self.get_key_value(name));
         let Some((name, tool)) = found else {
             let error = format!("there is no tool `{}`", call.name);
             let hint = format!("the tools are: {}", known.join(", "));
@@ -181,14 +124,6 @@ impl ToolRegistry {
             }
         }
     }
-
-    /// The tools in `allowed`, sorted by name.
-    fn allowed<'a>(
-        &'a self,
-        allowed: &'a [String],
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<dyn Tool>)> {
-        self.registry.iter().filter(|(name, _)| allowed.iter().any(|allowed| **allowed == ***name))
-    }
 }
 
 const ONE_OBJECT_HINT: &str = "send the arguments as one JSON object";
@@ -210,57 +145,6 @@ fn hash(mut arguments: Value) -> Hash {
     Hash::of(arguments.to_string().as_bytes())
 }
 
-/// Counts of the executor since its actor started.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ToolStatus {
-    /// Calls that ended, by tool.
-    pub ended: BTreeMap<String, u64>,
-    /// Tasks that ended without a report, by tool.
-    pub lost: BTreeMap<String, u64>,
-}
-
-/// The messages of [`ToolExecutorActor`].
-#[derive(Debug)]
-pub(crate) enum ToolExecutorMsg {
-    /// A call of this tool ended.
-    Ended(Arc<str>),
-    /// The task of a call of this tool ended without a report.
-    Lost(Arc<str>),
-    /// Inspects the counts.
-    Inspect(Inspect<ToolStatus>),
-}
-
-#[derive(Debug)]
-pub(crate) struct ToolExecutorActor;
-
-impl Actor for ToolExecutorActor {
-    type Msg = ToolExecutorMsg;
-    type State = ToolStatus;
-    type Arguments = ();
-
-    async fn pre_start(
-        &self,
-        _me: ActorRef<ToolExecutorMsg>,
-        (): (),
-    ) -> Result<ToolStatus, ActorProcessingErr> {
-        Ok(ToolStatus::default())
-    }
-
-    async fn handle(
-        &self,
-        _me: ActorRef<ToolExecutorMsg>,
-        message: ToolExecutorMsg,
-        status: &mut ToolStatus,
-    ) -> Result<(), ActorProcessingErr> {
-        match message {
-            ToolExecutorMsg::Ended(tool) => *status.ended.entry(tool.as_ref().into()).or_default() += 1,
-            ToolExecutorMsg::Lost(tool) => *status.lost.entry(tool.as_ref().into()).or_default() += 1,
-            ToolExecutorMsg::Inspect(look) => look.run(status)?,
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -269,16 +153,19 @@ mod tests {
     use crate::{
         doubles::{MemoryArtifacts, ScriptedTool},
         model::{EffectClass, ModelRef},
+        port::Tool,
+        tool_executor::ToolExecutorHandle,
     };
 
     fn plan(name: &str, arguments: &str) -> CallAdmission {
         let tool = |name: &str| Arc::new(ScriptedTool::fixed(name, EffectClass::Once, "")) as Arc<dyn Tool>;
-        let tools =
-            ToolRegistry::new(vec![tool("read"), tool("hidden")], 1, Arc::new(MemoryArtifacts::default()));
+        let tools = vec![tool("read"), tool("hidden")];
+        let executor =
+            ToolExecutorHandle::new(tools, 1, Arc::new(MemoryArtifacts::default())).expect("they are valid");
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
         let model = ModelRef::new("test", "model").expect("two names");
         let spec = RunSpec { tools: vec!["read".into()], ..RunSpec::new(vec![model], "/workspace") };
-        tools.admit_all(&[call], &spec)[0].clone()
+        executor.tools().admit_all(&[call], &spec)[0].clone()
     }
 
     /// Checks that the call is rejected for this reason, and that the model reads `part`.

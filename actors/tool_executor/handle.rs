@@ -1,0 +1,218 @@
+//! The part of the ToolExecutor that outlives its actor: the stable reference, the permits, and the tools. Sessions use
+//! it.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::{
+    PermitJob, ToolExecutorMsg,
+    generation::{RegisteredTool, ToolGeneration, check, close},
+};
+use crate::{
+    model::{RunId, ToolClass},
+    port::{Artifacts, Tool},
+    supervisor::StableActorRef,
+};
+
+/// The way of sessions to the ToolExecutor.
+#[derive(Debug)]
+pub(crate) struct ToolExecutorHandle {
+    pub(crate) actor: StableActorRef<ToolExecutorMsg>,
+    /// The store of whole outputs.
+    pub(crate) artifacts: Arc<dyn Artifacts>,
+    files: ClassPermits,
+    processes: ClassPermits,
+    /// Permits of each class.
+    max_concurrent: usize,
+    tools: Mutex<Tools>,
+    /// Tools that no generation and no call has any more.
+    unused: Mutex<Vec<Arc<dyn Tool>>>,
+}
+
+#[derive(Debug)]
+struct ClassPermits {
+    /// One permit for each call in progress.
+    free: Arc<Semaphore>,
+    /// Calls that wait for the actor's answer.
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Tools {
+    current: Arc<ToolGeneration>,
+    /// All tools that are not closed, also those that only a call has.
+    registered: Vec<Weak<RegisteredTool>>,
+}
+
+/// Permission for one call in progress; returned when dropped.
+#[derive(Debug)]
+pub(crate) struct ToolPermit {
+    permit: Option<OwnedSemaphorePermit>,
+    executor: Arc<ToolExecutorHandle>,
+    /// The tool of the call that was begun with the permit.
+    tool: Option<Arc<str>>,
+}
+
+impl ToolExecutorHandle {
+    /// A handle with `calls` permits of each class, at least one; or why the tools are refused.
+    pub(crate) fn new(
+        tools: Vec<Arc<dyn Tool>>,
+        calls: usize,
+        artifacts: Arc<dyn Artifacts>,
+    ) -> Result<Arc<Self>, String> {
+        let max_concurrent = calls.clamp(1, Semaphore::MAX_PERMITS);
+        let permits =
+            || ClassPermits { free: Arc::new(Semaphore::new(max_concurrent)), waiting: AtomicUsize::new(0) };
+        let handle = Arc::new(Self {
+            actor: StableActorRef::default(),
+            artifacts,
+            files: permits(),
+            processes: permits(),
+            max_concurrent,
+            tools: Mutex::default(),
+            unused: Mutex::default(),
+        });
+        handle.exchange(tools)?;
+        Ok(handle)
+    }
+
+    /// The current tools.
+    pub(crate) fn tools(&self) -> Arc<ToolGeneration> {
+        Arc::clone(&lock(&self.tools).current)
+    }
+
+    /// Makes these tools the current ones and returns the number of their generation, or why they are refused. Calls
+    /// that run keep their tools.
+    pub(crate) fn exchange(self: &Arc<Self>, tools: Vec<Arc<dyn Tool>>) -> Result<u64, String> {
+        check(&tools)?;
+        let (number, before) = {
+            let mut own = lock(&self.tools);
+            let live: Vec<_> = own.registered.iter().filter_map(Weak::upgrade).collect();
+            let find = |tool: &_| live.iter().find(|known| known.is(tool)).cloned();
+            let next = own.current.next(tools, &Arc::downgrade(self), find);
+            own.registered = live.iter().chain(next.tools()).map(Arc::downgrade).collect();
+            (next.number, (std::mem::replace(&mut own.current, Arc::new(next)), live))
+        };
+        // Without the lock: this may close tools.
+        drop(before);
+        Ok(number)
+    }
+
+    /// Retires all tools; those without a call are closed.
+    pub(crate) fn shut_down(&self) {
+        self.actor.close();
+        let before = std::mem::take(&mut lock(&self.tools).current);
+        drop(before);
+        self.close_unused();
+    }
+
+    /// The run was ended without the ends of its calls: tools end those that still run.
+    pub(crate) fn abandon(&self, run: RunId) {
+        let live: Vec<_> = lock(&self.tools).registered.iter().filter_map(Weak::upgrade).collect();
+        live.iter().for_each(|tool| tool.abandon(run));
+    }
+
+    /// Has the actor close a tool. Without an actor it is closed at once.
+    pub(super) fn retire(&self, tool: Arc<dyn Tool>) {
+        lock(&self.unused).push(tool);
+        if self.actor.cast(ToolExecutorMsg::Retired).is_err() {
+            self.close_unused();
+        }
+    }
+
+    pub(super) fn close_unused(&self) {
+        let unused = std::mem::take(&mut *lock(&self.unused));
+        unused.iter().for_each(|tool| close(&**tool));
+    }
+
+    /// A permit if one is free and no call waits for it.
+    pub(crate) fn try_permit(self: &Arc<Self>, class: ToolClass) -> Option<ToolPermit> {
+        let is_queued = self.permits(class).waiting.load(Ordering::Relaxed) > 0;
+        if is_queued { None } else { self.free_permit(class) }
+    }
+
+    /// Waits for a permit of the class, in turn with other runs; `None` if the runtime ends first. A request that is
+    /// lost with the actor is sent again to the next one.
+    pub(crate) async fn permit(&self, run: RunId, class: ToolClass, is_running: bool) -> Option<ToolPermit> {
+        let _waiting = WaitingCount::new(&self.permits(class).waiting);
+        loop {
+            let (reply, permit) = oneshot::channel();
+            self.actor.cast(ToolExecutorMsg::Request(PermitJob { run, class, is_running, reply })).ok()?;
+            if let Ok(permit) = permit.await {
+                return Some(permit);
+            }
+        }
+    }
+
+    pub(super) fn free_permit(self: &Arc<Self>, class: ToolClass) -> Option<ToolPermit> {
+        let permit = Arc::clone(&self.permits(class).free).try_acquire_owned().ok()?;
+        Some(ToolPermit { permit: Some(permit), executor: Arc::clone(self), tool: None })
+    }
+
+    /// Number of calls in progress.
+    pub(super) fn running(&self, class: ToolClass) -> usize {
+        self.max_concurrent.saturating_sub(self.permits(class).free.available_permits())
+    }
+
+    const fn permits(&self, class: ToolClass) -> &ClassPermits {
+        match class {
+            ToolClass::Files => &self.files,
+            ToolClass::Processes => &self.processes,
+        }
+    }
+}
+
+impl ToolPermit {
+    /// The permit of a call of this tool, which begins now. Without [`ToolPermit::finish`] the call is lost.
+    pub(crate) fn begin(mut self, tool: Arc<str>) -> Self {
+        self.tool = Some(tool);
+        self
+    }
+
+    /// Returns the permit: the call has ended.
+    pub(crate) fn finish(mut self) {
+        let tool = self.tool.take();
+        self.release(tool.map(ToolExecutorMsg::Ended));
+    }
+
+    /// Frees the permit before the actor looks for it.
+    fn release(&mut self, report: Option<ToolExecutorMsg>) {
+        if self.permit.take().is_some()
+            && self.executor.actor.cast(report.unwrap_or(ToolExecutorMsg::Returned)).is_err()
+        {
+            tracing::debug!("the runtime has ended before the end of a call");
+        }
+    }
+}
+
+impl Drop for ToolPermit {
+    fn drop(&mut self) {
+        let tool = self.tool.take();
+        self.release(tool.map(ToolExecutorMsg::Lost));
+    }
+}
+
+/// Counts a waiting call while it lives.
+struct WaitingCount<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingCount<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WaitingCount<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Ignores poisoning: each update is one assignment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,154 @@
+//! ToolExecutor: admits the tool calls of all sessions, each class with permits of its own and runs in turn, and closes
+//! tools that are not used any more.
+//!
+//! It decides nothing that is recorded, and runs no call: see `docs/decisions/tool-executor.md`.
+
+mod admission;
+mod generation;
+mod handle;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
+
+use crate::{
+    handlers::HandlerWatch,
+    inspect::Inspect,
+    model::{RunId, ToolClass},
+    policy::PermitQueue,
+};
+pub(crate) use admission::MAX_INLINE_PARSE_BYTES;
+pub(crate) use generation::{RegisteredTool, ToolGeneration};
+pub(crate) use handle::{ToolExecutorHandle, ToolPermit};
+
+/// Status of the ToolExecutor. The counts began when its actor was started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolStatus {
+    /// Calls that ended, by tool.
+    pub ended: BTreeMap<String, u64>,
+    /// Tasks that ended without a report, by tool.
+    pub lost: BTreeMap<String, u64>,
+    /// The generation of the tools: 1, and one more for each exchange.
+    pub generation: u64,
+    /// The calls now, by class.
+    pub classes: BTreeMap<ToolClass, ToolClassStatus>,
+}
+
+/// The tool calls of one class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolClassStatus {
+    /// Calls in progress.
+    pub running: usize,
+    /// Calls that wait for a permit.
+    pub waiting: usize,
+}
+
+/// The messages of [`ToolExecutorActor`].
+#[derive(Debug)]
+pub(crate) enum ToolExecutorMsg {
+    /// A call waits for a permit.
+    Request(PermitJob),
+    /// A call of this tool ended; its permit is free.
+    Ended(Arc<str>),
+    /// The task of a call of this tool ended without a report; its permit is free.
+    Lost(Arc<str>),
+    /// A permit is free that no call was begun with.
+    Returned,
+    /// A tool is not used any more.
+    Retired,
+    /// Inspects the state.
+    Inspect(Inspect<ToolExecutorState>),
+}
+
+/// A tool call that waits for a permit.
+#[derive(Debug)]
+pub(crate) struct PermitJob {
+    run: RunId,
+    class: ToolClass,
+    /// Whether an earlier incarnation started the call.
+    is_running: bool,
+    /// Closed when the call needs the permit no longer.
+    reply: oneshot::Sender<ToolPermit>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ToolExecutorActor;
+
+/// The waiting calls, and the counts.
+pub(crate) struct ToolExecutorState {
+    handle: Arc<ToolExecutorHandle>,
+    handlers: Arc<HandlerWatch>,
+    queues: BTreeMap<ToolClass, PermitQueue<PermitJob>>,
+    ended: BTreeMap<String, u64>,
+    lost: BTreeMap<String, u64>,
+}
+
+impl Actor for ToolExecutorActor {
+    type Msg = ToolExecutorMsg;
+    type State = ToolExecutorState;
+    type Arguments = (Arc<ToolExecutorHandle>, Arc<HandlerWatch>);
+
+    async fn pre_start(
+        &self,
+        _me: ActorRef<ToolExecutorMsg>,
+        (handle, handlers): Self::Arguments,
+    ) -> Result<ToolExecutorState, ActorProcessingErr> {
+        handle.close_unused();
+        let (queues, ended, lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(ToolExecutorState { handle, handlers, queues, ended, lost })
+    }
+
+    async fn handle(
+        &self,
+        _me: ActorRef<ToolExecutorMsg>,
+        message: ToolExecutorMsg,
+        state: &mut ToolExecutorState,
+    ) -> Result<(), ActorProcessingErr> {
+        let _running = state.handlers.enter("ToolExecutor", None);
+        match message {
+            ToolExecutorMsg::Request(job) => {
+                state.queues.entry(job.class).or_default().push(job.run, job.is_running, job);
+            }
+            ToolExecutorMsg::Ended(tool) => *state.ended.entry(tool.as_ref().into()).or_default() += 1,
+            ToolExecutorMsg::Lost(tool) => *state.lost.entry(tool.as_ref().into()).or_default() += 1,
+            ToolExecutorMsg::Returned => {}
+            ToolExecutorMsg::Retired => state.handle.close_unused(),
+            ToolExecutorMsg::Inspect(inspect) => return inspect.run(state),
+        }
+        state.admit_waiting();
+        Ok(())
+    }
+}
+
+impl ToolExecutorState {
+    /// Gives free permits to waiting calls.
+    fn admit_waiting(&mut self) {
+        for (class, queue) in &mut self.queues {
+            while queue.jobs().next().is_some()
+                && let Some(permit) = self.handle.free_permit(*class)
+            {
+                // A refused permit returns by itself, with a message.
+                if queue.take_next().is_some_and(|job| job.reply.send(permit).is_err()) {
+                    tracing::debug!("a call was given up before its permit");
+                }
+            }
+        }
+    }
+
+    /// The status.
+    pub(crate) fn status(&self) -> ToolStatus {
+        let waiting = |class| {
+            let jobs = self.queues.get(&class).into_iter().flat_map(PermitQueue::jobs);
+            jobs.filter(|job| !job.reply.is_closed()).count()
+        };
+        let class =
+            |class| (class, ToolClassStatus { running: self.handle.running(class), waiting: waiting(class) });
+        ToolStatus {
+            ended: self.ended.clone(),
+            lost: self.lost.clone(),
+            generation: self.handle.tools().number,
+            classes: ToolClass::ALL.map(class).into(),
+        }
+    }
+}
