@@ -43,7 +43,8 @@ impl CompressorHandle {
     /// with the actor is sent again to the next one.
     pub(crate) async fn admit(
         &self,
-        (session, call): (SessionId, CallId),
+        session: SessionId,
+        call: CallId,
         candidates: &[Candidate],
         urgency: &mut watch::Receiver<SummaryUrgency>,
     ) -> Option<SummaryAdmission> {

@@ -53,7 +53,7 @@ impl World {
         let waiting = tokio::spawn(async move {
             let session = SessionId::from_bits(session);
             let candidates = chain();
-            let admission = handle.admit((session, call), &candidates, &mut updates);
+            let admission = handle.admit(session, call, &candidates, &mut updates);
             let admission = tokio::time::timeout(LONG, admission).await.expect("it is admitted in time");
             admitted.lock().expect("no panic").push(name);
             admission.expect("the Compressor runs")

@@ -22,7 +22,8 @@ use crate::{
 /// Commits one batch after the other until no write waits, and reports a failed store: otherwise writers would wait for
 /// ever.
 pub(super) async fn commit(
-    (journal, writing): (Arc<dyn Journal>, Arc<CommitMonitor>),
+    journal: Arc<dyn Journal>,
+    writing: Arc<CommitMonitor>,
     queue: Arc<Mutex<WriteQueue>>,
     first: WriteBatch,
     persistence: ActorRef<PersistenceMsg>,

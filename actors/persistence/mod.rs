@@ -145,7 +145,7 @@ impl Actor for PersistenceActor {
         };
         if let Some(batch) = batch {
             let (journal, queue) = (Arc::clone(&state.journal), Arc::clone(&state.queue));
-            tokio::spawn(commit((journal, Arc::clone(&state.commit_monitor)), queue, batch, me));
+            tokio::spawn(commit(journal, Arc::clone(&state.commit_monitor), queue, batch, me));
         }
         Ok(())
     }

@@ -51,8 +51,8 @@ impl Gate {
         calls: usize,
         (policy, changed): (BreakerPolicy, Arc<Notify>),
     ) -> Self {
-        let pool = (endpoint.pool(), endpoint.credentials());
-        let admissions = Admissions::new(policy, pool, endpoint.limits());
+        let (strategy, credentials) = (endpoint.pool(), endpoint.credentials());
+        let admissions = Admissions::new(policy, strategy, credentials, endpoint.limits());
         let state = Mutex::new(GateState { admissions, renewed: Vec::new(), renewals: BTreeMap::new() });
         let can_probe = endpoint.probe().is_some();
         Self { endpoint, permits: Arc::new(Semaphore::new(calls)), calls, can_probe, state, changed }
@@ -123,7 +123,7 @@ impl Gate {
                 _,
             ) => return None,
         }
-        let ticket = state.admissions.admit((model.model(), *tokens), now);
+        let ticket = state.admissions.admit(model.model(), *tokens, now);
         let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
         let (gate, model, credential) = (Arc::clone(self), model.clone(), ticket.credential);
         let admission = GateAdmission { gate, model, credential, ticket: Some(ticket), renewals };
@@ -218,7 +218,7 @@ impl GateAdmission {
     /// The provider reported the rest of the account's limits.
     pub(crate) fn on_rate_info(&self, info: RateInfo, now: Timestamp) {
         let Some(ticket) = self.ticket else { return };
-        if self.gate.state().admissions.on_rate_info(ticket, (info, now)) {
+        if self.gate.state().admissions.on_rate_info(ticket, info, now) {
             self.gate.changed.notify_waiters();
         }
     }
@@ -276,7 +276,7 @@ impl GateAdmission {
 
     fn finish(&mut self, end: AttemptEnd<'_>, now: Timestamp) {
         let Some(ticket) = self.ticket.take() else { return };
-        if self.gate.state().admissions.on_attempt_end(self.model.model(), ticket, (end, now)) {
+        if self.gate.state().admissions.on_attempt_end(self.model.model(), ticket, end, now) {
             self.gate.changed.notify_waiters();
         }
     }

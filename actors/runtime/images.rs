@@ -41,7 +41,8 @@ fn describe(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
 /// Writes the images as artifacts; durable when it resolves.
 pub(super) async fn write_all(
     artifacts: &dyn Artifacts,
-    (session, run): (SessionId, RunId),
+    session: SessionId,
+    run: RunId,
     pictures: &[Bytes],
 ) -> Result<(), RunError> {
     for (n, bytes) in (0..).zip(pictures) {

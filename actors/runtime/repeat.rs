@@ -95,7 +95,7 @@ impl RunRequest {
         if self.input != accepted.input {
             return Some(TaskPart::Input);
         }
-        if !has_images((row.session, row.id), (&accepted.images, &self.images), artifacts).await {
+        if !has_images(row.session, row.id, &accepted.images, &self.images, artifacts).await {
             return Some(TaskPart::Images);
         }
         if repair(&self.history).past != *accepted.history {
@@ -122,8 +122,10 @@ fn excerpt(text: &str) -> String {
 
 /// Whether the images of a run equal these.
 async fn has_images(
-    (session, run): (SessionId, RunId),
-    (kept, given): (&[Image], &[Bytes]),
+    session: SessionId,
+    run: RunId,
+    kept: &[Image],
+    given: &[Bytes],
     artifacts: &dyn Artifacts,
 ) -> bool {
     if kept.len() != given.len() {

@@ -70,7 +70,7 @@ impl Runtime {
                 Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
-            images::write_all(&*self.handles.wiring.executor.artifacts, (session, run), &request.images)
+            images::write_all(&*self.handles.wiring.executor.artifacts, session, run, &request.images)
                 .await?;
             let (submitted, permit) = (input.clone(), Arc::clone(&permit));
             let answer = self

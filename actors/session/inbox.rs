@@ -48,7 +48,8 @@ impl SessionActorState {
             return;
         }
         self.inbox.is_reading = true;
-        self.tasks.read_inbox(self.inbox.last, self.result_share_basis());
+        let (window, batch) = self.result_share_basis();
+        self.tasks.read_inbox(self.inbox.last, window, batch);
     }
 
     /// Enqueues the new rows, and reads again if a notification arrived meanwhile.
@@ -68,7 +69,7 @@ impl SessionActorState {
 
 impl TaskSpawner {
     /// Reads the rows after `last`, with the results of ended subagents. The window is that of the current run.
-    fn read_inbox(&self, last: u64, (window, batch): (Option<u64>, Vec<(CallId, usize)>)) {
+    fn read_inbox(&self, last: u64, window: Option<u64>, batch: Vec<(CallId, usize)>) {
         let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
         let vigil = self.report_panic();
         self.tasks.spawn(async move {
@@ -143,13 +144,13 @@ impl InboxContext {
         let tasks = self.batch.iter().find(|(of, _)| *of == call).map_or(1, |(_, tasks)| *tasks);
         let report = SubagentReport::new(&row, &records, max_answer_bytes(self.window, tasks));
         let artifact = match report.full_answer_if_truncated() {
-            Some(answer) => self.write_answer((call, &row), answer).await,
+            Some(answer) => self.write_answer(call, &row, answer).await,
             None => None,
         };
         Ok(report.end(call, artifact.as_ref()))
     }
 
-    async fn write_answer(&self, (call, row): (CallId, &RunRow), answer: &str) -> Option<Artifact> {
+    async fn write_answer(&self, call: CallId, row: &RunRow, answer: &str) -> Option<Artifact> {
         let attempt = row.parent.map_or(1, |parent| parent.n + 1);
         let own = ArtifactName { session: self.session, call, attempt };
         let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), own);

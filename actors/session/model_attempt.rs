@@ -73,7 +73,7 @@ pub(super) async fn run(
             Ok(answer)
         }
         Err(failure) => {
-            let recovery = report_failure(wiring, (&*endpoint, admission), &failure, cancel).await;
+            let recovery = report_failure(wiring, &*endpoint, admission, &failure, cancel).await;
             send_report(wiring, report);
             drop(permit);
             Err((failure, FailoverOptions { links: link_availabilities(wiring, &chain.chain), recovery }))
@@ -125,7 +125,8 @@ async fn load_images(
 /// Reports a failure to the gate, unless the credential was refused and could be renewed.
 async fn report_failure(
     wiring: &SessionDependencies,
-    (endpoint, admission): (&dyn ModelProvider, GateAdmission),
+    endpoint: &dyn ModelProvider,
+    admission: GateAdmission,
     failure: &Failure,
     cancel: &CancellationToken,
 ) -> CredentialRecovery {

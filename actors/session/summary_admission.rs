@@ -43,7 +43,7 @@ impl TaskSpawner {
         let on_panic = self.report_panic();
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
-            let admission = wiring.compressor.admit((session_id, id.call), &candidates, &mut updates).await;
+            let admission = wiring.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
             let lease =
                 lease_wait::wait_for_lease(&wiring, &candidates, &published, Some(MAX_SUMMARY_WAIT_MS)).await;

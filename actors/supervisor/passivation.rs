@@ -91,7 +91,7 @@ impl Directory {
         // comes.
         let opening = incarnation.is_none().then(|| persistence::open(&wiring.persistence, session));
         tokio::spawn(async move {
-            let closed = close(&wiring.persistence, session, (incarnation, opening)).await;
+            let closed = close(&wiring.persistence, session, incarnation, opening).await;
             send(&me, SessionsInternalMsg::Closed(session, closed));
         });
     }
@@ -125,7 +125,8 @@ impl Directory {
 async fn close(
     writer: &PersistenceRef,
     session: SessionId,
-    (incarnation, opening): (Option<Incarnation>, Option<impl Future<Output = WriteResult<OpenedSession>>>),
+    incarnation: Option<Incarnation>,
+    opening: Option<impl Future<Output = WriteResult<OpenedSession>>>,
 ) -> WriteResult<bool> {
     let incarnation = match (incarnation, opening) {
         (Some(incarnation), _) => incarnation,

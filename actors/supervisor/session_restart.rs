@@ -85,7 +85,8 @@ impl Directory {
     /// Ends a run as `failed(crash_loop)` without opening its session, which must not be in the directory.
     pub(super) fn force_fail_run(
         &mut self,
-        (session, run): (SessionId, RunId),
+        session: SessionId,
+        run: RunId,
         error: String,
         reply: RpcReplyPort<()>,
     ) {

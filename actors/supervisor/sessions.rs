@@ -95,7 +95,9 @@ impl Actor for SessionSupervisor {
             SessionsMsg::NotifyInbox(session) => {
                 directory.deliver(session, None, Some(SessionMsg::InboxReady));
             }
-            SessionsMsg::ForceFail(which, error, reply) => directory.force_fail_run(which, error, reply),
+            SessionsMsg::ForceFail((session, run), error, reply) => {
+                directory.force_fail_run(session, run, error, reply);
+            }
             SessionsMsg::Suspend(reply) => directory.suspend(reply),
             SessionsMsg::Inspect(look) => look.run(directory)?,
             SessionsMsg::Inner(SessionsInternalMsg::Opened(session, opened)) => {

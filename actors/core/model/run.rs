@@ -223,12 +223,12 @@ impl RunSpec {
     }
 
     fn update_profiles(&mut self, rows: &[ModelRow], change: impl Fn(&mut ModelProfile, &ModelRow)) {
-        update_profiles((&self.chain, &mut self.profiles), rows, &change);
+        update_profiles(&self.chain, &mut self.profiles, rows, &change);
         if let Some(aside) = &mut self.compaction
             && rows.iter().any(|row| aside.chain.contains(&row.model))
         {
             let CompactionPolicy { chain, profiles: traits, .. } = Arc::make_mut(aside);
-            update_profiles((chain, traits), rows, &change);
+            update_profiles(chain, traits, rows, &change);
         }
     }
 
@@ -260,7 +260,8 @@ impl RunSpec {
 }
 
 fn update_profiles(
-    (chain, traits): (&[ModelRef], &mut Vec<ModelProfile>),
+    chain: &[ModelRef],
+    traits: &mut Vec<ModelProfile>,
     rows: &[ModelRow],
     change: impl Fn(&mut ModelProfile, &ModelRow),
 ) {

@@ -30,12 +30,12 @@ impl TokenDensity {
 
     /// The tokens of `bytes` bytes, rounded down.
     pub fn tokens(self, bytes: u64) -> u64 {
-        scale(bytes, (u64::from(self.0), 1_000))
+        scale(bytes, u64::from(self.0), 1_000)
     }
 
     /// The bytes of `tokens` tokens, rounded down.
     pub fn bytes(self, tokens: u64) -> u64 {
-        scale(tokens, (1_000, u64::from(self.0)))
+        scale(tokens, 1_000, u64::from(self.0))
     }
 
     /// Thousandths of tokens of `bytes` bytes, for comparisons.
@@ -46,7 +46,7 @@ impl TokenDensity {
     /// The density, corrected by a request of `bytes` bytes for which `tokens` tokens were reported.
     #[must_use]
     pub fn corrected(self, bytes: u64, tokens: u64) -> Self {
-        let said = u16::try_from(scale_to_nearest(tokens, (1_000, bytes.max(1)))).unwrap_or(u16::MAX);
+        let said = u16::try_from(scale_to_nearest(tokens, 1_000, bytes.max(1))).unwrap_or(u16::MAX);
         if bytes < MIN_SAMPLE_BYTES || !(MIN_PER_1000..=MAX_PER_1000).contains(&said) {
             return self;
         }
@@ -63,12 +63,12 @@ impl TokenDensity {
 }
 
 /// `n * times / over`, rounded down.
-fn scale(n: u64, (times, over): (u64, u64)) -> u64 {
+fn scale(n: u64, times: u64, over: u64) -> u64 {
     u64::try_from(u128::from(n) * u128::from(times) / u128::from(over)).unwrap_or(u64::MAX)
 }
 
 /// `n * times / over`, rounded to the nearest.
-fn scale_to_nearest(n: u64, (times, over): (u64, u64)) -> u64 {
+fn scale_to_nearest(n: u64, times: u64, over: u64) -> u64 {
     let n = u128::from(n) * u128::from(times) + u128::from(over / 2);
     u64::try_from(n / u128::from(over)).unwrap_or(u64::MAX)
 }

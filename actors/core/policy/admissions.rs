@@ -79,7 +79,8 @@ impl Admissions {
     /// All breakers closed, with `credentials` credentials (at least one); `limits` apply to each of them.
     pub fn new(
         policy: BreakerPolicy,
-        (strategy, credentials): (PoolStrategy, usize),
+        strategy: PoolStrategy,
+        credentials: usize,
         limits: RateLimits,
     ) -> Self {
         let credentials = credentials.max(1);
@@ -143,7 +144,7 @@ impl Admissions {
     }
 
     /// Admits an attempt at the model that reserved `tokens` tokens, with the credential that the pool picks.
-    pub fn admit(&mut self, (model, tokens): (&Arc<str>, u64), now: Timestamp) -> AdmissionTicket {
+    pub fn admit(&mut self, model: &Arc<str>, tokens: u64, now: Timestamp) -> AdmissionTicket {
         let (count, used, limiters, heard) =
             (self.in_flight.len(), &self.in_flight, &self.limiters, &self.has_responded);
         let breakers = self
@@ -200,7 +201,8 @@ impl Admissions {
         &mut self,
         model: &str,
         ticket: AdmissionTicket,
-        (end, now): (AttemptEnd<'_>, Timestamp),
+        end: AttemptEnd<'_>,
+        now: Timestamp,
     ) -> bool {
         let at = ticket.credential.0;
         let waited = !may_start(self.has_responded[at], self.in_flight[at]);
@@ -219,18 +221,14 @@ impl Admissions {
         // Calls that wait for a probe learn from its failure how long to wait.
         let refused = matches!(end, AttemptEnd::Failed(_))
             && [ticket.endpoint, ticket.model].contains(&BreakerPass::Probe);
-        self.release_limiter_slot(ticket, (end, now))
-            | self.update_breakers(model, ticket, (end, now))
+        self.release_limiter_slot(ticket, end, now)
+            | self.update_breakers(model, ticket, end, now)
             | heard
             | refused
     }
 
     /// Books the end of an attempt with the limiter. Returns true if the limiter is ready earlier than before.
-    fn release_limiter_slot(
-        &mut self,
-        ticket: AdmissionTicket,
-        (end, now): (AttemptEnd<'_>, Timestamp),
-    ) -> bool {
+    fn release_limiter_slot(&mut self, ticket: AdmissionTicket, end: AttemptEnd<'_>, now: Timestamp) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let before = limiter.ready_at(now);
         match end {
@@ -251,7 +249,8 @@ impl Admissions {
         &mut self,
         model: &str,
         ticket: AdmissionTicket,
-        (end, now): (AttemptEnd<'_>, Timestamp),
+        end: AttemptEnd<'_>,
+        now: Timestamp,
     ) -> bool {
         let at = ticket.credential.0;
         let Some(of_model) = self.models.get_mut(model).map(|breakers| &mut breakers[at]) else {
@@ -278,10 +277,10 @@ impl Admissions {
 
     /// The provider reported the rest of the account's limits. Returns true if attempts can be admitted that could not
     /// be before.
-    pub fn on_rate_info(&mut self, ticket: AdmissionTicket, (info, now): (RateInfo, Timestamp)) -> bool {
+    pub fn on_rate_info(&mut self, ticket: AdmissionTicket, info: RateInfo, now: Timestamp) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let was_closed = limiter.ready_at(now).is_some();
-        limiter.on_rate_info(ticket.slot, (info, now));
+        limiter.on_rate_info(ticket.slot, info, now);
         let opened = was_closed && limiter.ready_at(now).is_none();
         opened | self.mark_responded(ticket.credential.0)
     }

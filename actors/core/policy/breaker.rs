@@ -201,13 +201,13 @@ impl Breaker {
             {
                 *failures += 1;
             }
-            (FailureWeight::Counts, BreakerPhase::Closed { .. }) => self.open(failure, now, (None, policy)),
-            (FailureWeight::Opens(ms), BreakerPhase::Closed { .. }) => self.open(failure, now, (ms, policy)),
+            (FailureWeight::Counts, BreakerPhase::Closed { .. }) => self.open(failure, now, None, policy),
+            (FailureWeight::Opens(ms), BreakerPhase::Closed { .. }) => self.open(failure, now, ms, policy),
             (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { .. })
                 if pass == BreakerPass::Probe =>
             {
                 let ms = if let FailureWeight::Opens(ms) = weight { ms } else { None };
-                self.open(failure, now, (ms, policy));
+                self.open(failure, now, ms, policy);
             }
             // The attempt began before the breaker opened: only a later reset time is news.
             (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { until, why, .. }) => {
@@ -220,7 +220,7 @@ impl Breaker {
         }
     }
 
-    fn open(&mut self, failure: &Failure, now: Timestamp, (own, policy): (Option<u64>, &BreakerPolicy)) {
+    fn open(&mut self, failure: &Failure, now: Timestamp, own: Option<u64>, policy: &BreakerPolicy) {
         let rung = usize::try_from(self.trips).unwrap_or(usize::MAX).min(policy.cooldowns_ms.len() - 1);
         self.trips = self.trips.saturating_add(1);
         let (ms, why) = match failure.class.reset_in(now) {

@@ -133,8 +133,8 @@ impl Limiter {
             });
         }
         self.unanswered.insert(self.attempt_count);
-        self.requests.consume(now, (self.attempt_count, 1));
-        self.tokens.consume(now, (self.attempt_count, self.expected_tokens()));
+        self.requests.consume(now, self.attempt_count, 1);
+        self.tokens.consume(now, self.attempt_count, self.expected_tokens());
         LimiterSlot(self.attempt_count)
     }
 
@@ -150,7 +150,7 @@ impl Limiter {
     }
 
     /// The response to this attempt reported the rest of the quota.
-    pub(super) fn on_rate_info(&mut self, place: LimiterSlot, (info, now): (RateInfo, Timestamp)) {
+    pub(super) fn on_rate_info(&mut self, place: LimiterSlot, info: RateInfo, now: Timestamp) {
         self.unanswered.remove(&place.0);
         // It is unknown whether the provider has counted these already.
         let open = self.unanswered.len() as u64;
@@ -180,7 +180,7 @@ impl ReportedWindow {
         (now < left.until && left.remaining < least).then_some(left.until)
     }
 
-    fn consume(&mut self, now: Timestamp, (number, amount): (u64, u64)) {
+    fn consume(&mut self, now: Timestamp, number: u64, amount: u64) {
         let Self(Some(left)) = self else { return };
         if now >= left.until {
             let Some(limit) = left.limit else {
@@ -302,12 +302,12 @@ mod tests {
         let (first, second) = (limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0));
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
         // The provider has not counted the second attempt yet.
-        limiter.on_rate_info(first, (left(1, Some(2)), Timestamp(0)));
+        limiter.on_rate_info(first, left(1, Some(2)), Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
-        limiter.on_rate_info(second, (left(1, Some(2)), Timestamp(0)));
+        limiter.on_rate_info(second, left(1, Some(2)), Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(1)), None);
         let of_before = RateQuota { remaining: 0, reset_at: Timestamp(4_000), limit: Some(2) };
-        limiter.on_rate_info(first, (RateInfo { requests: Some(of_before), tokens: None }, Timestamp(0)));
+        limiter.on_rate_info(first, RateInfo { requests: Some(of_before), tokens: None }, Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(1)), None, "old news of another window");
         limiter.acquire(Timestamp(2), 0);
         assert_eq!(limiter.ready_at(Timestamp(2)), Some(Timestamp(5_100)));
@@ -324,14 +324,14 @@ mod tests {
     fn what_is_under_way_may_not_be_counted_yet() {
         let left = |remaining| {
             let requests = RateQuota { remaining, reset_at: Timestamp(5_000), limit: Some(3) };
-            (RateInfo { requests: Some(requests), tokens: None }, Timestamp(0))
+            RateInfo { requests: Some(requests), tokens: None }
         };
         let mut limiter = Limiter::default();
         let places = [0, 0, 0].map(|at| limiter.acquire(Timestamp(at), 0));
         // The provider counted the last attempt first.
-        limiter.on_rate_info(places[2], left(2));
+        limiter.on_rate_info(places[2], left(2), Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
-        limiter.on_rate_info(places[0], left(1));
+        limiter.on_rate_info(places[0], left(1), Timestamp(0));
         limiter.on_attempt_end(places[1]);
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)), "late news raises nothing");
     }
@@ -343,7 +343,7 @@ mod tests {
         let places = [limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0)];
         places.into_iter().for_each(|place| limiter.record_cost(place, u64::MAX));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
-        limiter.on_rate_info(places[1], (RateInfo { requests: Some(never), tokens: None }, Timestamp(0)));
+        limiter.on_rate_info(places[1], RateInfo { requests: Some(never), tokens: None }, Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(86_400_000)));
         limiter.forget_reports();
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));

@@ -36,7 +36,9 @@ pub(crate) use housekeeping::is_housekeeping;
 pub use permit_queue::PermitQueue;
 pub use restart_intensity::{ConsecutiveCrashes, RestartDecision, RestartHistory, RestartIntensity};
 pub use retry::CredentialRecovery;
-pub(crate) use retry::{AttemptHistory, FallbackAvailability, ProviderContact, RetryDecision, is_transient};
+pub(crate) use retry::{
+    AttemptHistory, FallbackAvailability, ProviderContact, RetryAlternatives, RetryDecision, is_transient,
+};
 pub use sanitize::SanitizedText;
 pub use summarizer_stats::{
     SummarizerStats, SummarizerStatus, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,

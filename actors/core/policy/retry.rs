@@ -68,6 +68,15 @@ pub(crate) enum RetryDecision {
 /// How often a call that requested too much output is retried with less.
 const MAX_LOWERED_TRIES: u32 = 3;
 
+/// What can take a call instead of the failed attempt.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetryAlternatives {
+    /// Another link of the chain.
+    pub elsewhere: FallbackAvailability,
+    /// The same link with another credential.
+    pub otherwise: CredentialRecovery,
+}
+
 /// Most credentials that one call tries one after the other.
 const MAX_ROTATIONS: u32 = 32;
 
@@ -78,7 +87,7 @@ impl RetryPolicy {
         id: AttemptId,
         failure: &Failure,
         past: AttemptHistory,
-        (elsewhere, otherwise): (FallbackAvailability, CredentialRecovery),
+        RetryAlternatives { elsewhere, otherwise }: RetryAlternatives,
     ) -> RetryDecision {
         let class = &failure.class;
         // A crash of this process tells nothing about the provider. Runs that keep crashing their process are counted
@@ -279,7 +288,7 @@ mod tests {
             AttemptId { call: CALL, attempt: past.failures_of_class },
             &failure,
             past,
-            (elsewhere, CredentialRecovery::No),
+            RetryAlternatives { elsewhere, otherwise: CredentialRecovery::No },
         )
     }
 
@@ -406,12 +415,11 @@ mod tests {
     fn another_credential_is_tried_before_another_model() {
         let auth = Failure::new(FailureClass::Auth, "x");
         let with = |times, otherwise| {
-            let context = (FallbackAvailability::Available, otherwise);
             RetryPolicy::default().decide_retry(
                 AttemptId { call: CALL, attempt: times },
                 &auth,
                 past(times),
-                context,
+                RetryAlternatives { elsewhere: FallbackAvailability::Available, otherwise },
             )
         };
         assert_eq!(with(1, CredentialRecovery::Renewed), RetryDecision::RetryAfterMs(0));
@@ -429,7 +437,10 @@ mod tests {
         let attempts = RetryAttempts { server: 1, network: 5, ..RetryAttempts::default() };
         let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
         let tried_again = |class, times| {
-            let alone = (FallbackAvailability::Unavailable, CredentialRecovery::No);
+            let alone = RetryAlternatives {
+                elsewhere: FallbackAvailability::Unavailable,
+                otherwise: CredentialRecovery::No,
+            };
             let after = policy.decide_retry(
                 AttemptId { call: CALL, attempt: times },
                 &Failure::new(class, "x"),

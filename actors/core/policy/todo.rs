@@ -90,7 +90,8 @@ pub fn parse_todo(arguments: &Value) -> Result<TodoRequest, ArgumentError> {
     })?;
     let Some(todos) = todos else { return Ok(TodoRequest::Read) };
     check_count(todos.len())?;
-    let changes: Vec<_> = todos.iter().enumerate().map(parse_change).collect::<Result<_, _>>()?;
+    let changes: Vec<_> =
+        todos.iter().enumerate().map(|(n, item)| parse_change(n, item)).collect::<Result<_, _>>()?;
     let mut ids = BTreeSet::new();
     if let Some((n, change)) = changes.iter().enumerate().find(|(_, change)| !ids.insert(&change.id)) {
         let error = format!("the id `{}` is there twice", change.id);
@@ -99,7 +100,7 @@ pub fn parse_todo(arguments: &Value) -> Result<TodoRequest, ArgumentError> {
     Ok(if merge.unwrap_or(false) { TodoRequest::Merge(changes) } else { TodoRequest::Replace(changes) })
 }
 
-fn parse_change((n, item): (usize, &Value)) -> Result<TodoEdit, ArgumentError> {
+fn parse_change(n: usize, item: &Value) -> Result<TodoEdit, ArgumentError> {
     let change = TodoEdit::deserialize(item).map_err(|error| {
         argument_error(Some(format!("todos[{n}]")), error.to_string(), "send {id, content, status}")
     })?;

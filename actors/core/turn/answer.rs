@@ -40,7 +40,7 @@ impl DecisionBuilder {
             // The lease may serve the grace call instead.
             return self.start_model_call(id, model);
         }
-        let estimate = estimates::estimate(run, &self.turn, (attempt, model));
+        let estimate = estimates::estimate(run, &self.turn, attempt, model);
         let started = ModelStarted {
             call,
             attempt,

@@ -32,10 +32,17 @@ pub(super) struct CompactionState {
     pub(super) given_up: bool,
     /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
     only_when_needed: bool,
-    /// Bytes and weight (thousandths of tokens) of the request after the last compaction.
-    last_size: (usize, u64),
+    /// The request after the last compaction.
+    last_size: ViewSize,
     /// The first request since the last compaction, from which the growth of the view is measured.
     pub(super) first_request: Option<RequestSize>,
+}
+
+/// The size of a request, by its bytes and by its estimated tokens.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ViewSize {
+    pub(super) bytes: usize,
+    pub(super) milli_tokens: u64,
 }
 
 /// The size of a request when it was sent.
@@ -72,7 +79,7 @@ pub(super) enum CompactionNeed {
 }
 
 impl CompactionState {
-    const fn new(nth: u32, last_size: (usize, u64)) -> Self {
+    const fn new(nth: u32, last_size: ViewSize) -> Self {
         Self {
             nth,
             call: ModelCallState::new(0),
@@ -89,7 +96,7 @@ impl CompactionState {
 
     /// The state at the start of a run, with the unused summary of an earlier run of the session.
     pub(super) fn of_new_run(summary: Option<PrefixSummary>) -> Self {
-        Self { summary, ..Self::new(1, (0, 0)) }
+        Self { summary, ..Self::new(1, ViewSize::default()) }
     }
 
     /// The summary call of `run` that is wanted or under way.
@@ -160,7 +167,7 @@ impl CompactionState {
 
     /// Begins the next compaction behind one that has left a request of this size. Leaving out long results keeps the
     /// summary.
-    pub(super) fn on_compacted(&mut self, is_elided: bool, size: (usize, u64)) {
+    pub(super) fn on_compacted(&mut self, is_elided: bool, size: ViewSize) {
         let summary = self.summary.take().filter(|_| is_elided);
         *self = Self { summary, ..Self::new(self.nth + 1, size) };
     }
@@ -172,7 +179,7 @@ impl CompactionState {
 
     /// Whether a view of `size` bytes is at least an eighth larger than after the last compaction.
     pub(super) fn has_grown(&self, size: usize, density: TokenDensity) -> bool {
-        let (bytes, weight) = self.last_size;
+        let ViewSize { bytes, milli_tokens: weight } = self.last_size;
         // A corrected token density also makes a view larger, without another byte.
         let is_heavier = density.milli_tokens(size) > weight.saturating_add(weight / 8);
         size > bytes + bytes / 8 || is_heavier

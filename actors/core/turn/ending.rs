@@ -81,7 +81,7 @@ impl DecisionBuilder {
         self.record(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
         self.stop_subagents();
         if let Some((call, attempt)) = asking {
-            let failure = self.cancelled_failure((call, attempt), "the run was stopped");
+            let failure = self.cancelled_failure(call.attempt(attempt), "the run was stopped");
             self.record(Body::ModelFailed(ModelFailed {
                 call,
                 attempt,
@@ -103,8 +103,8 @@ impl DecisionBuilder {
 
     /// The failure of a model attempt that is not needed any more. One that starts in this same draft was never sent
     /// and costs nothing.
-    pub(super) fn cancelled_failure(&self, (call, attempt): (CallId, u32), why: &str) -> Failure {
-        let is_here = self.is_started_here(call.attempt(attempt));
+    pub(super) fn cancelled_failure(&self, id: AttemptId, why: &str) -> Failure {
+        let is_here = self.is_started_here(id);
         Failure::new(if is_here { FailureClass::NotSent } else { FailureClass::Cancelled }, why)
     }
 

@@ -31,9 +31,9 @@ pub(super) struct Estimate {
 
 /// Estimates an attempt: the tokens of its input and a quarter more, and the output that it may request. The output is
 /// bounded by the remaining budget, by what the model can write, and by what its window has left.
-pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt, &ModelRef)) -> Estimate {
+pub(super) fn estimate(run: &ActiveRun, turn: &Turn, attempt: Attempt, model: &ModelRef) -> Estimate {
     let (likely, input) = (input_estimate(run, turn, model), input_reservation(run, turn, model));
-    let wanted = wanted_output(run, model).min(max_answer_tokens(run, turn, (model, likely)));
+    let wanted = wanted_output(run, model).min(max_answer_tokens(run, turn, model, likely));
     let price = run.spec.profile_of(model).price;
     let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
     let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.affordable_output(left, input));
@@ -48,12 +48,12 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, (attempt, model): (Attempt,
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
-    let usd = cost_ceiling(run, known, (input, max_tokens));
+    let usd = cost_ceiling(run, known, input, max_tokens);
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
 }
 
 /// Tokens that the window has left for the answer to a request of `likely` tokens.
-fn max_answer_tokens(run: &ActiveRun, turn: &Turn, (model, likely): (&ModelRef, u64)) -> u64 {
+fn max_answer_tokens(run: &ActiveRun, turn: &Turn, model: &ModelRef, likely: u64) -> u64 {
     let Some(window) = turn.observations.window(&run.spec, model) else { return u64::MAX };
     let left = window.saturating_sub(likely.saturating_add(likely / 16));
     left.max(min_answer_tokens(run, model, window))
@@ -135,19 +135,10 @@ pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> 
 }
 
 /// Maximum cost of an attempt. Without a known price it exceeds any limit.
-pub(super) fn cost_ceiling(
-    run: &ActiveRun,
-    price: Option<Price>,
-    (input, output): (u64, u64),
-) -> Option<u64> {
+pub(super) fn cost_ceiling(run: &ActiveRun, price: Option<Price>, input: u64, output: u64) -> Option<u64> {
     let most = price.map(|price| price.max_cost(input, output));
     let is_limited = run.spec.limits.budget.usd.is_some();
     most.or(is_limited.then_some(u64::MAX))
-}
-
-/// Tokens that an attempt would reserve.
-pub(super) fn tokens_to_reserve(run: &ActiveRun, turn: &Turn, attempt: (Attempt, &ModelRef)) -> u64 {
-    estimate(run, turn, attempt).reserved.tokens.unwrap_or(0)
 }
 
 /// Output tokens that the call would request without a budget, within the known and the observed output limit of the

@@ -15,6 +15,7 @@ use crate::{
         SessionHeader, Turn,
         active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
         compaction::replacement_text,
+        compaction_state::ViewSize,
         estimates,
         request::RequestPrefix,
         steer::delimited,
@@ -216,8 +217,8 @@ impl Turn {
             self.summary.clone_from(&compacted.summary);
         }
         let Some(run) = self.run() else { return };
-        let size = estimates::request_bytes(run, self);
-        let size = (size, self.next_density(run).milli_tokens(size));
+        let bytes = estimates::request_bytes(run, self);
+        let size = ViewSize { bytes, milli_tokens: self.next_density(run).milli_tokens(bytes) };
         if let CurrentRun::Running(run) = &mut self.current {
             run.compaction.on_compacted(is_elided, size);
             if let LoopState::CallingModel(call) = &mut run.state {

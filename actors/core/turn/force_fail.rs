@@ -55,7 +55,7 @@ impl ForcedEnds {
                 report_to_parent(&mut decision, parent, SubagentRef { session: self.session, run });
             }
             decision.send.extend(subagents.into_iter().map(stop_message));
-            let row = ended_row(row, &ended, (self.now.at, seq));
+            let row = ended_row(row, &ended, self.now.at, seq);
             decision.index.push(IndexRow::Run(Box::new(row)));
             let (at, active_ms, body) = (self.now.at, self.now.active_ms, Body::RunEnded(ended));
             decision.records.push(Arc::new(Record { at, active_ms, body }));

@@ -178,7 +178,7 @@ impl DecisionBuilder {
     fn ended_row(&self, ended: &RunEnded) -> RunRow {
         let known = self.row_before_end.as_ref().filter(|row| row.id == ended.run).cloned();
         let row = known.unwrap_or_else(|| self.new_row(ended.run, self.now.at, self.turn.last));
-        ended_row(row, ended, (self.now.at, self.turn.last))
+        ended_row(row, ended, self.now.at, self.turn.last)
     }
 
     fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
@@ -187,7 +187,7 @@ impl DecisionBuilder {
 }
 
 /// The row of a run that ends with the record at this time and sequence.
-pub(super) fn ended_row(row: RunRow, ended: &RunEnded, (at, seq): (Timestamp, Seq)) -> RunRow {
+pub(super) fn ended_row(row: RunRow, ended: &RunEnded, at: Timestamp, seq: Seq) -> RunRow {
     RunRow {
         state: RunState::Ended,
         ended_at: Some(at),

@@ -233,8 +233,9 @@ impl Turn {
         let CurrentRun::Running(run) = &self.current else { return None };
         match &run.state {
             LoopState::CallingModel(asking) => {
-                let tokens =
-                    |model: &ModelRef| estimates::tokens_to_reserve(run, self, (asking.attempt, model));
+                let tokens = |model: &ModelRef| {
+                    estimates::estimate(run, self, asking.attempt, model).reserved.tokens.unwrap_or(0)
+                };
                 let mut candidates = asking.candidates(&run.spec.chain, tokens);
                 candidates.retain(|link| estimates::unpriced_above(run, self, &link.model).is_none());
                 Some(candidates)

@@ -8,8 +8,8 @@ use crate::{
         OutcomeDetail, RunSpec, Timestamp, UnansweredModel, UnansweredReason,
     },
     policy::{
-        AttemptHistory, FallbackAvailability, LinkAvailability, ProviderContact, RetryDecision,
-        available_from, with_validated_usage,
+        AttemptHistory, FallbackAvailability, LinkAvailability, ProviderContact, RetryAlternatives,
+        RetryDecision, available_from, with_validated_usage,
     },
     turn::{
         FailoverOptions,
@@ -57,8 +57,9 @@ impl DecisionBuilder {
             contact: if call.iteration > 1 { ProviderContact::Made } else { ProviderContact::None },
             at: self.now.at,
         };
+        let alternatives = RetryAlternatives { elsewhere, otherwise: outlook.recovery };
         let retry = &spec.limits.retry;
-        let after = retry.decide_retry(id, failure, past, (elsewhere, outlook.recovery));
+        let after = retry.decide_retry(id, failure, past, alternatives);
         let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
         let (retry_at, fallback) = match after {
             RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),

@@ -71,7 +71,7 @@ impl DecisionBuilder {
         let known = price.filter(|price| price.holds_for(likely));
         let reserved = Amounts {
             tokens: Some(input.saturating_add(output)),
-            usd: estimates::cost_ceiling(run, known, (input, output)),
+            usd: estimates::cost_ceiling(run, known, input, output),
             ..Amounts::default()
         };
         if let Some(why) = summary_refusal(run, &reserved) {
@@ -200,7 +200,7 @@ impl DecisionBuilder {
     pub(in crate::turn) fn cancel_summary(&mut self) {
         let Some(started) = self.run().and_then(|run| run.compaction.call.started()) else { return };
         let (call, attempt) = (started.call, started.attempt);
-        let failure = self.cancelled_failure((call, attempt), "its run needs no summary any more");
+        let failure = self.cancelled_failure(started.id(), "its run needs no summary any more");
         let (retry_at, fallback) = (None, None);
         self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
