@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 /// Jobs that wait, by key. Of two jobs with the same rank the one of the earlier round comes first.
 #[derive(Debug)]
 pub struct FairQueue<K, O, J> {
-    waiting: BTreeMap<Turn, WaitingJob<K, O, J>>,
-    turns: BTreeMap<K, Turn>,
+    waiting: BTreeMap<QueuePosition, WaitingJob<K, O, J>>,
+    positions: BTreeMap<K, QueuePosition>,
     /// The number of waiting jobs of each owner, and the round of the last one.
     owners: BTreeMap<O, (usize, u64)>,
     /// The latest round of which a job was taken.
@@ -16,7 +16,7 @@ pub struct FairQueue<K, O, J> {
 
 /// The round of a job, and its arrival. The round is the present one when the job arrives, or the one after the owner's
 /// last waiting job.
-type Turn = (u64, u64);
+type QueuePosition = (u64, u64);
 
 #[derive(Debug)]
 struct WaitingJob<K, O, J> {
@@ -27,13 +27,13 @@ struct WaitingJob<K, O, J> {
 
 impl<K, O, J> Default for FairQueue<K, O, J> {
     fn default() -> Self {
-        let (waiting, turns, owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { waiting, turns, owners, round: 0, arrivals: 0 }
+        let (waiting, positions, owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { waiting, positions, owners, round: 0, arrivals: 0 }
     }
 }
 
 impl<K: Ord + Copy, O: Ord + Copy, J> FairQueue<K, O, J> {
-    /// Adds a job. A waiting job with the same key is replaced and keeps its turn.
+    /// Adds a job. A waiting job with the same key is replaced and keeps its position.
     pub fn push(&mut self, key: K, owner: O, job: J) {
         if let Some(waiting) = self.get_mut(key) {
             *waiting = job;
@@ -43,51 +43,52 @@ impl<K: Ord + Copy, O: Ord + Copy, J> FairQueue<K, O, J> {
         let round = if count == 0 { self.round } else { self.round.max(last + 1) };
         self.owners.insert(owner, (count + 1, round));
         self.arrivals += 1;
-        let turn = (round, self.arrivals);
-        self.turns.insert(key, turn);
-        self.waiting.insert(turn, WaitingJob { key, owner, job });
+        let position = (round, self.arrivals);
+        self.positions.insert(key, position);
+        self.waiting.insert(position, WaitingJob { key, owner, job });
     }
 
     /// The waiting job with this key.
     pub fn get_mut(&mut self, key: K) -> Option<&mut J> {
-        let turn = self.turns.get(&key)?;
-        self.waiting.get_mut(turn).map(|waiting| &mut waiting.job)
+        let position = self.positions.get(&key)?;
+        self.waiting.get_mut(position).map(|waiting| &mut waiting.job)
     }
 
     /// Removes the jobs for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&J) -> bool) {
         let removed = self.waiting.iter().filter(|(_, waiting)| !keep(&waiting.job));
-        let removed: Vec<Turn> = removed.map(|(turn, _)| *turn).collect();
-        removed.into_iter().for_each(|turn| drop(self.remove(turn)));
+        let removed: Vec<QueuePosition> = removed.map(|(position, _)| *position).collect();
+        removed.into_iter().for_each(|position| drop(self.remove(position)));
     }
 
     /// Takes the first job: the smallest rank, then the earliest round, then the earliest arrival. A job without a rank
     /// stays.
     pub fn take<R: Ord>(&mut self, rank: impl Fn(&J) -> Option<R>) -> Option<J> {
-        let ranked = self.waiting.iter().filter_map(|(turn, waiting)| Some((rank(&waiting.job)?, *turn)));
-        let (_, turn) = ranked.min()?;
-        self.take_turn(turn)
+        let ranked =
+            self.waiting.iter().filter_map(|(position, waiting)| Some((rank(&waiting.job)?, *position)));
+        let (_, position) = ranked.min()?;
+        self.take_at(position)
     }
 
     /// Takes the first job, whatever its rank is: the earliest round, then the earliest arrival.
     pub fn take_next(&mut self) -> Option<J> {
-        let turn = *self.waiting.first_key_value()?.0;
-        self.take_turn(turn)
+        let position = *self.waiting.first_key_value()?.0;
+        self.take_at(position)
     }
 
-    /// The waiting jobs, in the order of their turns.
+    /// The waiting jobs, in the order of their positions.
     pub fn jobs(&self) -> impl Iterator<Item = &J> {
         self.waiting.values().map(|waiting| &waiting.job)
     }
 
-    fn take_turn(&mut self, turn: Turn) -> Option<J> {
-        self.round = self.round.max(turn.0);
-        self.remove(turn)
+    fn take_at(&mut self, position: QueuePosition) -> Option<J> {
+        self.round = self.round.max(position.0);
+        self.remove(position)
     }
 
-    fn remove(&mut self, turn: Turn) -> Option<J> {
-        let WaitingJob { key, owner, job } = self.waiting.remove(&turn)?;
-        self.turns.remove(&key);
+    fn remove(&mut self, position: QueuePosition) -> Option<J> {
+        let WaitingJob { key, owner, job } = self.waiting.remove(&position)?;
+        self.positions.remove(&key);
         if let Entry::Occupied(mut own) = self.owners.entry(owner) {
             own.get_mut().0 -= 1;
             if own.get().0 == 0 {
