@@ -1,8 +1,9 @@
 //! Deadlines on the time for which this process ran.
 //!
 //! A process that was stopped (SIGSTOP, a frozen container, a paused machine) finds its timers expired when it
-//! continues. The operations that they bound may have ended meanwhile, unread: the end of a command, bytes in a socket.
-//! An [`ActiveDeadline`] counts such a gap as one tick, and grants time after it to read these ends.
+//! continues. Meanwhile an operation with a deadline may have ended, and its result was not read: the end of a command,
+//! bytes in a socket. An [`ActiveDeadline`] counts such a gap as one tick, and grants time after it to read these
+//! results.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ const MIN_GAP: Duration = Duration::from_millis(500);
 /// Bounds of the time that is granted after a gap.
 const MIN_GRACE: Duration = Duration::from_secs(1);
 const MAX_GRACE: Duration = Duration::from_secs(30);
-/// Most extensions for gaps of a deadline that would be over: a process that keeps being stopped must give up too.
+/// Most gaps after which time is granted. A process that is stopped again and again must give up too.
 const MAX_EXTENSIONS: u32 = 10;
 
-/// A deadline that is not used up by times in which this process did not run.
+/// A deadline that counts only the time in which this process ran.
 #[derive(Debug, Clone)]
 pub struct ActiveDeadline {
     /// The end of the current tick.

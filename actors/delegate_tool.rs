@@ -1,5 +1,5 @@
-//! `delegate_task` as a tool: its definition for the model. The runtime plans its calls and the session handles them;
-//! the tool never runs.
+//! `delegate_task` as a tool: its definition for the model. `tool_executor/admission.rs` checks its arguments and the
+//! session starts the subagents; the tool never runs.
 
 use futures::{FutureExt, future::BoxFuture};
 use serde_json::Value;
@@ -33,7 +33,7 @@ impl Tool for DelegateTool {
         Ok(EffectClass::Once.into())
     }
 
-    /// Never called: a delegating session runs no tool for it.
+    /// Never called: the session starts subagents instead.
     fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
         let end = CallEnd::error(CallStatus::Error, "a task is not run as a tool", None, "try another way");
         std::future::ready(end).boxed()

@@ -63,7 +63,8 @@ enum Injection {
     Absent,
 }
 
-/// Makes an actor fail; panics if the fault cannot be sent. Resolves when it is sent, maybe before the actor fails.
+/// Makes an actor fail; panics if the fault cannot be sent. Resolves when the fault is sent, which may be before the
+/// actor fails.
 pub async fn inject(runtime: &Runtime, part: ActorKind, how: ActorFault) {
     let struck = try_inject(runtime, part, how).await;
     assert_eq!(struck, Injection::Sent, "the actor that is to be struck is there");
@@ -74,8 +75,8 @@ pub async fn inject_if_alive(runtime: &Runtime, part: ActorKind, how: ActorFault
     try_inject(runtime, part, how).await == Injection::Sent
 }
 
-/// Sends a fault to an actor. Through a supervisor (a provider, or a session unless killed), only the supervisor's
-/// presence is checked.
+/// Sends a fault to an actor. A fault for a provider, or for a session that is not killed, goes through its supervisor:
+/// only the supervisor's presence is checked then.
 async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Injection {
     let (root, doors) = runtime.handles_for_tests();
     let wiring = &doors.wiring;

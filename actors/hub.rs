@@ -1,5 +1,6 @@
-//! Publishes events to watchers. Apart from the actors: it outlives crashes of sessions, and deltas bypass the session.
-//! A watcher has a bounded buffer; one that falls behind is dropped and subscribes again at its position.
+//! The hub: publishes events to watchers of sessions, and wakes callers that wait for the end of a run. It is no part
+//! of an actor: it outlives crashes of sessions, and deltas bypass the session. A watcher has a bounded buffer; one
+//! that falls behind is dropped and subscribes again at its position.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -134,7 +135,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// The next event; `None` if the subscription has fallen behind.
+    /// The next event; `None` if the subscription has fallen behind or the runtime has ended.
     pub(crate) async fn recv(&mut self) -> Option<HubEvent> {
         self.receiver.recv().await
     }

@@ -1,7 +1,8 @@
-//! The actors and the pure core of Hermod: all decisions, and no I/O except through the ports.
+//! The actors of Hermod and their public API: the shell around the pure core. It has no I/O except through the ports.
 //!
-//! A session's state is the fold of its records. The pure core decides what an input means (as records), what a record
-//! changes, and which actions are due. The actors are the shell around it. See `ARCHITECTURE.md` for the tree.
+//! A session's state is the fold of its records. The pure core is the crate `hermod-core`: it decides what an input
+//! means (as records), what a record changes, and which actions are due. Its `model` and a few of its names are
+//! exported here. See "The tree of actors" in `ARCHITECTURE.md`.
 #![warn(missing_docs)]
 
 #[cfg(feature = "testkit")]

@@ -11,7 +11,7 @@ use crate::{
     supervisor::StableActorRef,
 };
 
-/// The way of sessions to the Compressor.
+/// How sessions reach the Compressor.
 #[derive(Debug)]
 pub(crate) struct CompressorHandle {
     pub(crate) actor: StableActorRef<CompressorMsg>,
@@ -75,7 +75,7 @@ impl CompressorHandle {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
-    /// Whether all permits are taken, out of more than one.
+    /// Whether the permit that was just taken was the last free one of several.
     pub(super) fn is_last_of_several(&self) -> bool {
         self.max_concurrent > 1 && self.permits.available_permits() == 0
     }
@@ -96,7 +96,7 @@ impl SummaryPermit {
         self.release(report);
     }
 
-    /// Frees the permit before the Compressor looks for it.
+    /// Frees the permit, then notifies the Compressor, which looks for free permits.
     fn release(&mut self, report: Option<SummaryReport>) {
         if self.permit.take().is_some()
             && self.compressor.actor.cast(CompressorMsg::Released(report)).is_err()

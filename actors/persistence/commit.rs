@@ -1,4 +1,4 @@
-//! Commits batches and answers the writers.
+//! Commits batches to the journal, one after the other, and answers the writers. `queue.rs` makes the batches.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

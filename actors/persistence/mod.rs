@@ -1,7 +1,8 @@
-//! Persistence: the one writer. It batches the appends of all sessions and marks records on disk as durable.
+//! Persistence: the only actor that writes to the store. It batches the appends of all sessions and marks records on
+//! disk as durable.
 //!
 //! Architecture invariant: `Durable::mark_durable` is called in `write.rs`, on acknowledgement, in `replay.rs`, on
-//! replay, and nowhere else. An earlier call is a mutant, and not in the product.
+//! replay, and nowhere else. Mutants of the tests make an early acknowledgement; the product contains none.
 
 mod commit;
 mod queue;
@@ -74,8 +75,8 @@ pub(crate) struct PersistenceState {
     handlers: Arc<HandlerWatch>,
 }
 
-/// Since when a commit is under way. A commit has no deadline: it is answered, or the process ends. So a disk that does
-/// not answer is noticed here.
+/// Tells since when a commit is under way, and which write waits for disk space. A commit has no deadline: it is
+/// answered, or the process ends. So a disk that does not answer is noticed here.
 #[derive(Debug)]
 pub(crate) struct CommitMonitor {
     clock: Arc<dyn Clock>,
@@ -152,7 +153,7 @@ impl Actor for PersistenceActor {
 }
 
 impl Drop for PersistenceState {
-    /// Waiting callers learn it from the end of the runtime.
+    /// Drops the waiting writes. Their callers learn of it from the end of the runtime.
     fn drop(&mut self) {
         let left = std::mem::take(&mut lock(&self.queue).waiting);
         drop(left);

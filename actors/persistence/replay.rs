@@ -1,4 +1,4 @@
-//! Reads records back from the journal.
+//! Reads records back from the journal, and marks them as durable.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -51,7 +51,7 @@ pub(crate) async fn replay_page(
     Ok(page.into_iter().map(|stored| (stored.seq, Durable::mark_durable(stored.record))).collect())
 }
 
-/// The records of an ended run, without those of other runs.
+/// The records of one run, as far as its row reaches, without those of other runs.
 pub(crate) async fn run_records(journal: &dyn Journal, row: &RunRow) -> Result<Vec<Arc<Record>>, ReadError> {
     let (mut records, mut from) = (Vec::new(), row.first);
     while from <= row.last {

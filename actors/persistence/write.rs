@@ -1,4 +1,4 @@
-//! Writes of one kind each, with the type of their answer.
+//! The functions that send writes to Persistence: one for each kind of write, with the type of its answer.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) fn append(
     send(writer, append_with(append, forward_to(sender)), receiver)
 }
 
-/// Takes a session over.
+/// Takes a session over: the store gives it a new incarnation and fences all earlier ones.
 pub(crate) fn open(
     writer: &ActorRef<PersistenceMsg>,
     session: SessionId,

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::model::{Artifact, ArtifactHashes, ArtifactName, Attempt, ContentHash, ContentHasher, Timestamp};
 
-/// Stores whole outputs that are too long for a model to read at once, byte for byte.
+/// Stores artifacts byte for byte: whole outputs that are too long for a model to read at once, and images.
 pub trait Artifacts: Debug + Send + Sync + 'static {
     /// Starts an artifact. Readers see it under its name only after [`ArtifactSink::finish`] has returned; it then
     /// replaces an earlier one of the same name.

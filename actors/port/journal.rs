@@ -12,7 +12,7 @@ use crate::model::{
 
 /// The store, as the core sees it.
 ///
-/// Contract, checked by one suite for every implementation (`hermod_actors::testkit::journal_contract`):
+/// Contract, checked by one suite for every implementation (`hermod_testkit::journal_contract`):
 /// - The writes of one [`Journal::commit`] are applied in order and become durable together. Each write is checked
 ///   before it is applied; a refused write leaves no trace and does not affect the others of its batch.
 /// - When `commit` returns `Ok`, every write that was not refused is on disk, as far as the configured durability goes.

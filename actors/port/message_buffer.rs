@@ -1,4 +1,5 @@
-//! Encoded messages of a request: shared between requests, joined into few pieces, with gaps for images.
+//! The encoded messages of a request: shared between requests, joined into few pieces, with gaps for images. Also
+//! remembers where a cache marker may go, and what the wire format has to know of the turn.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use serde::Serialize;
 
 use crate::model::Image;
 
-/// Pieces are joined up to this size, so that a request has few: an HTTP client writes a limited number of slices at
-/// once.
+/// Pieces are joined up to this size, so that a request has few of them: an HTTP client writes a limited number of
+/// slices at once.
 const MAX_PIECE_BYTES: usize = 64 << 10;
 /// Positions of cache markers that are remembered, counted from the end.
 const MAX_CACHE_MARKS: usize = 4;
@@ -23,7 +24,8 @@ pub struct MessageBuffer {
     len: usize,
     /// Byte positions where a cache marker may be inserted; the last `MAX_CACHE_MARKS`.
     marks: Vec<usize>,
-    /// See [`MessageBuffer::has_foreign_reasoning`]; `None` while the turn has no tool calls.
+    /// See [`MessageBuffer::has_foreign_reasoning`]; `None` while the turn (all that follows a user message) has no
+    /// tool calls.
     foreign_reasoning: Option<bool>,
 }
 
@@ -164,7 +166,7 @@ impl MessageBuffer {
     }
 }
 
-/// Joins both; the capacity doubles up to that of a full piece.
+/// Joins both. If the bytes must be copied, the capacity is twice their length, at most that of a full piece.
 fn join(before: Bytes, behind: &[u8]) -> Bytes {
     let len = before.len() + behind.len();
     let room = (2 * len).min(MAX_PIECE_BYTES);

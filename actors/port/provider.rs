@@ -24,17 +24,19 @@ pub trait ModelProvider: Debug + Send + Sync + 'static {
         deltas: &'a dyn DeltaSink,
     ) -> BoxFuture<'a, Result<ModelAnswer, Failure>>;
 
-    /// The number of credentials; [`ModelRequest::credential`] chooses one. Read once, when the runtime starts.
+    /// The number of credentials; [`ModelRequest::credential`] chooses one. Must not change: the runtime reads it when
+    /// it takes the provider.
     fn credentials(&self) -> usize {
         1
     }
 
-    /// The strategy that chooses the next credential. Read once, when the runtime starts.
+    /// The strategy that chooses the next credential. Read once, when the runtime takes the provider.
     fn pool(&self) -> PoolStrategy {
         PoolStrategy::default()
     }
 
-    /// The limits per minute of each credential, over all sessions. Read once, when the runtime starts.
+    /// The limits per minute of each credential, over all sessions. Must not change: the runtime reads them when it
+    /// takes the provider.
     fn limits(&self) -> RateLimits {
         RateLimits::default()
     }

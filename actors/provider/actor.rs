@@ -34,7 +34,7 @@ pub(crate) enum ProviderMsg {
     RequestLimits(Arc<str>, LimitsReply),
     /// A request for a model's limits has ended; `None` if it was not answered.
     LimitsListed(Arc<str>, Option<ModelLimits>),
-    /// A request is due, or a probe has ended.
+    /// A list request or a free probe is due, or a probe has ended.
     Wake,
     /// Inspects the state.
     Inspect(Inspect<ProviderState>),
@@ -54,7 +54,7 @@ pub(crate) struct ProviderState {
     clock: Arc<dyn Clock>,
     statistics: ProviderStatistics,
     lists: ModelLists,
-    /// Requests in flight.
+    /// List requests and free probes in flight.
     requests: JoinSet<()>,
     /// Sends the next `Wake`, at this time.
     timer: Option<(Timestamp, JoinSet<()>)>,

@@ -1,4 +1,5 @@
-//! Gate: admission control of one provider, shared by sessions and the provider's actor.
+//! Gate: admission control of one provider, shared by sessions and the provider's actor. It locks the state and
+//! notifies waiters; the rules are in `policy/admissions.rs`.
 
 use std::{
     collections::BTreeMap,
@@ -98,7 +99,7 @@ impl Gate {
         UnansweredModel { model: model.clone(), reason: UnansweredReason::Skipped { until, failure } }
     }
 
-    /// Admits an attempt; `None` if the gate has changed meanwhile.
+    /// Admits an attempt; `None` if the gate has changed since the link was chosen.
     pub(super) fn admit(
         self: &Arc<Self>,
         Candidate { model, visit, tokens }: &Candidate,

@@ -1,4 +1,5 @@
-//! Leases: choose a link of a chain and admit the attempt at its gate.
+//! Leases: chooses a link of a chain and admits the attempt at its gate. Keeps the gates of all providers, and
+//! exchanges them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +51,8 @@ pub(crate) enum LeaseUnavailable {
     Queue(Arc<Semaphore>),
     /// Wait for a change, at most until this time, if it is known.
     Wait(Option<WaitHint>),
-    /// No model is available before a time that its provider reported, if ever.
+    /// No link may be called soon enough: each is not configured, is closed by its provider, or opens after the
+    /// deadline.
     NoneAvailable(Vec<UnansweredModel>),
 }
 
@@ -95,7 +97,7 @@ impl Leases {
         Some(Arc::clone(&self.gate(model)?.endpoint))
     }
 
-    /// Notifies waiters, in their order of arrival, when an attempt can be admitted that could not be before.
+    /// Notified when an attempt can be admitted that could not be before, and at an exchange of providers.
     pub(crate) fn changes(&self) -> &Notify {
         &self.changed
     }

@@ -32,7 +32,7 @@ pub struct ProviderStatus {
     pub credentials: usize,
     /// The limits of each credential per minute.
     pub limits: RateLimits,
-    /// Each model with each credential that was used, in order.
+    /// One entry for each credential of each model that was called, ordered by model, then credential.
     pub models: Vec<ModelStatus>,
 }
 
@@ -52,7 +52,7 @@ pub struct ModelStatus {
     /// Answers whose reported usage was rejected as implausible.
     #[serde(default)]
     pub usage_anomalies: u64,
-    /// The last failure that counted against it.
+    /// The last failure that the breaker counted.
     pub last_failure: Option<Failure>,
     /// Failed attempts by failure class.
     #[serde(default)]

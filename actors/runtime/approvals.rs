@@ -15,7 +15,7 @@ impl Runtime {
     pub async fn pending_approvals(&self) -> Result<Vec<PendingApproval>, RunError> {
         let mut open = Vec::new();
         for row in self.open_runs().await?.into_iter().filter(|row| row.state == RunState::Parked) {
-            // The row of an earlier version has none.
+            // A row that an earlier version wrote has no list of approvals.
             open.extend(if let Some(approvals) = row.approvals {
                 approvals
             } else {

@@ -1,4 +1,5 @@
-//! Control of runs from outside: steering, stopping, and force-failing.
+//! Control of runs from outside: steering, force-failing, and stopping without resuming the session. `Runtime::stop` is
+//! in `mod.rs`.
 
 use std::sync::Arc;
 
@@ -92,7 +93,8 @@ impl Runtime {
             self.cast(SessionsMsg::Deliver(session, None, order))?;
             match (on_stop.await, on_rest.await) {
                 (Ok(()), Ok(())) => return Ok(()),
-                // A session that crashed before the run's end is not revived for that by itself.
+                // A session that crashed before the run's end is not revived for a write-only order, so the order is
+                // sent again.
                 (Ok(()) | Err(_), _) => self.check_running()?,
             }
         }

@@ -17,7 +17,7 @@ use crate::{
 /// An event with its run.
 pub(super) type RunEvent = (RunId, EventBody);
 
-/// The state of the projection: what later events need of earlier records.
+/// The state of the projection: what it must know of earlier records to project later ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EventProjection {
     /// The current run.

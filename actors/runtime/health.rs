@@ -12,7 +12,7 @@ use crate::{
 /// Milliseconds after which a commit is reported as a wait; shorter ones are the usual cost of a record.
 const SLOW_COMMIT_MS: u64 = 1_000;
 
-/// Reports the health of a runtime. Clones report on the same runtime; after its end, nothing runs.
+/// Reports the health of a runtime. Clones report on the same runtime. After its end, no session is active.
 #[derive(Debug, Clone)]
 pub struct HealthProbe(RuntimeHandles);
 

@@ -1,4 +1,5 @@
-//! Runtime: the public API. No `ActorRef` in a public signature.
+//! Runtime: the public API. Here it is started, waited for and ended, runs are stopped and revived, and tools and
+//! providers are exchanged. The other methods are in the files beside. No public signature has an `ActorRef`.
 
 mod approvals;
 mod control;

@@ -1,4 +1,5 @@
-//! Submissions: from a request to an accepted run.
+//! Submissions: from a request to an accepted run. Checks the request, makes the spec of the run, and delivers the
+//! submission to its session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,8 @@ use crate::{
     turn::{Input, repair},
 };
 
-/// Tries of a request to a session that crashes before it answers; by then the supervisor has given it up.
+/// Tries of a request to a session that crashes before it answers. After so many crashes the supervisor has given it
+/// up.
 pub(super) const MAX_TRIES: usize = 5;
 
 /// The session of a submission.
@@ -116,7 +118,7 @@ impl Runtime {
         Ok(Arc::new(SessionSeed { key: Arc::clone(key), prompt: Arc::clone(prompt.insert(built)) }))
     }
 
-    /// The permit to wait for the durability of a submission. Stops need none.
+    /// Takes the permit of a submission that waits to become durable. Stops need none.
     fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
         let permit = Arc::clone(&self.handles.admission).try_acquire_owned();
         let overloaded = || SubmitError::Overloaded { waiting: self.submissions };

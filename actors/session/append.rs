@@ -1,4 +1,5 @@
 //! From inputs to an append: waiting inputs are decided together, with the leases and permits that are free.
+//! `append_result.rs` handles the append's result.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::{
 };
 
 impl SessionActorState {
-    /// Decides all waiting inputs as one append, unless one is in flight.
+    /// Decides waiting inputs until an append is in flight or none wait.
     pub(super) fn decide(&mut self) {
         // Inputs that lead to no record may have others behind them.
         while self.in_flight.is_none() && self.decide_next() {}
     }
 
-    /// Decides the inputs that may be decided together. Returns false if there are none.
+    /// Decides the inputs that may be decided together. Returns false if there is nothing to decide.
     fn decide_next(&mut self) -> bool {
         let now = self.now();
         let mut draft = match &self.phase {
@@ -93,7 +94,7 @@ impl SessionActorState {
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for want in draft.grant_requests() {
             match want {
-                // The Compressor admits it first.
+                // The Compressor admits a summary call before it gets a lease.
                 GrantRequest::Lease(id) if id.call.is_summary() => {}
                 GrantRequest::Lease(id) => {
                     let Some(candidates) = draft.candidates_of(id.call) else { continue };

@@ -1,4 +1,5 @@
-//! From an append to its consequences: it is durable, and its inputs are answered; or it was refused.
+//! The result of an append. If it is durable, the turn applies its records, callers are answered, and due actions
+//! start. If it was refused, its inputs are rejected or decided again. `append.rs` makes the append.
 
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ impl SessionActorState {
         self.reconcile();
     }
 
-    /// Data that tools keep to attach to their calls is not needed once the ends are durable.
+    /// Lets tools drop what they keep to attach to calls whose ends are now durable.
     fn forget_ended(&mut self, records: &[Durable<Arc<Record>>]) {
         for AttemptId { call, attempt } in
             records.iter().filter_map(|record| record.body.ended_tool_attempt())

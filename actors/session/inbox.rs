@@ -68,7 +68,8 @@ impl SessionActorState {
 }
 
 impl TaskSpawner {
-    /// Reads the rows after `last`, with the results of ended subagents. The window is that of the current run.
+    /// Reads the rows after `last`, with the results of ended subagents. The window is that of the current run's model,
+    /// in bytes.
     fn read_inbox(&self, last: u64, window: Option<u64>, batch: Vec<(CallId, usize)>) {
         let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
         let vigil = self.report_panic();
@@ -88,7 +89,8 @@ impl TaskSpawner {
 }
 
 impl SessionDependencies {
-    /// The session's inbox has a message, or the session must be opened.
+    /// Notifies a session of a message in its inbox, or of a run that it has to begin. The session is opened if it is
+    /// not live.
     pub(crate) fn notify_inbox(&self, session: SessionId) {
         if self.sessions.cast(SessionsMsg::NotifyInbox(session)).is_err() {
             tracing::debug!(%session, "the supervisor of sessions is gone");
@@ -100,7 +102,7 @@ impl SessionDependencies {
 struct InboxContext {
     wiring: Arc<SessionDependencies>,
     session: SessionId,
-    /// Bytes that fit into the model's window.
+    /// Size of the model's context window in bytes.
     window: Option<u64>,
     /// Number of tasks that each open call has delegated.
     batch: Vec<(CallId, usize)>,

@@ -58,7 +58,7 @@ pub(super) async fn wait_for_lease(
                 }
             }
             Err(LeaseUnavailable::Wait(pause)) => {
-                // Otherwise it would hold a place that it does not need.
+                // A queued permit would occupy a place that this wait does not need.
                 queued = None;
                 if let Some(WaitHint { until, reason }) = pause {
                     published.publish(|| DeltaBody::Waiting { reason, until: Some(until) });

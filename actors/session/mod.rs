@@ -1,8 +1,8 @@
-//! Session: the shell around a [`Turn`]. The core decides what inputs mean; the shell has the records written, then
-//! acts.
+//! Session: the actor, its messages, and the errors of a submission. It is the shell around a [`Turn`]: the core
+//! decides what inputs mean; the shell has the records written, then acts. The actor's state is in `shell.rs`.
 //!
 //! Architecture invariant: a handler awaits nothing. Inputs wait in order, and at most one append is in flight. When it
-//! is durable, all inputs that arrived meanwhile are decided as one append.
+//! is durable, the inputs that arrived meanwhile are decided together.
 
 mod append;
 mod append_result;
@@ -79,9 +79,10 @@ pub(crate) enum SessionMsg {
     Raise(Input, RpcReplyPort<RaiseResult>),
     /// Raise the limits of a run and start nothing; the second port is answered like `Suspend`.
     RaiseWithoutResume(Input, RpcReplyPort<RaiseResult>, RpcReplyPort<()>),
-    /// Start nothing more; stop and answer when no append is in flight.
+    /// Start only what ends stopped runs. Stop and answer when no input waits, no append is in flight and nothing is
+    /// being ended.
     Suspend(RpcReplyPort<()>),
-    /// Stop if idle; answered if not.
+    /// Stop if idle; answered only if the session stays.
     Passivate(RpcReplyPort<()>),
     /// Inspects the state, only for the testkit.
     #[cfg(feature = "testkit")]
@@ -143,7 +144,7 @@ impl SessionMsg {
 /// Messages from the session's own tasks and from Persistence.
 #[derive(Debug)]
 pub(crate) enum SessionInternalMsg {
-    /// The end of a call, or a timer.
+    /// An input without a grant, such as the end of a call or a timer.
     Input(Input),
     /// The lease of a model call.
     Leased(Input, Lease),
@@ -153,9 +154,9 @@ pub(crate) enum SessionInternalMsg {
     Permitted(Input, ToolPermit),
     /// The result of the append with this number.
     AppendDone(u64, AppendResult),
-    /// The tasks that were ready have run.
+    /// The tasks that were ready have run: the waiting inputs are decided.
     BatchReady,
-    /// The inputs that were read from its inbox.
+    /// The inputs that were read from the session's inbox.
     InboxRead(inbox::InboxInputs),
     /// `Passivate`, queued behind the messages of ended calls.
     Passivate(RpcReplyPort<()>),
@@ -208,7 +209,7 @@ pub enum SubmitError {
     /// The records that would accept the run could not be read back.
     #[error("the run cannot be recorded: {0}")]
     Unreadable(String),
-    /// Another session took the key first: resolve it again.
+    /// Another session took the session's key first: the caller must resolve the key again.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),
     /// The submission brings a history, but the session already has one.
@@ -250,12 +251,12 @@ pub(crate) struct SessionArguments {
     pub(crate) id: SessionId,
     pub(crate) wiring: Arc<SessionDependencies>,
     pub(crate) replayed: ReplayedSession,
-    /// `Opened` or `Revived`.
+    /// The input of the first decision: `Opened` or `Revived`.
     pub(crate) first: Input,
     pub(crate) tasks: CallTasks,
-    /// Whether its inbox has messages.
+    /// Whether the session's inbox has messages.
     pub(crate) has_inbox: bool,
-    /// Messages that arrived while it was being opened.
+    /// Messages that arrived while the session was being opened.
     pub(crate) waiting: Vec<SessionMsg>,
 }
 

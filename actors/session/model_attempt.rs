@@ -20,7 +20,7 @@ use crate::{
     turn::FailoverOptions,
 };
 
-/// Most bytes of an image.
+/// Most bytes of an image that are read.
 const MAX_IMAGE_READ_BYTES: usize = 20 << 20;
 /// Limit for renewing a credential.
 pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ pub(super) async fn run(
     let credential = admission.credential();
     match watchdog::read_images(load_images(&*wiring.executor.artifacts, &request), cancel).await {
         Ok(pictures) => request.images = pictures,
-        // The provider was not called and has not responded.
+        // The provider was not called, so its breakers and statistics learn nothing.
         Err(failure) => {
             tracing::warn!(%failure, "not asked");
             drop((admission, permit));
@@ -122,7 +122,7 @@ async fn load_images(
     Ok(pictures)
 }
 
-/// Reports a failure to the gate, unless the credential was refused and could be renewed.
+/// Reports a failure to the gate. A refused credential is renewed first; if that succeeds, the refusal does not count.
 async fn report_failure(
     wiring: &SessionDependencies,
     endpoint: &dyn ModelProvider,

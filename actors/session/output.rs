@@ -12,9 +12,9 @@ use crate::{
     session::watchdog,
 };
 
-/// Bytes of a longer output that are kept from its beginning.
+/// Most bytes of a longer output that are kept from its beginning.
 const HEAD_BYTES: usize = MAX_RESULT_BYTES * 3 / 5;
-/// Bytes of a longer output that are kept from its end.
+/// Most bytes of a longer output that are kept from its end.
 const TAIL_BYTES: usize = MAX_RESULT_BYTES * 3 / 10;
 
 /// Makes the end of a call fit the view. Output that does not fit is on disk before this resolves.

@@ -48,7 +48,7 @@ pub(crate) struct SessionActorState {
     pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
     pub(super) inbox: InboxReader,
-    /// Answered when nothing is being written any more. While it is set, only end actions are started.
+    /// Answered when nothing is being written or ended any more. While it is set, only end actions are started.
     pub(super) suspending: Option<RpcReplyPort<()>>,
 }
 
@@ -127,7 +127,7 @@ impl SessionActorState {
         state
     }
 
-    /// Enqueues the message's input behind the waiting ones.
+    /// Enqueues the message's input behind the waiting ones, or handles a message without an input.
     pub(super) fn enqueue_message(&mut self, message: SessionMsg) {
         match message {
             SessionMsg::Submit(input, reply) => self.enqueue(input, Some(InputReply::Submit(reply)), None),
@@ -225,7 +225,8 @@ impl SessionActorState {
         self.advance();
     }
 
-    /// Decides all waiting inputs as one append, unless one is in flight.
+    /// Decides the waiting inputs. A session that is being suspended answers and stops once nothing is left to write or
+    /// to end.
     pub(super) fn advance(&mut self) {
         self.decide();
         if self.in_flight.is_none()
@@ -269,8 +270,8 @@ impl SessionActorState {
         self.tasks.tasks.set_idle_since(since);
     }
 
-    /// Passivates behind all messages that its tasks have sent. Declines while a task runs: it may still report, such
-    /// as the cost of a call of a stopped run.
+    /// Queues the passivation behind all messages that the session's tasks have sent. Declines while a task runs: it
+    /// may still report, such as the cost of a call of a stopped run.
     pub(super) fn prepare_passivation(&self, stays: RpcReplyPort<()>) {
         if !self.may_passivate() {
             self.decline_passivation(stays);
@@ -279,7 +280,7 @@ impl SessionActorState {
         }
     }
 
-    /// Stops if the session is idle: all of its state is on disk.
+    /// Stops if the session is idle, because all of its state is on disk; otherwise declines.
     pub(super) fn passivate(&self, stays: RpcReplyPort<()>) {
         if self.may_passivate() { self.me.stop(None) } else { self.decline_passivation(stays) }
     }

@@ -12,7 +12,7 @@ use crate::{
     provider::GateAdmission,
 };
 
-/// Sends the deltas of a call to the hub's watchers, past the session.
+/// Sends the deltas of one attempt directly to the hub's watchers. They do not pass through the session.
 pub(super) struct StreamPublisher {
     hub: Arc<Hub>,
     session: SessionId,
@@ -53,7 +53,8 @@ impl DeltaSink for StreamPublisher {
     }
 }
 
-/// Also reports to the gate when the answer begins to arrive.
+/// Passes the deltas of a model call on. Reports to the gate when the answer begins to arrive, and the limits that the
+/// provider reports.
 pub(super) struct FirstDeltaObserver<'a> {
     published: &'a StreamPublisher,
     admission: &'a GateAdmission,

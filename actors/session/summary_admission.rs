@@ -17,8 +17,8 @@ use crate::{
     turn::Input,
 };
 
-/// Most milliseconds that an admitted summary waits for a model that is not available at present: compaction continues
-/// without a summary then.
+/// Most milliseconds that an admitted summary waits for a model that is not available at present. After that,
+/// compaction continues without a summary.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
 
 /// What a summary call needs to start.

@@ -1,4 +1,4 @@
-//! The time limits of a session's tasks, for waits that need an upper bound.
+//! The time limits of a session's tasks in milliseconds, for reports of what a run waits for.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The tasks of a session's calls. A task makes one attempt and answers; its guard answers `Lost` if it panics or is
-//! aborted, so that no call waits for ever.
+//! The tasks of one session: attempts of calls, waits for leases and permits, and timers. A task of a call makes one
+//! attempt and answers. Its guard answers `Lost` if it panics or is aborted, so that no call waits for ever.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ struct TaskSet {
     tasks: Mutex<Option<JoinSet<()>>>,
     /// Held during `abort_all`, so that a second caller waits too.
     ending: tokio::sync::Mutex<()>,
-    /// See [`CallTasks::idle_since`]; plus 1, and 0 for `None`.
+    /// [`CallTasks::idle_since`] plus 1; 0 stands for `None`.
     idle_since: AtomicU64,
 }
 
@@ -104,7 +104,8 @@ pub(crate) enum InFlightTask {
     Call(CancellationToken),
     /// Has no result to report: aborted.
     Wait(AbortHandle),
-    /// Waits for the admission and the lease of a summary call: aborted. The Compressor learns its urgency.
+    /// Waits for the admission and the lease of a summary call: aborted. The sender tells the Compressor how urgent the
+    /// summary is.
     SummaryWait(AbortHandle, watch::Sender<SummaryUrgency>),
 }
 
@@ -173,7 +174,7 @@ impl TaskSpawner {
         }
     }
 
-    /// Reports an attempt of a model call that was not sent to any provider.
+    /// Reports that an attempt of a model call failed because it was not sent to any provider.
     pub(crate) fn fail_unsent(&self, id: AttemptId, why: &str) -> InFlightTask {
         let failure = Failure::new(FailureClass::NotSent, why);
         let outlook = FailoverOptions::default();
@@ -188,7 +189,7 @@ impl TaskSpawner {
         InFlightTask::Call(CancellationToken::new())
     }
 
-    /// Reports a call whose grant is missing as lost: it is tried again.
+    /// Reports a call whose grant is missing as lost.
     pub(crate) fn report_lost(&self, id: AttemptId) -> InFlightTask {
         drop(LostGuard::new(self.session.clone(), id));
         InFlightTask::Call(CancellationToken::new())
@@ -196,7 +197,7 @@ impl TaskSpawner {
 
     /// Waits for the lease or the permit of the call.
     pub(crate) fn acquire(&self, turn: &Turn, id: AttemptId, now: SessionTime) -> InFlightTask {
-        // An empty chain is not a provider's failure: the call is lost, and tried again.
+        // An empty chain is not a provider's failure, so the call counts as lost.
         let candidates = match turn.candidates_of(id.call) {
             None if id.call.is_model_call() => return self.report_lost(id),
             candidates => candidates.unwrap_or_default(),
@@ -228,7 +229,8 @@ impl TaskSpawner {
         }))
     }
 
-    /// Reports a panic of a waiting task: the session would wait for it for ever. An aborted wait reports nothing.
+    /// Reports a panic of a waiting task, for which the session would otherwise wait for ever. An aborted wait reports
+    /// nothing.
     pub(super) fn report_panic(&self) -> OnPanic<impl Fn() + use<>> {
         let session = self.session.clone();
         OnPanic(move || send(&session, SessionInternalMsg::WaitPanicked))
@@ -237,7 +239,8 @@ impl TaskSpawner {
     /// Sends `BatchReady` after the tasks that are ready have run.
     pub(crate) fn notify_after_yield(&self) {
         let session = self.session.clone();
-        // Other threads run them concurrently, and none of the tasks waits for this one.
+        // On one thread, the ready tasks run during one yield. On several threads they run elsewhere, so more yields
+        // give them time.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
         let turns = if is_alone { 1 } else { YIELDS_WITH_OTHER_THREADS };
         self.tasks.spawn(async move {

@@ -1,4 +1,5 @@
-//! The tasks of tool calls: one makes an attempt, the other attaches to an attempt of an earlier incarnation.
+//! The tasks of tool calls: one makes an attempt, the other attaches to an attempt of an earlier incarnation. A
+//! delegating call has no task: its subagents do the work.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
@@ -34,7 +35,7 @@ struct ToolCallTask {
     tool: Option<Arc<RegisteredTool>>,
     /// The arguments as the model wrote them.
     text: String,
-    /// Its arguments are null until `parse_arguments`.
+    /// The arguments in it are null until `parse_arguments`.
     invocation: Invocation,
     /// Why the arguments cannot be parsed.
     arguments_error: Option<String>,
@@ -172,7 +173,8 @@ impl TaskSpawner {
 }
 
 impl ToolCallTask {
-    /// Parses the arguments; long ones on a blocking thread, which delays no session.
+    /// Parses the arguments, of which the records have only the text. Long ones are parsed on a blocking thread, which
+    /// delays no session.
     async fn parse_arguments(&mut self) {
         let text = std::mem::take(&mut self.text);
         let read = match text.len() <= MAX_INLINE_PARSE_BYTES {
@@ -202,7 +204,8 @@ impl ToolCallTask {
         }
     }
 
-    /// The tool's knowledge of an attempt that was started before; `Unknown` if it panics.
+    /// Asks the tool how an earlier attempt ended. `Unknown` if the tool panics or is missing, or if the arguments are
+    /// invalid.
     async fn attach(&self, boot: Boot) -> AttachOutcome {
         let (Some(tool), None) = (&self.tool, &self.arguments_error) else { return AttachOutcome::Unknown };
         let found = watchdog::attach(&***tool, self.invocation.clone(), boot);
@@ -213,7 +216,7 @@ impl ToolCallTask {
     async fn to_input(&self, found: AttachOutcome) -> Input {
         let AttemptId { call, attempt } = self.id;
         match found {
-            // The tool does not know either.
+            // The tool does not know whether the call took effect.
             AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => {
                 Input::Lost(AttemptId { call, attempt })
             }

@@ -11,15 +11,16 @@ use crate::{
     port::{ArtifactError, AttachOutcome, Boot, Invocation, ModelProvider, Tool},
 };
 
-/// Added to the deadline of a whole call, which the adapter should enforce itself.
+/// Added to the time limit of a whole call, which the adapter itself should enforce.
 const CALL_SLACK: Duration = Duration::from_secs(30);
 /// The limit of a tool that has none of its own.
 pub(super) const TOOL_LIMIT: Duration = Duration::from_mins(10);
-/// Limit for attaching to a call of an earlier incarnation: longer than any call. A tool has a limit of its own.
+/// Limit for attaching to a call of an earlier incarnation. The attempt itself has its own, shorter limit, which its
+/// tool enforces.
 const ATTACH_LIMIT: Duration = Duration::from_hours(24);
 /// Limit for writing a long result, or for reading the images of a request.
 pub(super) const ARTIFACT_LIMIT: Duration = Duration::from_mins(1);
-/// Time for a tool to end after its cancellation, beyond the 2.1 s of its contract.
+/// Time for a tool to end after its cancellation. Its contract allows 2.1 s.
 pub(super) const STOP_LIMIT: Duration = Duration::from_secs(3);
 
 /// The limit of one attempt of a model call.
@@ -85,13 +86,14 @@ pub(super) async fn write_artifact(
     }
 }
 
-/// Attaches to a call of an earlier incarnation. `Unknown` if the tool does not end after its cancellation.
+/// Attaches to a call of an earlier incarnation. After a day it is cancelled. `Unknown` if the tool does not end after
+/// its cancellation.
 pub(super) async fn attach(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> AttachOutcome {
     let cancel = invocation.cancel.child_token();
     let invocation = Invocation { cancel: cancel.clone(), ..invocation };
     let stopped = async {
         if ActiveDeadline::after(ATTACH_LIMIT).bound(cancel.cancelled()).await.is_none() {
-            // A call that may still run could be repeated while it runs: it is cancelled.
+            // The session may repeat a call whose outcome is `Unknown`, so the call must not still run.
             cancel.cancel();
         }
         ActiveDeadline::after(STOP_LIMIT).over().await;

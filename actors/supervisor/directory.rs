@@ -1,4 +1,5 @@
-//! The directory: the state of all sessions that are live, being opened, or ending.
+//! The directory: the state of all sessions that are live, being opened, or ending. It delivers messages to them and
+//! suspends them. Its other methods are in `opening.rs`, `passivation.rs` and `session_restart.rs`.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! The part of a directory that outlives it.
+//! The part of a directory that outlives it, so that the next directory can end old tasks and revive sessions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,12 +24,13 @@ impl DirectoryCheckpoint {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the session's runs are to be resumed: the supervisor may crash before it handles that message.
+    /// Notes that the session's runs are to be resumed. The supervisor may crash before it handles the request to
+    /// revive.
     pub(crate) fn add_wanted(&self, session: SessionId) {
         self.lock().1.insert(session);
     }
 
-    /// A directory has received the message.
+    /// A directory has received the request to revive.
     pub(super) fn remove_wanted(&self, session: SessionId) {
         self.lock().1.remove(&session);
     }

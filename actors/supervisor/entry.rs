@@ -19,7 +19,7 @@ pub(super) struct SessionEntry {
     pub(super) tasks: CallTasks,
     pub(super) restart_history: RestartHistory,
     pub(super) crash_count: u32,
-    /// The error of its last crash, if its journal was not read since.
+    /// The error of its last crash; `None` once its journal was read after that.
     pub(super) last_crash: Option<String>,
     pub(super) crashes: ConsecutiveCrashes<Option<CrashPoint>>,
     pub(super) failed_reads: u32,
@@ -30,7 +30,7 @@ pub(super) struct SessionEntry {
     pub(super) is_write_only: bool,
     /// The incarnation as which it is open; `None` while it is being opened.
     pub(super) incarnation: Option<Incarnation>,
-    /// It was revived while it was being closed.
+    /// A request to revive it arrived while it was being closed.
     pub(super) has_inbox: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum EntryPhase {
     Ending(Vec<SessionMsg>, AfterTasksEnd),
     /// Its open runs are being ended without its actor.
     ForceFailing(Vec<SessionMsg>, AfterForceFail),
-    /// Not wanted any more: the store closes it, unless its inbox has messages, and then it is forgotten.
+    /// Its actor and its tasks have ended. The store closes it, unless its inbox has messages; then it is forgotten.
     Closing(Vec<SessionMsg>),
     /// Not wanted, but not closed by the store: its inbox has messages for the next opening.
     Idle,
@@ -55,9 +55,9 @@ pub(super) enum EntryPhase {
 /// The next step after its tasks have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterTasksEnd {
-    /// Open it again.
+    /// Open it again if it is wanted or messages wait.
     Revive,
-    /// Open it again if it is wanted.
+    /// Open it again only if messages wait, or if it became wanted during a write-only order.
     ReviveIfWanted,
     /// Force-fail its runs: it keeps crashing.
     ForceFail,

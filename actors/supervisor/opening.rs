@@ -1,4 +1,5 @@
-//! Opens sessions: takes a session over, reads its journal, and starts its actor.
+//! Opens sessions: takes a session over, reads its journal, and starts its actor. A run whose session keeps crashing at
+//! one step is force-failed instead.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -58,7 +59,7 @@ impl From<WriteRefusal> for OpenSessionError {
 pub(crate) type RecoveredSession = (ReplayedSession, Incarnation, bool);
 
 impl Directory {
-    /// Reads the session's journal in a task.
+    /// Takes the session over and reads its journal in a task, which reports `Opened`.
     pub(super) fn open(&mut self, session: SessionId) {
         let (foundation, me) = (Arc::clone(&self.dependencies), self.me.clone());
         let opening = self.take_over(session);
@@ -68,7 +69,8 @@ impl Directory {
         });
     }
 
-    /// Takes a session over, which gives its incarnation. A session that is forgotten before that is taken over again.
+    /// Takes a session over, which gives it a new incarnation. If the session is forgotten before the incarnation is
+    /// known, it is taken over again.
     pub(super) fn take_over(
         &mut self,
         session: SessionId,
@@ -99,7 +101,7 @@ impl Directory {
                     AfterForceFail::Quarantine(why),
                 );
             }
-            // Callers learn it from the runtime's end, which is near.
+            // The runtime is about to end, and callers learn the error from that.
             Err(OpenSessionError::Write(error)) => tracing::debug!(%session, %error, "not opened"),
             Err(OpenSessionError::Read(error)) if entry.failed_reads + 1 >= MAX_READ_TRIES => {
                 return Err(error.into());

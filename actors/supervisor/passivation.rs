@@ -21,9 +21,9 @@ use crate::{
     },
 };
 
-/// An idle session is found late by at most the idle time divided by this,
+/// The least time between two scans is the idle time divided by this: an idle session is found late by at most that.
 const SCAN_DIVISOR: u32 = 8;
-/// or by this: scans are not more frequent.
+/// Scans are not more frequent than this.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Directory {
@@ -74,8 +74,7 @@ impl Directory {
         self.schedule_scan(self.dependencies.idle);
     }
 
-    /// Closes an unwanted session in the store before it is forgotten: a session that is open in the store has an
-    /// entry.
+    /// Closes a session in the store; `on_closed` then forgets it. A session that is open in the store has an entry.
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let incarnation = entry.incarnation;

@@ -275,7 +275,7 @@ impl RootState {
 }
 
 impl Drop for RootState {
-    /// However Root ended, no caller waits for ever.
+    /// Publishes an end in every case, so that no caller waits for ever.
     fn drop(&mut self) {
         self.publish_end(RuntimeEnd::Actor { name: "Root", error: "it died without a word".into() });
     }

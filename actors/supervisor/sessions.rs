@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// The exit reason that ractor reports for a killed actor. This program never kills a session that has work.
+/// The exit reason that ractor reports for a killed actor, which counts as a crash. This program kills actors of
+/// sessions only when it suspends all of them.
 const KILL_REASON: &str = "killed";
 
 /// The messages of [`SessionSupervisor`].

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ractor::{ActorRef, Message, MessagingErr};
 
-/// A stable reference. Messages wait while the actor is down. Their number is bounded: submissions carry permits, and
-/// all other messages come from calls that have theirs.
+/// A stable reference. Messages wait while the actor is down. Of the waiting messages only submissions are bounded, by
+/// their permits.
 #[derive(Debug)]
 pub(crate) struct StableActorRef<M: Message>(Mutex<RefTarget<M>>);
 

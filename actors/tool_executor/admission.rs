@@ -1,4 +1,5 @@
-//! Admission of the calls of an answer: the tool that a call means, and whether it accepts the arguments. Runs nothing.
+//! Admission of the calls of an answer: finds the tool that a call means, and whether the tool accepts the arguments.
+//! Runs nothing and records nothing.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -23,12 +24,12 @@ use crate::{
     turn::{CallAdmission, CallRejection},
 };
 
-/// Most bytes of arguments that are parsed on an async worker thread: parsing more takes longer than the change of
+/// Most bytes of arguments that are parsed on an async worker thread. Parsing more takes longer than a change of
 /// threads.
 pub(crate) const MAX_INLINE_PARSE_BYTES: usize = 16 * 1024;
 /// Most bytes of arguments of a call that a session's handler processes itself.
 const MAX_HANDLER_BYTES: usize = 1 << 20;
-/// Limit for admitting the calls of an answer: bounded work, which may wait for a file system.
+/// Limit for admitting the calls of an answer. The work is bounded, but it may wait for a file system.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit once the run is being stopped.
 const STOPPED_ADMISSION_TIMEOUT: Duration = Duration::from_secs(1);

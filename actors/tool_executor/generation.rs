@@ -34,8 +34,8 @@ pub(crate) struct RegisteredTool {
 }
 
 impl ToolGeneration {
-    /// The generation after this one: these tools, and those of the runtime. `find` returns a tool that is registered
-    /// already.
+    /// The generation after this one: these tools, and `delegate_task` and `todo`, which every runtime has. `find`
+    /// returns a tool that is registered already.
     pub(super) fn next(
         &self,
         mut tools: Vec<Arc<dyn Tool>>,
@@ -57,7 +57,7 @@ impl ToolGeneration {
         self.allowed(allowed).map(|(_, tool)| tool.spec().clone()).collect()
     }
 
-    /// The bytes of these definitions as JSON.
+    /// The bytes as JSON of the definitions of the tools in `allowed`.
     pub(crate) fn schema_bytes(&self, allowed: &[String]) -> u64 {
         let bytes = |tool: &RegisteredTool| serde_json::to_vec(tool.spec()).map_or(0, |json| json.len());
         self.allowed(allowed).map(|(_, tool)| bytes(tool) as u64).sum()
@@ -82,7 +82,8 @@ impl ToolGeneration {
         self.tools.values()
     }
 
-    /// The end of this attempt of an unknown tool is durable: each tool drops what it keeps to attach to it.
+    /// Lets every tool drop what it keeps to attach to an attempt whose end is durable. For an attempt whose tool is
+    /// not known.
     pub(crate) fn forget(&self, call: CallId, attempt: Attempt) {
         self.tools().for_each(|tool| tool.forget(call, attempt));
     }
@@ -127,7 +128,7 @@ pub(super) fn close(tool: &dyn Tool) {
     }
 }
 
-/// Why these tools cannot be a generation.
+/// Refuses tools that cannot be a generation: an invalid or duplicate name, or parameters that describe no object.
 pub(super) fn check(tools: &[Arc<dyn Tool>]) -> Result<(), String> {
     let own: [Arc<dyn Tool>; 2] = [Arc::new(DelegateTool::default()), Arc::new(TodoTool::default())];
     let mut names: Vec<&str> = own.iter().map(|tool| tool.spec().name.as_str()).collect();

@@ -18,7 +18,7 @@ use crate::{
     supervisor::StableActorRef,
 };
 
-/// The way of sessions to the ToolExecutor.
+/// How sessions reach the ToolExecutor, its permits and its tools.
 #[derive(Debug)]
 pub(crate) struct ToolExecutorHandle {
     pub(crate) actor: StableActorRef<ToolExecutorMsg>,
@@ -167,7 +167,8 @@ impl ToolExecutorHandle {
 }
 
 impl ToolPermit {
-    /// The permit of a call of this tool, which begins now. Without [`ToolPermit::finish`] the call is lost.
+    /// The permit of a call of this tool, which begins now. Unless [`ToolPermit::finish`] is called, the call counts as
+    /// lost.
     pub(crate) fn begin(mut self, tool: Arc<str>) -> Self {
         self.tool = Some(tool);
         self
@@ -179,7 +180,7 @@ impl ToolPermit {
         self.release(tool.map(ToolExecutorMsg::Ended));
     }
 
-    /// Frees the permit before the actor looks for it.
+    /// Frees the permit, then notifies the actor, which looks for free permits.
     fn release(&mut self, report: Option<ToolExecutorMsg>) {
         if self.permit.take().is_some()
             && self.executor.actor.cast(report.unwrap_or(ToolExecutorMsg::Returned)).is_err()

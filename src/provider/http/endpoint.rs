@@ -115,7 +115,8 @@ impl HttpProvider {
         Self { may_list_models: false, ..self }
     }
 
-    /// The headers of a request for a list of models. Only a known key is used: a key fetch would take too long there.
+    /// The headers of a request for a list of models. They have the key of the first credential only if it is known
+    /// already, because fetching a key takes too long.
     fn list_headers(&self) -> HeaderMap {
         let known = self.credentials.first().and_then(|credential| {
             authorization(&*self.wire, credential.placement(), credential.known_key()?.reveal())

@@ -1,4 +1,5 @@
-//! The only module that does HTTP. Wire formats encode every request and decode every response.
+//! The only module with an HTTP client: model calls, lists of models, and forms that fetch keys. Wire formats encode
+//! the requests of model calls and decode their responses.
 
 mod client;
 mod config;

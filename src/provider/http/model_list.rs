@@ -1,4 +1,4 @@
-//! Queries an endpoint for the limits of a model.
+//! Queries an endpoint for the limits of a model. The shapes of the vendors' lists are in `provider/model_list`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Maximum number of bytes read of a response; a longer one is ignored. OpenRouter's is below 1 MiB.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// The limits that the endpoint reports for a model. `None` if it has not responded.
+/// The limits that the endpoint reports for a model. `None` if it has not responded in time.
 pub(super) async fn limits(
     client: &Client,
     base: &Url,
