@@ -62,7 +62,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A runtime with its state in this folder; no other process may use the folder meanwhile.
+    /// A builder of a runtime with its state in this folder. No other process may use the folder meanwhile.
     pub fn new(state: impl Into<PathBuf>) -> Self {
         Self {
             state: state.into(),

@@ -1,4 +1,5 @@
-//! System clock and random numbers. No other module reads the operating system's clocks or its random source.
+//! The system clock, random numbers, ids of the machine's boot, and times as text (RFC 3339). No other module reads the
+//! wall clock, the monotonic clock of `std`, or the random source.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -50,7 +51,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A new ULID as text, for ids that the process assigns and not the runtime.
+/// A new ULID as text, for ids that the process assigns instead of the runtime.
 pub fn ulid(clock: &dyn Clock) -> String {
     let ms = u128::from(clock.at().ms_since(Timestamp::default()));
     hermod_actors::model::RunId::from_bits(ms << 80 | clock.random()).to_string()

@@ -1,4 +1,5 @@
-//! Disk space: free bytes, the reserve that outputs must leave, and the errors of a full disk.
+//! Free disk space: the reserve that outputs leave for records, the reserve that a new run needs, and the errors of a
+//! full disk.
 
 use std::{
     io,

@@ -1,5 +1,8 @@
-//! Folders and files that only their owner may enter or read. Data that is not synced may be lost in a power failure:
-//! the bytes of an unsynced file, and the names in an unsynced folder.
+//! Operations on files: making folders and files that only this user may read, removing trees, and reading regular
+//! files within a size limit.
+//!
+//! Data that is not synced may be lost in a power failure: the bytes of an unsynced file, and the names in an unsynced
+//! folder.
 
 use std::{
     ffi::CStr,
@@ -175,7 +178,7 @@ pub(crate) fn read_regular(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     match file.metadata()?.len() {
         length if length > max_bytes => Err(too_large(&length.to_string(), max_bytes)),
-        // Some files grow while they are read, and the kernel's report no length.
+        // Some files grow while they are read, and files of the kernel report a length of 0.
         _ => read_limited(file, max_bytes),
     }
 }

@@ -1,4 +1,6 @@
-//! Hermod: a durable LLM agent runtime made of supervised actors.
+//! Hermod: a durable LLM agent runtime made of supervised actors. This crate has the adapters (store, providers,
+//! tools), the host and the command line; the actors are the crate `hermod-actors`. [`Builder`] starts a runtime with a
+//! caller's own tools and models.
 
 pub mod artifacts;
 pub mod backup;

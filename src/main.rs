@@ -1,4 +1,4 @@
-//! The `hermod` program.
+//! The `hermod` program; its code is in `cli`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! Model facts: the program's table (`config/models.toml`), overridden by the user's. No I/O.
+//! Facts about models, such as windows and prices: the program's table (`config/models.toml`), overridden by the
+//! user's. No I/O; the lists of models that providers send are read in `provider/model_list`.
 
 use hermod_actors::model::{ModelDeadlines, ModelProfile, ModelRef, Price};
 
@@ -60,7 +61,7 @@ fn overlay(known: &mut ModelSection, section: &ModelSection) {
     known.price = section.price.or(known.price);
 }
 
-/// The price with this cache duration; `None` without a price for input and for output.
+/// The price with this cache duration; `None` unless the prices of input and output are both known.
 fn price_of(price: &PriceSection, cache: CacheTtl) -> Option<Price> {
     let (input, output) = (price.input?.0, price.output?.0);
     let cache_write = match cache {

@@ -1,4 +1,4 @@
-//! Discovery of a local Ollama, used only if no other provider is found: a connection, then its list of models.
+//! Discovery of a local Ollama: a connection, then its list of models. `host` decides when it is tried.
 
 use std::{io, time::Duration};
 

@@ -1,4 +1,5 @@
-//! A provider's account in the configuration: the references of its keys, and the limits of each key.
+//! A provider's account in the configuration: the references of its keys, its OAuth account, and the limits of each
+//! credential. Resolves the references when the provider is made.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -28,7 +29,7 @@ pub struct ProviderAccount {
 }
 
 impl ProviderAccount {
-    /// The account of a section; `usual` is the key's reference if the section names none.
+    /// The account of a section; `usual` is the key's reference if the section has neither keys nor OAuth.
     pub fn of_section(section: &ProviderSection, usual: Option<Reference>) -> Self {
         let one = section.credential.as_ref().map(|credential| vec![credential.0.clone()]);
         let several = section.credentials.as_ref().map(|credentials| credentials.0.clone());
@@ -58,7 +59,8 @@ impl ProviderAccount {
         oauth.into_iter().chain(keys).collect()
     }
 
-    /// The credentials of this provider; fails at the first that cannot be read. `state` holds the refresh tokens.
+    /// The credentials of this provider; fails at the first that cannot be read. `state` is the state directory, where
+    /// refresh tokens are kept.
     pub fn credentials(
         &self,
         provider: &str,

@@ -1,4 +1,4 @@
-//! Secrets and references to them. No file of Hermod's, record, log or message contains a secret itself.
+//! Secrets, references to them, and their redaction in texts. No record, log or message contains a secret itself.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,8 @@ use crate::files::read_regular_text;
 
 /// Size limit of a file with a secret.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;
-/// A secret is recognised by its first bytes, this many; all keys of a vendor begin with the same few.
+/// Bytes at the start of a secret by which it is recognised in a text. They are more than the few with which all keys
+/// of a vendor begin.
 const PREFIX_BYTES: usize = 12;
 /// Secrets with fewer bytes are not hidden in texts. They are placeholders for local servers that require some key
 /// (`x`, `none`, `ollama`); hiding them would make messages unreadable.
@@ -58,8 +59,8 @@ impl Secret {
         &self.0[..self.0.floor_char_boundary(PREFIX_BYTES)]
     }
 
-    /// Number of bytes at the start of `text` that may belong to the secret; 0 if they are too few. Further key
-    /// characters are included: they may be of an unknown key of the same account.
+    /// Number of bytes to hide at the start of `text`; 0 if `text` does not begin with the secret's prefix. Key
+    /// characters that follow are hidden too: they may belong to an unknown key of the same account.
     fn matched_bytes(&self, text: &str) -> usize {
         if !self.is_hidden() || !text.starts_with(self.prefix()) {
             return 0;
@@ -105,7 +106,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A URL without the parts that may contain secrets: user, password and query values.
+/// The URL with `…` in place of its query; only `…` for a URL that may contain a user and a password.
 pub fn redacted_url(url: &str) -> String {
     if url.contains('@') {
         return "…".to_owned();
@@ -116,7 +117,7 @@ pub fn redacted_url(url: &str) -> String {
 /// The location of a secret: `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENTS`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// The name of a variable.
+    /// The name of an environment variable.
     Variable(String),
     /// A file's path, absolute or beginning with `~/`; white space around the secret is ignored.
     File(PathBuf),

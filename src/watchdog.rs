@@ -1,5 +1,5 @@
-//! A thread that detects stalled actor handlers. It is none of the runtime's threads, so it detects a handler that
-//! blocks all of them.
+//! A thread that reports actor handlers that do not return. It is none of the runtime's threads, so it detects a
+//! handler that blocks all of them. The limits of tasks are in `actors/session/watchdog.rs`.
 
 use std::{
     collections::BTreeSet,

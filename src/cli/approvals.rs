@@ -1,4 +1,4 @@
-//! `hermod approvals`: the open questions of runs to a person, and the answers.
+//! `hermod approvals`: lists the pending approvals, or answers one.
 
 use clap::{Args, Subcommand};
 use hermod_actors::{

@@ -1,4 +1,4 @@
-//! Pending approvals, read from the store.
+//! Pending approvals, read from the store, and the one that a caller's id names.
 
 use hermod_actors::{
     RunError,

@@ -29,7 +29,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Copies the open store into a backup folder.
 pub trait BackupService: Debug + Send + Sync + 'static {
     /// Makes a backup in a folder that does not exist yet, off the calling thread, and returns its manifest. `done`
-    /// holds the bytes done so far. It ends soon after `stop` is cancelled.
+    /// holds the bytes done so far. The backup ends soon after `stop` is cancelled.
     fn create(
         &self,
         dir: PathBuf,

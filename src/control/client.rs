@@ -21,7 +21,7 @@ use super::{
 
 /// Time limit for one line of the owner's answer.
 const LINE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest line of an answer. It is large, since a record may be.
+/// Maximum bytes of an answer's line. The limit is large because a record may be.
 const MAX_LINE_BYTES: usize = 1 << 30;
 
 /// A connection to the owner of the store.
@@ -115,7 +115,7 @@ impl ControlClient {
     }
 }
 
-/// There is no socket, or the one of a dead process.
+/// True if there is no socket, or only that of a dead process.
 fn is_without_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }

@@ -21,7 +21,7 @@ use super::{
     token::ControlToken,
 };
 
-/// Longest line from a client.
+/// Maximum bytes of a line from a client.
 pub(super) const MAX_LINE_BYTES: usize = 256 << 10;
 /// Time limits for the greeting and for the next request.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -106,7 +106,7 @@ async fn respond(
 ) -> Result<(), ConnectionEnd> {
     let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
     let asked = async move { desk.answer(request, &sender).await };
-    // When it ends, the handler learns from the closed channel that the client is gone.
+    // When this future ends, the closed channel tells the handler that the client is gone.
     let written = async move {
         let mut last = false;
         while let Some(answer) = answers.recv().await {

@@ -20,7 +20,7 @@ pub struct RequestError {
 pub enum RequestErrorKind {
     /// The request is wrong or does not fit the store's content.
     Usage,
-    /// The token is not the owner's.
+    /// The client may not use the socket, or its token is not the owner's.
     Denied,
     /// The owner is overloaded or too slow; a later attempt may succeed.
     Busy,

@@ -18,7 +18,7 @@ pub(super) enum LineError {
     /// The line is too long, and the start of the next one is unknown.
     #[error("a line has more than {0} bytes")]
     TooLong(usize),
-    /// The other side is gone.
+    /// The stream cannot be read; usually the other side is gone.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

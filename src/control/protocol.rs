@@ -29,8 +29,8 @@ pub(super) struct Greeting {
     pub(super) token: String,
 }
 
-/// A query or a command. A run is named by its id, a session by its id or key. `last` is the last run that is no
-/// subagent's.
+/// A query or a command. A run is named by its id, the end of its id, or `last`: the newest run that is no subagent's.
+/// A session is named by its id, its key, a lineage, or one of its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", deny_unknown_fields)]
 pub enum ControlRequest {
@@ -71,7 +71,7 @@ pub enum ControlRequest {
     Journal {
         /// Id or key of the session.
         session: String,
-        /// The first sequence to read.
+        /// The number of the first record to read.
         #[serde(default = "first")]
         from: Seq,
     },
@@ -175,8 +175,8 @@ pub struct HandlerStall {
     pub since: Timestamp,
 }
 
-/// A line of an answer. Requests have one, but `journal` and `backup.create` have many. Heartbeats precede a late
-/// answer to `gc` and `store.footprint`.
+/// A line of an answer. Most answers have one line; those to `journal` and `backup.create` have many. Heartbeats
+/// precede a late answer to `gc` and `store.footprint`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlResponse {

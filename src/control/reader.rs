@@ -1,4 +1,4 @@
-//! Read-only queries of the store. Starts nothing.
+//! Read-only queries of the store: what an id names, rows, records, current counts. Starts nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -19,7 +19,7 @@ const LAST: &str = "last";
 const LAST_ROWS: usize = 16;
 /// Lengths of a suffix that names a run, in characters.
 const SUFFIX_CHARS: std::ops::Range<usize> = 6..26;
-/// The newest runs that a suffix can match, besides the unfinished ones.
+/// Number of the newest runs among which a suffix is searched. The unfinished runs are searched too.
 const MAX_SUFFIX_CANDIDATES: usize = 1_000;
 
 /// Read-only access to a store.
@@ -35,7 +35,7 @@ pub enum ResolvedId {
     Run(Box<RunRow>),
 }
 
-/// A stored record with its sequence.
+/// A stored record with its number.
 type NumberedRecord = (Seq, Record);
 
 impl StoreReader {
@@ -162,7 +162,7 @@ impl StoreReader {
         }
     }
 
-    /// At most `max` records of a session, from the sequence `from` on.
+    /// At most `max` records of a session, from the record number `from` on.
     pub async fn page(
         &self,
         session: SessionId,
@@ -184,7 +184,7 @@ impl StoreReader {
         Ok(self.0.records(session, from, max).await?.into_iter().map(own).collect())
     }
 
-    /// Passes the records of a session to `each` in order, from the sequence `from` on.
+    /// Passes the records of a session to `each` in order, from the record number `from` on.
     pub async fn records<E: From<RequestError>>(
         &self,
         session: SessionId,
@@ -210,8 +210,8 @@ impl StoreReader {
         self.readable_records(session, 1, |_| {}).await
     }
 
-    /// Passes the records of a session to `each`, from the sequence `from` on, until one cannot be read. Returns the
-    /// reason; `None` if all can be read.
+    /// Passes the records of a session to `each`, from the record number `from` on, until one cannot be read. Returns
+    /// the reason; `None` if all can be read.
     pub(super) async fn readable_records(
         &self,
         session: SessionId,
@@ -244,7 +244,7 @@ impl StoreReader {
         {
             return Ok(*accepted);
         }
-        // The row was rebuilt in place of a lost one and does not know its first record.
+        // The row is a substitute for a lost one and does not know the run's first record.
         let mut found = None;
         self.records(row.session, 1, |(_, record)| {
             if let Body::RunAccepted(accepted) = record.body
@@ -288,7 +288,7 @@ impl StoreReader {
         let before = usize::try_from(seq.saturating_sub(from)).unwrap_or(usize::MAX);
         let page = match before {
             0 => Vec::new(),
-            // If the index row that finds the earlier records is lost too, there are none.
+            // If the index row that locates the earlier records is lost too, none can be returned.
             _ => self.page(session, from, before).await.unwrap_or_default(),
         };
         Ok((page, Some(RunError::Read(error).into())))

@@ -5,7 +5,7 @@ use hermod_actors::{
     model::{Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState},
 };
 
-/// The fold. It expects all records of the session, from the first on.
+/// The fold of one run. It expects all records of the session, from the first on.
 #[derive(Debug)]
 pub(super) struct RunDetailFold {
     run: RunId,

@@ -1,4 +1,5 @@
-//! Read-only projection of a run's records; pure.
+//! What a tree of runs shows of each run, folded from its records; pure. `run_detail.rs` folds the details of a single
+//! run.
 
 use hermod_actors::model::{Body, RunCounts, RunId};
 

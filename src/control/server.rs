@@ -80,7 +80,7 @@ impl ControlServer {
         Ok(Self { serving, closing: closing.drop_guard(), files })
     }
 
-    /// Stops the server after pending requests are answered.
+    /// Stops the server. Requests under way get `CLOSE_TIMEOUT` for their answers.
     pub async fn stop(self) {
         let Self { serving, closing, files } = self;
         drop(files);

@@ -12,10 +12,11 @@ use crate::{clock, files::read_regular_text};
 
 /// The token's file, beside the socket.
 const FILE: &str = "control.token";
-/// Bytes of the file that are read at most.
+/// Size limit of the file; a longer one is an error.
 const MAX_BYTES: u64 = 1_024;
 
-/// A client's secret. A sandboxed command may be able to connect to the socket, but cannot read the token's file.
+/// The secret that a client must send first. A sandboxed command may be able to connect to the socket, but cannot read
+/// the token's file.
 #[derive(Clone)]
 pub(super) struct ControlToken(String);
 

@@ -1,4 +1,5 @@
-//! Executes the commands that other processes send to the owner of the store.
+//! Executes the commands that other processes send to the owner of the store, and watches the handlers meanwhile.
+//! `orders.rs` is the side of the sender.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Resolves the conversation that a new or resumed run belongs to.
+//! Resolves the conversation that a new or resumed run belongs to: its session, its unfinished runs, its last spec and
+//! workspace.
 
 use std::path::{Path, PathBuf};
 

@@ -11,7 +11,8 @@ use crate::{
     crash_loop::{CrashHistoryFile, Trial},
 };
 
-/// The sequence of the run's last progress, 0 if it has none or cannot be read; `None` if the run has ended.
+/// The number of the record of the run's last progress, 0 if it has none or cannot be read; `None` if the run has
+/// ended.
 pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Seq> {
     let row = reader.read(|rows| rows.run(run)).await.ok()??;
     if row.state == RunState::Ended {
@@ -31,7 +32,7 @@ pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Se
     Some(last)
 }
 
-/// A trial of the first of these runs without an end: the later runs of its session wait for it.
+/// A trial of the first of these runs that has not ended. The later runs of its session wait for it.
 pub async fn first_trial(reader: &StoreReader, rows: impl IntoIterator<Item = &RunRow>) -> Option<Trial> {
     for row in rows {
         if let Some(step) = last_progress(reader, row.id).await {

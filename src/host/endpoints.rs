@@ -98,7 +98,7 @@ impl Endpoints {
         &self.discovered_providers
     }
 
-    /// Adds the endpoints for a run with this spec. The providers' keys are read only here.
+    /// Adds the endpoints for a run with this spec. The keys of the providers are read now, not before.
     pub async fn add_for_run(&mut self, spec: &RunSpec, variables: &Variables) -> Result<(), StartError> {
         match self.add_available(spec, variables).await.into_iter().next() {
             Some((_, error)) => Err(error),

@@ -1,4 +1,4 @@
-//! Errors of the host.
+//! Errors of the host: why a runtime cannot start, and why a request fails. `cli/exit.rs` has their exit codes.
 
 use std::{io, path::PathBuf};
 
@@ -45,16 +45,16 @@ pub enum StartError {
         /// The name.
         name: String,
     },
-    /// A required model is not available.
+    /// The models of the run cannot be chosen, or a required model is not available.
     #[error(transparent)]
     NoModel(#[from] ModelChoiceError),
     /// A provider's configuration is not usable.
     #[error(transparent)]
     Provider(#[from] ProviderConfigError),
-    /// No model was given.
+    /// The library's caller named no model.
     #[error("no model was given; name at least one")]
     NoModels,
-    /// The script of a resumed rehearsal cannot be read.
+    /// The stored script of a rehearsal cannot be read.
     #[error("{}: {reason}; the rehearsal that needs it cannot go on without it", path.display())]
     Script {
         /// The script's expected path.
@@ -76,7 +76,7 @@ pub enum HostError {
     /// The request is wrong, or the owner of the store refuses it.
     #[error("{0}")]
     Request(RequestError),
-    /// The runtime refuses it.
+    /// The runtime refuses the request.
     #[error(transparent)]
     Run(#[from] RunError),
     /// A runtime cannot be started, or the store cannot be opened.

@@ -1,4 +1,5 @@
-//! Chooses the models of a new run: from the request, conversation, configuration and discovery.
+//! Chooses the models of a new run, from the request, the conversation, the configuration and the discovered providers.
+//! Failover of a run under way is in `actors/`.
 
 use std::path::{Path, PathBuf};
 
@@ -81,7 +82,7 @@ impl OllamaProbe {
     }
 }
 
-/// The available providers.
+/// The available providers: the configured ones, and the local Ollama if `local` asks for it.
 pub async fn discover(config: &Config, variables: &Variables, local: OllamaProbe) -> Vec<DiscoveredProvider> {
     let mut found = discovery::discover(config, variables);
     let asked = match local {

@@ -1,4 +1,4 @@
-//! Lines for people.
+//! The port through which the host shows lines to people.
 
 use std::fmt::Debug;
 

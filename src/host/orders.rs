@@ -1,5 +1,5 @@
-//! Commands about stored runs: the owner of the store carries them out, or this process if there is no owner. None
-//! resumes a run that no process runs.
+//! Commands about stored runs: this process sends them to the owner of the store, or executes them itself if there is
+//! no owner. None resumes a run that no process runs. `commands.rs` is the owner's side.
 
 use std::{path::Path, sync::Arc};
 

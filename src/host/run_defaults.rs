@@ -1,4 +1,4 @@
-//! Default specs of runs and sessions, from the configuration.
+//! What the configuration says for all runs: the default spec of a run, and the policy of the circuit breakers.
 
 use std::{path::Path, time::Duration};
 

@@ -48,7 +48,7 @@ impl Signals {
         }
     }
 
-    /// Runs `work`, which precedes the runs; either signal cancels it, and is returned.
+    /// Runs `work` to its end or until a signal; the signal cancels `work` and is returned as `Break`.
     pub async fn run_until_signal<T, E>(
         &mut self,
         work: impl Future<Output = Result<T, E>>,

@@ -1,4 +1,5 @@
-//! The composition root: the one module that knows all adapters and assembles a runtime from them.
+//! The composition root: the one module that knows all adapters and assembles a runtime from them. It also suspends
+//! that runtime, and clears what commands of ended runs have left.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,12 +32,12 @@ use crate::{
 const MAX_PENDING_SUBMISSIONS: usize = 1_024;
 /// Limit of summary calls in progress. A provider's own limit bounds them too.
 const MAX_CONCURRENT_SUMMARIES: usize = 16;
-/// Time limit of the cleanup at a normal shutdown: stopping a command, and its end.
+/// Time limit of the cleanup at a normal shutdown, in which commands of abandoned runs are stopped and end.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
 /// Time limit of signalling commands to end, with slack; their runners then end them.
 const URGENT_CLEANUP_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A running runtime with its rehearsals. What embeds it may share the runtime.
+/// A running runtime with its rehearsals. A program that embeds it may share the runtime.
 #[derive(Debug)]
 pub struct RuntimeHost {
     /// The runtime.
@@ -115,7 +116,7 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     start(journal, endpoints, &config, defaults).await
 }
 
-/// Starts to remove what commands of ended runs left, beside the working runtime.
+/// Starts a task that removes what commands of ended runs have left. The runtime works meanwhile.
 async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
     match journal.rows().open_runs().await {
         Ok(rows) => {

@@ -1,4 +1,4 @@
-//! The state directory, and its store.
+//! The state directory: its path, its creation, the opening of its store, and which workspaces it forbids.
 
 use std::{
     fs,

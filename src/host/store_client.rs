@@ -23,12 +23,12 @@ use crate::{
     view::EventView,
 };
 
-/// Tries with `RETRY_DELAY` between them, while a process owns the store but does not listen: it is starting or
+/// Maximum number of tries, `RETRY_DELAY` apart, while a process owns the store but does not listen: it is starting or
 /// ending.
 const MAX_TRIES: usize = 100;
 /// Pause between two tries to reach the owner of the store, or to open the store.
 pub const RETRY_DELAY: Duration = Duration::from_millis(20);
-/// Records queued between the store and standard output.
+/// Maximum number of responses queued between the request handler and the caller.
 const MAX_QUEUED_RESPONSES: usize = 16;
 
 /// Client of the store in a state directory.

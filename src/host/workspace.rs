@@ -12,7 +12,7 @@ use super::{error::StartError, state_dir::workspace_problem};
 pub enum WorkspaceChoice<'a> {
     /// The current folder.
     Current,
-    /// This folder, which must exist; `--create` would create it.
+    /// This folder, which must exist; the error proposes `--create`.
     Existing(&'a Path),
     /// This folder, which must exist.
     Named(&'a Path),

@@ -1,4 +1,4 @@
-//! Reports about backups, for people and for programs.
+//! The choice between text and JSON for reports about backups, and their common line of text.
 
 use crate::backup::{BackupView, FileClass};
 

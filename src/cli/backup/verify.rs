@@ -1,3 +1,5 @@
+//! `hermod backup verify`: checks a whole backup, and prints what is damaged.
+
 use std::path::PathBuf;
 
 use super::{

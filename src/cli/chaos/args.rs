@@ -1,3 +1,5 @@
+//! The arguments of `hermod chaos`.
+
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};

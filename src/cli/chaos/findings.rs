@@ -1,4 +1,4 @@
-//! Checks a run: compares its lines and its journal with its workload.
+//! Checks one run of the test: compares its journal, and the lines that its commands wrote, with its workload.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ pub(super) struct Findings {
     pub(super) lost: usize,
     /// Records that were on disk and are gone or changed.
     pub(super) changed: usize,
-    /// Records whose sequence is not one more than the previous record's.
+    /// Records whose number is not their place in the journal, counted from 1.
     pub(super) gaps: usize,
     /// Commands that ran more than once.
     #[serde(rename = "twice")]

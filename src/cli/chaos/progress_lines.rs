@@ -1,4 +1,5 @@
-//! Parses progress lines: a line appears only when its record is durable.
+//! Parses the progress lines that a process under test writes to standard error. A line appears only when its record is
+//! durable.
 
 use hermod_actors::model::{AttemptId, Body, Kind};
 
@@ -9,8 +10,8 @@ pub(super) enum ProgressLine<'l> {
     Accepted(&'l str),
     /// The following lines are about this run.
     Resumed(&'l str),
-    /// A step of a run is durable. The run is given by the end of its id if several runs are in progress; `None` is
-    /// the named run.
+    /// A step of a run is durable. The run is given by the end of its id if several runs are in progress; `None` is the
+    /// run of the last `Accepted` or `Resumed` line.
     Step(Option<&'l str>, ReportedStep),
 }
 
@@ -19,7 +20,7 @@ pub(super) enum ProgressLine<'l> {
 pub(super) struct ReportedStep {
     pub(super) kind: Kind,
     pub(super) iteration: u32,
-    /// 0 for the model.
+    /// 0 for the model call, else the number of the tool call.
     pub(super) n: u32,
     /// `None` if the line has no attempt.
     pub(super) attempt: Option<u32>,

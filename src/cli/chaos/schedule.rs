@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One process in this many is killed within `EARLY_SPAN` of its start.
+/// On average, one process in this many is killed within `EARLY_SPAN` of its start.
 const EARLY_SHARE: u64 = 4;
 /// The store is opened and runs are revived in this time.
 const EARLY_SPAN: Duration = Duration::from_millis(50);

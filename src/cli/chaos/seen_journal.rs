@@ -8,7 +8,7 @@ use super::{findings::Findings, progress_lines::ReportedStep};
 /// The journal of one run when it was last read. Each run has a session of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SeenJournal {
-    /// The run, if its acceptance was read, or has been reported since.
+    /// The run, if its acceptance was read on disk, or reported by the process since then.
     pub(super) run: Option<RunId>,
     /// Whether the run has its outcome.
     pub(super) ended: bool,

@@ -19,7 +19,7 @@ use crate::cli::{exit::CliError, format::millis, output::StatusLine};
 const EXTRA_UPTIME: Duration = Duration::from_millis(150);
 /// The assumed wait for a first step until one is measured.
 const INITIAL_WAIT: Duration = Duration::from_millis(500);
-/// The test stops after this many abnormal ends; more would show nothing new.
+/// After this many abnormal ends, no more processes are killed; more ends would show nothing new.
 const MAX_BAD_ENDS: usize = 3;
 /// Without a terminal, one line of progress per this many kills.
 const KILLS_PER_LINE: u32 = 10;

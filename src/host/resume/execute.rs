@@ -44,7 +44,7 @@ pub struct ResumeRequest<'a> {
 pub struct ResumeOutcome {
     /// The runs, in the order of their acceptance.
     pub runs: Vec<RunView>,
-    /// The signal that ended it.
+    /// The signal that ended the process's work.
     pub signal: Option<ShutdownSignal>,
     /// The final texts of the ended runs; empty without [`ResumeRequest::wait`].
     pub texts: BTreeMap<RunId, String>,

@@ -1,4 +1,5 @@
-//! Resumes unfinished runs concurrently, after crashes one at a time.
+//! Resumes unfinished runs: all at once, or after repeated crashes of the process one at a time. An observer shows
+//! them.
 
 mod execute;
 mod follow;
@@ -13,7 +14,7 @@ pub use execute::{ResumeOutcome, ResumeRequest, resume_runs};
 
 /// Shows resumed runs.
 pub trait ResumeObserver: Debug + Send {
-    /// A record of a run was read. One that is not `new` precedes the revival of its session.
+    /// A record of a run was read. If it is not `is_new`, it precedes the revival of its session.
     fn on_record(&mut self, run: RunId, record: &Record, is_new: bool);
 
     /// A run has its outcome.

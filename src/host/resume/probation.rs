@@ -1,4 +1,4 @@
-//! Resumes sessions all at once, or after repeated crashes one at a time on probation.
+//! Resumes sessions all at once, or on probation: after repeated crashes of the process, one at a time.
 
 use std::{cmp::Reverse, collections::VecDeque, future, sync::Arc, time::Duration};
 

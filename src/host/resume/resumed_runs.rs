@@ -1,4 +1,4 @@
-//! The runs that are resumed: their rows and their events.
+//! The resumed runs: their rows, which of them are under way, and the stream of their events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,16 +20,16 @@ use hermod_actors::{
 use super::ResumeObserver;
 use crate::host::{disk_full::DiskFullMonitor, error::HostError};
 
-/// The resumed runs and their events.
 pub(super) struct ResumedRuns<'a> {
     pub(super) runtime: &'a Runtime,
     observer: &'a mut dyn ResumeObserver,
-    /// When this process began to resume: earlier records are not new.
+    /// When this process began to resume. A revival recorded earlier belongs to another process.
     since: Timestamp,
     runs: BTreeMap<RunId, RunRow>,
     /// Runs that have no outcome and do not wait for a person.
     under_way: BTreeSet<RunId>,
-    /// The revived sessions; true if their events are new.
+    /// The revived sessions; true once the record of this process's revival has been read, so that further records are
+    /// new.
     revived: BTreeMap<SessionId, bool>,
     events: SelectAll<BoxStream<'a, ResumeEvent>>,
     disk_full: DiskFullMonitor,
@@ -239,8 +239,8 @@ impl<'a> ResumedRuns<'a> {
     }
 }
 
-/// The runs of a session that are under way; `goes_on` says whether the session is revived. Before, a parked run
-/// counts too, since its question may have expired. After, queued runs behind a parked one do not count.
+/// The runs of a session that are under way. `goes_on` says whether the session is revived. Before the revival, a
+/// parked run counts too, since its approval may have expired. After it, queued runs behind a parked one do not count.
 fn running_runs(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
     let open = || rows.iter().filter(|row| row.state != RunState::Ended);
     let first = open().min_by_key(|row| row.first).map(|row| row.state);
