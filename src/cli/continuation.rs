@@ -1,4 +1,4 @@
-//! Composes the hint which command continues a run that ended before it completed.
+//! Composes the hint that names the command with which a user continues a run that ended before it completed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Exit codes of the command line. Only this module knows the numbers.
+//! Exit codes of the command line, and the error with which a command fails. Only this module knows the numbers.
 
 use std::{fmt, process::ExitCode};
 
@@ -32,7 +32,8 @@ pub(crate) enum Exit {
     Refused = 5,
     /// The run waits for a person.
     Parked = 6,
-    /// The provider cannot be used: 401, down, no API.
+    /// No answer from the provider: it is down, overloaded or no API, or refuses the key, the model or the rate of
+    /// calls.
     Provider = 69,
     /// A part of the runtime crashed.
     Internal = 70,
@@ -171,7 +172,7 @@ impl CliError {
         Self { exit: Exit::Usage, text: text.into() }
     }
 
-    /// An error about the value of an option; one that is the caller's names the option.
+    /// An error about the value of an option. A usage error gets `option` in front of its text.
     pub(crate) fn of_option(option: &str, error: HostError) -> Self {
         if let HostError::Request(RequestError { kind: RequestErrorKind::Usage, text }) = error {
             return Self::usage(format!("{option}{text}"));

@@ -1,4 +1,4 @@
-//! `hermod journal`: every record of a session, as JSON lines.
+//! `hermod journal`: prints the records of a session as JSON lines.
 
 use clap::Args;
 use hermod_actors::model::Seq;

@@ -1,4 +1,4 @@
-//! Lines for the calls in progress: events in, text out. No I/O.
+//! Lines for the calls in progress and for the subagents: events in, text out. No I/O; `display.rs` draws them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +19,7 @@ pub(crate) const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_LINES: usize = 8;
 /// Characters shown of arguments and of text being written.
 const MAX_PREVIEW_CHARS: usize = 60;
-/// Lines shown of a tool's output; one per tool if several run.
+/// Lines shown of a tool's output; one per tool if several calls are shown.
 const MAX_OUTPUT_LINES: usize = 5;
 /// Characters kept of an output line; a terminal shows fewer.
 const MAX_LINE_CHARS: usize = 300;

@@ -1,4 +1,5 @@
-//! The command line: one file or folder per command, each a thin layer over `host`, `control` and the store.
+//! The command line: one file or folder per command, each a thin layer over `host`, `control` and the store. Other
+//! files have what commands share: exit codes, output, display, formats.
 
 mod answer_stream;
 mod approvals;
@@ -100,7 +101,7 @@ struct ListArgs {
 
 /// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
-    // The runner mode comes first: a command waits for its start.
+    // The runner mode comes first: a command of the `shell` tool waits for the start of its runner.
     if let Some(ended) = runner::main(std::env::args_os()) {
         return ended;
     }

@@ -1,5 +1,5 @@
-//! Standard output and standard error; either may be closed. Control sequences in texts of models and tools never
-//! reach a terminal: they are written as visible text.
+//! Writes standard output and standard error, except for log lines. Either may be closed. Control sequences in texts of
+//! models and tools never reach a terminal: they are written as visible text.
 
 use std::{
     fmt::{Display, Write as _},

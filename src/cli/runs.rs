@@ -1,4 +1,4 @@
-//! `hermod runs`: the runs of the store.
+//! `hermod runs`: lists the runs of the store, shows one, or resumes them (`resume/`).
 
 use clap::{Args, Subcommand};
 use hermod_actors::{model::Timestamp, port::Clock};
@@ -75,7 +75,7 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
 /// Characters of a task in the list.
 const MAX_TASK_CHARS: usize = 40;
 
-/// Runs of the whole store in columns, the most important first, since a terminal truncates lines.
+/// Runs of the whole store as a table. The most important columns come first, since a terminal truncates lines.
 fn list_of(runs: &[RunSummaryView]) -> String {
     let cells = |summary: &RunSummaryView| {
         let RunSummaryView { run, input, model, workspace, spent_usd, unreadable: _ } = summary;
@@ -111,7 +111,7 @@ fn list_of(runs: &[RunSummaryView]) -> String {
     table::render(head, &runs.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// Runs in columns.
+/// Runs of one session as a table.
 pub(crate) fn table_of(rows: &[RunView]) -> String {
     let cells = |row: &RunView| {
         [

@@ -1,4 +1,4 @@
-//! `hermod sessions`: the conversations of the store.
+//! `hermod sessions`: lists the sessions of the store, or shows one with its runs.
 
 use clap::{Args, Subcommand};
 use hermod_actors::SanitizedText;

@@ -1,4 +1,4 @@
-//! Aligned columns for people.
+//! Tables of aligned columns for people.
 
 use hermod_actors::SanitizedText;
 

@@ -1,4 +1,5 @@
-//! Properties of terminals: width, colour, character set; and fitting text into them.
+//! Properties of terminals: size, colours, character set. Also the tones of lines, and the truncation of lines to a
+//! width.
 
 use std::{
     io::{self, IsTerminal},
@@ -27,7 +28,7 @@ pub(crate) struct Terminal {
 pub(crate) enum Palette {
     /// No colours: NO_COLOR is set.
     Plain,
-    /// The sixteen standard colours.
+    /// Dim, red and yellow lines.
     Coloured,
 }
 
@@ -68,8 +69,8 @@ pub(crate) enum Charset {
 static CHARSET: OnceLock<Charset> = OnceLock::new();
 
 impl Charset {
-    /// The character set of the locale: ASCII if it names an encoding other than UTF-8. Without a locale Unicode,
-    /// since most containers have no locale and most terminals use UTF-8.
+    /// The character set of the locale: Unicode if its name contains UTF-8, else ASCII. Without a locale Unicode, since
+    /// most containers have no locale and most terminals use UTF-8.
     pub(crate) fn of(variables: &Variables) -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .iter()

@@ -1,3 +1,5 @@
+//! The async runtime of the program, and its number of threads.
+
 use std::{io, num::NonZero, thread::available_parallelism};
 
 use tokio::runtime::{Builder, Runtime};

@@ -1,4 +1,4 @@
-//! The environment of the process.
+//! Reads the environment variables of the process.
 
 use super::exit::{CliError, Exit};
 use crate::discovery::Variables;

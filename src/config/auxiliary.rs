@@ -9,7 +9,7 @@ use super::{
     values::{Flag, ModelChain},
 };
 
-/// A model's job beside the runs.
+/// An auxiliary job: model calls beside those that answer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuxiliaryJob {
     /// Compacting a conversation that has become too long.

@@ -1,4 +1,5 @@
-//! The known keys: those of the embedded file, and those of a provider's and a model's section.
+//! The known keys: those of the embedded file, and those of a provider's and a model's section. Also the known name
+//! that is most similar to an unknown one.
 
 use std::sync::LazyLock;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use super::layer::{SettingLayer, first_name};
 
-/// The value of keys that take text.
+/// A sample value, for the type of keys that take text.
 static TEXT: Value = Value::String(String::new());
 /// The section of the providers, by name.
 pub(super) const PROVIDERS: &str = "providers";
@@ -65,7 +66,7 @@ pub(super) const LEVEL_SEPARATOR: &str = "__";
 
 /// Similarity (0 to 1) below which a known name is not suggested.
 const MIN_SIMILARITY: f64 = 0.55;
-/// Similarity of a key with the same name in another section.
+/// Minimum similarity of a key with the same name in another section.
 const OTHER_SECTION_SIMILARITY: f64 = 0.75;
 
 /// The kind of a key.

@@ -15,9 +15,9 @@ use super::{
     vendors,
 };
 
-/// Settings read from one file. Each error may search all of them, so their number is bounded.
+/// Maximum number of settings in one file. Each error may search all of them.
 const MAX_SETTINGS: usize = 10_000;
-/// Errors reported at once.
+/// Maximum number of errors reported at once.
 const MAX_MISTAKES: usize = 100;
 
 /// The embedded defaults: every key with its default value.
@@ -33,8 +33,8 @@ pub struct ConfigFile {
 }
 
 impl Config {
-    /// Merges the defaults, then the files in order, then the variables; later ones override. Reports all errors at
-    /// once.
+    /// Merges the defaults, then the files in order, then the variables; later ones override. Reports all errors of
+    /// keys and values together; combinations of values are checked only if there are none.
     pub fn load(files: &[ConfigFile], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         let defaults = layer::parse(EMBEDDED, |_| SettingOrigin::Default).map_err(|error| {
@@ -122,7 +122,7 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     false
 }
 
-/// The typed settings. The default replaces an invalid value, so that all errors are reported at once.
+/// The typed settings. The default replaces an invalid value, so that further errors are found too.
 fn deserialize_layer(
     mut settings: SettingLayer,
     defaults: &SettingLayer,

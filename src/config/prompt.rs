@@ -1,4 +1,4 @@
-//! Settings of the system prompt.
+//! Settings of the system prompt and of skills.
 
 use serde::Deserialize;
 

@@ -15,8 +15,8 @@ const RESPONSES: &str = "/responses";
 /// The path of [`CHAT_COMPLETIONS`], which a base URL may include.
 const CHAT: &str = "/chat/completions";
 
-/// The wire format of an endpoint, and the base URL to which the format's path is appended. The first of these decides:
-/// `said`, `vendor`, the base URL, `chat_completions`.
+/// The wire format of an endpoint, and the base URL to which the format's path is appended. The first of these that is
+/// known decides: `configured`, `vendor`, the base URL. Otherwise it is `chat_completions`.
 pub fn resolve(
     configured: Option<&'static str>,
     vendor: Option<&'static str>,

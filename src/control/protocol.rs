@@ -108,7 +108,8 @@ pub enum ControlRequest {
         /// Id of the run, or `last`.
         run: String,
     },
-    /// Raises limits of a run. A run that was out of budget continues.
+    /// Raises limits of a run. A run that has used up its budget is reopened. It continues at once if the owner runs
+    /// its session, else when it is resumed.
     #[serde(rename = "budget.add")]
     BudgetAdd {
         /// Id of the run, or `last`.

@@ -1,4 +1,4 @@
-//! View of a message.
+//! View of a message of a conversation.
 
 use hermod_actors::model::{Image, Message, MessageContent, ToolCall};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Views of providers.
+//! Views of providers: those that the owner calls, the configured ones, and the results of test calls.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub struct ProviderView {
     pub last_usage_anomaly: Option<UsageAnomaly>,
     /// The last failure.
     pub last_failure: Option<CallFailure>,
-    /// Each model with each credential that was used, in order.
+    /// One entry for each used pair of model and credential, ordered by model, then by credential.
     pub models: Vec<ModelBreakerView>,
 }
 
@@ -102,7 +102,7 @@ pub struct ModelBreakerView {
     pub failed: u64,
     /// Answers whose reported usage was rejected as implausible.
     pub usage_anomalies: u64,
-    /// The last failure that counted against it.
+    /// The last failure that the breaker counted.
     pub last_failure: Option<CallFailure>,
     /// Failed attempts by failure class.
     #[serde(default)]

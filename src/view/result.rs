@@ -1,4 +1,4 @@
-//! Views of the end of a command that runs something.
+//! Views of what `hermod run` and `hermod runs resume` print at their end.
 
 use hermod_actors::{
     AnswerSource, RunResult,

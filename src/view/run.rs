@@ -1,4 +1,4 @@
-//! Views of runs.
+//! Views of runs: in a list, in detail, what they wait for, and a steering message to one.
 
 use hermod_actors::model::{
     ModelRef, OutcomeDetail, RunAccepted, RunId, RunRow, RunSpec, RunState, RunWait, SessionId, Timestamp,

@@ -1,4 +1,5 @@
-//! `hermod providers`: lists providers, tests them, and shows or resets their circuit breakers.
+//! `hermod providers`: lists providers, tests them, shows or resets their circuit breakers, and shows the summary
+//! calls.
 
 mod list;
 mod status;

@@ -29,7 +29,7 @@ use crate::{
 
 /// The user message of the test call.
 const PROBE_TEXT: &str = "Say ok.";
-/// Output tokens; some vendors accept no fewer.
+/// Limit of output tokens; some vendors accept no lower one.
 const MAX_TOKENS: u64 = 16;
 
 #[derive(Debug, Args)]

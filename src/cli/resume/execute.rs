@@ -109,7 +109,7 @@ fn print_runs(rows: &[RunView], texts: &BTreeMap<RunId, String>, is_named: bool)
     print(&printed)
 }
 
-/// 6 if a run is parked, else the first exit code that is not 0.
+/// [`Exit::Parked`] if a run is parked, else the first code of an ended run that is not [`Exit::Ok`].
 fn exit(rows: &[RunView]) -> Exit {
     if rows.iter().any(|row| row.state == RunStateView::Parked) {
         return Exit::Parked;

@@ -1,4 +1,5 @@
-//! The arguments of `hermod run`; the docs of clap items are its help text.
+//! The arguments of `hermod run`, and the requests to the host that they make. The doc comments of clap items are the
+//! help text.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -134,7 +135,7 @@ fn level_parser() -> impl TypedValueParser<Value = ThinkingLevel> {
         .try_map(|name| ThinkingLevel::of_name(&name).ok_or("there is no such level"))
 }
 
-/// See [`redb::DurabilityArg`].
+/// The value of `--durability`; see [`redb::Durability`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DurabilityArg {

@@ -329,7 +329,8 @@ async fn run_action(
         ControlFlow::Continue(suspect) => suspect,
         ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
     };
-    // Only one session is resumed here, so the cause of a crash is known.
+    // This command resumes one session only. So a crash counts against its first unfinished run, without trials of
+    // other runs.
     if let Some((died, trial)) = suspect {
         print_note(format!(
             "probation the process has died {died} times within a minute; run {} is watched",

@@ -1,3 +1,5 @@
+//! The files of `--image`: reads them, and checks their number, size and format.
+
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},

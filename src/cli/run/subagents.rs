@@ -1,4 +1,4 @@
-//! The subagents of a run, for its own progress display.
+//! Polls the subagents of a run for the live display of `hermod run`.
 
 use std::{collections::BTreeSet, future, time::Duration};
 

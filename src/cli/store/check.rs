@@ -23,7 +23,7 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// Checks the store, and prints its damages.
+/// Checks the store, and prints what is damaged.
 pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, CliError> {
     let state = host::create_state_dir(&host::state_dir(variables)?)?;
     // `at` in place of `open`: opening deletes unfinished files, and a check changes nothing.

@@ -55,7 +55,7 @@ fn format_footprint(footprint: &Footprint, total: u64) -> String {
     )
 }
 
-/// Bytes as a person reads them.
+/// A number of bytes as text for people, such as `1.5 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {

@@ -1,4 +1,5 @@
 //! `hermod store repair`: moves damaged sessions into files, so that the rest of the store can be used.
+//! `store/redb/repair` does the work; here their unfinished runs are ended first.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Shows lines that change over time.
+//! Shows the lines of a followed tree, which change over time.
 
 use crate::{
     cli::{

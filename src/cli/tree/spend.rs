@@ -26,7 +26,7 @@ fn of(node: &NodeView, dimension: Dimension) -> Option<String> {
         return None;
     }
     let used = match (dimension, reserved) {
-        // The reserved children are the living ones.
+        // A reserved child is a live subagent.
         (Dimension::Children, _) => show(spent.saturating_add(reserved)),
         (_, 0) => show(spent),
         (_, reserved) => format!("{}+{}", show(spent), show(reserved)),

@@ -28,7 +28,8 @@ use crate::{
     provider::{Dialect, WireFormat},
 };
 
-/// Wire formats whose input tokens exclude those read from the cache and those written to it.
+/// Wire formats in which the vendor's `input_tokens` exclude those read from the cache and those written to it.
+/// Decoding adds them, so the output subtracts them again.
 const WITHOUT_CACHED: &[&str] = &["anthropic_messages"];
 
 /// Print what a response says, as JSON

@@ -36,7 +36,7 @@ pub(super) struct EncodeArgs {
     file: PathBuf,
 }
 
-/// As in the configuration.
+/// The cache lifetime, with the names that the configuration uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum CacheArg {
     Off,

@@ -1,4 +1,5 @@
-//! Parses messages in the form of `chat_completions` and `hermod run --json`.
+//! Parses messages in the form of `chat_completions` and of `hermod run --json`, for `hermod wire encode` and for
+//! `hermod run --history`.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub(super) enum BodyKind {
 /// Where a vendor reports that there will be no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorPlace {
-    /// In an `error`.
+    /// In a field or an event `error`.
     Error,
     /// In a response with the status `failed`.
     Failed,
@@ -36,7 +36,7 @@ pub(super) struct ResponseShape {
 }
 
 impl ResponseShape {
-    /// The properties of a body under status 200.
+    /// The properties of a body under a success status.
     pub(super) fn of(body: &[u8]) -> Self {
         let begin = body.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
         let body = &body[begin.unwrap_or(body.len())..];

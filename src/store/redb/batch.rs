@@ -279,7 +279,7 @@ impl<'t> Batch<'t> {
             .map_or(SessionTail::default(), |tail| SessionTail::of(tail.value())))
     }
 
-    /// The readable rows, and the error of an unreadable one.
+    /// The readable rows, and the error of the last unreadable one.
     fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), WriteAbort> {
         let bits = session.bits();
         let (mut rows, mut unreadable) = (Vec::new(), None);

@@ -98,7 +98,7 @@ impl Blobs {
         Self::is_spilled(stored).then(|| reference[1..33].try_into().ok()).flatten()
     }
 
-    /// Calls `each` with every blob and its bytes; skips files that are no blobs.
+    /// Calls `each` with every blob and its size in bytes; skips files that are no blobs.
     pub(super) fn for_each(&self, mut each: impl FnMut(BlobHash, u64)) -> io::Result<()> {
         for first in 0..=u8::MAX {
             let entries = match fs::read_dir(self.folder(first)) {
@@ -192,13 +192,13 @@ impl Spiller {
         self.tracked.as_ref().is_some_and(|noted| !noted.contains(blob))
     }
 
-    /// Removes a blob's file; returns its bytes.
+    /// Removes a blob's file; returns its size in bytes.
     pub(super) fn unlink(&self, blob: &BlobHash) -> io::Result<u64> {
         let bytes = self.length(blob)?;
         fs::remove_file(self.blobs.path(blob)).map(|()| bytes)
     }
 
-    /// The bytes of a blob's file.
+    /// The size of a blob's file in bytes.
     pub(super) fn length(&self, blob: &BlobHash) -> io::Result<u64> {
         fs::metadata(self.blobs.path(blob)).map(|file| file.len())
     }
