@@ -18,9 +18,9 @@ pub enum Mutant {
     ForgetInbox,
     /// A consumed row of an inbox is not deleted.
     RepeatInbox,
-    /// A call starts without a reservation; only its end is debited.
+    /// A model or tool call starts without a reservation; only its end is debited.
     DebitLate,
-    /// The usage of a late answer is dropped, and its reservation is returned.
+    /// The usage of a late model answer is dropped, and its reservation is returned.
     DropLateUsage,
     /// A session is revived beside the tasks of its last incarnation.
     ReviveEarly,

@@ -1,4 +1,5 @@
-//! The states of a run. Each variant owns the data that is valid only in it.
+//! The state of the run under way ([`ActiveRun`]): its position in the loop, its parts, the actions that are due, and
+//! what is left of its limits. Decides nothing.
 
 use std::sync::Arc;
 
@@ -41,36 +42,35 @@ pub(super) struct ActiveRun {
     pub(super) id: RunId,
     /// Number of this leg, from 1; each leg ends with an outcome.
     pub(super) leg: u32,
-    /// The delegating call, if the run is a subagent's.
+    /// The delegating call, if this is a subagent's run.
     pub(super) parent: Option<ParentRef>,
     pub(super) spec: Arc<RunSpec>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) clock: RunClock,
     pub(super) budget: RunBudget,
-    /// Number of the present iteration, from 1, with those of `skipped_numbers`.
+    /// Number of the present iteration, from 1. It also counts the numbers in `RunBudget::skipped_numbers`, which are
+    /// no iterations.
     pub(super) iteration: u32,
     /// Iterations that have their answer.
     pub(super) answers: u32,
-    /// Recovery state after flawed answers.
     pub(super) answer_recovery: AnswerRecovery,
     pub(super) subagents: Subagents,
     /// The outcome of a run that is being stopped.
     pub(super) planned_end: Option<OutcomeDetail>,
-    /// From this position on no request has shown the content, which is of an earlier leg: it is not removed.
+    /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
     pub(super) unseen_from: Option<HistoryPosition>,
-    /// State of compaction.
     pub(super) compaction: CompactionState,
     pub(super) state: LoopState,
 }
 
-/// Position of a run in its loop.
+/// Position of a run in its loop. Each variant owns the data that is valid only there.
 #[derive(Debug, Clone)]
 pub(super) enum LoopState {
     /// A model call is wanted or under way.
     CallingModel(ModelCallState),
     /// The tool calls of an answer are not all ended.
     RunningTools(ActiveStep),
-    /// The final answer is there; only the outcome is missing.
+    /// The model has given its final answer. The outcome follows, or another iteration with the results of subagents.
     Answered(Arc<AssistantMessage>),
 }
 
@@ -98,8 +98,8 @@ impl ActiveRun {
         run
     }
 
-    /// Folds a record of this run, and of no other: each concern takes the kinds that it reads. `pressure` is the
-    /// context pressure text of a request that starts.
+    /// Folds a record of this run; records of other runs are ignored. Each part of the run reads the kinds that it
+    /// needs. `pressure` says how full the view is, for a request that starts.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds concern one part of the run, or none")]
     pub(super) fn apply(&mut self, body: &Body, pressure: Option<Arc<str>>, now: SessionTime) {
         if body.run() != Some(self.id) {
@@ -156,7 +156,8 @@ impl ActiveRun {
         let AttemptFailure { was_started, has_shown, output_cap } = call.on_failed(failed, now);
         self.budget.output_caps.extend(output_cap);
         self.unseen_from = self.unseen_from.filter(|_| !has_shown);
-        // A call started and given up in one append is no iteration; its reservation is not in the account either.
+        // If a stop arrives in the append that starts the call, the call fails as `NotSent`. It is then no iteration,
+        // and the account has no reservation for it.
         let is_uncounted =
             self.planned_end.is_some() && matches!(failed.failure.class, FailureClass::NotSent);
         let is_first = was_started && failed.attempt == 1;
@@ -169,13 +170,13 @@ impl ActiveRun {
         self.state = LoopState::CallingModel(self.next_call());
     }
 
-    /// Wants another model call with the same view: the answer of the last one is not part of it.
+    /// Wants another model call with the same view, because the last answer was discarded or the grace call is due.
     pub(super) fn repeat_view(&mut self) {
         self.iteration += 1;
         self.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..self.next_call() });
     }
 
-    /// Ends the counted time where the run ends.
+    /// Stops the clock at the end of the run.
     pub(super) fn stop_clock(&mut self, now: SessionTime) {
         self.end_pause(now);
         self.clock.parked_at.get_or_insert(now.active_ms);
@@ -186,7 +187,7 @@ impl ActiveRun {
         CallId { run: self.id, iteration: self.iteration, n: 0 }
     }
 
-    /// Number of iterations: the present one counts once its model call was started. The grace call does not count.
+    /// Number of iterations. The present one counts once its model call was started; the grace call never counts.
     pub(super) const fn iterations(&self) -> u32 {
         let begun = match &self.state {
             LoopState::CallingModel(_) | LoopState::Answered(_) if self.budget.exhausted.is_some() => {
@@ -237,7 +238,7 @@ impl ActiveRun {
         started.filter(|started| started.call == call)
     }
 
-    /// The calls of the present answer.
+    /// The tool calls of the present answer.
     pub(super) fn calls(&self) -> &[ActiveToolCall] {
         match &self.state {
             LoopState::RunningTools(acting) => &acting.calls,
@@ -245,7 +246,7 @@ impl ActiveRun {
         }
     }
 
-    /// The arguments of a call of the present answer, as the model wrote them; empty without such a call.
+    /// The arguments of a tool call of the present answer, as the model wrote them; empty without such a call.
     pub(super) fn arguments(&self, id: CallId) -> &str {
         match &self.state {
             LoopState::RunningTools(step) => step.arguments(id).unwrap_or(""),
@@ -253,12 +254,12 @@ impl ActiveRun {
         }
     }
 
-    /// Whether no attempt has shown the view of the next model call: text may still be added to it.
+    /// Whether text may still be added to the view of the next model call, because no attempt has shown it.
     pub(super) const fn may_extend_view(&self) -> bool {
         matches!(&self.state, LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. }))
     }
 
-    /// Number of tool calls that are started and not ended.
+    /// Number of started tool calls whose end is awaited. Calls in doubt that wait for a person do not count.
     pub(super) fn open_calls(&self) -> usize {
         self.calls().iter().filter(|call| matches!(call.state, ToolCallState::Started(..))).count()
     }
@@ -289,8 +290,8 @@ impl ActiveRun {
         self.is_parked().then(|| self.in_doubt_calls().len())
     }
 
-    /// Whether started calls may run to their end: always, unless the run is being stopped. A run that a budget limit
-    /// stops keeps every result that there is.
+    /// Whether started calls may run to their end. False for a run that is being stopped, unless a reservation did not
+    /// fit its budget. Limits of time end the calls.
     pub(super) fn lets_calls_end(&self) -> bool {
         match &self.planned_end {
             None => true,
@@ -298,24 +299,26 @@ impl ActiveRun {
         }
     }
 
-    /// The limit of the run's own account.
+    /// The limit of the run's own budget account.
     pub(super) fn limit(&self, dimension: Dimension) -> Option<u64> {
         self.spec.limits.budget.get(dimension)
     }
 
-    /// Remaining budget of the run's own account; `None` without a limit. Exact for tokens and money: only this run's
-    /// records spend from the account.
+    /// What the run's own calls have left of its limit; `None` without a limit. Subagents spend from the same account
+    /// and are not subtracted, so the ledger may refuse an amount that fits here.
     pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
         let limit = self.limit(dimension)?;
         Some(limit.saturating_sub(self.budget.spent.get(dimension).unwrap_or(0)))
     }
 
-    /// Start of the counted active time on the session's active clock, moved forward by all time that does not count.
+    /// Start of the counted active time on the session's active clock, in milliseconds, moved forward by all time that
+    /// does not count.
     pub(super) fn counted_from(&self, now: SessionTime) -> u64 {
         self.clock.counted_from(now, self.pause())
     }
 
-    /// The run's limits of active time: the end on the session's active clock, the limit in milliseconds, the outcome.
+    /// The run's limits of active time: for each its end on the session's active clock, the limit in milliseconds, and
+    /// the outcome.
     pub(super) fn time_limits(&self, now: SessionTime) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
         let limits = &self.spec.limits;
         let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
@@ -324,7 +327,8 @@ impl ActiveRun {
         timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
     }
 
-    /// When a subagent without new results has to end, on the session's active clock, and its limit in milliseconds.
+    /// When a subagent ends if it gets no new result: the time on the session's active clock, and the limit in
+    /// milliseconds. `None` without such a limit, and while a subagent of its own is live.
     pub(super) fn stall(&self, now: SessionTime) -> Option<(u64, u64)> {
         let limit_ms = self
             .spec
@@ -337,7 +341,7 @@ impl ActiveRun {
         ))
     }
 
-    /// Advances the clock by a record.
+    /// Notes for the clock what a record has changed. Called after the record is folded.
     pub(super) fn track_time(&mut self, body: &Body, now: SessionTime) {
         let (is_parked, is_wanted) = (self.is_parked(), self.is_model_wanted());
         self.clock.track_state(is_parked, is_wanted, now.active_ms);
@@ -346,7 +350,7 @@ impl ActiveRun {
         }
     }
 
-    /// Whether the next attempt of the model call has not started.
+    /// Whether the model call needs an attempt that has not started.
     fn is_model_wanted(&self) -> bool {
         matches!(&self.state, LoopState::CallingModel(call) if matches!(call.state, AttemptState::Wanted(_)))
     }
@@ -359,14 +363,14 @@ impl ActiveRun {
         }
     }
 
-    /// Ends the pause, because an attempt or another pause starts.
+    /// Ends the pause before an attempt, because the attempt or another pause starts.
     pub(super) fn end_pause(&mut self, now: SessionTime) {
         if let LoopState::CallingModel(call) = &mut self.state {
             self.clock.uncounted_ms += call.end_pause(now);
         }
     }
 
-    /// Whether the present time does not count for the limits.
+    /// Whether the present moment does not count for the limits of time.
     fn is_uncounted(&self, now: SessionTime) -> bool {
         let pauses =
             self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));

@@ -1,4 +1,5 @@
-//! Starts attempts of model calls, and handles their answers.
+//! Decides the start of each attempt of a model call, and what follows from its answer: a flaw, the end of the run, or
+//! the admission of its tool calls. Failures are in `model_failure.rs`.
 
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ impl DecisionBuilder {
         self.run().and_then(ActiveRun::model_started).is_some_and(|s| s.call == call && s.attempt == attempt)
     }
 
+    /// Reacts to the answer of an attempt. `plans` are the executor's verdicts on its tool calls.
     pub(super) fn on_answer(
         &mut self,
         started: &ModelStarted,
@@ -109,7 +111,8 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// Drops the content of a late answer and books its real cost: until now everything reserved counted as spent.
+    /// Reacts to an answer whose attempt was given up: drops its content and books its real cost. Until now everything
+    /// reserved counted as spent.
     pub(super) fn on_late_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
         let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
@@ -128,7 +131,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Admits the calls of the answer, or ends the rejected ones.
+    /// Records the admission of each tool call of the answer, or the end of a rejected one. A repetition of an earlier
+    /// `once` call gets that call's result.
     fn admit_calls(&mut self, model_call: CallId, plans: &[CallAdmission]) {
         for (plan, n) in plans.iter().zip(1..) {
             let call = CallId { n, ..model_call };
@@ -153,7 +157,7 @@ impl DecisionBuilder {
     }
 }
 
-/// Whether two calls are equal and their effect must not happen twice.
+/// Whether two tool calls are equal and their effect must not happen twice.
 fn is_duplicate_once(one: &CallAdmission, other: &CallAdmission) -> bool {
     matches!(one, CallAdmission::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
 }

@@ -1,5 +1,5 @@
-//! Recovery from flawed answers: classifies an answer, and builds the prompt that the next request carries because of
-//! it.
+//! Recovery from flawed answers: classifies an answer, counts flaws, joins partial answers, and builds the prompt that
+//! the next request carries because of a flaw. `answer.rs` records what follows.
 //!
 //! Invariant: the recovery state follows from the run's records, so a crash does not restart the recovery.
 
@@ -14,22 +14,22 @@ use crate::{
     turn::input::{CallAdmission, CallRejection},
 };
 
-/// Answers in a row whose calls all name unknown tools; the last of them ends the run.
+/// Answers whose calls all name unknown tools; the last of them ends the run.
 const MAX_UNKNOWN_TOOLS: u32 = 3;
 /// Repeats for arguments that are not JSON.
 const MAX_MALFORMED: u32 = 2;
-/// Repeats for calls that were truncated.
+/// Repeats for answers whose calls were truncated.
 const MAX_TRUNCATED: u32 = 4;
 /// Continuations of a text that was truncated.
 const MAX_CONTINUATIONS: u32 = 3;
-/// Prompts to continue after an empty answer behind a tool result.
+/// Prompts to continue after an empty answer to a tool result.
 const MAX_NUDGES: u32 = 1;
 /// Prompts to continue from the reasoning of an answer without text.
 const MAX_REASONING_ONLY: u32 = 2;
 /// Repeats for an empty answer, for each link of the chain.
 const MAX_EMPTY: u32 = 3;
 
-/// Characters of the end of the reasoning that a prompt quotes.
+/// Most characters of the reasoning that a prompt quotes, from its end.
 const MAX_REASONING_CHARS: usize = 8_000;
 
 const NUDGE: &str = "[From the runtime, not from the user: your calls have returned, and your last answer was empty. Go on \
@@ -51,7 +51,7 @@ pub(super) struct AnswerVerdict {
     pub(super) ended: Option<OutcomeDetail>,
 }
 
-/// Text that a request carries behind the view and no record holds. The same in all attempts of a call.
+/// Text that one model call adds behind the view and that is in no record. It is the same in all attempts of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransientPrompt {
     /// Partial text that the model is to continue: an assistant message behind the view. With it `prompt` is a user
@@ -65,16 +65,17 @@ pub struct TransientPrompt {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AnswerRecovery {
     streaks: FlawStreaks,
-    /// The joined parts of a text that the model is to continue.
+    /// The joined partial answers that the model is to continue.
     parts: Option<Arc<AssistantMessage>>,
     prompt: Option<RecoveryPrompt>,
     /// Whether the view ends with the result of a tool.
     is_after_tool: bool,
-    /// Text of an answer with calls, if it and all later answers called only housekeeping tools.
+    /// Text of the last answer with text and calls, if its calls and all later ones are of housekeeping tools. It
+    /// becomes the final answer if an empty one follows.
     housekeeping_text: Option<Arc<str>>,
 }
 
-/// Flawed answers in a row, by flaw; an answer without a flaw resets the counts.
+/// Flawed answers by flaw, since the last answer without a flaw.
 #[derive(Debug, Clone, Copy, Default)]
 struct FlawStreaks {
     unknown: u32,
@@ -85,11 +86,11 @@ struct FlawStreaks {
     thoughts: u32,
     /// By the present link.
     empty: u32,
-    /// First link for the rest of the run: the earlier links gave no answer.
+    /// First link for the rest of the run: the earlier links gave no usable answer.
     link: usize,
 }
 
-/// The prompt beside the view.
+/// The kind of prompt that the next request carries behind the view.
 #[derive(Debug, Clone)]
 enum RecoveryPrompt {
     Nudge,
@@ -205,7 +206,8 @@ impl FlawStreaks {
 }
 
 impl AnswerRecovery {
-    /// Takes an answer in and returns the message for the conversation; `None` if the model is called again.
+    /// Folds an answer and returns the message for the conversation; `None` if the answer is discarded or kept as a
+    /// part, and the model is called again.
     pub(super) fn on_answer(&mut self, answered: &ModelAnswered) -> Option<Arc<AssistantMessage>> {
         self.streaks.count(answered.flaw, answered.fallback);
         match answered.flaw {
@@ -239,7 +241,7 @@ impl AnswerRecovery {
         }
     }
 
-    /// Truncated answers in a row.
+    /// Truncated answers since the last answer without a flaw.
     pub(super) const fn truncated_answers(&self) -> u32 {
         self.streaks.truncated + self.streaks.parts
     }
@@ -249,7 +251,7 @@ impl AnswerRecovery {
         self.streaks.link
     }
 
-    /// The answer behind the parts that it continues; for an empty answer, the earlier housekeeping text.
+    /// The answer joined to the parts that it continues; for an empty answer, the earlier housekeeping text.
     fn joined_answer(&self, answer: &Arc<AssistantMessage>) -> Arc<AssistantMessage> {
         let says_nothing = answer.calls.is_empty() && is_blank(&answer.text);
         match (&self.parts, &self.housekeeping_text) {
@@ -276,7 +278,7 @@ impl AnswerRecovery {
     }
 }
 
-/// The link behind that of `model`, if there is one.
+/// The next link of the chain after that of `model`, if there is one.
 fn next_link(model: &ModelRef, chain: &[ModelRef]) -> Option<usize> {
     let at = chain.iter().position(|link| link == model)?;
     Some(at + 1).filter(|link| *link < chain.len())

@@ -1,4 +1,5 @@
-//! What a run knows of the compaction of its view: the summary so far, and the call that makes or extends it.
+//! State of the compaction of a run's view: the summary so far, and the call that makes or extends it. Folds records;
+//! `compaction/` and `summary/` decide.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::{
 /// State of compaction of a run's view.
 #[derive(Debug, Clone)]
 pub(super) struct CompactionState {
-    /// Number of the run's present or next compaction, from 1.
+    /// Number of the compaction that is next or being prepared, from 1 in its run.
     nth: u32,
     /// The summary call and its attempts.
     pub(super) call: ModelCallState,
@@ -24,15 +25,15 @@ pub(super) struct CompactionState {
     pub(super) call_end: HistoryPosition,
     /// End of the part that the summary has to cover; set when a call for it starts.
     pub(super) target: Option<HistoryPosition>,
-    /// The summary so far. The view contains it from the trigger on.
+    /// The summary so far, until the view contains it.
     pub(super) summary: Option<PrefixSummary>,
-    /// Unusable answers in a row of the present link.
+    /// Unusable answers in a row by the present link of the summarisers' chain.
     pub(super) unusable_answers: u32,
-    /// Whether no further summary is requested.
+    /// Whether no further summary is requested for this compaction.
     pub(super) given_up: bool,
     /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
     only_when_needed: bool,
-    /// The request after the last compaction.
+    /// Size of the request that the last compaction left.
     last_size: ViewSize,
     /// The first request since the last compaction, from which the growth of the view is measured.
     pub(super) first_request: Option<RequestSize>,
@@ -63,16 +64,16 @@ pub(super) struct PrefixSummary {
     pub(super) calls: u32,
 }
 
-/// The compaction that a view needs.
+/// The compaction that a view needs. Positions are counted from the beginning of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompactionNeed {
     /// The view may stay as it is.
     Nothing,
-    /// A summary up to this position, for the moment when the trigger is reached.
+    /// A summary up to this position, made ahead for the moment when the trigger is reached.
     Soon(HistoryPosition),
     /// Compaction up to this position before the next model call.
     Now(HistoryPosition),
-    /// Removal up to this position without a summary: nothing more may go, and it is too little for a summary.
+    /// Removal up to this position without a summary, because the part is too small for one.
     Drop(HistoryPosition),
     /// The view is too long, and nothing of it may be removed.
     Impossible,
@@ -159,28 +160,29 @@ impl CompactionState {
         self.given_up |= failed.retry_at.is_none();
     }
 
-    /// Requests the summary once more when the run has to wait for it, after failures ahead of the need.
+    /// Discards the failures of a summary made ahead. The next summary starts only when the run has to wait for it.
     pub(super) fn retry_when_needed(&mut self) {
         self.call = ModelCallState { attempt: self.call.attempt, ..ModelCallState::new(0) };
         (self.target, self.unusable_answers, self.given_up, self.only_when_needed) = (None, 0, false, true);
     }
 
-    /// Begins the next compaction behind one that has left a request of this size. Leaving out long results keeps the
-    /// summary.
+    /// Starts the state of the next compaction; `size` is the size of the request that the last one left. Leaving out
+    /// long results keeps the summary.
     pub(super) fn on_compacted(&mut self, is_elided: bool, size: ViewSize) {
         let summary = self.summary.take().filter(|_| is_elided);
         *self = Self { summary, ..Self::new(self.nth + 1, size) };
     }
 
-    /// Whether leaving out long results may suffice: until a summary was requested.
+    /// Whether long results may still be left out: no summary call of this compaction has started.
     pub(super) const fn may_elide(&self) -> bool {
         self.call.since.is_none()
     }
 
-    /// Whether a view of `size` bytes is at least an eighth larger than after the last compaction.
+    /// Whether a view of `size` bytes has grown by more than an eighth since the last compaction, in bytes or estimated
+    /// tokens.
     pub(super) fn has_grown(&self, size: usize, density: TokenDensity) -> bool {
         let ViewSize { bytes, milli_tokens: weight } = self.last_size;
-        // A corrected token density also makes a view larger, without another byte.
+        // A corrected token density also makes a view heavier, without another byte.
         let is_heavier = density.milli_tokens(size) > weight.saturating_add(weight / 8);
         size > bytes + bytes / 8 || is_heavier
     }

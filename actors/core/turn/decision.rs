@@ -1,5 +1,5 @@
 //! Builds a decision: each input becomes records, and each record is folded into a private copy of the state. The next
-//! input is decided on the state that the previous one has left.
+//! input is decided on that copy. What an input means is in the modules beside this one.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::{
     },
 };
 
-/// Records of a session after which the row of its run is written again. Readers add the later records to its counts.
+/// The index row of the run under way is written again after this many records of its session. Readers add the later
+/// records to its counts.
 const ROW_INTERVAL: Seq = 128;
 
 /// A decision: everything that belongs in one append.
@@ -66,13 +67,13 @@ impl Decision {
     }
 }
 
-/// A decision being built. Inputs go in, `finish` returns the records.
+/// A decision under construction. `apply_input` adds an input, `finish` returns the decision.
 #[derive(Debug)]
 pub struct DecisionBuilder {
     pub(super) turn: Turn,
     pub(super) now: SessionTime,
     pub(super) decision: Decision,
-    /// The reservation that the ledger refused when this was decided before.
+    /// The reservation that the ledger refused when the same inputs were decided before.
     pub(super) refused_reservation: Option<RefusedReservation>,
     /// The index row of the ending run, as it was before its terminal record.
     pub(super) row_before_end: Option<RunRow>,
@@ -153,7 +154,7 @@ impl DecisionBuilder {
         self.refused_reservation = Some(RefusedReservation { refusal: refusal.clone(), run });
     }
 
-    /// Whether this is a submission with a history for a session that has already accepted a run.
+    /// Whether the input submits a run with an imported history to a session that has already accepted a run.
     pub fn has_history_conflict(&self, input: &Input) -> bool {
         let Input::Submitted { run, history, .. } = input else { return false };
         !history.is_empty() && !self.turn.accepted.is_empty() && !self.turn.accepted.contains(run)
@@ -175,12 +176,13 @@ impl DecisionBuilder {
         wants.collect()
     }
 
-    /// The attempts that would be in flight if this draft became durable.
+    /// The actions that would be due if this draft were durable.
     pub fn due(&self) -> Vec<DueAction> {
         self.turn.due(self.now)
     }
 
-    /// Ends the draft and returns the decision.
+    /// Ends the draft and returns the decision. A refused reservation ends its summary or its run here, unless this
+    /// decision raises limits.
     pub fn finish(mut self) -> Decision {
         let ends = self.refused_dimension().is_some() && !self.has_raised();
         if let Some(refused) = self.refused_reservation.take() {
@@ -198,12 +200,12 @@ impl DecisionBuilder {
         self.record_measured(body, |_, _| {});
     }
 
-    /// Writes a record that states the size of the state behind it; `measure` may change only fields that no fold
-    /// reads.
+    /// Adds a record that names the size of the state after it. `measure` sets that size, and may change only fields
+    /// that no fold reads.
     pub(super) fn record_measured(&mut self, body: Body, measure: impl FnOnce(&Turn, &mut Body)) {
         if let Body::RunEnded(ended) = &body {
             self.row_before_end = self.row_of(ended.run);
-            // New observations of its models, for later runs.
+            // Observations about the run's models, for later runs.
             let run = self.turn.run().filter(|current| current.id == ended.run);
             let rows = run.map(|run| self.turn.observations.new_rows(&run.spec)).unwrap_or_default();
             self.decision.index.extend(rows.into_iter().map(IndexRow::Model));
@@ -242,7 +244,7 @@ impl DecisionBuilder {
         )
     }
 
-    /// The models that may still be called for this call.
+    /// The models that may still be called for this model call or summary call.
     pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
         self.turn.candidates_of(call)
     }
@@ -252,8 +254,8 @@ impl DecisionBuilder {
         self.refused_reservation.is_none() && self.run().is_some_and(|run| run.planned_end.is_none())
     }
 
-    /// The dimension of a refused reservation that ends the run. Not `children`: that refusal goes to the model as a
-    /// result.
+    /// The dimension of a refused reservation that ends a summary, or the run. Not `children`: that refusal is the
+    /// result of the delegating call.
     pub(super) fn refused_dimension(&self) -> Option<Dimension> {
         let refused = self.refused_reservation.as_ref().map(|refused| refused.refusal.dimension);
         refused.filter(|dimension| *dimension != Dimension::Children)

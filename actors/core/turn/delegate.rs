@@ -1,9 +1,9 @@
-//! Delegation of tasks to subagents: admission, results, and the rule that a run does not end before its subagents
-//! have.
+//! Decides the delegation of tasks to subagents: admission, start, end, stop, and the report of a subagent's own end to
+//! its parent. The state is in `subagents.rs`; the arguments are parsed in `policy/delegation/`.
 //!
 //! Invariant: one append starts the delegating call and creates the subagents: session, accepted run, account, and the
-//! reservation of `children` on all accounts above. The end of a subagent is taken in once, together with the inbox row
-//! that reports it.
+//! reservation of `children` on all accounts above. One append records the end of a subagent and deletes the inbox row
+//! that reports it. A run does not end before its subagents.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// A task that has failed this often with the same outcome is not delegated again.
+/// A task that has failed this often in a run with the same outcome is not delegated again.
 const MAX_EQUAL_FAILURES: u32 = 3;
 
 impl ActiveRun {
@@ -42,7 +42,7 @@ impl ActiveRun {
         parse_delegation(&parse_arguments(self.arguments(call)).ok()?, &self.spec).ok()
     }
 
-    /// Takes in the subagents of a call that starts.
+    /// Adds the subagents of a delegating call that starts.
     pub(super) fn track_subagents(&mut self, started: &CallStarted, at: Timestamp) {
         if started.children.is_empty() {
             return;
@@ -56,9 +56,9 @@ impl ActiveRun {
 
 impl DecisionBuilder {
     /// Starts the subagents of each admitted delegating call, or ends the call with the reason. Such a call needs no
-    /// permit.
+    /// permit. `behind` is the input that was decided before this.
     pub(super) fn delegate(&mut self, behind: &Input) {
-        // After a revival a `BudgetRefused` may still follow.
+        // In the same decision a `BudgetRefused` may still follow, so nothing is reserved yet.
         if matches!(behind, Input::Revived { .. }) {
             return;
         }
@@ -76,12 +76,12 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether no reservation is refused that would end the run.
+    /// Whether no refused reservation will end the run.
     fn may_delegate(&self) -> bool {
         self.refused_dimension().is_none()
     }
 
-    /// The tasks of a call; the error is the call's result for the model.
+    /// The tasks of a delegating call, if it is admitted; the error is the call's result for the model.
     fn admitted_tasks(&self, call: CallId) -> Result<DelegationRequest, CallEnd> {
         let Some(run) = self.run() else {
             return Err(not_delegated("the run has ended", None, "nothing to do"));
@@ -183,7 +183,7 @@ impl DecisionBuilder {
         })));
     }
 
-    /// Reacts to the end of a subagent: the call ends with its last subagent.
+    /// Reacts to the end of a subagent. A call in the foreground ends with its last subagent.
     pub(super) fn on_subagent_end(&mut self, ended: &ChildEnded) {
         let is_it = |of: &Subagent| of.call == ended.call && of.child.run == ended.child.run;
         if !self.run().is_some_and(|run| run.subagents.live().any(is_it)) {
@@ -234,7 +234,7 @@ pub(super) fn stop_message(child: SubagentRef) -> (SessionId, InboxItem) {
     (child.session, stop.to_json())
 }
 
-/// One live subagent.
+/// The reservation for one live subagent.
 pub(super) const ONE_CHILD: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
 
@@ -242,7 +242,8 @@ fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
     CallEnd::error(CallStatus::Error, &format!("not delegated: {error}"), field, hint)
 }
 
-/// A ULID derived from the task: the core has no randomness.
+/// A ULID derived from the time, the call, and the task's number `n` in it: the core has no randomness. `what` keeps
+/// ids of sessions and runs apart.
 fn derived_id(at: Timestamp, what: &[u8], call: CallId, n: u32) -> u128 {
     let mut hasher = Hasher::default();
     hasher.part(what);

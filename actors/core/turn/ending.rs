@@ -1,4 +1,4 @@
-//! Ends of calls and runs: by themselves, by a stop, or by a time limit.
+//! Ends calls and runs: of themselves, by a stop, or by a limit of time. The end of a budget is in `grace_call.rs`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// Records the end of a call and of its duplicates. With the last open call a run that is being stopped ends too.
+    /// Records the end of a tool call and of its duplicates. With the last open call a run that is being stopped ends
+    /// too.
     pub(super) fn end_call(&mut self, id: AttemptId, end: CallEnd) {
         let AttemptId { call, attempt } = id;
         let is_same =
@@ -56,7 +57,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Stops the run: nothing further starts, and started calls are awaited.
+    /// Stops the run: nothing further starts, and started calls and live subagents are awaited. If there are none, the
+    /// run ends at once.
     pub(super) fn wind_down(&mut self, ended: OutcomeDetail) {
         let Some(run) = self.run() else { return };
         if run.planned_end.is_some() {
@@ -70,7 +72,7 @@ impl DecisionBuilder {
         };
         let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
         let asking = run.model_started().map(|started| (started.call, started.attempt));
-        // Calls that start in this same draft: nothing was executed yet, and nothing will be.
+        // Tool calls that start in this same draft were not executed, and will not be.
         let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.id()) && !call.delegates());
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         let doubtful = run.in_doubt_calls();
@@ -101,13 +103,14 @@ impl DecisionBuilder {
         self.end_if_stopped();
     }
 
-    /// The failure of a model attempt that is not needed any more. One that starts in this same draft was never sent
-    /// and costs nothing.
+    /// The failure of a model attempt that is not needed any more. An attempt that starts in this same draft was never
+    /// sent and costs nothing.
     pub(super) fn cancelled_failure(&self, id: AttemptId, why: &str) -> Failure {
         let is_here = self.is_started_here(id);
         Failure::new(if is_here { FailureClass::NotSent } else { FailureClass::Cancelled }, why)
     }
 
+    /// Ends a run that is being stopped, once all its calls and subagents have ended.
     pub(super) fn end_if_stopped(&mut self) {
         let Some(run) = self.run() else { return };
         let open = run.calls().iter().any(|call| !matches!(call.state, ToolCallState::Ended(_)));

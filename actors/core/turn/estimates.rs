@@ -1,4 +1,5 @@
-//! Estimates of what a model call costs, made before the call.
+//! Estimates of a model call before it is made: the tokens of its request, the output that it may request, its
+//! reservation, and whether the grace call still fits after it. `policy/bill.rs` adds up real costs.
 
 use crate::{
     model::{Amounts, Attempt, BudgetRefusal, Dimension, ModelRef, Price},
@@ -8,7 +9,7 @@ use crate::{
 /// Minimum output tokens: with fewer a call is refused.
 const MIN_OUTPUT_TOKENS: u64 = 256;
 
-/// Limit of output tokens after truncated answers, each of which doubles the requested output.
+/// Limit of the output tokens that are requested after truncated answers, each of which doubles them.
 const MAX_OUTPUT_TOKENS: u64 = 32_768;
 
 /// Minimum tokens that a request leaves for its answer; at most a quarter of the window.
@@ -25,7 +26,7 @@ const RESERVED_GRACE_TOKENS: u64 = 1_024;
 pub(super) struct Estimate {
     /// Output tokens to request.
     pub(super) max_tokens: u64,
-    /// The reservation: the iteration once per call, tokens with each attempt, because each may be billed.
+    /// The reservation: the iteration once per call, tokens and money with each attempt, because each may be billed.
     pub(super) reserved: Amounts,
 }
 
@@ -52,20 +53,20 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, attempt: Attempt, model: &M
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
 }
 
-/// Tokens that the window has left for the answer to a request of `likely` tokens.
+/// Tokens that the context window has left for the answer to a request of `likely` tokens.
 fn max_answer_tokens(run: &ActiveRun, turn: &Turn, model: &ModelRef, likely: u64) -> u64 {
     let Some(window) = turn.observations.window(&run.spec, model) else { return u64::MAX };
     let left = window.saturating_sub(likely.saturating_add(likely / 16));
     left.max(min_answer_tokens(run, model, window))
 }
 
-/// Minimum tokens that a request leaves for its answer, in a window of `window` tokens.
+/// Minimum tokens that a request leaves for its answer, in a context window of `window` tokens.
 pub(super) fn min_answer_tokens(run: &ActiveRun, model: &ModelRef, window: u64) -> u64 {
     wanted_output(run, model).min(MIN_ANSWER_TOKENS).min(window / 4).max(1)
 }
 
-/// The limit of the run because of which the grace call would not fit behind another call; then only the grace call is
-/// made. A run without an answer yet is not restricted.
+/// The limit of the run that leaves nothing for the grace call after another call, if there is one; then only the grace
+/// call is made. A run without an answer is not restricted.
 pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<BudgetRefusal> {
     let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
     let (dimension, _, needed) = limits_before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
@@ -79,8 +80,9 @@ pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> O
     })
 }
 
-/// For each limit: the output that a call may request so that the grace call still fits, and what both need at least.
-/// The grace call reads the same view and the call's whole output; the minimum assumes the shortest answer.
+/// For each limit on tokens and money: the dimension, the output tokens that a call may request so that the grace call
+/// still fits, and the amount that both need at least. The grace call reads the same view and the call's whole output;
+/// the minimum assumes the shortest answer.
 fn limits_before_grace(
     run: &ActiveRun,
     turn: &Turn,
@@ -103,18 +105,18 @@ fn limits_before_grace(
     tokens.into_iter().chain(paid).filter(move |_| works)
 }
 
-/// Tokens reserved for a request's input: a quarter more than is likely.
+/// Tokens reserved for a request's input: a quarter more than the estimate.
 fn input_reservation(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
     let likely = input_estimate(run, turn, model);
     likely.saturating_add(likely / 4)
 }
 
-/// Likely tokens of a request's input, estimated from its bytes: system prompt, tools and view.
+/// Estimated tokens of a request's input, from its bytes: system prompt, tools, view and transient prompt.
 fn input_estimate(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> u64 {
     turn.observations.density(&run.spec, model).tokens(request_bytes(run, turn) as u64)
 }
 
-/// Bytes of a request's input.
+/// Bytes of a request's input, without the overhead of the wire format.
 pub(super) fn request_bytes(run: &ActiveRun, turn: &Turn) -> usize {
     head_bytes(run, turn).saturating_add(turn.request_bytes())
 }
@@ -125,8 +127,8 @@ pub(super) fn head_bytes(run: &ActiveRun, turn: &Turn) -> usize {
     turn.system_bytes(run).saturating_add(tools)
 }
 
-/// The input tokens above which the model's price is unknown, if money is limited and the request is larger. Such a
-/// model is not called.
+/// With a limit on money, for a request whose price is unknown: the input tokens above which the model has no known
+/// price, or 0. Such a model is not called. `None` if the price is known, or money is not limited.
 pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<u64> {
     run.spec.limits.budget.usd?;
     let price = run.spec.profile_of(model).price;
@@ -134,14 +136,15 @@ pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> 
     (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
 }
 
-/// Maximum cost of an attempt. Without a known price it exceeds any limit.
+/// Maximum cost of an attempt in nano-dollars; `None` if it is unknown and money is not limited. With a limit on money,
+/// an unknown cost exceeds any limit.
 pub(super) fn cost_ceiling(run: &ActiveRun, price: Option<Price>, input: u64, output: u64) -> Option<u64> {
     let most = price.map(|price| price.max_cost(input, output));
     let is_limited = run.spec.limits.budget.usd.is_some();
     most.or(is_limited.then_some(u64::MAX))
 }
 
-/// Output tokens that the call would request without a budget, within the known and the observed output limit of the
+/// Output tokens that the call would request without a budget, within the known and the observed output limits of the
 /// model.
 pub(super) fn wanted_output(run: &ActiveRun, model: &ModelRef) -> u64 {
     let limit = run.spec.limits.max_tokens;

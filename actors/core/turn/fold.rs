@@ -1,8 +1,8 @@
-//! Folds a record into the state. Nothing here decides or fails: a record that does not fit the state, such as a late
-//! second end of a call, changes nothing.
+//! Folds a record into the state of the session. Nothing here decides or fails: a record that does not fit the state,
+//! such as a late second end of a call, changes nothing.
 //!
-//! Each concern of a run takes the kinds of records that it reads (`ActiveRun::apply`). What is left here is about the
-//! session: its runs, their order, and its history.
+//! `ActiveRun::apply` folds what a record changes in the parts of the run. This file folds the rest: the session's
+//! runs, their order, and its history.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Turn {
         }
     }
 
-    /// Folds a record into the run that it belongs to, and into what is observed of calls and models.
+    /// Folds a record into the run under way, and into the observations of models and of unsynced writes.
     fn apply_to_run(&mut self, body: &Body, now: SessionTime) {
         let pressure = if matches!(body, Body::ModelStarted(_)) { self.current_pressure() } else { None };
         let run = match &mut self.current {
@@ -101,7 +101,7 @@ impl Turn {
     fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: SessionTime) {
         self.accepted.insert(accepted.run);
         self.reopenable = None;
-        // A run whose input is unread messages takes them over.
+        // The input of a follow-up run consists of unread messages, so they are not shown again.
         if self.steering.is_unread(|message| message.followup_run == accepted.run) {
             self.steering.take_for_next(&self.queue);
         }
@@ -112,6 +112,7 @@ impl Turn {
         }
     }
 
+    /// Starts the run: its input becomes a new round, with the notes and messages that the model has not read.
     fn start_run(&mut self, queued: &QueuedRun, now: SessionTime) {
         self.history.import(&queued.accepted.history);
         self.history.start_round(queued.accepted.user_message());
@@ -155,7 +156,7 @@ impl Turn {
         }
     }
 
-    /// Starts the next leg of the last run.
+    /// Starts the next leg of the last run, with a new round.
     fn fold_run_reopened(&mut self, reopened: &RunReopened) {
         let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
         let prompt = run.reopen(reopened, self.history.last_step_position());
@@ -186,7 +187,8 @@ impl Turn {
         self.show_results();
     }
 
-    /// After a final answer before all results: once all have arrived, starts a round in which the model reads them.
+    /// After a final answer that the model gave while subagents were live: once all of them have ended, starts a round
+    /// that shows their results.
     fn resume_with_results(&mut self) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         let LoopState::Answered(answer) = &run.state else { return };
@@ -205,7 +207,7 @@ impl Turn {
         self.show_messages(id);
     }
 
-    /// Makes the view shorter.
+    /// Leaves out long results, or replaces the part before `compacted.end`, and notes the size that is left.
     fn fold_compacted(&mut self, compacted: &ContextCompacted) {
         let is_elided = matches!(compacted.method, CompactionMethod::Elided);
         if is_elided {
@@ -227,7 +229,7 @@ impl Turn {
         }
     }
 
-    /// Appends the results of background subagents to what the model reads next.
+    /// Appends the results of background subagents that have ended to what the model reads next.
     fn show_results(&mut self) {
         let CurrentRun::Running(run) = &mut self.current else { return };
         for result in run.subagents.take_results() {
@@ -235,7 +237,7 @@ impl Turn {
         }
     }
 
-    /// Appends the messages to the run under way to what the model reads next.
+    /// Appends the unread steering messages of `run`, and the note about unsynced writes, to what the model reads next.
     fn show_messages(&mut self, run: RunId) {
         self.show_unsynced_note();
         if self.is_exhausted() {

@@ -1,4 +1,5 @@
-//! Force-fail: the decision that ends runs by their rows, without their session's state.
+//! Force-fail: the decision that ends runs by their index rows, without their session's state. The supervisor reads
+//! what it needs and writes it (`supervisor/force_fail.rs`).
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub struct ForcedEnds {
     pub session: SessionId,
     /// The incarnation that writes.
     pub fence: Incarnation,
-    /// The last sequence of the session's journal.
+    /// The last sequence number of the session's journal.
     pub last: Seq,
     /// The time of the end.
     pub now: SessionTime,
@@ -64,8 +65,8 @@ impl ForcedEnds {
     }
 }
 
-/// What a run's own calls have reserved on its account: without its subagents, whose ends return their reservations
-/// and their places.
+/// What a run's own calls have reserved on its account. Left out are the reservations of its subagents and their slots
+/// in `children`: the ends of the subagents return them.
 pub fn own_reservation(account: &BudgetAccount, subagents: &[BudgetAccount]) -> Amounts {
     let mut own = account.reserved;
     for BudgetAccount { mut reserved, owns_iterations, .. } in subagents.iter().copied() {

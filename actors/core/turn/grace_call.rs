@@ -1,7 +1,8 @@
-//! The end of a budget: a warning to the model when little is left, and the grace call when a limit is reached.
+//! The end of a run's budget: the warning when little is left, the reaction to a refused reservation, and the grace
+//! call. Also composes the transient prompt of every request, of which the warning is a part.
 //!
-//! Invariant: after `run.budget.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome names
-//! the reservation that was refused first.
+//! Invariant: after `run.budget.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome
+//! names the reservation that was refused first.
 
 use std::sync::Arc;
 
@@ -23,13 +24,13 @@ use crate::{
     },
 };
 
-/// The dimensions that a run spends from by its own calls.
+/// The dimensions in which a run spends by its own calls.
 const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 impl DecisionBuilder {
-    /// Reacts to a reservation that does not fit: a summary is given up. For anything else the run ends, with every
-    /// result that there is.
+    /// Reacts to a reservation that does not fit. A summary is given up. Another call exhausts the run, so that the
+    /// grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(DueAction::acquires).collect();
         let another = self.is_of_another(refused);
@@ -57,7 +58,8 @@ impl DecisionBuilder {
             && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))
     }
 
-    /// Starts no further call of the run: started calls run to their end, then the grace call is due.
+    /// Records that the budget is used up. Calls that have not started end; started calls run to their end, then the
+    /// grace call is due.
     pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let (id, doubtful) = (run.id, run.in_doubt_calls());
@@ -100,8 +102,8 @@ impl DecisionBuilder {
         self.end_exhausted();
     }
 
-    /// Reacts to a failure of the grace call. Only if the provider may have refused the request for `tool_choice`, the
-    /// call is repeated without tools.
+    /// Reacts to a failure of the grace call. The call is repeated, without tools, only if the provider may have
+    /// refused the request for `tool_choice`.
     pub(super) fn on_grace_failure(&mut self, id: AttemptId, failure: &Failure) {
         let AttemptId { call, attempt } = id;
         let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
@@ -120,7 +122,7 @@ impl DecisionBuilder {
     }
 }
 
-/// Whether the failure may be a refusal of `tool_choice`: an invalid request, or no server of the model accepts it.
+/// Whether the failure may be a refusal of `tool_choice`: the request is invalid, or no server of the model accepts it.
 const fn refuses_tool_choice(class: &FailureClass) -> bool {
     matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
 }
@@ -130,7 +132,8 @@ const fn exhausted_end(refusal: BudgetRefusal) -> OutcomeDetail {
 }
 
 impl ActiveRun {
-    /// Folds `run.exhausted`. A model call that has had an attempt is over: the grace call is a call of its own.
+    /// Folds `run.exhausted`. A model call that has had an attempt is given up, because the grace call is a call of its
+    /// own.
     pub(super) fn on_exhausted(&mut self, exhausted: &RunExhausted, now: SessionTime) {
         self.budget.exhausted = Some(exhausted.refusal.clone());
         if matches!(&self.state, LoopState::CallingModel(call) if call.since.is_some()) {
@@ -152,13 +155,13 @@ impl ActiveRun {
         self.budget.exhausted.is_some() && !matches!(self.state, LoopState::RunningTools(_))
     }
 
-    /// Whether a model has answered, or was called in an earlier leg.
+    /// Whether a model call of an earlier iteration or leg was made, or this iteration's call is answered.
     pub(super) const fn has_answered(&self) -> bool {
         self.iteration.saturating_sub(self.budget.skipped_numbers) > 1
             || !matches!(self.state, LoopState::CallingModel(_))
     }
 
-    /// Why no further tool call starts.
+    /// Why the run starts no further tool call; `None` if it may.
     pub(super) const fn closing_reason(&self) -> Option<&'static str> {
         match (&self.planned_end, &self.budget.exhausted) {
             (Some(_), _) => Some("the run was stopped"),
@@ -167,12 +170,13 @@ impl ActiveRun {
         }
     }
 
-    /// The next model call, not started yet. All its attempts show the same budget warning.
+    /// The next model call, not started yet, with the budget warning that all its attempts show.
     pub(super) fn next_call(&self) -> ModelCallState {
         ModelCallState { warning: self.budget_warning(), ..ModelCallState::new(self.answer_recovery.link()) }
     }
 
-    /// The text that the request carries behind the view.
+    /// The transient prompt of a request: of answer recovery, of the budget, and of context pressure. `pressure` is the
+    /// text about context pressure.
     pub(super) fn transient_prompt(
         &self,
         asking: &ModelCallState,
@@ -187,7 +191,7 @@ impl ActiveRun {
             },
         };
         let Some(budget) = budget else { return ladder };
-        // The grace call makes no tool calls and does not continue reasoning, but it completes a partial text.
+        // The grace call makes no tool calls and does not continue reasoning, but it continues a partial text.
         let ladder = ladder.filter(|ladder| self.budget.exhausted.is_none() || ladder.partial.is_some());
         Some(match ladder {
             Some(TransientPrompt { partial, prompt }) => {
@@ -197,8 +201,8 @@ impl ActiveRun {
         })
     }
 
-    /// The warning about the limits of which the run has used 80 %; of iterations more than 80 %, with the one that
-    /// begins.
+    /// The warning about limits that are used to 80 % or more. Iterations include the one that begins, and must exceed
+    /// 80 %.
     fn budget_warning(&self) -> Option<Arc<str>> {
         let near = OWN_DIMENSIONS.into_iter().filter_map(|dimension| {
             let limit = self.limit(dimension)?;

@@ -1,5 +1,4 @@
-//! Turns an imported list of messages into a history that can be rendered. Each defect is repaired by a fixed rule;
-//! each rule has a test below.
+//! Turns an imported list of messages into rounds. Each defect is repaired by a fixed rule; each rule has a test below.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,9 +22,9 @@ pub struct RepairedHistory {
     pub system: Option<String>,
 }
 
-/// Repairs a history. Consecutive messages of one role become one; empty messages are dropped; system messages are
-/// taken out. A result without its call in the directly preceding assistant message is dropped; a call without a result
-/// gets a placeholder. Call ids become unique.
+/// Repairs an imported list of messages. Consecutive messages of one role become one; empty messages are dropped;
+/// system messages are taken out. A result without its call in the directly preceding assistant message is dropped; a
+/// call without a result gets a placeholder. Call ids become unique.
 pub fn repair(messages: &[Message]) -> RepairedHistory {
     let mut repair = HistoryRepair::default();
     for message in messages {
@@ -54,7 +53,7 @@ struct OpenRound {
     answer: Option<PendingAnswer>,
 }
 
-/// Consecutive assistant messages, joined, and the results that followed.
+/// Consecutive assistant messages, joined, and the results that follow them.
 #[derive(Debug, Default)]
 struct PendingAnswer {
     text: String,

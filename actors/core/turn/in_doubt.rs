@@ -1,4 +1,5 @@
-//! Lost calls: repeating them where that is safe, and resolving calls in doubt by policy or by a person's approval.
+//! Decides what becomes of lost tool calls: a repetition where that is safe, otherwise a resolution by policy or by a
+//! person's approval.
 
 use std::{
     sync::Arc,
@@ -18,13 +19,14 @@ use crate::{
     },
 };
 
-/// Lost attempts after which a call is not started again.
+/// Number of lost attempts after which a call is not started again.
 const MAX_ATTEMPTS: Attempt = 3;
-/// Characters of the arguments that the text about a call in doubt quotes.
+/// Most characters of the arguments that the text about a call in doubt quotes.
 const MAX_ARGUMENT_CHARS: usize = 2_000;
 
 impl DecisionBuilder {
-    /// Reacts to a lost tool call: starts it again if that is safe, else treats it as in doubt.
+    /// Reacts to a tool call whose task ended without a result. A call that may be repeated gets its next attempt; a
+    /// `once` call is in doubt.
     pub(super) fn on_tool_lost(&mut self, id: AttemptId) {
         let AttemptId { call, attempt } = id;
         // A delegating call has no task of its own: its subagents do the work.
@@ -49,8 +51,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Starts a repeatable call again after a crash of its process. This is not limited, because the crash says nothing
-    /// about the tool.
+    /// Reacts to a repeatable call that a crash of the process has interrupted: it gets its next attempt. Their number
+    /// is not limited, because the crash says nothing about the tool.
     pub(super) fn on_interrupted(&mut self, id: AttemptId) {
         let AttemptId { call, attempt } = id;
         match self.run().is_some_and(|run| run.closing_reason().is_some()) {
@@ -61,7 +63,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Starts a call again that was recorded as started but never executed.
+    /// Reacts to a call that was recorded as started but never executed: it gets its next attempt, unless the run
+    /// starts no more calls.
     pub(super) fn on_never_begun(&mut self, id: AttemptId) {
         let AttemptId { call, attempt } = id;
         let is_started = self.call(call).is_some_and(
@@ -78,7 +81,7 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// Resolves a call in doubt by the policy of the run's spec.
+    /// Resolves a call in doubt by the policy of the run's spec; a run that is ending always tells the model.
     fn resolve_in_doubt(&mut self, id: AttemptId, since: Timestamp) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run() else { return };

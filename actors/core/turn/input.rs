@@ -1,4 +1,5 @@
-//! The vocabulary of the core: inputs that a session decides, and actions that should be in flight.
+//! The vocabulary of the core: inputs that a session decides, actions that should be in flight, and the grants that
+//! they need.
 
 use std::sync::Arc;
 
@@ -22,14 +23,14 @@ pub enum Input {
         prompt: Arc<str>,
         /// The incarnation that opened the session.
         incarnation: Incarnation,
-        /// The boot of the machine.
+        /// Identifies the boot of the machine.
         boot: BootId,
     },
     /// The session was opened again; always the first input after a replay.
     Revived {
         /// The incarnation that opened the session.
         incarnation: Incarnation,
-        /// The boot of the machine.
+        /// Identifies the boot of the machine.
         boot: BootId,
     },
     /// A run is submitted.
@@ -54,7 +55,7 @@ pub enum Input {
         /// The model of the lease.
         model: ModelRef,
     },
-    /// No lease is possible before a time that a provider has named, or at all.
+    /// No lease is possible, or none before a time that a provider has named.
     NoLease {
         /// The attempt that cannot start.
         id: AttemptId,
@@ -88,7 +89,7 @@ pub enum Input {
         /// The result for the model.
         end: CallEnd,
     },
-    /// The task of a call ended without a result, or the fate of an attempt of an earlier incarnation is unknown.
+    /// The task of a call ended without a result, or the outcome of an attempt of an earlier incarnation is unknown.
     Lost(AttemptId),
     /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
     NeverBegun(AttemptId),
@@ -112,7 +113,8 @@ pub enum Input {
         run: RunId,
         /// The message.
         text: Arc<str>,
-        /// Identifies the message; becomes the id of a run of its own if the run has ended.
+        /// Identifies the message. Becomes the id of a follow-up run if the run ends before a model has read the
+        /// message.
         next: RunId,
     },
     /// A request to raise the limits of a run; a run that has used them up is resumed.
@@ -131,31 +133,31 @@ pub enum Input {
         /// Its input.
         input: Box<Input>,
     },
-    /// An inbox row without effect by now; it is only deleted.
+    /// An inbox row that has no effect any more; it is only deleted.
     EmptyInboxRow,
-    /// A timer fired; `now` tells which limits are over.
+    /// A timer fired; the decision's `now` tells which limits are over.
     TimerFired,
-    /// The ledger refused the decision's reservation: decide again without it.
+    /// The ledger refused the reservation of this decision, so the same inputs are decided again, with this one.
     BudgetRefused(BudgetRefusal),
 }
 
 /// What the gates report after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailoverOptions {
-    /// Availability of the chain's links; a missing link counts as open.
+    /// Availability of the chain's links, by index; a missing entry counts as available.
     pub links: Vec<LinkAvailability>,
     /// Whether the failed model can be called again at once with another credential.
     pub recovery: CredentialRecovery,
 }
 
-/// The executor's verdict on a call of an answer.
+/// The ToolExecutor's verdict on a tool call of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallAdmission {
     /// The call may run.
     Admit {
         /// The tool's name.
         tool: Arc<str>,
-        /// The planned effect.
+        /// What the call will touch, and whether it may be repeated.
         intent: Intent,
         /// Hash of the arguments.
         arguments: Hash,
@@ -169,7 +171,7 @@ pub enum CallAdmission {
     },
 }
 
-/// Why the executor rejects a call.
+/// Why the ToolExecutor rejects a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallRejection {
     /// No tool has this name.

@@ -1,5 +1,5 @@
-//! Effects of a record outside of its journal: account changes and index rows. Derived from the records alone, and
-//! written in the same transaction.
+//! Effects of a record outside of its journal: changes of budget accounts, index rows, and the report of a run's end to
+//! its parent. Derived from the records alone, and written in the same transaction.
 
 use crate::{
     journal::IndexRow,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// Adds a record's reservations, settlements and refunds; called before the record is folded.
+    /// Adds the changes of accounts that a record causes; called before the record is folded.
     pub(super) fn update_ledger(&mut self, body: &Body) {
         if let Body::RunEnded(ended) = body {
             self.notify_parent(ended.run);
@@ -201,7 +201,7 @@ pub(super) fn ended_row(row: RunRow, ended: &RunEnded, at: Timestamp, seq: Seq) 
     }
 }
 
-/// Adds to the append's single reservation on this account.
+/// Adds to the reservation on this account; an append has one for each account.
 fn reserve(ledger: &mut LedgerChange, account: AccountId, amounts: Amounts) {
     match ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
         _ if mutant_enabled(Mutant::DebitLate) => {}

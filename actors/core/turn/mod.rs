@@ -1,5 +1,5 @@
-//! The pure core of a session: `decide` turns inputs into records, `apply` records into state, `due` state into
-//! actions.
+//! The state of a session ([`Turn`]) and its state machine: `decide` turns inputs into records, `apply` records into
+//! state, `due` state into actions.
 //!
 //! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
 //! of its records. Recovery has no path of its own: after a crash the same records give the same `due`.
@@ -81,7 +81,7 @@ pub struct Turn {
     history: History,
     /// Summary in place of the removed oldest part of `history`.
     summary: Option<Arc<str>>,
-    /// Summary that the last run recorded and its view does not contain yet. The next run uses it.
+    /// Summary that the last run made and that is in no view yet. The next run uses it.
     unused_summary: Option<compaction_state::PrefixSummary>,
     /// What is known about the models that were called.
     observations: model_observations::ModelObservations,
@@ -94,10 +94,11 @@ pub struct Turn {
     queue: imbl::Vector<Arc<active_run::QueuedRun>>,
     steering: steer::Steering,
     unsynced_writes: unsynced_writes::UnsyncedWrites,
-    /// Inputs of the prefix of the last request.
+    /// What the prefix of the last request was made from.
     prefix: Option<request::RequestPrefix>,
     current: CurrentRun,
-    /// The last run in its final state, if it ended for want of budget; cleared when another run is accepted.
+    /// The last run in its final state, if it ended because its budget was used up; cleared when another run is
+    /// accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
 }
 
@@ -139,7 +140,7 @@ impl Turn {
         }
     }
 
-    /// Decides inputs that came together, as one append. `grant` answers a request for a lease or a permit with an
+    /// Decides inputs that arrived together, as one append. `grant` answers a request for a lease or a permit with an
     /// input, if one is free.
     pub fn decide(
         &self,
@@ -158,13 +159,13 @@ impl Turn {
         DecisionBuilder::new(self.clone(), now)
     }
 
-    /// The actions that should be in flight. Each has a stable identity; the shell cancels an action that is no longer
-    /// due.
+    /// The actions that should be in flight, with those for a summary. The value of an action is its identity; the
+    /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
         self.run().map(|run| self.due_with_summary(run, now)).unwrap_or_default()
     }
 
-    /// The only way to change a session's state. Cannot fail and decides nothing.
+    /// Folds a durable record: the only way to change the state of a live session. Cannot fail and decides nothing.
     pub fn apply(&mut self, record: &Durable<Arc<Record>>) {
         self.fold(record);
     }
@@ -210,19 +211,20 @@ impl Turn {
         self.run().is_some_and(|run| run.budget.exhausted.is_some())
     }
 
-    /// Whether the run under way has a planned end and only waits for its calls to end.
+    /// Whether the run under way is being stopped: its outcome is decided, and it only waits for its calls and
+    /// subagents to end.
     pub fn is_stopping(&self) -> bool {
         matches!(&self.current, CurrentRun::Running(run) if run.planned_end.is_some())
     }
 
-    /// Bytes that fit into the window of the first model of the run under way; `None` if unknown.
+    /// Bytes of text that fit into the context window of the first model of the run under way; `None` if unknown.
     pub fn window_bytes(&self) -> Option<u64> {
         let spec = &self.run()?.spec;
         let model = spec.chain.first()?;
         Some(self.observations.density(spec, model).bytes(self.observations.window(spec, model)?))
     }
 
-    /// The models that may still be called for this wanted call.
+    /// The models that may still be called for this model call or summary call.
     pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
         if call.is_summary() { self.summary_candidates() } else { self.candidates() }
     }
@@ -254,12 +256,12 @@ impl Turn {
         self.history.render(from)
     }
 
-    /// Counts the changes of what `render` returns from the beginning.
+    /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
     pub const fn generation(&self) -> u32 {
         self.history.generation()
     }
 
-    /// The model call under way, if its start is durable.
+    /// The record that started the model call under way.
     pub fn model_started(&self) -> Option<&Arc<ModelStarted>> {
         match &self.current {
             CurrentRun::Idle => None,

@@ -1,4 +1,5 @@
-//! A model call: its attempts, its pauses, and the failures of the models of its chain.
+//! The state of a model call or summary call: its attempts, its pauses, and the failures of the models of its chain.
+//! Folds records; `answer.rs`, `model_failure.rs` and `summary/calls.rs` decide.
 
 use std::sync::Arc;
 
@@ -19,17 +20,19 @@ pub(super) struct ModelCallState {
     pub(super) is_repeated: bool,
     /// Whether a provider has refused the request as too long, and the view has not changed since.
     pub(super) is_too_long: bool,
-    /// Whether a model may have read a failed request of this call: not all were refused unread.
+    /// Whether a model may have read a failed request of this call.
     pub(super) may_be_read: bool,
-    /// The budget warning that its requests carry.
+    /// The budget warning that all requests of this call carry.
     pub(super) warning: Option<Arc<str>>,
-    /// The context pressure text that its requests carry: fixed with the first request, so that all are equal.
+    /// The context pressure text (how full the view is) that the requests of this call carry: fixed with the first
+    /// request, so that all are equal.
     pub(super) pressure: Option<Arc<str>>,
-    /// Start of the first attempt on the session's active clock, moved forward by all waits for known resets.
+    /// Start of the first attempt on the session's active clock, in milliseconds, moved forward by all waits for known
+    /// resets.
     pub(super) since: Option<u64>,
     /// Waits for known resets, in milliseconds.
     pub(super) waited_ms: u64,
-    /// The first link that may be called: the answers of earlier links were not accepted.
+    /// Index of the first link that may be called: the answers of earlier links were not accepted.
     pub(super) first_link: usize,
     /// The models that have failed in this call, ordered by their last failure.
     pub(super) failed_models: Vec<ModelFailures>,
@@ -54,14 +57,14 @@ pub(super) struct ModelFailures {
     eligibility: RetryEligibility,
 }
 
-/// What the failure of an attempt means for its run.
+/// What the failure of an attempt changes in its run.
 #[derive(Debug)]
 pub(super) struct AttemptFailure {
     /// Whether the attempt had started.
     pub(super) was_started: bool,
     /// Whether a model may have read a request of this call by now.
     pub(super) has_shown: bool,
-    /// The output limit of the model, in tokens, that the failure tells.
+    /// The output limit of the model, in tokens, that the failure reports or implies.
     pub(super) output_cap: Option<(ModelRef, u64)>,
 }
 
@@ -70,7 +73,8 @@ pub(super) struct AttemptFailure {
 pub(super) enum RetryEligibility {
     /// The model is called again after a pause.
     AfterPause,
-    /// Another model is called instead. The failed one is called again only like a model that was not called yet.
+    /// Another model is called instead. The failed one comes last among the candidates, and may be leased like one that
+    /// was never called.
     WhenNoOther,
     /// The model is not called again.
     Never,
@@ -94,7 +98,7 @@ impl ModelCallState {
         }
     }
 
-    /// The next attempt has started.
+    /// Folds the start of the attempt.
     pub(super) fn on_started(
         &mut self,
         started: &Arc<ModelStarted>,
@@ -106,13 +110,13 @@ impl ModelCallState {
         self.state = AttemptState::Started(Arc::clone(started));
     }
 
-    /// No model may be called before `until`.
+    /// Folds a wait: no model may be called before `until`.
     pub(super) fn on_waiting(&mut self, until: Timestamp, now: SessionTime) {
         let pause = RetryPause { from: now.at, until, uncounted_since: Some(now.active_ms) };
         self.state = AttemptState::Wanted(Some(pause));
     }
 
-    /// The attempt has failed, or was given up before its start; the next one is wanted.
+    /// Folds the failure of an attempt, or that it was given up before its start. The next attempt is wanted.
     pub(super) fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) -> AttemptFailure {
         let class = &failed.failure.class;
         let started = self.started().cloned();
@@ -251,8 +255,8 @@ impl ModelCallState {
     }
 }
 
-/// The model's output limit, in tokens, that a failure tells. A reported limit that the request has kept does not
-/// explain the failure; then half of the requested output is assumed.
+/// The model's output limit, in tokens, after a failure because of that limit. A reported limit that the request was
+/// within does not explain the failure; then half of the requested output is assumed.
 fn output_cap_of(class: &FailureClass, started: &ModelStarted) -> Option<u64> {
     let FailureClass::OutputCap { limit } = class else { return None };
     let limit = limit.filter(|limit| *limit > 0 && *limit < started.max_tokens);
@@ -269,13 +273,13 @@ impl ModelFailures {
     }
 }
 
-/// A pause between attempts. On the wall clock, so a crash does not restart it.
+/// A pause before an attempt. Its times are on the wall clock, so a crash does not restart it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPause {
     pub(super) from: Timestamp,
     pub(super) until: Timestamp,
-    /// Start on the session's active clock, if the provider named the end; then the pause does not count for time
-    /// limits.
+    /// Start on the session's active clock, in milliseconds, if the provider named the end; then the pause does not
+    /// count for time limits.
     pub(super) uncounted_since: Option<u64>,
 }
 

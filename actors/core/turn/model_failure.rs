@@ -1,4 +1,6 @@
-//! Reactions to a failed attempt of a model call, and to a call that no model of the chain can take.
+//! Decides what follows a failed attempt of a model call: a repetition, another link of the chain, or the end of the
+//! run. Also decides when no model of the chain can be called. The delays come from `policy/retry.rs`; failures of
+//! summary calls are in `summary/calls.rs`.
 
 use std::sync::Arc;
 
@@ -92,7 +94,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// The attempt's task ended without a result.
+    /// Reacts to an attempt whose task ended without a result.
     pub(super) fn on_model_task_lost(&mut self, id: AttemptId) {
         let AttemptId { call, .. } = id;
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
@@ -102,8 +104,8 @@ impl DecisionBuilder {
         self.on_model_failure(id, &failure, &FailoverOptions::default());
     }
 
-    /// The attempt was recorded as started but never sent, because its process was suspended; the next attempt follows
-    /// at once.
+    /// Reacts to an attempt that was recorded as started but never sent, because its process was suspended. The next
+    /// attempt follows at once.
     pub(super) fn on_model_never_begun(&mut self, id: AttemptId) {
         let AttemptId { call, attempt } = id;
         let failure = || Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
@@ -117,8 +119,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// No model can be called before a time that a provider has named: waits for it within the retry policy, else ends
-    /// the run.
+    /// Reacts to the news that no model can be called, or none before a time that a provider has named. The call waits
+    /// for that time within the retry policy; otherwise the run ends.
     pub(super) fn on_no_lease(&mut self, id: AttemptId, skipped: &Arc<[UnansweredModel]>) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };
@@ -165,7 +167,8 @@ impl DecisionBuilder {
         others.map(|(link, _)| link).collect()
     }
 
-    /// The links without a known price although money is limited, each with the input tokens above which it is unknown.
+    /// The links without a known price while money is limited, each with the input tokens above which its price is
+    /// unknown.
     fn unpriced_models(&self) -> Vec<(ModelRef, u64)> {
         let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
             return Vec::new();
@@ -175,7 +178,7 @@ impl DecisionBuilder {
         asking.remaining_links(&spec.chain).filter_map(|(_, model)| above(model)).collect()
     }
 
-    /// The result of each link, if the chain has several.
+    /// Why no link of the chain has answered; empty if the chain has only one link.
     fn unanswered_models(&self, skipped: &[UnansweredModel]) -> Vec<UnansweredModel> {
         match self.model_call_state() {
             Some((asking, spec)) if spec.chain.len() > 1 => asking.unanswered_models(&spec.chain, skipped),
@@ -197,7 +200,7 @@ const fn skipped_until(link: &UnansweredModel) -> Option<Timestamp> {
     }
 }
 
-/// Entries for the links that are not called because their price is unknown.
+/// Why the links without a known price are not called, as an entry for each.
 fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<UnansweredModel> {
     let left_out = |(model, above): &(ModelRef, u64)| {
         let error = format!("its price is not known above {above} tokens of input, and money is limited");
@@ -207,7 +210,7 @@ fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<UnansweredModel> {
     unpriced.iter().map(left_out).collect()
 }
 
-/// Whether another link can take the call now or later. A link without a known state counts as open.
+/// Whether another link can take the call now or later. A link without an entry in `links` counts as available.
 fn fallback_availability(
     others: &[usize],
     own: Option<usize>,
@@ -224,7 +227,8 @@ fn fallback_availability(
     earliest.map_or(FallbackAvailability::Unavailable, FallbackAvailability::AvailableFrom)
 }
 
-/// The link for the next attempt: an open link without a failure in this call, else any open link, else the first.
+/// The link for the next attempt: a link that is up and has not failed in this call, else any link that is up, else the
+/// first.
 fn next_link(
     others: &[usize],
     has_tried: impl Fn(usize) -> bool,
@@ -236,6 +240,7 @@ fn next_link(
     of.clone().find(fresh).or_else(|| of.clone().find(open)).or_else(|| of.next())
 }
 
+/// Whether the link is up: no breaker blocks it.
 const fn is_open(standing: LinkAvailability) -> bool {
     match standing {
         LinkAvailability::Available

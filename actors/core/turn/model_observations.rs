@@ -24,7 +24,8 @@ struct ModelObservation {
 enum ObservedWindow {
     /// The provider has reported it.
     Reported(u64),
-    /// The provider has refused a request for whose input this many tokens were reserved.
+    /// The provider has refused a request as too long, without naming its window. This many tokens were reserved for
+    /// the input.
     Exceeded(u64),
 }
 
@@ -63,7 +64,7 @@ impl ModelObservations {
         found.into_iter().chain(spec.profile_of(model).window).min()
     }
 
-    /// Notes the window after a refusal of a request as too long.
+    /// Folds a failure: if the request was too long, it tells the window, and perhaps a higher density.
     fn on_failed(&mut self, failed: &ModelFailed, started: &ModelStarted, spec: &RunSpec) {
         let FailureClass::ContextTooLong { limit } = &failed.failure.class else { return };
         let taken = self.density(spec, &started.model).tokens(started.bytes);
@@ -72,7 +73,7 @@ impl ModelObservations {
         self.update(&started.model, |learned| {
             learned.window = Some(named.map_or(ObservedWindow::Exceeded(asked), ObservedWindow::Reported));
         });
-        // The request has more tokens than this, or it would have fitted.
+        // The input has more tokens than this, or it would have fitted.
         let least = named.unwrap_or(0).saturating_sub(started.max_tokens);
         if least > taken {
             self.correct_density(started, spec, least);

@@ -1,4 +1,4 @@
-//! What the shell asks about the calls of the run under way.
+//! What the shell asks about the tool calls, approvals and subagents of the run under way. Changes nothing.
 
 use std::sync::Arc;
 
@@ -39,18 +39,18 @@ impl Turn {
         }
     }
 
-    /// The tool, the arguments and the spec of a call under way.
+    /// The tool and the arguments of a call of the present answer, and the spec of its run.
     pub fn tool_call(&self, id: CallId) -> Option<(Arc<str>, &str, &Arc<RunSpec>)> {
         let (run, call) = (self.run()?, self.call(id)?);
         Some((Arc::clone(&call.tool), run.arguments(id), &run.spec))
     }
 
-    /// Whether an earlier incarnation has started this call.
+    /// Whether this call is under way and an earlier incarnation has started it.
     pub fn is_of_earlier_incarnation(&self, id: CallId) -> bool {
         self.call_start(id).is_some_and(|started| started.incarnation != self.incarnation)
     }
 
-    /// Whether the call was started on the present boot of the machine.
+    /// Whether the call was started on the present boot of the machine; `Other` for a call that is not under way.
     pub fn boot_of(&self, id: CallId) -> Boot {
         match self.call_start(id).is_some_and(|started| started.boot == self.boot) {
             true => Boot::Same,
@@ -58,12 +58,12 @@ impl Turn {
         }
     }
 
-    /// Whether the tool of this call can find out the call's fate.
+    /// Whether the tool of this call can find out what became of the call after a crash of the process.
     pub fn is_detached(&self, id: CallId) -> bool {
         self.call(id).is_some_and(|call| call.detached)
     }
 
-    /// The class of a tool call under way.
+    /// The permit class of a tool call of the present answer.
     pub fn tool_class(&self, id: CallId) -> Option<ToolClass> {
         self.call(id).map(|call| call.access.class())
     }
@@ -85,7 +85,7 @@ impl Turn {
         self.run()?.subagents.find(call, n)
     }
 
-    /// Number of subagents of each call that has some.
+    /// The calls of the present answer that have subagents, each with their number.
     pub fn subagent_counts(&self) -> Vec<(CallId, usize)> {
         let Some(run) = self.run() else { return Vec::new() };
         let counts = run.calls().iter().map(|call| (call.id, run.subagents.of_call(call.id).count()));

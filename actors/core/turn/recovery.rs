@@ -1,5 +1,6 @@
-//! Recovery of a session from its journal. A [`ReplayedSession`] has no `due`: no action starts before `Revived` is
-//! decided and durable. From then on the same `due` applies as in normal operation.
+//! Recovery of a session from its journal: its replay, and the decision that revives it. A [`ReplayedSession`] has no
+//! `due`: no action starts before `Revived` is decided and durable. From then on the same `due` applies as in normal
+//! operation.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::{
     },
 };
 
-/// The step at which a crash would hit a run; crashes are counted by it.
+/// The position of a run in its loop. Crashes of the session at the same position are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashPoint {
     /// The run under way.
@@ -31,7 +32,7 @@ pub struct CrashPoint {
 pub struct ReplayedSession(Turn);
 
 impl ReplayedSession {
-    /// A session without any record read.
+    /// A session of which no record was read.
     pub fn empty(session: SessionId) -> Self {
         Self(Turn::empty(session))
     }
@@ -82,8 +83,9 @@ impl ReplayedSession {
 }
 
 impl DecisionBuilder {
-    /// Revives the session: each open call that may be repeated gets its next attempt. A started `once` call stays
-    /// started until its tool reports the outcome. Expired approval requests are answered here, so that the run does not appear parked any more.
+    /// Revives the session. An open model call or summary call fails as interrupted. Each open tool call that may be
+    /// repeated gets its next attempt; a started `once` call stays started until its tool reports the outcome. Expired
+    /// approval requests are answered here, so that the run does not appear parked any more.
     pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
         self.record(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {

@@ -1,5 +1,5 @@
-//! Raises the limits of a run that has not ended, and reopens a run that ended for want of budget. A reopened run keeps
-//! its history, spend and counted time, and starts at its next iteration.
+//! Raises the limits of a run that has not ended, and reopens a run that ended because its budget was used up. A
+//! reopened run keeps its history, spend and counted time, and starts its next leg at its next iteration.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub enum RaiseError {
 }
 
 impl QueuedRun {
-    /// The same run with raised limits.
+    /// Returns the same run with raised limits.
     pub(super) fn raised(&self, by: &LimitIncrease) -> Self {
         let mut accepted = self.accepted.clone();
         accepted.spec = raise_limits(&accepted.spec, by);

@@ -1,4 +1,5 @@
-//! What a request to a model consists of: the system prompt, the view, and the transient prompt behind it.
+//! What a request to a model consists of: the system prompt, the view, and the transient prompt behind it. Their hash
+//! and size, and why the request's beginning differs from the last one's. No encoding: that is the wire format's.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::{
     },
 };
 
-/// Inputs that determine the prefix of a request.
+/// What determines the prefix of a request: the beginning that a provider can cache.
 #[derive(Debug, Clone)]
 pub(super) struct RequestPrefix {
     pub(super) model: ModelRef,

@@ -1,4 +1,5 @@
-//! The budget of a run: what its leg has spent, and the reservation that did not fit.
+//! What a run has spent in all its legs, and the reservation that did not fit. The ledger's arithmetic is in
+//! `journal/ledger.rs`.
 
 use crate::{
     model::{Amounts, Body, BudgetRefusal, ModelRef, ModelStarted, RetryReason, RunId, Usage},
@@ -9,22 +10,22 @@ use crate::{
 pub(super) const ONE_CALL: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: Some(1), children: None };
 
-/// The spend of a run, and what ended it.
+/// The spend of a run by its own calls, without its subagents, and the refusal that exhausted it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunBudget {
     pub(super) usage: Usage,
-    /// Assumed spend of all attempts.
+    /// Spend of all ended attempts and started tool calls. An unknown cost counts as its reservation.
     pub(super) spent: Amounts,
-    /// Output limits of models, in tokens, as found out from their failures.
+    /// Output limits of models, in tokens, as their failures have shown.
     pub(super) output_caps: Vec<(ModelRef, u64)>,
-    /// Iteration numbers that are no iterations: grace calls of earlier legs, and a call that was given up where it
-    /// started.
+    /// Count of the iteration numbers that are no iterations: grace calls of earlier legs, and a call that was given up
+    /// in the append that started it.
     pub(super) skipped_numbers: u32,
     /// The reservation that did not fit. From then on only the grace call is made.
     pub(super) exhausted: Option<BudgetRefusal>,
 }
 
-/// A reservation that was refused.
+/// A reservation that the ledger refused.
 #[derive(Debug, Clone)]
 pub(super) struct RefusedReservation {
     pub(super) refusal: BudgetRefusal,

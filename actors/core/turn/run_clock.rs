@@ -1,17 +1,19 @@
-//! The clock of a run: which of the session's active time counts for its limits.
+//! The clock of a run: how much of the session's active time counts for the run's limits. The limits themselves are in
+//! `active_run.rs`.
 
 use crate::{model::SessionTime, turn::model_call::RetryPause};
 
-/// Times of a run on the session's active clock, in milliseconds.
+/// Times and durations of a run on the session's active clock, in milliseconds.
 #[derive(Debug, Clone)]
 pub(super) struct RunClock {
     /// The start of the run.
     pub(super) started: SessionTime,
-    /// Active time since `started` that does not count: waits for a known reset or for a person that are over.
+    /// Active time since `started` that does not count: past waits for a known reset or a person, and time between
+    /// legs.
     pub(super) uncounted_ms: u64,
-    /// Counted active time up to the last result of a call.
+    /// Counted active time up to the last answer of the model, or result of a tool call or subagent.
     pub(super) progress_ms: u64,
-    /// When the run was parked.
+    /// Since when the clock stands still, because the run is parked or has ended.
     pub(super) parked_at: Option<u64>,
     /// Since when the model call of the present iteration is wanted.
     model_wanted_since: Option<u64>,
@@ -22,7 +24,8 @@ impl RunClock {
         Self { started, uncounted_ms: 0, progress_ms: 0, parked_at: None, model_wanted_since: None }
     }
 
-    /// Start of the counted active time, moved forward by all time that does not count; `pause` is under way.
+    /// Start of the counted active time, moved forward by all time that does not count. `pause` is the pause under way,
+    /// if any.
     pub(super) fn counted_from(&self, now: SessionTime, pause: Option<RetryPause>) -> u64 {
         let parked = self.parked_at.map_or(0, |since| now.active_ms.saturating_sub(since));
         let waiting = parked + pause.map_or(0, |pause| pause.uncounted_ms(now));
@@ -34,7 +37,8 @@ impl RunClock {
         self.model_wanted_since.map_or(0, |since| now.active_ms.saturating_sub(since))
     }
 
-    /// Stops the clock when the run becomes parked, and resumes it when the run is parked no longer.
+    /// Notes whether the run is parked and whether its model call is wanted. The clock stands still while the run is
+    /// parked.
     pub(super) fn track_state(&mut self, is_parked: bool, is_model_wanted: bool, active_ms: u64) {
         if !is_parked {
             self.uncounted_ms += self.parked_at.map_or(0, |since| active_ms.saturating_sub(since));

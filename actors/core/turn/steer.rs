@@ -1,7 +1,5 @@
-//! Steering: messages to a run under way, from their record to their position in the view.
-//!
-//! Invariant: after the record of a message, no tool call of its run starts for the first time before a model has read
-//! the message. A message is shown in exactly one place, which no request has covered before.
+//! Steering: messages of a user to a run under way or queued, from their record to the calls that they supersede and to
+//! the run that follows if no model has read them. `fold.rs` puts them into the view.
 
 use std::sync::Arc;
 
@@ -22,7 +20,7 @@ use crate::{
 /// The result of a tool call that a message has superseded.
 const SKIPPED: &str = "Skipped to process an incoming message.";
 
-/// Steering messages without a reader yet, and the ids of the recorded ones.
+/// Steering messages that no view shows yet, and the ids of the recorded ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steering {
     unread: Vector<Arc<MessageSteered>>,
@@ -36,7 +34,7 @@ impl Steering {
         self.recorded.iter().any(|(_, heard)| *heard == next)
     }
 
-    /// Forgets the recorded messages to all other runs.
+    /// Forgets the ids of messages to all runs except those that are `wanted`.
     pub(super) fn retain_runs(&mut self, wanted: impl Fn(RunId) -> bool) {
         self.recorded.retain(|(run, _)| wanted(*run));
     }

@@ -1,4 +1,5 @@
-//! The subagents of a run whose results its model has not read, and the delegated tasks that have failed.
+//! State of a run's subagents until a model has read their results, and of the delegated tasks that have failed. Folds
+//! records; `delegate.rs` decides.
 
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ pub(super) struct Subagent {
     /// Index among the tasks of its call.
     n: u32,
     pub(super) child: SubagentRef,
-    /// Start of its call.
+    /// Start of the delegating call.
     since: Timestamp,
     task: Hash,
     ended: Option<Arc<ChildEnded>>,
 }
 
-/// A failed task with its outcome, and how often it ended so.
+/// A delegated task that has failed, its outcome, and how often it has ended so.
 #[derive(Debug, Clone)]
 pub(super) struct FailedTask {
     signature: Hash,
@@ -89,7 +90,7 @@ impl Subagents {
         self.live().next().is_some()
     }
 
-    /// Whether the model has read the results of all subagents.
+    /// Whether the results of all subagents are in the view.
     pub(super) const fn is_empty(&self) -> bool {
         self.unread.is_empty()
     }
@@ -119,7 +120,7 @@ impl Subagents {
         self.failed_tasks.iter().filter(|failed| failed.signature == task).max_by_key(|failed| failed.times)
     }
 
-    /// The actions that await the live subagents; `ends` if they have to end.
+    /// The actions that await the live subagents; with `ends` the subagents must end.
     pub(super) fn due(&self, ends: bool) -> impl Iterator<Item = DueAction> {
         self.live().map(move |Subagent { call, n, .. }| DueAction::AwaitSubagent { call: *call, n: *n, ends })
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl DecisionBuilder {
-    /// Answers the admitted calls of `todo`, in the order of the answer.
+    /// Answers the admitted calls of `todo`, in their order in the model's answer.
     pub(super) fn answer_todo_calls(&mut self) {
         let is_ready =
             |call: &&ActiveToolCall| *call.tool == *TODO && matches!(call.state, ToolCallState::Admitted(_));

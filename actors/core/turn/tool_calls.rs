@@ -1,4 +1,5 @@
-//! The tool calls of the present answer: their states, what records change in them, and which of them are due.
+//! State of the tool calls of the present answer: what records change in it, and which calls are due. `answer.rs`
+//! admits, `decision.rs` starts and `ending.rs` ends the calls.
 
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ pub(super) struct ActiveToolCall {
     /// The registered name; until admission the name that the model wrote.
     pub(super) tool: Arc<str>,
     pub(super) effect: EffectClass,
-    /// The resources that the call touches, known from its admission on.
+    /// What the call touches, known from its admission on.
     pub(super) access: Access,
     /// Whether the tool can find out the fate of the call after a crash of the process.
     pub(super) detached: bool,
     /// Whether an attempt may have had an effect.
     pub(super) may_have_run: bool,
-    /// Attempts that were lost for a reason that may lie in the call itself.
+    /// Number of attempts that were lost for a reason that may lie in the call itself.
     pub(super) lost_attempts: Attempt,
     pub(super) state: ToolCallState,
 }
@@ -73,7 +74,7 @@ impl ActiveToolCall {
         *self.tool == *DELEGATE_TASK
     }
 
-    /// The action that should be in flight for this call, given the earlier calls of its answer.
+    /// The action that should be in flight for this call; `earlier` are the calls before it in the answer.
     fn due(&self, earlier: &[Self], lets_calls_end: bool) -> Option<DueAction> {
         match &self.state {
             ToolCallState::Admitted(attempt) if lets_calls_end && !self.is_blocked_by(earlier) => {

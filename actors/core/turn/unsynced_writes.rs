@@ -1,5 +1,5 @@
-//! Warns the model after a start on another boot of the machine. Data that commands wrote and the kernel had not yet
-//! flushed to disk may be lost.
+//! Prepares a note for the model after a start on another boot of the machine: data that commands wrote and the kernel
+//! had not yet flushed to disk may be lost. Checks no disk and repeats no call.
 
 use std::{
     sync::Arc,
@@ -25,7 +25,7 @@ pub(super) struct UnsyncedWrites {
 }
 
 impl UnsyncedWrites {
-    /// Folds a record, before it changes the calls of the run under way; `boot` is the boot on which they ran.
+    /// Folds a record, before it changes the calls of the run under way. `boot` is the boot on which the calls ran.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds write nothing")]
     pub(super) fn apply(&mut self, body: &Body, at: Timestamp, calls: &[ActiveToolCall], boot: &str) {
         match body {

@@ -1,5 +1,5 @@
-//! What a run waits for, since when and until when. A read-only projection; never drives actions. Derived from `due`,
-//! so every action in flight has an entry; start times are the times of records.
+//! What a run waits for, since when and until when: a read-only projection that drives no action. It is derived from
+//! `due`, so every action in flight has an entry; start times are the times of records.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// The time limits that tasks have outside of the core, in milliseconds.
+/// The time limits that tasks have outside of the core, in milliseconds. Implemented in `session/task_deadlines.rs`.
 pub trait TaskDeadlines {
     /// Limit of one attempt at this model by a run of this spec, with everything that belongs to the attempt.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64;
     /// Limit of one attempt of a call of this tool with these arguments, until its result is stored.
     fn tool(&self, tool: &str, arguments: &str) -> u64;
-    /// Limit of stopping a call.
+    /// Limit of bringing a call to its end.
     fn stop(&self) -> u64;
 }
 
@@ -44,7 +44,7 @@ pub struct WaitTracker {
 }
 
 impl WaitTracker {
-    /// A tracker that has taken no record of the session yet.
+    /// A tracker that has read no record of the session yet.
     pub fn new(session: SessionId) -> Self {
         Self {
             turn: Turn::empty(session),
@@ -58,7 +58,7 @@ impl WaitTracker {
         }
     }
 
-    /// Takes the next record.
+    /// Folds the next record of the session.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds start and end no wait")]
     pub fn take(&mut self, record: &Record) {
         self.turn.fold(record);
@@ -85,8 +85,8 @@ impl WaitTracker {
         }
     }
 
-    /// Waits of a run at time `at` while no process runs it. Only times from its records apply: no limit expires, and
-    /// no action is in flight.
+    /// Waits of a run at time `at` while no process executes it. Only times from its records apply: no limit expires,
+    /// and no action is in flight.
     pub fn waits_unowned(&self, run: RunId, at: Timestamp) -> Vec<RunWait> {
         let now = SessionTime { at, ..self.last };
         let (behind, mut waits) = match &self.turn.current {
@@ -127,7 +127,7 @@ impl WaitTracker {
         Some(self.last.active_ms.saturating_sub(last.counted_from(self.last)))
     }
 
-    /// Waits of a run of a live session at this time.
+    /// Waits of a run of a live session at time `at`. `bounds` are the limits of its tasks.
     pub fn waits_running(&self, run: RunId, at: Timestamp, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
         let now =
             SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
@@ -283,7 +283,7 @@ fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = R
     })
 }
 
-/// The failure that keeps every model from being called before the awaited time.
+/// The failure of the link whose reset ends the wait.
 fn skip_failure(waiting: &ModelWaiting) -> Option<Failure> {
     waiting.skipped.iter().find_map(|link| match &link.reason {
         UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {

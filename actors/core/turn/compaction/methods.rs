@@ -1,5 +1,6 @@
-//! Compaction methods. First, long results of old calls are left out; then the oldest part is replaced by a summary, in
-//! several calls if necessary. Without a summary the part is dropped. If nothing may be removed, the run fails.
+//! Applies the methods of compaction. First, long results of old calls are left out; then the oldest part is replaced
+//! by a summary, in several calls if necessary. Without a summary the part is dropped. If nothing may be removed, the
+//! run fails. Also reacts to requests that a provider refuses as too long.
 
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ use crate::{
     },
 };
 
+/// Most compactions for one input, and most retries of a call that one model refuses as too long.
 const MAX_COMPACTIONS_PER_CALL: u32 = 3;
 
 impl DecisionBuilder {
-    /// Applies the compaction that is possible without waiting.
+    /// Compacts the view if that is needed and possible without waiting for a summary.
     pub(in crate::turn) fn compact_if_needed(&mut self) {
         let mut passes = 0;
         while passes < MAX_COMPACTIONS_PER_CALL && self.refused_reservation.is_none() && self.compact_once() {
@@ -122,8 +124,8 @@ impl DecisionBuilder {
         });
     }
 
-    /// The id of the conversation from this compaction on: ordered by time, and deterministic in the session and its
-    /// last record.
+    /// The id of the conversation from this compaction on: ordered by time, and derived from the session and its last
+    /// record.
     fn lineage(&self) -> SessionId {
         let mut hasher = Hasher::default();
         hasher.part(&self.turn.session.bits().to_be_bytes());

@@ -1,5 +1,6 @@
-//! Compaction of the view. All sizes are measured. A view that cannot be made shorter is not compacted, and a compacted
-//! view is not compacted again before it has grown.
+//! Compaction of the view: its size limits (here), whether and where it is cut (`need.rs`), the methods (`methods.rs`),
+//! and the text in place of the removed part (`replacement.rs`). The state is in `compaction_state.rs`, the summary
+//! calls are in `summary/`.
 //!
 //! Invariant: the view changes only before the first attempt of a model call, or after a provider has refused it as too
 //! long. All other attempts show the same view as the first one.
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Bytes kept of the first request of a conversation whose round is removed.
+/// Most bytes that are kept of the first request of a conversation, once its round is removed.
 const MAX_FIRST_REQUEST_BYTES: usize = 4_000;
 
 /// Size limits of a request, in bytes.
@@ -42,7 +43,7 @@ impl ContextBudget {
         self.trigger / 2
     }
 
-    /// Above this size a summary is made ahead, and requests carry the context pressure text.
+    /// Above this size a summary is made ahead, and requests carry the context pressure text (how full the view is).
     const fn pressure(self) -> usize {
         self.trigger / 10 * 7
     }
@@ -54,7 +55,8 @@ impl ActiveRun {
         self.compaction.summary_call(self.id)
     }
 
-    /// Whether the view may change now: the model call is not started, or was refused as too long.
+    /// Whether the view may change now: no attempt of the model call has started, or a provider has refused it as too
+    /// long.
     pub(super) const fn is_at_boundary(&self) -> bool {
         match &self.state {
             LoopState::CallingModel(asking) => {
@@ -76,7 +78,7 @@ impl ActiveRun {
         !self.compaction.given_up && self.spec.compaction.as_ref().is_some_and(has_models)
     }
 
-    /// Whether the view needs no compaction any more.
+    /// Whether the run sends no further view that could be compacted: it is ending, exhausted or answered.
     pub(super) const fn is_over(&self) -> bool {
         self.planned_end.is_some()
             || self.budget.exhausted.is_some()

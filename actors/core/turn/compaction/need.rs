@@ -1,4 +1,5 @@
-//! Decides whether a view is too long, and up to which position it may be compacted.
+//! Measures a view against its model's context window. Decides whether the view is compacted, up to which position, and
+//! how soon a summary is needed. Also: the text about context pressure, and the parts of a request that overflows.
 
 use std::sync::Arc;
 
@@ -21,9 +22,9 @@ const RESERVED_TOKENS: u64 = 20_000;
 /// Trigger before the first call of a run, in percent of the window, if the configured one is higher. A run should not
 /// start with a view that an earlier run has filled to the edge.
 const BACKSTOP_PERCENT: u64 = 85;
-/// Maximum tokens of a summary; in a small window it has a sixteenth of the window.
+/// Maximum tokens of a summary. A smaller window allows a sixteenth of its size.
 const MAX_SUMMARY_TOKENS: u64 = 8_192;
-/// Bytes of the text around a summary.
+/// Bytes of the fixed text around a summary.
 const SUMMARY_FRAME_BYTES: usize = 500;
 
 impl Turn {
@@ -77,8 +78,8 @@ impl Turn {
         }
     }
 
-    /// The position up to which the view may be compacted. An existing summary suffices if the view behind it is short
-    /// enough.
+    /// The position up to which the view may be compacted. A summary under way keeps its target. The end of an existing
+    /// summary suffices if the view after it is short enough, or if a further cut would gain too little.
     fn target_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
         let Some(summary) = &run.compaction.summary else { return self.cut_position(run, room, size) };
         if let Some(aim) = run.compaction.target.filter(|aim| *aim > summary.end) {
@@ -95,8 +96,9 @@ impl Turn {
         self.cut_position(run, room, size).filter(is_worth_it).or(Some(summary.end))
     }
 
-    /// The position for the next cut. The tail also has to hold the text that arrives before the trigger is reached. A
-    /// view that has not grown since the last compaction is cut again only if far too much was left.
+    /// The position for the next cut. The kept tail leaves space for the text that arrives before the trigger. A view
+    /// that has not grown since the last compaction is cut only if the cut removes more than four summaries' length;
+    /// otherwise two suffice.
     fn cut_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
         let until = match room.trigger.checked_sub(size) {
             Some(until) => until + room.trigger / 16,
@@ -129,13 +131,13 @@ impl Turn {
         KeepTail { messages, bytes }
     }
 
-    /// Whether leaving out long results will suffice at the trigger, if the view grows as before.
+    /// Whether leaving out long results will suffice at the trigger, if the share of long results stays the same.
     fn will_elide(&self, run: &ActiveRun, room: ContextBudget, size: usize, to: HistoryPosition) -> bool {
         let left = size.saturating_sub(self.history.elidable(to)).saturating_mul(room.trigger);
         run.compaction.may_elide() && left <= room.target().saturating_mul(size)
     }
 
-    /// The text that replaces a dropped part: the notes so far and a marker.
+    /// The text that replaces a dropped part: the summary so far, if there is one, and a marker.
     pub(super) fn drop_notice(&self, run: &ActiveRun) -> Arc<str> {
         let notes = self.notes(&run.compaction).map_or_else(String::new, |notes| format!("{notes}\n\n"));
         let marker = "[More of the conversation was left out here, and nobody could summarise it.]";
@@ -154,21 +156,21 @@ impl Turn {
         };
         match to.filter(fits) {
             Some(to) => CompactionNeed::Drop(to),
-            // The provider refused it although it should fit: the next attempt asks for a shorter answer.
+            // The provider has refused a request that should fit: the next attempt asks for a shorter answer.
             None if size <= room.max_request => CompactionNeed::Nothing,
             None => CompactionNeed::Impossible,
         }
     }
 
-    /// Bytes of the text that replaces everything before `to`, with `notes` bytes of summary or notice.
+    /// Bytes of the text that replaces everything before `to`. `notes` are the bytes of its summary or drop notice.
     fn stand_in_bytes(&self, to: HistoryPosition, notes: usize) -> usize {
         let first =
             self.history.first_request(to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES));
         SUMMARY_FRAME_BYTES + first + notes + self.todo().map_or(0, |todo| todo.len())
     }
 
-    /// The summary that becomes part of the view now: at the trigger, or before the first call of a run. The latter
-    /// only if the summary covers no more than a cut at this moment would.
+    /// The summary that becomes part of the view now: at the trigger, or before the first call of a run. Before the
+    /// first call it may cover no more than a cut at this moment would.
     pub(super) fn due_summary<'a>(&self, run: &'a ActiveRun) -> Option<&'a PrefixSummary> {
         match self.need(run) {
             CompactionNeed::Now(to) => run.compaction.summary_to(to),
@@ -204,7 +206,8 @@ impl Turn {
         }
     }
 
-    /// The run's due actions together with those of its summary.
+    /// The actions due for the run and its summary. While the view must be compacted, no lease for the next model call
+    /// is due.
     pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
         let need = self.need(run);
@@ -219,7 +222,8 @@ impl Turn {
         due
     }
 
-    /// After failures ahead of the need, the summary is requested once more when the run has to wait for it.
+    /// If a summary made ahead has failed for good, allows another one, which starts only when the run has to wait for
+    /// it.
     pub(in crate::turn) fn retry_summary_when_needed(&mut self) {
         let Some(run) = self.run() else { return };
         let is_ahead = run.compaction.given_up && !matches!(self.need(run), CompactionNeed::Now(_));
@@ -230,7 +234,7 @@ impl Turn {
         }
     }
 
-    /// How soon the run under way needs its summary.
+    /// How soon the run under way needs its summary. The Compressor orders and delays summary calls by it.
     pub fn summary_urgency(&self, now: SessionTime) -> SummaryUrgency {
         let CurrentRun::Running(run) = &self.current else { return SummaryUrgency::Foreground };
         let is_waiting = matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary();
@@ -250,13 +254,14 @@ impl Turn {
             let iterations = u64::from(run.iteration.checked_sub(first.iteration).filter(|n| *n > 0)?);
             let elapsed = now.active_ms.saturating_sub(first.active_ms);
             let left = elapsed.saturating_mul(trigger.saturating_sub(size)) / grown;
-            // The view is measured once an iteration, so the last one is too late.
+            // The view is measured once per iteration. The time of one iteration is taken off, so that the summary
+            // starts before the trigger is passed.
             Some(left.saturating_sub(elapsed / iterations))
         });
         ViewGrowth { fill_percent, slack_ms }
     }
 
-    /// The context pressure text for the requests of the call that is wanted or under way.
+    /// The context pressure text (how full the view is) for the call that is wanted or under way.
     pub(in crate::turn) fn current_pressure(&self) -> Option<Arc<str>> {
         let CurrentRun::Running(run) = &self.current else { return None };
         match &run.state {
@@ -282,7 +287,8 @@ impl Turn {
     }
 }
 
-/// Target size of a summary in bytes. A summary of more than twice as many is rejected.
+/// Maximum size of a summary in bytes, by the density of the next model. The check of a finished summary is
+/// `summary_defect`.
 fn summary_bytes(room: ContextBudget) -> usize {
     usize::try_from(room.density.bytes(room.summary)).unwrap_or(usize::MAX)
 }

@@ -1,12 +1,12 @@
-//! The text that stands for the removed part of a view.
+//! The text that a view shows in place of its removed part.
 
 use std::sync::Arc;
 
 use super::MAX_FIRST_REQUEST_BYTES;
 use crate::model::{ContextCompacted, RUNTIME_TEXT_PREFIX};
 
-/// The text that the model reads in place of the removed part. `first` is the first user message of the conversation,
-/// once its round is removed.
+/// The first request, the summary and the to-do list, as the model reads them. `first` is the first user message of the
+/// conversation, if its round is removed.
 pub(in crate::turn) fn replacement_text(
     compacted: &ContextCompacted,
     first: Option<&str>,

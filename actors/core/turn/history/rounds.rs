@@ -1,4 +1,5 @@
-//! The rounds of a conversation and their rendering.
+//! The conversation as rounds: how it grows, how it is imported, counted, hashed and rendered. `trim.rs` shortens it;
+//! `transcript.rs` renders it for summary calls.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::model::{
     MessageContent, OutcomeDetail,
 };
 
-/// Bytes of text that an image counts as: vendors count 1,000 to 2,000 tokens.
+/// Bytes of text as which an image counts: vendors count 1,000 to 2,000 tokens.
 pub(super) const IMAGE_BYTES: usize = 6_000;
 
 /// A conversation; cheap to clone.
@@ -23,17 +24,18 @@ pub(crate) struct History {
     pub(super) bytes: usize,
     /// Number of images.
     pub(super) images: usize,
-    /// One running hash over all that was counted: a hash for each message would cost more than the message.
+    /// One running hash over all counted content: a hash for each message would cost more.
     pub(super) hasher: Hasher,
     /// Counts changes of content that was rendered before.
     pub(super) generation: u32,
 }
 
-/// A user message, the steps that followed, and the end (absent while a run works on it).
+/// A user message, the steps that followed, and the end, which is absent while a run works on the round.
 #[derive(Debug, Clone)]
 pub(super) struct Round {
     pub(super) user: MessageContent,
-    /// Replacement for all removed content before it; rendered behind the user message.
+    /// Replacement for all content that was removed before this round's remaining steps; rendered behind the user
+    /// message.
     pub(super) before: Option<Arc<str>>,
     /// Text rendered behind the user message.
     pub(super) note: InlineNote,
@@ -50,7 +52,7 @@ pub(super) struct Step {
     pub(super) note: InlineNote,
 }
 
-/// Text rendered inside of a message without being part of its content.
+/// Text that is rendered behind a message's content, inside the same message.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InlineNote(pub(super) Option<Arc<str>>);
 
@@ -63,6 +65,7 @@ pub(crate) struct CallResult {
     pub end: Arc<CallEnd>,
 }
 
+/// The end of a round: the model's answer, or text of the runtime if the run has ended without one.
 #[derive(Debug, Clone)]
 pub(super) enum RoundEnd {
     Answer(Arc<AssistantMessage>),
@@ -92,7 +95,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Starts a round. The caller makes sure that the previous one has ended.
+    /// Starts a round. The caller ensures that the previous one has ended.
     pub(crate) fn start_round(&mut self, user: impl Into<MessageContent>) {
         debug_assert!(self.rounds.last().is_none_or(|round| round.end.is_some()), "two users in a row");
         let round = Round {
@@ -139,7 +142,7 @@ impl History {
         }
     }
 
-    /// Adds text inside the last message. The caller makes sure that no request has covered that message.
+    /// Adds text inside the last message. The caller ensures that no request has covered that message.
     pub(crate) fn add_note(&mut self, text: &str) {
         self.count(&[b"note", text.as_bytes()]);
         let Some(round) = self.rounds.back_mut() else { return };
@@ -149,7 +152,7 @@ impl History {
         }
     }
 
-    /// Ends the round with its answer. The answer's calls were never run, so they are removed.
+    /// Ends the round with its answer. Tool calls of this answer were never run, so they are removed.
     pub(crate) fn end_with_answer(&mut self, message: &Arc<AssistantMessage>) {
         let message = match message.calls.is_empty() {
             true => Arc::clone(message),
@@ -164,7 +167,7 @@ impl History {
         self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
     }
 
-    /// Ends the round with the last text and a note about the outcome.
+    /// Ends the round with the last text of the model and a note about the outcome.
     pub(crate) fn end_with_partial(&mut self, text: &str, ended: &OutcomeDetail) {
         if text.trim().is_empty() {
             return self.end_unanswered(ended);
@@ -181,7 +184,7 @@ impl History {
         }
     }
 
-    /// Bytes that the model reads, without the overhead of the wire format.
+    /// Bytes that the model reads, without the overhead of the wire format; an image counts as `IMAGE_BYTES`.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

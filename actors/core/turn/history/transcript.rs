@@ -7,13 +7,13 @@ use super::{
 };
 use crate::model::HistoryPosition;
 
-/// Bytes of a text that the transcript contains; of a longer text it has the head and the tail.
+/// Most bytes of a text in the transcript; of a longer text it has the head and the tail.
 const MAX_TEXT_BYTES: usize = 6_000;
-/// Bytes of a result or of arguments that the transcript contains.
+/// Most bytes of a result or of arguments in the transcript.
 const MAX_RESULT_BYTES: usize = 2_000;
 
 impl History {
-    /// The conversation between `from` and at most `to`, in at most `room` bytes, and the position where the text ends.
+    /// The conversation from `from` to at most `to`, in at most `room` bytes, and the position where this text ends.
     /// The first part is included whatever its length.
     pub(in crate::turn) fn transcript(
         &self,

@@ -1,5 +1,5 @@
-//! Shortens a conversation: finds the part that may be removed, removes it, or leaves out long results. A call and its
-//! result are one step, so they are removed together.
+//! Shortens a conversation: finds the part that may be removed, measures it, removes it, or leaves out long results. A
+//! call and its result are one step, so they are removed together.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::model::{CallEnd, HistoryPosition};
 
-/// Longer results of old calls are left out first.
+/// Most bytes of an old call's result that stay when long results are left out.
 const MAX_KEPT_RESULT_BYTES: usize = 600;
 
-/// Limits of the tail that a cut leaves. The present request and the last step stay in any case.
+/// Most messages and bytes of the tail that a cut leaves. The present request and the last step stay in any case.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::turn) struct KeepTail {
     pub(in crate::turn) messages: u32,
@@ -25,7 +25,8 @@ impl KeepTail {
 }
 
 impl History {
-    /// The position up to which the conversation may be removed if `keep` stays; `None` if nothing would be removed.
+    /// The position up to which the conversation may be removed, so that the rest is within `keep`; `None` if all of it
+    /// is.
     pub(in crate::turn) fn cut_position(&self, keep: KeepTail) -> Option<HistoryPosition> {
         let (mut messages, mut bytes) = (0u32, 0usize);
         let mut fits = |more: (u32, usize)| {
@@ -56,7 +57,8 @@ impl History {
         HistoryPosition { round: self.start.round + round, step: before + step }
     }
 
-    /// Converts a position into removable rounds and steps of the next one; `None` if it is not in the rounds left.
+    /// Converts a position into the number of whole rounds before it, and of steps before it in its own round. `None`
+    /// if the position is not in the rounds left.
     fn relative(&self, to: HistoryPosition) -> Option<(usize, usize)> {
         let round = to.round.checked_sub(self.start.round)?;
         let step = if round == 0 { to.step.checked_sub(self.start.step)? } else { to.step };
@@ -115,7 +117,7 @@ impl History {
         whole + part
     }
 
-    /// The first user message, if its round is not there any more once everything before a position is removed.
+    /// The first user message of the conversation, if its round is removed, or is before `to`.
     pub(in crate::turn) fn first_request(&self, to: HistoryPosition) -> Option<&str> {
         match &self.first {
             Some(first) => Some(first),
@@ -124,8 +126,8 @@ impl History {
         }
     }
 
-    /// Bytes of the present request with its replacement text, and of the last step with all of earlier rounds from
-    /// `unshown` on. Neither can be reduced.
+    /// Two sizes in bytes that cannot be reduced. The first is the present user message with the text behind it. The
+    /// second is the last step with the content of earlier rounds from `unshown` on.
     pub(in crate::turn) fn minimum_size(&self, unshown: Option<HistoryPosition>) -> (usize, usize) {
         let Some(round) = self.rounds.last() else { return (0, 0) };
         let earlier = unshown.map_or(0, |from| {
@@ -142,7 +144,8 @@ impl History {
         Some(self.absolute(HistoryPosition { round: to_u32(last), step: to_u32(step) }))
     }
 
-    /// The parts behind a position; a round's user message only if none of the round's remaining steps lies before it.
+    /// The parts after a position, each with the position after it. The user message of a round is left out if a step
+    /// of the round lies before `from`.
     pub(super) fn parts_from(
         &self,
         from: HistoryPosition,
@@ -257,7 +260,7 @@ impl Step {
     }
 }
 
-/// The replacement of a long result; `None` if it is short and has no images.
+/// The replacement of a long result or one with images; `None` for any other.
 fn elided(end: &CallEnd) -> Option<CallEnd> {
     if end.content.len() <= MAX_KEPT_RESULT_BYTES && end.images.is_empty() {
         return None;

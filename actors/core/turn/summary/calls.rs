@@ -1,4 +1,5 @@
-//! Calls for summaries: start, answers, failures, and when the summary is given up.
+//! Decides about the calls for summaries: their start, what follows from answers and failures, and when the summary is
+//! given up.
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use crate::{
     },
 };
 
-/// Attempts at a model that fails, or whose answers are no usable summaries.
+/// Attempts at a model that fails, or whose answers are no usable summaries, before the next model is called.
 const MAX_MODEL_TRIES: u32 = 2;
-/// Attempts at a model after failures that are not the model's fault.
+/// Attempts at a model after failures that are not the model's fault, for each class of failure.
 const MAX_LOCAL_TRIES: u32 = 3;
 /// Pause before another attempt, in milliseconds.
 const RETRY_DELAY_MS: u64 = 1_000;
@@ -173,7 +174,8 @@ impl DecisionBuilder {
         self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 
-    /// No model can be called for a summary now. A run does not wait for that: the summary is given up.
+    /// Reacts to the news that no model can be called for a summary now. A run does not wait for one: the summary is
+    /// given up.
     fn on_no_summary_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
         let failure = skipped.first().map(link_failure).cloned();
         let failure =

@@ -1,4 +1,4 @@
-//! Requests for summaries: their text, their size, and the models that may take them.
+//! Requests for summaries: their text, their size, and the models that may be called. Prompts call the summary "notes".
 
 mod calls;
 
@@ -32,7 +32,7 @@ pub const PROMPT: &str = "You keep the working notes of an agent whose conversat
 pub struct SummaryRequest {
     /// The started attempt.
     pub started: Arc<ModelStarted>,
-    /// The notes so far and the part of the conversation to summarise.
+    /// The summary so far, if there is one, and the part of the conversation to summarise.
     pub text: String,
 }
 
@@ -60,7 +60,7 @@ impl Turn {
         Some(candidates)
     }
 
-    /// Whether the price of a summary by this model is known, given that it reads no more than the view.
+    /// Whether the price of a summary by this model is known, if the call reads no more than the view.
     fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
         let most = self.context_budget(run).map_or(0, |room| room.summary);
         let view = self.observations.density(&run.spec, model).tokens(self.history.bytes() as u64);
@@ -78,7 +78,7 @@ impl Turn {
         compacting.summary.as_ref().map(|summary| &summary.text).or(self.summary.as_ref())
     }
 
-    /// The user message of a summary call: the notes so far and the new part.
+    /// The user message of a summary call: the summary so far and the new part, `told`.
     fn summary_input(&self, compacting: &CompactionState, told: &str) -> String {
         let notes = self.notes(compacting);
         match notes {
@@ -87,7 +87,7 @@ impl Turn {
         }
     }
 
-    /// Tokens of conversation that this model can summarise in one call.
+    /// Tokens of conversation that this model can summarise in one call, if the summary has at most `most` tokens.
     fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, most: u64) -> u64 {
         match self.observations.window(&run.spec, model) {
             Some(window) => (window / 4 * 3).saturating_sub(most.saturating_mul(2)).max(most),
