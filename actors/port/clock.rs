@@ -1,3 +1,5 @@
+//! Port of time and randomness.
+
 use std::fmt::Debug;
 
 use crate::model::Timestamp;

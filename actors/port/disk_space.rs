@@ -1,3 +1,5 @@
+//! Port of free disk space.
+
 use std::fmt::Debug;
 
 use futures::future::BoxFuture;

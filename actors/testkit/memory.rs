@@ -149,7 +149,7 @@ fn lock(store: &Mutex<MemoryStore>) -> MutexGuard<'_, MemoryStore> {
 #[derive(Debug, Default)]
 struct MemoryStore {
     epoch: u64,
-    /// The open sessions, each with the revival of its incarnation.
+    /// The open sessions, each with the opening number of its incarnation.
     open: BTreeMap<SessionId, u32>,
     /// Openings of any session in this epoch.
     revivals: u32,

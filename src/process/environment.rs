@@ -1,3 +1,5 @@
+//! The environment variables that a command inherits.
+
 use std::ffi::OsString;
 
 const ALLOWED: &[&str] = &["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR"];

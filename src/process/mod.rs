@@ -1,6 +1,6 @@
 //! Commands with a process group, a clean environment, bounded output and a time limit each.
 //!
-//! Such a command ends with the process that started it; a command of the [`runner`] does not.
+//! Such a command is ended when the process that started it drops it; a command of the [`runner`] outlives its process.
 //!
 //! A process that leaves its group (`setsid`) is out of reach here: the boundary for those is a cgroup.
 

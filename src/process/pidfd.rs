@@ -1,3 +1,5 @@
+//! Pidfds: handles of processes that stay valid when a pid is reused.
+
 use std::{io, os::fd::OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

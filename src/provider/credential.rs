@@ -107,8 +107,8 @@ impl Credential {
         Self::new(None, Some(key), KeyPlacement::ByWire)
     }
 
-    /// A credential with a key source. `known` is the first key, if any; the source is used without one, after a
-    /// refusal and near the expiry.
+    /// A credential with a key source. `known` is the first key, if any. The source is used if there is no key, after a
+    /// refusal, and near the key's expiry.
     pub fn from_source(fetch: impl KeySource, known: Option<Secret>, carried: KeyPlacement) -> Self {
         Self::new(Some(Box::new(fetch)), known, carried)
     }

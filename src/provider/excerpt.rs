@@ -1,3 +1,5 @@
+//! Excerpts of responses for error messages.
+
 /// The start of `bytes`, for a message: one line of at most `max` characters, without control characters.
 pub(super) fn excerpt(bytes: &[u8], max: usize) -> String {
     let cut = &bytes[..bytes.len().min(max * 8)];

@@ -153,7 +153,7 @@ impl<'de> Visitor<'de> for LooseValueVisitor {
     }
 }
 
-/// An object that vendors also send as null or omit. Any other type counts as absent.
+/// An object or a list that vendors also send as null or omit. A type that `T` does not accept counts as absent.
 #[derive(Debug, Clone)]
 pub(super) struct LooseOption<T>(pub(super) Option<T>);
 
@@ -228,7 +228,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
     }
 }
 
-/// A list. Refuses structs: serde would assign the values to the fields in their order.
+/// Deserializes a list, but no struct: serde would assign the values to its fields in their order.
 struct ListDeserializer<'a, A> {
     list: &'a mut A,
     is_object_wanted: &'a mut bool,

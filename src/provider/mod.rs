@@ -1,4 +1,5 @@
-//! Model providers: one module per wire format, each pure (bytes in, values out); only the module `http` does I/O.
+//! Model providers: one module for each wire format, pure (bytes in, values out), and what they share. Only the module
+//! `http` does network I/O.
 
 mod announcer;
 pub mod anthropic_messages;

@@ -39,12 +39,12 @@ pub struct SseParser {
 /// Evidence from the non-blank lines so far that this is an event stream.
 #[derive(Debug, Clone, Copy, Default)]
 enum StreamEvidence {
-    /// No such line yet.
+    /// No non-blank line yet.
     #[default]
     None,
-    /// No line was a comment or a field that the format defines.
+    /// There are lines, and none of them was a comment or a field that the format defines.
     Foreign,
-    /// At least one line was.
+    /// At least one line was a comment or a defined field.
     Stream,
 }
 

@@ -9,14 +9,14 @@ use super::wire::{CacheBreakpoint, CachePolicy, CachePrefix};
 
 /// Maximum number of remembered prefixes; the oldest is evicted first.
 const MAX_PREFIXES: usize = 16_384;
-/// Breakpoints that are looked up for a mark, counted backwards from the mark itself.
+/// How many breakpoints are searched for a known prefix, from a marked breakpoint backwards. The marked one counts.
 const MAX_LOOK_BACK: usize = 20;
-/// Shorter prefixes are not cached automatically.
+/// Shorter prefixes count as not cached by vendors that cache automatically.
 const MIN_CACHED_TOKENS: u64 = 1024;
 /// Granularity of automatic caching.
 const CACHE_STEP_TOKENS: u64 = 128;
 
-/// The prefixes of answered requests. Affects only the reported usage.
+/// The prefixes of the requests so far. Affects only the reported usage.
 #[derive(Debug, Default)]
 pub struct PromptCache(Mutex<KnownPrefixes>);
 
@@ -36,7 +36,8 @@ pub struct CacheUsage {
 }
 
 impl PromptCache {
-    /// The cache usage of a request. Its prefixes are remembered for later requests.
+    /// The cache usage of a request. Its prefixes are remembered for later requests: all of them, or with explicit
+    /// marks only the marked ones.
     pub fn look_up(&self, prefix: &CachePrefix) -> CacheUsage {
         let mut beginnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match prefix.policy() {

@@ -49,7 +49,7 @@ pub enum RequestMessage<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct RawContent<'a>(Vec<&'a RawValue>);
 
-/// A short text, such as a call's id.
+/// A short text, such as a call's id. Borrowed from the request if the JSON has no escapes in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
@@ -160,8 +160,8 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// The turn of the last user's text that is no nudge; of the last text if all are nudges. `None` without a user
-    /// message.
+    /// The turn that begins at the last user's text that is no nudge; if all are nudges, at the last text. `None`
+    /// without a user message.
     pub fn current_turn(&self, is_nudge: impl Fn(&RawContent<'a>) -> bool) -> Option<ScriptTurn<'_, 'a>> {
         let mut last = None;
         for (index, message) in self.messages.iter().enumerate().rev() {

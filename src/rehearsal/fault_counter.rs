@@ -1,3 +1,5 @@
+//! Counts the attempts of each request that met a scripted fault, so that a fault ends after its number of times.
+
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},

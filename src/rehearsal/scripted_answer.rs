@@ -20,7 +20,7 @@ pub struct ScriptedAnswer<'s> {
     pub has_cache_usage: bool,
     /// The speed of the answer.
     pub pace: AnswerPace,
-    /// The fault of the first attempts, in place of the answer.
+    /// The fault that the first attempts meet.
     pub fault: Option<&'s FaultRule>,
 }
 

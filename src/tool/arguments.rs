@@ -18,7 +18,7 @@ use crate::excerpt::first_chars;
 const MAX_VALUE_CHARS: usize = 80;
 /// Longer unknown names, in bytes, get no suggestion: the comparison's memory grows with the product of both lengths.
 const MAX_COMPARED_BYTES: usize = 64;
-/// Validation errors among which the first to report is chosen.
+/// Most validation errors among which the one to report is chosen.
 const MAX_ERRORS: usize = 1_000;
 /// Similarity (0 to 1) below which a known name is not suggested.
 const MIN_SIMILARITY: f64 = 0.5;

@@ -1,5 +1,5 @@
-//! Intents: notes of an attempt, durable before it changes anything. The next attempt of the same call recognizes by
-//! them what an earlier one has done.
+//! Intents: what an attempt is about to change, written as its artifact before it changes anything. By them the next
+//! attempt of the same call recognizes what an earlier one has done.
 
 use hermod_actors::{
     model::{CallEnd, CallStatus},
@@ -7,7 +7,7 @@ use hermod_actors::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Limit of an intent, in bytes.
+/// Most bytes of an intent that are read back. A longer intent counts as unreadable.
 const MAX_INTENT_BYTES: usize = 1_000;
 
 /// Writes the intent of this attempt.

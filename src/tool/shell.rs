@@ -32,7 +32,7 @@ pub const SHELL: &str = "/bin/sh";
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 const WRITE_A_SCRIPT: &str =
     "make it shorter and plainer, or put the script into a file with `write_file` and run that";
-/// The schema's upper limit.
+/// Longest timeout of a command: the upper limit in the schema.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 /// Time to end a command and read the rest of its output, with reserve.
 pub(super) const END_SLACK: Duration = Duration::from_secs(30);

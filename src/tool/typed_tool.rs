@@ -128,7 +128,8 @@ fn parse_arguments<T: TypedTool>(
     Ok(arguments)
 }
 
-/// Parses arguments off the async threads, so that it blocks no session.
+/// Parses arguments off the async threads, so that it blocks no session. They are parsed at the admission of the call
+/// and again when it runs, because a record has only their text.
 async fn parse_off_thread<T: TypedTool>(
     shape: Arc<ArgumentSchema>,
     arguments: Value,
@@ -197,7 +198,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 }
 
-/// The end of a call whose arguments are rejected while it runs.
+/// The end of a call whose arguments are rejected when it runs.
 pub(super) fn refused_end(bad: &BadArguments) -> CallEnd {
     CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
 }

@@ -1,4 +1,4 @@
-//! Cases: reservations, settlements and raises on budget accounts.
+//! Cases of the journal contract: reservations, settlements and raises on budget accounts.
 
 use super::subject::{Subject, account, one, record, session};
 use hermod_actors::{

@@ -1,4 +1,4 @@
-//! Cases: sequence numbers, fencing, atomicity and sizes of appends.
+//! Cases of the journal contract: sequence numbers, fencing, atomicity and sizes of appends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -231,7 +231,8 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
     assert_eq!(appended.last, RECORDS);
 }
 
-/// The record's opaque state nests too deep for the reader. Only deserialization can make one: its constructor refuses.
+/// The record's opaque state nests too deep for the decoder. Only deserialization can make one: its constructor
+/// refuses.
 pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });

@@ -1,3 +1,5 @@
+//! Cases of the journal contract: inbox messages wait until an append consumes them.
+
 use super::subject::{Subject, appended, check, one, record, session, session_row};
 use hermod_actors::port::{Append, IndexRow, WriteOp, WriteOutcome, WriteRefusal};
 

@@ -1,4 +1,5 @@
-//! The contract test of every [`Journal`], as one table of cases.
+//! The contract test of every [`Journal`], as one table of cases, and the contract of a journal that fails
+//! (`faults.rs`).
 
 mod accounts;
 mod appends;

@@ -1,4 +1,4 @@
-//! Cases: index rows of sessions, runs and models, and their keys.
+//! Cases of the journal contract: index rows of sessions, runs and models, and their keys.
 
 use super::subject::{Subject, check, index_run, one, record, run, run_row, session, session_row};
 use hermod_actors::{

@@ -1,4 +1,4 @@
-//! Cases: sessions that an append of another session spawns.
+//! Cases of the journal contract: sessions that an append of another session spawns.
 
 use super::subject::{
     Subject, account, appended, check, index_run, one, record, record_of, run, session, session_row,

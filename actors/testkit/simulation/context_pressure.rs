@@ -1,4 +1,5 @@
-//! Plans with views that become too long: what fits, how summaries are made, and which faults they meet.
+//! Context pressure in plans: views that become too long, the limits of requests, and the answers to requests for
+//! summaries with their faults.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +23,7 @@ const PERCENT_OF_PLANS: u64 = 25;
 /// The beginnings of requests for a summary.
 const SUMMARY_PREFIXES: [&str; 2] = ["# The conversation\n", "# The notes so far\n"];
 
-/// The limits of views in a plan, and its compaction.
+/// The limits of requests in a plan whose views become too long, and its compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContextPressure {
     /// The context window in tokens, if it is known.

@@ -58,7 +58,7 @@ pub(super) struct ExternalState {
     /// The inbox messages, when the present life began, of sessions without an open run, and the number of records that
     /// each of these sessions had.
     pub(super) leftover_inboxes: Vec<(SessionId, InboxItem, usize)>,
-    /// The last view of each session, without the postscript, and the number of compactions before it.
+    /// The last view of each session, without the transient prompt, and the number of compactions before it.
     pub(super) views: BTreeMap<SessionId, (Vec<Value>, u32)>,
     /// The keys that `is_first` was called with.
     once: BTreeSet<String>,

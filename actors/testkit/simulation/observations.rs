@@ -56,9 +56,10 @@ pub(super) struct Observations {
     pub(super) stopped: BTreeSet<RunId>,
     /// Runs whose raise was acknowledged, one entry per raise.
     pub(super) raised: Vec<RunId>,
-    /// Accepted messages: number, run, and id.
+    /// Accepted steering messages: the message's number, the steered run, and the run that the message may become.
     pub(super) steered: Vec<(usize, RunId, RunId)>,
-    /// Messages whose acceptance is unknown. By number of the event: the run's number in the plan, and the times sent.
+    /// Steering messages whose acceptance is unknown. By number of the event: the run's number in the plan, and how
+    /// often the message was sent.
     pub(super) unconfirmed_steers: BTreeMap<usize, (usize, usize)>,
     pub(super) decided: Vec<(CallId, ApprovalDecision)>,
     /// How each life ended, as text for the report.

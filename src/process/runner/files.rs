@@ -1,4 +1,4 @@
-//! The files of a spool folder, except `exit` and `output`.
+//! The files of a spool folder and its protocol steps, except `exit` and `output`.
 
 use std::{
     fmt,
@@ -113,9 +113,9 @@ impl From<RunnerTask> for Command {
 /// The process that made `started`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// A runner with its pid, if that can be read. It leads a session of the same number.
+    /// A runner with its pid, if that can be read. It leads a POSIX session of the same number.
     Runner(Option<Pid>),
-    /// A daemon that revoked the attempt: the runner will not begin.
+    /// An owner that revoked the attempt: the runner will not begin.
     Revoked,
 }
 
@@ -259,7 +259,7 @@ impl SpoolFolder {
         }
     }
 
-    /// Step 4, for runner and daemon: makes `started`, complete and only once. `NotFound` if the folder is being
+    /// Step 4, for runner and owner: makes `started`, complete and only once. `NotFound` if the folder is being
     /// removed.
     pub(super) fn claim(&self, claim: Claim) -> io::Result<ClaimResult> {
         let (part, started) = match claim {

@@ -1,4 +1,4 @@
-//! The daemon's side: starts runners, attaches to those of an earlier daemon, and removes spool folders.
+//! The owner's side: starts runners, attaches to those of an earlier owner, and removes spool folders.
 
 use std::{
     fs, io,
@@ -59,7 +59,7 @@ pub enum AttachedRunner {
     Over(RunnerOutcome),
 }
 
-/// Spool entries that are not needed.
+/// The entries of the spool that a scan has selected.
 #[derive(Default)]
 struct SpoolLeftovers {
     attempts: Vec<(SpoolFolder, SpoolName)>,
@@ -182,7 +182,7 @@ impl Runner {
         })
     }
 
-    /// The folders of attempts, and those whose removal was begun, which belong to no attempt.
+    /// The folders of all attempts, and the folders whose removal was begun, which belong to no attempt.
     pub fn entries(&self) -> io::Result<Vec<(Option<SpoolName>, PathBuf)>> {
         let SpoolLeftovers { attempts, removed } = self.leftovers(|_| false)?;
         let attempts = attempts.into_iter().map(|(folder, name)| (Some(name), folder.path().to_owned()));
@@ -199,7 +199,8 @@ impl Runner {
         self.folder(name).remove()
     }
 
-    /// Attempts with a folder, and running ones without: a command may have removed its own folder.
+    /// Attempts with a folder, except those of open runs. Also running ones without: a command may have removed its own
+    /// folder.
     fn attempts(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
         let mut stale = self.leftovers(&is_open)?;
         for (name, pid) in CommandLedger::of_spool(&self.spool).started_attempts() {

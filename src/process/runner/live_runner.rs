@@ -1,4 +1,4 @@
-//! A living runner, as a daemon sees it.
+//! A living runner, as the owner of the state directory sees it, and the outcome of a dead one.
 
 use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
 
@@ -45,9 +45,10 @@ pub struct LiveRunner {
 enum RunnerProcess {
     /// A child of this process: its pid cannot be reused until it is reaped.
     Own(Child, Option<ExitStatus>),
-    /// A runner of another daemon. It held the lock after the pidfd was opened, or its arguments name this folder.
+    /// A runner that an earlier owner started. It held the lock after the pidfd was opened, or its arguments name this
+    /// folder.
     Other(AsyncFd<OwnedFd>),
-    /// Only the lock proves it: another process has its pid, or its process cannot be read.
+    /// Only the lock proves that the runner lives: another process has its pid, or its process cannot be read.
     Lock,
 }
 

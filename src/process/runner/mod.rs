@@ -1,10 +1,10 @@
 //! Commands that outlive the process that started them.
 //!
-//! A detached command does not depend on the daemon's life. The daemon executes its own binary as the **runner**, in a
-//! session of its own, and the runner runs the command. They share only a folder of files, `spool/<call>.<attempt>/` in
-//! the state directory. The order of its writes is the protocol between them:
+//! A detached command does not depend on the life of the owner of the state directory. The owner executes its own
+//! binary as the **runner**, in a POSIX session of its own, and the runner runs the command. They share only a folder
+//! of files, `spool/<call>.<attempt>/` in the state directory. The order of its writes is the protocol between them:
 //!
-//! 1. The daemon makes the folder and writes `task`: what to run. Then it starts the runner.
+//! 1. The owner makes the folder and writes `task`: what to run. Then it starts the runner.
 //! 2. The runner locks `lock`, and keeps it locked as long as it lives.
 //! 3. It makes the files that it will need: `output`, and `exit` with its disk space preallocated.
 //! 4. It makes `started`, which can be made only once. If the file exists already, that attempt is *revoked*: the
@@ -15,14 +15,14 @@
 //!    It first restores the files that the command has removed from the folder.
 //! 7. It ends, which frees the lock.
 //!
-//! A later daemon on the same boot decides by these rules:
+//! A later owner on the same boot decides by these rules:
 //!
 //! | state | meaning |
 //! | --- | --- |
-//! | no `started`, and the ledger proves that it was not begun | the daemon makes `started` to revoke it for good |
-//! | the lock is held, or the process of the ledger is this runner | it is running: wait for it |
+//! | no `started`, and the ledger proves that the command was not begun | the owner makes `started` to revoke it for good |
+//! | the lock is held, or the process of the ledger is this runner | the runner is alive: wait for it |
 //! | neither, and `exit` is complete | `exit` has the outcome |
-//! | neither otherwise, but the ledger proves that it was not begun | the runner ended before step 5 |
+//! | neither otherwise, but the ledger proves that the command was not begun | the runner ended before step 5 |
 //! | anything else | the runner was killed or its traces removed: kill the remaining processes; outcome unknown |
 //!
 //! The command may write where its user may, so a missing file proves nothing. Only the ledger proves that a command
@@ -32,7 +32,8 @@
 //!
 //! A folder that is no longer needed is renamed before it is emptied: a late runner finds no folder, not one without
 //! `started`. After another boot only a complete `exit` counts. A runner is alive as long as the lock is held, whatever
-//! its pid says. A process is signalled only through a pidfd that is known to be the right one's.
+//! its pid says. A process is signalled only as a child that was not reaped, or through a pidfd that is known to be the
+//! right one's.
 
 mod exit;
 mod files;

@@ -22,8 +22,8 @@ const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time that a process may take to become another program.
 const RESCAN_DELAY: Duration = Duration::from_millis(5);
 
-/// Kills the processes of this attempt: the members of the runner's session, if one of them carries the attempt's name.
-/// Then the session's number was never free. A process that reuses the pid of a dead one cannot have both.
+/// Kills the processes of this attempt: the members of the runner's POSIX session, if one of them carries the attempt's
+/// name. Then the session's number was never free. A process that reuses the pid of a dead one cannot have both.
 pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
     for _ in 0..MAX_SCANS {
         let ScanResult { killed, unclear, strangers } =
@@ -56,7 +56,7 @@ struct ScanResult {
     strangers: usize,
 }
 
-/// Whether a member of the session belongs to the attempt.
+/// Whether a member of the POSIX session belongs to the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ownership {
     Attempt,
@@ -100,12 +100,12 @@ pub(super) fn is_runner(pid: Pid, folder: &Path) -> bool {
         && arguments.next() == Some(folder.as_os_str().as_encoded_bytes())
 }
 
-/// True if a process is a member of the session and carries the attempt's name.
+/// True if a process is a member of the POSIX session and carries the attempt's name.
 pub(super) fn belongs(pid: Pid, session: Pid, name: SpoolName) -> bool {
     ownership(pid, session, name) == Some(Ownership::Attempt)
 }
 
-/// Classifies a process; `None` if it is no member of the session.
+/// Classifies a process; `None` if it is no member of the POSIX session.
 fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
     let named = format!("{VARIABLE}={name}");
     let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
@@ -130,8 +130,8 @@ fn stat(pid: Pid) -> Option<ProcessStat> {
     parse_stat(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
 }
 
-/// Parses `/proc/PID/stat` (proc_pid_stat(5)). `None` also for a session that is out of sight: it reads as 0 if its
-/// leader is outside of this pid namespace.
+/// Parses `/proc/PID/stat` (proc_pid_stat(5)). `None` also if the POSIX session is out of sight: its number reads as 0
+/// if its leader is outside of this pid namespace.
 fn parse_stat(stat: &[u8]) -> Option<ProcessStat> {
     // The program's name, in parentheses, may contain any byte.
     let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;

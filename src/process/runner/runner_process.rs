@@ -44,7 +44,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 }
 
 fn run(folder: &SpoolFolder) -> io::Result<()> {
-    // From here on neither the terminal nor the daemon's process group can signal this process.
+    // From here on neither the terminal nor the owner's process group can signal this process.
     setsid()?;
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         // Before `started`: from then on a stop must end the command too.
@@ -69,7 +69,7 @@ fn claim_start(folder: &SpoolFolder) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    // A daemon that found no entry has revoked this attempt before.
+    // An owner that found no entry has revoked this attempt before.
     if folder.read_claim()? == Some(Claim::Runner(Some(pid))) { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 

@@ -31,7 +31,7 @@ const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 const MAX_CALLS: usize = 1_024;
 /// Maximum number of blocks in one answer.
 const MAX_BLOCKS: usize = 4 * MAX_CALLS;
-/// The minimum size that is counted for a block.
+/// The minimum size that is counted for a call or an opaque block.
 const MIN_BLOCK_BYTES: usize = 64;
 /// Maximum number of characters in the excerpt of an error without an explanation.
 const MAX_ERROR_CHARS: usize = 200;

@@ -1,4 +1,5 @@
-//! Encoding of messages for `anthropic_messages`.
+//! Encoding of messages for `anthropic_messages`. The tools and the system prompt are in `head.rs`, the JSON of one
+//! message in `write.rs`, the rest of the body in `body.rs`.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! The retained blocks of an answer, in their order. Texts and calls are in the message: the parts hold only their
-//! positions, and only those before a retained block.
+//! The blocks of an answer that are sent back unchanged (reasoning, and the server's own tools), in their order. Texts
+//! and calls are in the message: the parts hold only their positions, and only those before such a block.
 
 use serde_json::{Value, json};
 

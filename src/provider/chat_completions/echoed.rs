@@ -1,4 +1,5 @@
-//! State that a vendor expects back with the calls of its answer, in the fields that contained it.
+//! State of an answer that the vendor expects back with the answer's calls, in the fields that contained it: reasoning,
+//! its details, and the extra content of calls.
 
 use hermod_actors::model::{AnswerOrigin, AssistantMessage, Failure, OpaqueState};
 use serde::Serialize;

@@ -25,7 +25,7 @@ use crate::provider::{
     wire::{EncodeTarget, image_placeholder, write_json},
 };
 
-/// Features and requirements of single vendors.
+/// The vendors whose requests differ from the common form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChatDialect {
     /// Most vendors: `max_tokens`.
@@ -78,9 +78,10 @@ const MAX_ID_CHARS: usize = 40;
 /// Length of a call id for Mistral.
 const MISTRAL_ID_CHARS: usize = 9;
 
-/// Reasoning placeholder for calls of another model: without it these vendors refuse the request.
+/// Text in place of reasoning, for calls that another model made. Kimi and DeepSeek refuse such calls without
+/// reasoning.
 const NO_REASONING: &str = ".";
-/// Placeholder for the signature that Gemini requires, for calls of another model.
+/// Value in place of the signature that Gemini requires, for calls that another model made.
 static NO_SIGNATURE: LazyLock<Value> =
     LazyLock::new(|| json!({"google": {"thought_signature": "skip_thought_signature_validator"}}));
 
@@ -91,7 +92,7 @@ pub struct ChatEncoder {
     writing: EncodeTarget,
     /// True if the model requires reasoning with every call.
     wants_reasoning: bool,
-    /// True if the model requires a signature.
+    /// True if the model requires a signature with the first call of an answer.
     wants_signature: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The retained items of an answer: its reasoning, and the order of reasoning, texts and calls.
+//! What of an answer is sent back to its vendor: the reasoning, and the order of reasoning, texts and calls.
 //!
 //! `[{"type":"reasoning",…}, {"type":"message","bytes":12,"phase":"commentary"}, {"type":"function_call"}, …]`:
 //! reasoning in the form that is sent back. Texts and calls are in the message, so their parts hold only the position.

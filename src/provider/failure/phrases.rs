@@ -1,4 +1,4 @@
-//! Phrases that classify the texts of vendors' errors. The search covers the message without its quotes (`text`).
+//! Phrases that classify the texts of vendors' errors. The search covers the message without its quotes (`text.rs`).
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Scripts: their JSON form, its checks, and the compiled form.
+//! Scripts of the rehearsal model: their JSON form (`spec.rs`), its checks, and the compiled form (`compile.rs`).
 
 mod arguments;
 mod compile;

@@ -1,4 +1,5 @@
-//! Commands that are refused whatever the policy says: a short list of catastrophes that no task needs.
+//! The denylist of shell commands: refuses what would wipe a system or a disk or stop the machine, whatever the policy
+//! says.
 //!
 //! It protects against accidents and is no security boundary, since it can be evaded on purpose. The boundary is the
 //! sandbox.

@@ -1,4 +1,5 @@
-//! Parsing and checks of single content blocks.
+//! Parsing and checks of single content blocks of `anthropic_messages` requests. The order of blocks and messages is
+//! checked in `turn.rs`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Cache marks of `anthropic_messages` requests.
+//! Cache marks (`cache_control`) of `anthropic_messages` requests, and the prefixes that they end.
 
 use std::fmt::Display;
 

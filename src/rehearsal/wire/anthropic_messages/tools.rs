@@ -78,7 +78,7 @@ fn tool(index: usize, fields: JsonFields<'_>) -> Result<OfferedTool<'_>, Request
     Ok(OfferedTool { name: name.or(kind).unwrap_or(BorrowedText("".into())), fields, marker })
 }
 
-/// True for the vendor's own tools; their types end in the date of their version.
+/// True for the vendor's own tools: `mcp_toolset`, and types that end in the date of their version.
 fn is_hosted(kind: &str) -> bool {
     let date = kind.rsplit_once('_').map(|(_, date)| date);
     kind == "mcp_toolset"

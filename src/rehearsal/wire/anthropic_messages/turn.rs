@@ -57,7 +57,7 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
     Ok(turns)
 }
 
-/// Checks that the turns match each other.
+/// Checks the order of the turns, and that calls and results match.
 pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), RequestRefusal> {
     if turns.first().is_none_or(|turn| turn.role != BlockOwner::User) {
         return Err(refuse("messages", "first message must use the \"user\" role"));

@@ -1,4 +1,4 @@
-//! Checks of the input items as a whole, and their conversion to messages.
+//! Checks of the input items of a `codex_responses` request as a whole, and their conversion to messages.
 
 use super::item::{InputItem, ItemRole};
 use crate::rehearsal::{BorrowedText, RawContent, RequestMessage, wire::RequestRefusal};

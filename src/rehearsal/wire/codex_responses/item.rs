@@ -1,4 +1,5 @@
-//! Parsing and checks of single input items.
+//! Parsing and checks of single input items of `codex_responses` requests. The items as a whole are checked in
+//! `history.rs`.
 
 use serde_json::value::RawValue;
 
