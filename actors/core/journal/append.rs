@@ -1,4 +1,5 @@
 //! The writes of a journal and their outcomes: data only, so that decisions and stores need no common code.
+//! `validate.rs` checks them.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ pub struct Append {
     pub session: SessionId,
     /// The writer's incarnation. Refused as `Fenced` unless it is the session's latest.
     pub fence: Incarnation,
-    /// The sequence of the first record. Refused as `WrongSeq` unless it is the journal's last sequence plus 1.
+    /// The sequence number of the first record. Refused as `WrongSeq` unless it is the journal's last sequence number
+    /// plus 1.
     pub expected: Seq,
     /// The records. Refused as `Malformed` if empty, unless `consumed` names rows of the inbox that need no record any
     /// more. Refused as `Unreadable` if a record cannot be decoded again.

@@ -1,4 +1,5 @@
-//! Budget arithmetic of an append's ledger, shared by all stores. Pure: writes nothing.
+//! The ledger: what the account changes of an append do to budget accounts and their ancestors. Shared by all stores.
+//! Pure: writes nothing.
 
 use super::WriteRefusal;
 use crate::model::{
@@ -6,7 +7,7 @@ use crate::model::{
     Reservation, Settlement,
 };
 
-/// The state after the ledger of an account that it names, or of an ancestor.
+/// The state of an account after the ledger was applied. The ledger names the account or one below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
     /// The account's id.
@@ -17,15 +18,7 @@ pub struct Posting {
     pub is_changed: bool,
 }
 
-/// Computes the accounts after `ledger`; `get` reads an account, and nothing is written.
-///
-/// Order: opens accounts, raises limits, settles, reserves. Settlements and reservations apply to the account and all
-/// its ancestors; iterations stop at an account that owns its iterations. A raise applies to its account alone, and
-/// only to dimensions that have a limit. Postings follow the ledger's settlements, reservations, raises and opened
-/// accounts, each account before its ancestors and only once.
-///
-/// Refused as `BudgetRefusal` if a reservation exceeds a limit; as `Malformed` if an account does not exist, or already
-/// exists and should be opened. Sums saturate.
+/// Computes the accounts after `ledger`. `get` reads an account; nothing is written.
 pub fn post<E: From<WriteRefusal>>(
     ledger: &LedgerChange,
     get: impl FnMut(AccountId) -> Result<Option<BudgetAccount>, E>,
@@ -62,7 +55,7 @@ struct AccountEntry {
 /// An account on the path from one account to the root.
 struct AncestorEntry {
     entry: usize,
-    /// True if an account below it on the path owns its iterations.
+    /// True if an account below this one on the path owns its iterations.
     excludes_iterations: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Validation of appends: the checks and their order, shared by all stores. Writes nothing.
+//! Validates appends: which checks there are and their order, shared by all stores. Writes nothing.
 
 use super::{Append, IndexRow, Posting, SpawnedSession, WriteRefusal, post};
 use crate::{

@@ -1,4 +1,5 @@
-//! Admission control of a provider: breakers, rate limiters and credentials. Deterministic: the time is a parameter.
+//! The decisions of a provider's gate: breakers, rate limiters and credentials together. Deterministic: the time is a
+//! parameter. Permits and waiting are in `provider/gate.rs`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -62,7 +63,7 @@ pub enum AttemptEnd<'a> {
     Dropped,
 }
 
-/// Breaker state of one model with one credential.
+/// State of the breaker of one model with one credential.
 #[derive(Debug, Clone)]
 pub struct BreakerReport {
     /// The model's name at its provider.
@@ -114,7 +115,7 @@ impl Admissions {
                 .map_or(Readiness::Ready, |breakers: &Vec<Breaker>| breakers[at].readiness(now));
             match (breaker, self.limiters[at].ready_at(now)) {
                 (Readiness::Ready, Some(until)) => Readiness::Until(until, CooldownSource::Limiter),
-                // No attempt goes against the account's limits; but a failed credential is not waited for while others
+                // No attempt exceeds the account's limits. But a failed credential is not waited for while others
                 // answer.
                 (Readiness::Until(held, CooldownSource::Breaker), Some(until)) => {
                     Readiness::Until(held.max(until), CooldownSource::Provider)
@@ -143,7 +144,8 @@ impl Admissions {
         }
     }
 
-    /// Admits an attempt at the model that reserved `tokens` tokens, with the credential that the pool picks.
+    /// Admits an attempt at the model that reserved `tokens` tokens, with the credential that the pool picks. Succeeds
+    /// even if [`Self::readiness`] is not `Ready`: the caller decides.
     pub fn admit(&mut self, model: &Arc<str>, tokens: u64, now: Timestamp) -> AdmissionTicket {
         let (count, used, limiters, heard) =
             (self.in_flight.len(), &self.in_flight, &self.limiters, &self.has_responded);
@@ -166,7 +168,7 @@ impl Admissions {
             *seat = seat.filter(|used| may_start(*heard, *used));
         }
         let free = pick(self.strategy, &free, self.last_used);
-        // The caller insists although no credential is ready: a cooldown that is only an estimate excludes none.
+        // No credential is ready, and the caller insists. A cooldown that is only an estimate excludes none.
         let guessed = |gauge| !matches!(gauge, Readiness::Until(_, CooldownSource::Provider));
         let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last_used)).unwrap_or(0);
         self.last_used = Some(at);
@@ -180,7 +182,7 @@ impl Admissions {
         }
     }
 
-    /// An attempt begins to be answered. Returns true if attempts can be admitted that could not be before.
+    /// The answer to an attempt begins. Returns true if attempts may be admitted that could not be before.
     pub fn on_answer_start(&mut self, model: &str, ticket: AdmissionTicket) -> bool {
         let at = ticket.credential.0;
         let policy = &self.policy;
@@ -196,7 +198,8 @@ impl Admissions {
         !std::mem::replace(&mut self.has_responded[at], true)
     }
 
-    /// An attempt has ended. Returns true if attempts can be admitted that could not be before.
+    /// An attempt has ended. Returns true if waiting calls should look again: attempts may be admitted that could not
+    /// be before, or a probe has failed and its breaker names another time.
     pub fn on_attempt_end(
         &mut self,
         model: &str,
@@ -218,7 +221,7 @@ impl Admissions {
             },
             AttemptEnd::Dropped => waited,
         };
-        // Calls that wait for a probe learn from its failure how long to wait.
+        // Calls that wait for a probe learn from its failure how much longer to wait.
         let refused = matches!(end, AttemptEnd::Failed(_))
             && [ticket.endpoint, ticket.model].contains(&BreakerPass::Probe);
         self.release_limiter_slot(ticket, end, now)
@@ -243,7 +246,7 @@ impl Admissions {
         limiter.ready_at(now) < before
     }
 
-    /// Reports the end of an attempt to the breakers. Returns true if attempts can be admitted that could not be
+    /// Reports the end of an attempt to the breakers. Returns true if attempts may be admitted that could not be
     /// before.
     fn update_breakers(
         &mut self,
@@ -275,8 +278,8 @@ impl Admissions {
         }
     }
 
-    /// The provider reported the rest of the account's limits. Returns true if attempts can be admitted that could not
-    /// be before.
+    /// The provider reported what is left of the account's limits. Returns true if attempts may be admitted that could
+    /// not be before.
     pub fn on_rate_info(&mut self, ticket: AdmissionTicket, info: RateInfo, now: Timestamp) -> bool {
         let limiter = &mut self.limiters[ticket.credential.0];
         let was_closed = limiter.ready_at(now).is_some();
@@ -305,7 +308,7 @@ impl Admissions {
 
     /// A free probe has ended: with a connection, without one, or (`None`) without telling. A connection closes the
     /// endpoint's breaker, which counts only connections. It does not tell that a model answers: the trial of a model
-    /// is still a call. Without a connection all of them open again.
+    /// is still a call. Without a connection all breakers of the ticket open again.
     pub fn on_free_probe_end(
         &mut self,
         ticket: FreeProbeTicket,
@@ -345,7 +348,7 @@ impl Admissions {
         self.models.values_mut().flatten().for_each(Breaker::reset);
     }
 
-    /// The state of the endpoint, and of each model that was ever called with each credential.
+    /// The state of the endpoint's breaker, and of each model that was ever called, with every credential.
     pub fn breaker_reports(&self, now: Timestamp) -> (BreakerState, Vec<BreakerReport>) {
         let known = |(model, breakers): (&Arc<str>, &Vec<Breaker>)| {
             let one = |(at, breaker): (usize, &Breaker)| BreakerReport {

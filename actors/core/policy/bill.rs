@@ -1,4 +1,5 @@
-//! The cost of a run's model calls: usage times price, from the records. Pure.
+//! Adds up the cost of a run's model calls: usage times price, from the records. Pure. What a failed attempt is charged
+//! with is in `billing.rs`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,7 +25,7 @@ impl Bill {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
             Body::ModelStarted(started) => self.add_model(started),
             Body::SummaryStarted(started) => self.add_model(&started.started),
-            // A late usage that is implausible leaves the cost unknown, as before.
+            // A late usage that is implausible adds nothing, like the failure before it.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
             // A failure without a usage leaves the bill as it is.
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) if failed.failure.usage.is_none() => {}
@@ -50,7 +51,8 @@ impl Bill {
         }
     }
 
-    /// The cost of the calls in nano-dollars; `None` if the cost of any is unknown.
+    /// The cost of the calls in nano-dollars, without failed attempts that reported no usage. `None` if the cost of any
+    /// other call is unknown.
     pub fn nano_usd(&self) -> Option<u64> {
         (self.spec.is_some() && self.unpriced.is_empty()).then_some(self.nano_usd)
     }

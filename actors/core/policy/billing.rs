@@ -1,4 +1,5 @@
-//! The cost that an attempt of a model call is charged with, and the checks of reported usage.
+//! What a failed attempt of a model call is charged with, and whether a reported usage is plausible. `bill.rs` adds up
+//! the cost of a run.
 
 use crate::model::{
     Amounts, AssistantMessage, Failure, ModelAnswer, ModelStarted, RequestFate, Usage, UsageAnomaly,
@@ -10,12 +11,13 @@ const MAX_COUNT: u64 = 1 << 53;
 /// Most tokens for one byte of a request. Byte-level tokenizers have at most one; templates that escape text as
 /// `\uXXXX` need more.
 const MAX_TOKENS_PER_BYTE: u64 = 2;
-/// Tokens that vendors add to a request: their own prompts, and results of searches that a model makes by itself.
-/// Recorded exchanges have up to 1,533 without vendor tools, and with them up to 29,296, except a few.
+/// Most tokens that vendors add to a request: their own prompts, and results of searches that a model makes by itself.
+/// Recorded exchanges have up to 1,533 without vendor tools, and 29,296 with them. A few had more; their usage is
+/// rejected.
 const MAX_HIDDEN_INPUT_TOKENS: u64 = 32_768;
 /// Most tokens of an image; the largest known is 36,835.
 const MAX_IMAGE_TOKENS: u64 = 40_000;
-/// Some servers write a little more than requested, or count the output twice.
+/// Tolerated multiple of the requested output: some servers write a little more, or count the output twice.
 const MAX_OUTPUT_FACTOR: u64 = 2;
 /// Tolerated output tokens beyond the limit: end marks, and vendors that raise a limit to their minimum.
 const OUTPUT_SLACK_TOKENS: u64 = 1_024;
@@ -28,15 +30,15 @@ const MAX_UNCOUNTED_CACHE_TOKENS: u64 = 256;
 /// The cost that a failed attempt is charged with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Billing {
-    /// Nothing: the provider never received the request, or rejected it before any work.
+    /// No cost: the provider never received the request, or rejected it before any work.
     Nothing,
     /// The usage that the provider reported with the failure.
     Reported(Usage),
-    /// The request may have been processed: the whole reservation counts as spent.
+    /// The whole reservation: the request may have been processed.
     Everything,
 }
 
-/// The cost that a failed attempt is charged with.
+/// The cost that this failed attempt is charged with.
 pub fn billing(failure: &Failure) -> Billing {
     if let Some(usage) = failure.usage.as_deref() {
         return Billing::Reported(*usage);

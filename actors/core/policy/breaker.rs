@@ -1,4 +1,5 @@
-//! Circuit breaker of an endpoint or a model. Deterministic: the time is a parameter.
+//! Circuit breaker of an endpoint or of a model with one credential. Deterministic: the time is a parameter.
+//! `admissions.rs` combines the breakers of a provider.
 
 use crate::{
     model::{BreakerPolicy, BreakerState, Failure, FailureClass, Timestamp},
@@ -15,10 +16,10 @@ const FREE_PROBE_LEAD_MS: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     state: BreakerPhase,
-    /// How often it opened since the last answer: the rung of the cooldown ladder.
+    /// How often it opened since the target last worked: the index into the policy's cooldowns.
     trips: u32,
     last_failure: Option<Failure>,
-    /// True if a free probe has begun since it opened: there is one for each cooldown.
+    /// True if a free probe has begun in this cooldown: each cooldown has at most one.
     had_free_probe: bool,
 }
 
@@ -151,7 +152,7 @@ impl Breaker {
     }
 
     /// The target begins to answer: closes, unless the attempt began before it opened. Earlier failures count until a
-    /// complete answer, so answers that keep breaking off open it again. Returns true if it was open.
+    /// complete answer, so answers that keep breaking off open it again. Returns true if this closes the breaker.
     pub(super) fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
         match (&self.state, pass) {
             (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => false,
@@ -163,7 +164,7 @@ impl Breaker {
         }
     }
 
-    /// The target works: closes, unless the attempt began before it opened. Returns true if it was open.
+    /// The target works: closes, unless the attempt began before it opened. Returns true if this closes the breaker.
     pub(crate) fn on_answer(&mut self, pass: BreakerPass) -> bool {
         let was_open = match (&self.state, pass) {
             (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => {
@@ -242,7 +243,7 @@ impl Breaker {
         }
     }
 
-    /// The last failure that counted.
+    /// The last failure that opened the breaker or counted towards it.
     pub(super) const fn last_failure(&self) -> Option<&Failure> {
         self.last_failure.as_ref()
     }

@@ -1,7 +1,9 @@
+//! Picks the credential for an attempt by the pool's strategy. `admissions.rs` knows which credentials are usable.
+
 use crate::model::PoolStrategy;
 
-/// Picks a credential by its index. `seats` holds the attempts under way with each one, `None` if it may not be used;
-/// `last` is the one used last.
+/// Picks a credential and returns its index. `seats` holds the number of attempts under way with each one, `None` if it
+/// may not be used; `last` is the one used last.
 pub(super) fn pick(strategy: PoolStrategy, seats: &[Option<u32>], last: Option<usize>) -> Option<usize> {
     let free = || seats.iter().enumerate().filter_map(|(at, used)| Some((at, (*used)?)));
     match strategy {

@@ -1,4 +1,5 @@
-//! Failover: chooses the link of a chain for an attempt. Pure.
+//! Failover: chooses the link of a chain for an attempt, from the availability of each link. Pure: it takes no lease
+//! and judges no failure.
 
 use crate::model::{ModelRef, Timestamp};
 
@@ -7,9 +8,9 @@ use crate::model::{ModelRef, Timestamp};
 pub enum LinkAvailability {
     /// A call may start.
     Available,
-    /// Up, but all concurrent calls are in use.
+    /// Up, but all its permits are taken.
     AtCapacity,
-    /// Up, but the limits of its account admit no call before this time.
+    /// Up, but the rate limits of its account admit no call before this time.
     RateLimited(Timestamp),
     /// Up, but without a response so far; the first few calls are under way.
     WarmingUp,
@@ -48,11 +49,12 @@ pub struct Candidate {
 pub enum LinkChoice {
     /// Call this link now (index in the list).
     Lease(usize),
-    /// Queue at this link (index in the list) until a call there ends.
+    /// Wait in the queue of this link (index in the list) until a call there ends.
     Queue(usize),
     /// Wait for the first change of any link; with a time, a link may be called then at the latest.
     Wait(Option<Timestamp>),
-    /// No link may be called before a time that a provider reported, if ever.
+    /// No link may be called soon enough: each is not configured, is closed by its provider, or opens after the
+    /// deadline.
     Unavailable,
 }
 
@@ -67,11 +69,12 @@ impl LinkChoice {
     }
 }
 
-/// Walks the links that the call has not given up, in order:
+/// Chooses among the links that the call has not given up, in order:
 ///
 /// - The first link that is up is called, or waited for while it is busy: a fallback is for failures, not for load.
-/// - Otherwise a link to which the call returns: its pause is over, and no other link is up.
-/// - Otherwise the call waits for the first change.
+/// - Otherwise the first link with an open breaker to which the call returns: the call's own pause is over.
+/// - Otherwise the call waits, if a probe is in flight or a breaker is open.
+/// - Otherwise no link is available.
 pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
     let open = |(standing, _): &(LinkAvailability, LinkVisit)| {
         matches!(
@@ -108,7 +111,7 @@ pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
     }
 }
 
-/// When a link may be called, if that is known.
+/// The time from which a link may be called; `None` if it may be called now, or if no time is known.
 pub const fn available_from(standing: LinkAvailability) -> Option<Timestamp> {
     match standing {
         LinkAvailability::RateLimited(until)

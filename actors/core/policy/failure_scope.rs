@@ -2,8 +2,8 @@
 
 use crate::model::{Deadline, FailureClass};
 
-/// What a failure counts against. Rules that hold for a whole scope match on this, so that a new failure class is
-/// placed here once. Matches elsewhere are about single classes.
+/// What a failure counts against. Rules about a whole scope match on this, so that a new failure class is placed here
+/// once. Other matches are about single classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureScope {
     /// None: this process ended the call.

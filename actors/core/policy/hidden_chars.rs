@@ -27,8 +27,8 @@ const fn is_format(c: char) -> bool {
     matches!(c, '\u{2028}'..='\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{13440}')
 }
 
-/// Whether ordinary text has the hidden character `c` after the visible character `before`. At most one follows each
-/// letter, and at most a variation selector and a joiner each emoji.
+/// Whether ordinary text has the hidden character `c` directly after `before`. At most one follows a letter; at most a
+/// variation selector and a joiner follow an emoji.
 pub(super) const fn belongs_to(c: char, before: char) -> bool {
     match c {
         '\u{200c}' => is_of_joining_script(before),

@@ -1,3 +1,5 @@
+//! Names the tools that serve the model's own bookkeeping.
+
 /// Tools that serve the model's own bookkeeping: text beside their calls may well be the final answer.
 const HOUSEKEEPING: [&str; 4] = ["memory", "session_search", "skill_manage", "todo"];
 

@@ -16,19 +16,19 @@ const WINDOW_MS: u64 = 61_000;
 /// at a reset.
 const RESET_SLACK_MS: u64 = 100;
 
-/// Keeps the attempts of all sessions with one account within the configured limits (over any minute) and the reported
-/// rest. The tokens of an attempt are known when it has ended. Until then it counts with the average; without an
-/// average, with its reservation.
+/// Keeps the attempts of all sessions with one credential within the configured limits (over any minute) and within the
+/// quota that the provider reported. The tokens of an attempt are known when it has ended. Until then it counts with
+/// the average; without an average, with its reservation.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     limits: RateLimits,
-    /// Attempts of the last minute, the oldest first.
+    /// Attempts of the last window, the oldest first; empty without configured limits.
     attempts: VecDeque<LimitedAttempt>,
     /// Number of all attempts ever made.
     attempt_count: u64,
     requests: ReportedWindow,
     tokens: ReportedWindow,
-    /// Tokens of an attempt, on average; `None` before the first one has ended.
+    /// Tokens of an attempt, on average; `None` before the cost of the first one is known.
     average_tokens: Option<u64>,
     /// Tokens that the last attempt reserved.
     last_reserved: u64,
@@ -46,7 +46,7 @@ struct LimitedAttempt {
     tokens: Option<u64>,
 }
 
-/// The quota that the provider reported, less what attempts took since.
+/// The quota that the provider reported, less what attempts have taken since.
 #[derive(Debug, Default)]
 struct ReportedWindow(Option<ReportedQuota>);
 
@@ -138,7 +138,7 @@ impl Limiter {
         LimiterSlot(self.attempt_count)
     }
 
-    /// Records what the attempt cost; 0 tokens if it was refused.
+    /// Records what the attempt cost; 0 tokens if it has failed.
     pub(crate) fn record_cost(&mut self, place: LimiterSlot, tokens: u64) {
         if tokens > 0 {
             let before = self.average_tokens.unwrap_or(tokens);
@@ -149,12 +149,12 @@ impl Limiter {
         }
     }
 
-    /// The response to this attempt reported the rest of the quota.
+    /// The response to this attempt reported what is left of the quota.
     pub(super) fn on_rate_info(&mut self, place: LimiterSlot, info: RateInfo, now: Timestamp) {
         self.unanswered.remove(&place.0);
-        // It is unknown whether the provider has counted these already.
+        // It is unknown whether the provider has counted the attempts that have no response yet.
         let open = self.unanswered.len() as u64;
-        // No vendor's window is longer: a clock or a unit is wrong.
+        // No vendor's window is longer than that: the clock or the unit of a later time is wrong.
         let soon = |left: RateQuota| {
             let reset_at = left.reset_at.plus_ms(RESET_SLACK_MS).min(now.plus_ms(MAX_COOLDOWN_MS));
             RateQuota { reset_at, ..left }
@@ -204,7 +204,8 @@ impl ReportedWindow {
             number: place.0,
         };
         match &self.0 {
-            // A late report of the same window may lower the rest, but never raise it.
+            // A report of an earlier attempt about the same window may lower the quota that is left, but never raise
+            // it.
             Some(known) if known.number > place.0 && is_same_window(known.until, reset_at) => {
                 left.remaining = left.remaining.min(known.remaining);
                 left.number = known.number;

@@ -1,4 +1,5 @@
-//! Deterministic policies: they decide from events and an explicit time what may be done. No clock and no I/O.
+//! Rules that need no session's state: admission and failover of model calls, retries, billing, queues, restarts, and
+//! the parsing of tool calls and texts. Deterministic: no clock and no I/O, time is an argument.
 
 mod admissions;
 mod bill;

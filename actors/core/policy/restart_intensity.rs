@@ -1,4 +1,5 @@
-//! Restart intensity (OTP): counts the crashes of a supervisor's children. Deterministic: the time is a parameter.
+//! Counts crashes of a supervisor's children: within a period (restart intensity, OTP), and in a row at one step.
+//! Deterministic: the time is a parameter. The supervisor restarts.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use std::collections::VecDeque;
 pub struct RestartIntensity {
     /// The crash with this number within the period is not followed by a restart.
     pub crashes_to_give_up: usize,
-    /// Milliseconds.
+    /// The period, in milliseconds.
     pub period_ms: u64,
 }
 
@@ -25,7 +26,7 @@ pub enum RestartDecision {
 }
 
 impl RestartHistory {
-    /// Counts a crash at `now_ms`.
+    /// Counts a crash at `now_ms` and returns the reaction to it.
     pub fn count(&mut self, now_ms: u64, intensity: RestartIntensity) -> RestartDecision {
         self.0.push_back(now_ms);
         self.0.retain(|death| now_ms.saturating_sub(*death) <= intensity.period_ms);

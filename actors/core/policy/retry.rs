@@ -1,4 +1,5 @@
-//! Retries of model calls: retry, fall back, or fail. Pure: jitter comes from a hash.
+//! Decides what follows a failed attempt of a model call: a retry after a pause, another model, or failure. Pure:
+//! jitter comes from a hash. `failover.rs` chooses the other model.
 
 use sha2::{Digest, Sha256};
 
@@ -90,8 +91,8 @@ impl RetryPolicy {
         RetryAlternatives { elsewhere, otherwise }: RetryAlternatives,
     ) -> RetryDecision {
         let class = &failure.class;
-        // A crash of this process tells nothing about the provider. Runs that keep crashing their process are counted
-        // elsewhere.
+        // A crash of this process tells nothing about the provider. Other rules end runs that keep crashing their
+        // process.
         if *class == FailureClass::Interrupted {
             return RetryDecision::RetryAfterMs(0);
         }
@@ -205,7 +206,7 @@ impl RetryPolicy {
     }
 }
 
-/// Whether a failure of this class may end by itself.
+/// Whether the cause of a failure of this class may go away by itself.
 pub(crate) fn is_transient(class: &FailureClass) -> bool {
     match (failure_scope(class), class) {
         (FailureScope::Endpoint | FailureScope::ModelTransient, _)

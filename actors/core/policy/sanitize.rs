@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt::Write as _};
 
 use super::hidden_chars::{belongs_to, is_hidden};
 
-/// Bytes of unknown origin as text without hidden characters. All text of models, tools, vendors and files passes
-/// through it before a terminal or a model receives it.
+/// Bytes of unknown origin as text without hidden characters. Output of tools, files and vendors passes through it
+/// before a terminal shows it or a model reads it, and a model's text before a terminal shows it.
 #[derive(Debug, Default)]
 pub struct SanitizedText {
     /// The text. Controls other than newline and tab appear as symbols (`␛`), hidden characters as `<U+202E>`.
@@ -19,7 +19,7 @@ pub struct SanitizedText {
     last: Option<char>,
 }
 
-/// Which hidden characters are kept.
+/// Which hidden characters stay in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum JoinerRule {
     /// Those that belong to the character before them: joiners in emoji and in scripts that need them.

@@ -40,7 +40,8 @@ pub enum SummaryUrgency {
 pub struct ViewGrowth {
     /// Size of the view in percent of the trigger.
     pub fill_percent: u64,
-    /// Milliseconds until the iteration before the trigger, at the present rate; `None` if the rate is unknown.
+    /// Milliseconds until the iteration before the trigger, at the rate since the last compaction; `None` if the rate
+    /// is unknown.
     pub slack_ms: Option<u64>,
 }
 
@@ -93,7 +94,7 @@ pub struct SummarizerStatus {
     pub failed: u64,
     /// Usual milliseconds of an attempt with a usable summary; absent without one.
     pub usual_ms: Option<u64>,
-    /// Usual size of a summary in percent of what it replaces; absent without one.
+    /// Usual size of a summary in percent of the request that it was made from; absent without one.
     pub kept_percent: Option<u64>,
     /// Whether other summarisers are called first at present.
     pub is_poor: bool,
@@ -109,7 +110,8 @@ struct SummarizerRecord {
     failed: u64,
     /// Weighted share of failures, in thousandths.
     failed_permille: u64,
-    /// Weighted means of the usable summaries: milliseconds, and thousandths of the bytes.
+    /// Weighted means of the usable summaries: milliseconds of the attempt, and thousandths of the request's bytes that
+    /// the summary keeps.
     usual: Option<(u64, u64)>,
     /// Monotonic time of the last report, in milliseconds.
     last_ms: u64,
@@ -171,7 +173,8 @@ impl SummarizerStats {
 }
 
 impl SummarizerRecord {
-    /// Whether other summarisers should be called first. A poor one is tried again after a while: it may be better then.
+    /// Whether other summarisers should be called first. A poor one is tried again after `POOR_MS`: it may be better
+    /// then.
     fn is_poor(&self, now_ms: u64) -> bool {
         let kept = self.usual.map_or(0, |(_, kept)| kept);
         self.attempts >= MIN_ATTEMPTS

@@ -1,4 +1,5 @@
-//! `todo`: parses the arguments of a call and applies them to the session's list. Pure.
+//! The tool `todo`: its definition, the arguments of a call, the change of the session's list, and the list as text.
+//! Pure; `turn/todo.rs` records the change.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -53,7 +54,7 @@ struct TodoArguments {
     merge: Option<bool>,
 }
 
-/// The tool's definition for the model.
+/// The definition of the tool for the model.
 pub fn tool_spec() -> ToolSpec {
     let item = json!({
         "type": "object", "required": ["id"], "additionalProperties": false,

@@ -1,4 +1,4 @@
-//! Repairs of tool calls: names that are spelled differently, and arguments that are not a JSON object.
+//! Repairs tool calls of a model: names that are spelled differently, and arguments that are not a JSON object.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `delegate_task`: parses the arguments of a call into tasks, and a task into the spec of the run that does it. Pure;
-//! rights only shrink from parent to subagent.
+//! The tool `delegate_task`: its definition, the tasks in a call's arguments, the spec of the run that does a task, and
+//! the report of that run's end. Pure; rights only shrink from parent to subagent. `turn/delegate.rs` starts the runs.
 
 mod report;
 mod spec;

@@ -12,10 +12,12 @@ use crate::{
     policy::{Bill, FinalText, final_text},
 };
 
-/// Most bytes of all answers of one call, and the minimum for one answer.
+/// Most bytes of all answers of one call, unless the minimum for each answer is more.
 const MAX_ANSWERS_BYTES: usize = 24_000;
+/// Minimum for the shown bytes of one answer.
 const MIN_ANSWER_BYTES: usize = 2_000;
-/// The answers of one call take at most the window divided by this.
+/// The answers of one call take at most the context window of the parent's model divided by this, unless the minimum
+/// for each answer is more.
 const WINDOW_DIVISOR: u64 = 10;
 /// The note beside the missing answer of a subagent that wrote none.
 const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";

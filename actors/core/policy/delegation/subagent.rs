@@ -11,7 +11,7 @@ const SUBAGENT_PROMPT: &str = "You are a subagent: another agent has given you o
                     alone, ask nobody, and end with an answer that stands for itself: what was done, the result, paths of \
                     what you have written, and what is left or went wrong.";
 
-/// Subagents do not have it: the parent decides what is remembered for later conversations.
+/// Subagents do not have this tool: the parent decides what is remembered for later conversations.
 const MEMORY_TOOL: &str = "memory";
 
 /// The spec of the run that does `task` for a run with the spec `parent`; `None` if the parent may not delegate.
@@ -43,7 +43,8 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
     })
 }
 
-/// The smallest limit of each amount. Limits of ancestors hold in any case; known here, they lower what calls reserve.
+/// The limits of a subagent: for each amount the smallest of the limits of parent, task and configuration. Limits of
+/// ancestors hold in any case; known here, they lower what calls reserve.
 fn subagent_limits(task: &DelegatedTask, parent: &RunSpec, delegation: Delegation) -> Limits {
     let mut budget = parent.limits.budget;
     budget.children = None;

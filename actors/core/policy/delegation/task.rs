@@ -1,4 +1,4 @@
-//! Parses the arguments of `delegate_task`, or tells what is wrong with them.
+//! Parses the arguments of `delegate_task` into tasks, or names the error for the model.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub struct DelegatedTask {
 }
 
 impl DelegatedTask {
-    /// Equal for tasks with equal goal and context.
+    /// A hash of goal and context: it identifies a task that is delegated again.
     pub fn signature(&self) -> Hash {
         let mut hasher = Hasher::default();
         hasher.part(self.goal.as_bytes());
