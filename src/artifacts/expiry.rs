@@ -1,4 +1,4 @@
-//! Expiry of artifacts: removes their files, and lists each in `artifacts/<session>/removed`, one tombstone a line.
+//! Listing and removal of artifacts. Each expired artifact gets a tombstone: a line in `artifacts/<session>/removed`.
 
 use std::{
     fs,

@@ -59,7 +59,7 @@ impl FileArtifacts {
         Self { root: state.join(FOLDER).into(), verified: VerifiedHashes::default() }
     }
 
-    /// Whether an artifact of a session exists, with its bytes, or was removed.
+    /// Whether an artifact of a session exists, with its size in bytes, or was removed.
     pub fn presence(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
         let Some(name) = ArtifactName::from_handle(session, handle) else { return Ok(Presence::Missing) };
         match fs::metadata(self.path(name)) {
@@ -227,8 +227,8 @@ impl Drop for UnfinishedPath {
     }
 }
 
-/// Makes a private folder; it and its parent are durable afterwards.
-/// Also syncs an existing folder: its maker may have been killed before the sync.
+/// Makes a private folder. The names of the folder and of its parent are durable afterwards, also if the folder
+/// existed: its maker may have been killed before the sync.
 fn make_durable(path: &Path) -> io::Result<()> {
     files::make_folder(path)?;
     // Both the folder and its parent may be new.

@@ -1,4 +1,5 @@
-//! Creates backups: a copy of the store's rows and of every file that they name, with a manifest.
+//! Creates backups: a copy of the store's rows, of every file that they name, of all scripts and of the memory files,
+//! with a manifest.
 
 use std::{
     collections::BTreeMap,

@@ -93,7 +93,7 @@ pub enum BackupError {
     Store(#[from] OpenError),
 }
 
-/// Damages as text, one a line.
+/// Damaged places as text, one per line.
 fn list(damage: &[Damage]) -> String {
     let lines = damage.iter().map(|damage| format!("\n  {damage}"));
     lines.collect()

@@ -25,7 +25,7 @@ use crate::{
 
 /// Bytes per read.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Everything that a backup may contain.
+/// The names that the folder of a backup may contain.
 const BACKUP_ENTRIES: [&str; 7] =
     [STORE_FILE, "blobs", "artifacts", "scripts", "memories", MANIFEST_FILE, CHECKSUM_FILE];
 
@@ -128,7 +128,7 @@ impl PartialBackup {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(error)),
                 made => {
                     let folder = match File::open(&path) {
-                        // Its maker removed it between the two calls.
+                        // The process that made the folder removed it between the two calls.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                         folder => folder.map_err(&at)?,
                     };

@@ -64,7 +64,7 @@ pub struct GcClassReport {
 pub struct Footprint {
     /// Path of the state directory.
     pub state: String,
-    /// By class: `store`, `blobs`, `artifacts`, `spool`, `scripts`, `replaced`, `other`.
+    /// By class: `store`, `blobs`, `artifacts`, `spool`, `scripts`, `memories`, `replaced`, `other`.
     pub classes: Vec<ClassUsage>,
     /// Usage within the store's file.
     pub store: StoreUsage,

@@ -1,3 +1,5 @@
+//! Tests of run trees and of the rows and records that `StoreReader` reads.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

@@ -1,4 +1,5 @@
-//! Crash-loop detection: counts deaths of the process and finds the run that causes them. Pure: no clock, no I/O.
+//! Crash-loop detection: counts deaths of the process and finds the run that causes them. A death is an end without a
+//! clean shutdown: a crash or a kill. Pure: no clock, no I/O.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Deaths within the window that put the next start on probation.
 const DEATHS_FOR_PROBATION: usize = 3;
 const WINDOW_MS: u64 = 60_000;
-/// Length after which a trial is over: a third of the window, in which a crash loop has three deaths.
+/// Duration in milliseconds after which a trial is over: a third of the window, in which a crash loop has three deaths.
 pub const MAX_DEATH_INTERVAL_MS: u64 = WINDOW_MS / 3;
 /// A death before this uptime is early: the run had no time for progress. Only late deaths force-fail a run.
 pub const MIN_UPTIME_MS: u64 = 2_000;

@@ -15,7 +15,7 @@ use crate::files::read_regular;
 
 /// The file's name in the state directory.
 const FILE: &str = "process.json";
-/// Bytes that are read; the file has a few hundred.
+/// Size limit of the file, which has a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Keeps the crash history in the state directory, for the process that owns the store.

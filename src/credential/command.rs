@@ -14,9 +14,9 @@ use crate::{
 
 /// Time limit of the command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
-/// Limit of its output, in bytes.
+/// Limit of the command's output, in bytes.
 const MAX_KEY_BYTES: usize = 16 * 1024;
-/// Characters of its stderr in an error.
+/// Characters of the command's standard error that an error shows.
 const MAX_ERROR_CHARS: usize = 120;
 
 /// A key that a command prints. The command is the user's: it gets this process's variables and runs without a shell.

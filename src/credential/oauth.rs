@@ -13,7 +13,7 @@ use crate::{
     secret::{Secret, redact},
 };
 
-/// Characters of a token endpoint's error.
+/// Characters of a token endpoint's error that an error shows.
 const MAX_ERROR_CHARS: usize = 200;
 
 /// The parameters of a token request.

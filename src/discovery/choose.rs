@@ -1,4 +1,4 @@
-//! Chooses the model for a request among the providers found.
+//! Chooses the model for a request among the discovered providers, and makes the chain with its fallbacks.
 
 use std::sync::Arc;
 

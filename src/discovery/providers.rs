@@ -1,4 +1,4 @@
-//! Finds the providers in the configuration and the environment.
+//! Finds the providers in the configuration and the environment, and makes the configuration of their adapters.
 
 use std::{path::Path, sync::Arc};
 
@@ -135,7 +135,8 @@ pub(super) fn find_by_name<'a>(
 }
 
 impl DiscoveredProvider {
-    /// The adapter's configuration. Only here are credentials resolved. Refresh tokens are stored below `state`.
+    /// The adapter's configuration. Credentials are resolved for use only here. Refresh tokens are stored below
+    /// `state`.
     pub fn config(&self, variables: &Variables, state: &Path) -> Result<ProviderConfig, ModelChoiceError> {
         let credentials = self.account.credentials(&self.name, variables, state);
         Ok(ProviderConfig {

@@ -1,3 +1,5 @@
+//! Tests of discovery: which providers are found, and which model is chosen.
+
 use std::path::Path;
 
 use hermod_actors::model::ModelRef;

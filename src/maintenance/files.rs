@@ -67,7 +67,7 @@ fn remove_from_session(
     Ok(retired.and_then(|()| artifacts.discard(&stray)))
 }
 
-/// The verdict on an artifact.
+/// What gc does with an artifact.
 enum ArtifactFate {
     Retained(&'static str),
     /// Its retention time is over.
@@ -101,7 +101,7 @@ fn artifact_fate(
     }
 }
 
-/// Whether later requests show it; true if the file cannot be read.
+/// Whether the artifact is an image, which later requests show; true if the file cannot be read.
 fn is_picture(artifacts: &FileArtifacts, name: ArtifactName) -> bool {
     artifacts.is_picture(name).unwrap_or(true)
 }

@@ -56,7 +56,8 @@ fn class(name: &str) -> &str {
     }
 }
 
-/// Bytes and number of files at a path and below it. Skips what is removed meanwhile.
+/// Bytes and number of files at a path and below it. Skips files that are removed meanwhile, and paths that are too
+/// long.
 pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
     let mut sum = (0, 0);
     let mut paths = vec![path.to_owned()];

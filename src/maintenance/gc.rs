@@ -9,8 +9,8 @@ use crate::{
     store::redb::{GcMode, Tally},
 };
 
-/// Minimum age, in milliseconds, of a file that nothing refers to: some files are written before the row that names
-/// them.
+/// Minimum age, in milliseconds, at which a file without references is removed: some files are written before the row
+/// that names them.
 const MIN_ORPHAN_AGE_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The times against which ages are compared.

@@ -17,10 +17,10 @@ use crate::files;
 /// The folder's name in the state directory.
 pub const FOLDER: &str = "memories";
 const LOCK: &str = ".lock";
-/// Tries to take the lock, with `RETRY_DELAY` between two.
+/// Maximum number of tries to take the lock, `RETRY_DELAY` apart.
 const MAX_TRIES: u32 = 500;
 const RETRY_DELAY: Duration = Duration::from_millis(10);
-/// Bytes of a file that are read; files edited by hand stay far below.
+/// Size limit of a file; files edited by hand stay far below.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The memory files and their limits in characters.

@@ -1,3 +1,5 @@
+//! Tests of the edits of memory files.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The layer `guidance`: how to use the tools of the run.
+
 use super::{
     PromptInputs,
     bounded_text::{BoundedText, SizeLimit, head},
@@ -13,7 +15,6 @@ const GUIDANCE: &[(&str, &str)] = &[
     ("skill_view", include_str!("../../config/prompts/guidance/skill_view.md")),
 ];
 
-/// The layer `guidance`: how to use the tools of the run.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let is_there = |(tool, _): &&(&str, &str)| ground.request.tools.iter().any(|there| there == tool);
     let texts: Vec<_> = GUIDANCE.iter().filter(is_there).map(|(_, text)| text.trim_end()).collect();

@@ -1,3 +1,5 @@
+//! The layer `identity`: what the agent is, from the user's file or the program's.
+
 use hermod_actors::port::SystemPromptError;
 
 use super::{
@@ -11,7 +13,7 @@ use crate::tool::skills::FileExcerpt;
 const FILE: &str = "SOUL.md";
 const EMBEDDED: &str = include_str!("../../config/prompts/identity.md");
 
-/// The layer `identity`. An unreadable file is an error, since the session would have a wrong identity for good.
+/// An unreadable file is an error, since the session would have a wrong identity for good.
 pub(super) fn build(ground: &PromptInputs<'_>) -> Result<BoundedText, SystemPromptError> {
     let most = ground.limits.identity_bytes.0 as usize;
     let unreadable = |error: String| {

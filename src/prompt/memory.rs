@@ -1,3 +1,5 @@
+//! The layer `memory`: the agent's notes about its work. The layer `user` is built in the same way.
+
 use super::{
     PromptInputs,
     bounded_text::{BoundedText, SizeLimit, head},
@@ -9,7 +11,6 @@ use crate::memory::FOLDER;
 /// Bytes of the longest UTF-8 character.
 const MAX_CHAR_BYTES: usize = 4;
 
-/// The layer `memory`: the notes of the agent.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let most = ground.memory.memory_chars.0 as usize;
     build_from_file(

@@ -1,7 +1,8 @@
+//! The layer `model`: the first model of the session.
+
 use super::{PromptInputs, bounded_text::BoundedText};
 use crate::tool::one_line;
 
-/// The layer `model`: the first model of the session.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let model = ground.request.model.as_ref();
     let text = model.map(|model| format!("Model: {}", one_line(model.to_string().as_bytes())));

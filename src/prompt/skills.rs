@@ -1,3 +1,5 @@
+//! The layer `skills`: the skills at the beginning of the session, if it can read them.
+
 use super::{
     PromptInputs,
     bounded_text::{BoundedText, SizeLimit, head},
@@ -7,7 +9,6 @@ use crate::tool::{
     skills::{Catalogue, FileExcerpt},
 };
 
-/// The layer `skills`: the skills at the beginning of the session, if it can read them.
 pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
     let found = ground.skills.read(&ground.request.workspace);
     let can_read = ground.request.tools.iter().any(|tool| tool == SKILL_VIEW);

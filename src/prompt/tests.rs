@@ -1,3 +1,5 @@
+//! Tests of the system prompt and its layers.
+
 use std::{
     collections::BTreeMap,
     fs,

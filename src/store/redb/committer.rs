@@ -25,7 +25,7 @@ use super::{
 
 /// Idle time after which a store with relaxed durability is flushed.
 const FLUSH_DELAY: Duration = Duration::from_secs(1);
-/// Commits after which it is flushed in any case.
+/// Number of commits since the last flush after which the store is flushed in any case.
 const MAX_PENDING_COMMITS: u32 = 4096;
 
 type CommitResult = Result<Vec<WriteOutcome>, JournalError>;

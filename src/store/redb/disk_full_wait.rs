@@ -1,4 +1,4 @@
-//! Waits for space on the store's disk: to writers, a full disk is a slow one.
+//! Waits for space on the store's disk, so that a full disk only makes writes slow.
 
 use std::{
     io,

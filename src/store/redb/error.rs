@@ -1,4 +1,4 @@
-//! Errors of the store.
+//! Errors inside the store. `open.rs` explains them to users.
 
 use std::{io, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! A disk that is full at any write of a whole run: the run waits, and its records are the same. And a disk that stays
-//! full until the process ends: the next process finds all that was acknowledged, and resumes.
+//! Tests of a full disk. If the disk is full for a while, at any write of a run, the run waits and its records are the
+//! same. If the disk stays full until the process ends, the next process finds all that was acknowledged, and resumes.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use super::{
     tables::{META, Tables},
 };
 
-/// At which point an attempt finds the disk full.
+/// How much an attempt writes before it finds the disk full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trip {
     /// It writes nothing.
@@ -141,7 +141,7 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
 type Done = Arc<Mutex<BTreeMap<CallId, u32>>>;
 
 const ROUNDS: usize = 3;
-/// Longer than a value that is stored inline.
+/// Characters of a text that is too long to be stored inline.
 const LONG: usize = 20_000;
 
 async fn start(journal: &Arc<RedbJournal>, done: &Done) -> Runtime {

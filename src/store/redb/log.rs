@@ -15,8 +15,8 @@ const ROWS_PER_MARK: u64 = 64;
 /// Maximum bytes of a row with several records. The engine's pages are powers of two, and a long value would waste half
 /// of them.
 const MAX_ROW_BYTES: usize = 16 * 1024;
-/// Session, first sequence number, position of the session's previous row (0: none); then the records, each after its
-/// length (u32). All numbers are little-endian.
+/// Bytes of a row before its records: session, first sequence number, position of the session's previous row (0: none).
+/// The records follow, each after its length (u32). All numbers are little-endian.
 const HEADER_BYTES: usize = 16 + 8 + 8;
 
 /// The end of a session's records; all 0 for a session without records.
@@ -42,7 +42,7 @@ impl SessionTail {
     }
 }
 
-/// Appends records of a session after its tail. `places` is the last position taken in the log.
+/// Appends records of a session after its tail. `places` is the last position taken in the log, and is advanced.
 pub(super) fn append<'v>(
     tables: &mut Tables<'_>,
     places: &mut u64,

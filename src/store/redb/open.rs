@@ -32,7 +32,7 @@ use crate::{
     files,
 };
 
-/// Bytes of the `owner` file that are read.
+/// Size limit of the `owner` file.
 const MAX_OWNER_BYTES: u64 = 64;
 
 pub(super) const STORE_FILE: &str = "hermod.redb";
@@ -232,8 +232,8 @@ pub(super) fn lock_store(dir: &Path) -> Result<LockedStore, OpenError> {
     Ok(LockedStore { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
 }
 
-/// Opens and locks the store's file. The engine takes the same lock when it reads the file, which is too late: an
-/// unfinished file is truncated before.
+/// Opens and locks the store's file. The engine takes the same lock only when it reads the file. That is too late,
+/// because an unfinished file is truncated before.
 fn lock_file(path: &Path) -> Result<File, StoreError> {
     backup::open_locked(path.parent().unwrap_or(path))
 }
@@ -289,7 +289,7 @@ pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> 
 struct EpochStart {
     epoch: u64,
     boot: u64,
-    /// The schema version before it.
+    /// The schema version before the epoch.
     schema: u64,
     counted: Option<FreePageCount>,
 }

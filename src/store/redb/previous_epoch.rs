@@ -1,4 +1,5 @@
-//! The state in which the previous process left the store: its schema, its epoch, and the kind of shutdown.
+//! How a process leaves the store and how the next one finds it: schema, epoch, and kind of shutdown. After another
+//! boot of the machine, the file is checked.
 
 use std::path::Path;
 

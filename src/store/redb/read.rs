@@ -115,7 +115,8 @@ impl SnapshotReader {
         })
     }
 
-    /// At most `max` records, from the sequence `from` on. Damage that the engine meets affects this session alone.
+    /// At most `max` records, from the record number `from` on. Damage that the engine meets affects this session
+    /// alone.
     pub(super) fn records(
         &mut self,
         session: SessionId,
@@ -347,6 +348,7 @@ impl SnapshotReader {
         self.txn.open_table(table).map_err(|error| ReadAbort::Engine(error.into()))
     }
 
+    /// Subtracts a stored value from the limit of a short read. A blob exceeds the limit, because it is a file.
     fn spend(&mut self, stored: &[u8]) -> Result<(), ReadAbort> {
         let Some(left) = &mut self.remaining_bytes else { return Ok(()) };
         match left.checked_sub(stored.len()) {

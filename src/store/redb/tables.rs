@@ -52,6 +52,7 @@ macro_rules! tables {
 }
 
 tables! {
+    /// Numbers of the store by name, such as its schema version and its epoch.
     meta, META: &'static str => u64 = "meta";
     /// Rows of records by position, in the order of time. See [`super::log`].
     log, LOG: u64 => &'static [u8] = "appends";
@@ -59,15 +60,18 @@ tables! {
     tails, TAILS: u128 => (u64, u64, u64) = "tails";
     /// (session, last sequence number of a row) to the position of that row.
     marks, MARKS: CompositeKey => u64 = "marks";
+    /// (session, number) to an unread inbox message.
     inbox, INBOX: CompositeKey => &'static [u8] = "inbox";
     accounts, ACCOUNTS: u128 => &'static [u8] = "accounts";
     /// Rows as JSON.
     sessions, SESSIONS: u128 => &'static [u8] = "sessions";
+    /// Session keys of callers, and their sessions.
     session_keys, SESSION_KEYS: &'static str => u128 = "session_keys";
     /// Rows as JSON.
     runs, RUNS: u128 => &'static [u8] = "runs";
     /// (session, run).
     runs_by_session, RUNS_BY_SESSION: (u128, u128) => () = "runs_by_session";
+    /// Runs that have not ended.
     open_runs, OPEN_RUNS: u128 => () = "open_runs";
     /// Idempotency keys, and their runs.
     keys, KEYS: &'static str => u128 = "keys";

@@ -1,3 +1,5 @@
+//! The callback with which a caller slows down or stops a long operation on the store.
+
 /// The throttle callback asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it was stopped")]

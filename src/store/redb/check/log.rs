@@ -32,7 +32,7 @@ pub(super) struct CheckedSession {
     tail: SessionTail,
     /// The session's key.
     pub(super) key: Option<Arc<str>>,
-    /// Whether one of its records cannot be read; its runs are then not all known.
+    /// Whether one of its rows or records is damaged; its runs are then not all known.
     pub(super) damaged: bool,
 }
 
@@ -63,7 +63,7 @@ impl LogCheck<'_, '_> {
     fn rows(&mut self) -> Result<(), StoreError> {
         let txn = self.pass.txn;
         let graves = match txn.open_table(GRAVES) {
-            // The table does not exist: nothing was removed, and no newer version has opened the store since.
+            // No version that writes this table has opened the store yet, so nothing was removed.
             Err(TableError::TableDoesNotExist(_)) => None,
             graves => Some(graves?),
         };

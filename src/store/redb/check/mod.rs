@@ -1,5 +1,5 @@
-//! Checks a whole store, and changes only what the engine itself repairs.
-//! The store is one that no process has open (`hermod store check`), or the copy in a backup.
+//! Checks a whole store: pages, log and index rows. Changes only what the engine itself repairs. The store is one that
+//! no process has open (`hermod store check`), or the copy in a backup.
 
 mod index;
 mod log;

@@ -1,4 +1,4 @@
-//! The state of a check: its report, and the files that it resolves.
+//! One pass of a check: its report so far, and how it finds the blobs and artifacts that rows name.
 
 use std::{borrow::Cow, collections::BTreeMap, io, mem};
 
@@ -30,7 +30,7 @@ pub struct CheckReport {
     pub damages: Vec<Damage>,
     /// Number of further damaged places.
     pub more_damages: u64,
-    /// The blobs that rows refer to, by path in the folder of blobs, with their bytes.
+    /// The blobs that rows refer to, by path in the folder of blobs, each with its size in bytes.
     pub blobs: BTreeMap<String, u64>,
     /// The artifacts that records name.
     pub artifacts: BTreeMap<ArtifactName, Artifact>,
@@ -77,7 +77,7 @@ impl CheckReport {
 /// Looks up an artifact that a record of a session names.
 pub type ArtifactLookup<'a> = &'a dyn Fn(SessionId, &Artifact) -> io::Result<Presence>;
 
-/// The files that a store refers to.
+/// Where a check finds the files that a store refers to.
 #[derive(Clone, Copy)]
 pub(in crate::store::redb) struct ReferencedFiles<'b> {
     pub(in crate::store::redb) blobs: &'b Blobs,
@@ -109,7 +109,8 @@ impl<'p> CheckPass<'p> {
         self.checked.damage(damage);
     }
 
-    /// Counts the bytes of a row that was checked.
+    /// Counts the bytes of a checked row, and calls the throttle callback after each MiB. Fails if the callback stops
+    /// the check.
     pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<(), StoreError> {
         self.uncounted_bytes += bytes;
         if self.uncounted_bytes < BATCH_BYTES {

@@ -229,7 +229,7 @@ impl GcPass {
         if all.is_empty() {
             return Ok(tally);
         }
-        // After a real removal there are no rows left of it, and a row with the same id would be a new one.
+        // After a real removal the removed sessions have no rows. A row with such an id would be a new one.
         let gone = if self.mode == GcMode::DryRun { gone } else { &RemovedSet::default() };
         let Some(referred) = mark::referenced_blobs(reader.txn(), gone)? else {
             tally.retain(why::UNKNOWN, all.len() as u64);

@@ -1,4 +1,5 @@
-//! The mark phase: the blobs and scripts to which rows of a snapshot refer.
+//! The mark phase: the blobs and scripts to which rows of a snapshot refer. Also lookups of sessions and runs, for
+//! files beside the store.
 
 use std::{
     collections::{BTreeSet, HashSet},

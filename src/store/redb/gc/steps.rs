@@ -19,7 +19,8 @@ use super::{
     tally::{GcMode, why},
 };
 
-/// Log rows or files removed by one step: about a millisecond. (A row lies on a page of its own.)
+/// Maximum number of log rows or files that one step removes, which takes about a millisecond. Each row lies on a page
+/// of its own.
 pub(super) const MAX_ROWS_PER_STEP: usize = 96;
 /// Index rows of a run.
 const ROWS_PER_RUN: usize = 4;

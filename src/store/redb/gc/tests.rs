@@ -1,4 +1,4 @@
-//! What gc must retain stays readable, whatever is removed beside it and whenever appends happen.
+//! Tests of gc: what must be retained stays readable, whatever is removed beside it and whenever appends happen.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Removes the surveyed rows in one transaction.
+//! Removes the surveyed rows, and rewrites the tails and marks of mended sessions, in one transaction.
 
 use hermod_actors::model::{Amounts, BudgetAccount, RunId, Seq, SessionId};
 use redb::{Database, ReadableTable};

@@ -1,4 +1,6 @@
-/// Chance that can be repeated (SplitMix64).
+//! Pseudo-random numbers for tests, determined by a seed.
+
+/// A generator of pseudo-random numbers (SplitMix64).
 #[derive(Debug, Clone)]
 pub(super) struct Chance(u64);
 
@@ -20,7 +22,7 @@ impl Chance {
         usize::try_from(self.next() % end as u64).expect("it is below a usize")
     }
 
-    /// Whether one of so many cases is met.
+    /// True with the probability 1 / `cases`.
     pub(super) fn one_in(&mut self, cases: usize) -> bool {
         self.below(cases) == 0
     }

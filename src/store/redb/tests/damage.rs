@@ -1,5 +1,5 @@
-//! Random damage to the engine's file, under every way in which the store is used: each answer is the one of the undamaged
-//! store, or an error. `HERMOD_DAMAGES=2000` damages more often, `HERMOD_SEED=N` plays one seed again.
+//! Tests with random damage to the engine's file. Each way of using the store gives the answer of the undamaged store,
+//! or an error. `HERMOD_DAMAGES=2000` damages more often, `HERMOD_SEED=N` repeats one seed.
 
 use std::{
     fmt::Debug,
@@ -31,27 +31,27 @@ use crate::store::redb::{Durability, RedbJournal, check, inspect, open::STORE_FI
 
 /// Runs in the store, in sessions of four each.
 const RUNS: usize = 24;
-/// Damages without the variable.
+/// Number of damages without `HERMOD_DAMAGES`.
 const DAMAGES: u64 = 60;
-/// No answer takes so long.
+/// Time limit of an answer.
 const LONG: Duration = Duration::from_secs(100);
 const PAGE: usize = 4096;
 /// Bytes of the engine's header.
 const HEADER: usize = 320;
 
-/// What one way of using the store answers; the errors are texts.
+/// The answer of one way of using the store, with errors as texts.
 type Answer = Result<String, String>;
 
 /// Files of a store.
 #[derive(Clone)]
 struct Image {
     file: Vec<u8>,
-    /// What the same file was before, the latest last.
+    /// Earlier contents of the same file, the latest last.
     earlier: Vec<Vec<u8>>,
     blobs: Arc<tempfile::TempDir>,
 }
 
-/// Tools one of which does not end while `hold` is set.
+/// Tools, one of which does not end while `hold` is set.
 fn tools(hold: &Arc<AtomicBool>, held: &Arc<Notify>) -> Vec<Arc<dyn Tool>> {
     let tool = |name: &'static str, holds: bool| {
         let (hold, held) = (Arc::clone(hold), Arc::clone(held));
@@ -83,7 +83,7 @@ fn idle() -> (Arc<AtomicBool>, Arc<Notify>) {
     (Arc::default(), Arc::default())
 }
 
-/// A store with runs, one of which has not ended; as a process left it that ended in order, or that was killed.
+/// A store with runs, one of which has not ended. The process that wrote it ended normally, or was killed.
 fn image(is_killed: bool) -> Image {
     let dir = tempfile::tempdir().unwrap();
     let mut earlier = Vec::new();
@@ -214,7 +214,7 @@ fn backup(dir: &Path) -> Answer {
     }
 }
 
-/// Damages the file; says how.
+/// Damages the file; returns a description.
 fn damage(image: &mut Image, chance: &mut Chance) -> String {
     match chance.below(11) {
         0..=4 => damage_byte(&mut image.file, chance),
@@ -263,7 +263,7 @@ fn damage_page(image: &mut Image, chance: &mut Chance) -> String {
             format!("the pages at {at} and {other} are swapped")
         }
         _ => {
-            // An older header is that of an older store: nothing tells that it is not the latest.
+            // An older header would be valid, and nothing would show that it is not the latest.
             let at = at.max(PAGE);
             let versions: Vec<_> = image.earlier.iter().filter_map(|old| old.get(at..at + PAGE)).collect();
             let old = versions.get(chance.below(versions.len().max(1))).copied().unwrap_or(&[0; PAGE]);
@@ -296,7 +296,7 @@ struct Tally {
     checked: u64,
 }
 
-/// One damage; why, if an answer is wrong.
+/// Tries one damage; the error says which answer is wrong.
 fn seed(seed: u64, images: &[(Image, Vec<(&'static str, Answer)>)], tally: &mut Tally) -> Result<(), String> {
     let mut chance = Chance::of(seed);
     let (image, expected) = &images[chance.below(images.len())];

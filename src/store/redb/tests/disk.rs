@@ -1,4 +1,4 @@
-//! A disk whose power can be cut: the store's own file in memory, those of blobs in a real folder.
+//! A simulated disk whose power can be cut. The store's own file is in memory, the files of blobs are in a real folder.
 
 use std::{
     collections::BTreeSet,
@@ -12,15 +12,15 @@ use redb::StorageBackend;
 use super::chance::Chance;
 use crate::store::redb::files::FileSystem;
 
-/// Where a write can be torn.
+/// Bytes of a sector. A power cut can tear a write between two sectors.
 const SECTOR: usize = 512;
 
-/// The power of a disk; it goes at some operation.
+/// The power of a disk, which is lost at some operation.
 #[derive(Debug, Clone)]
 pub(super) struct Power(Arc<Mutex<Option<u64>>>);
 
 impl Power {
-    /// It lasts for so many operations; for ever without.
+    /// Power for this number of operations; `None` is without end.
     pub(super) fn lasting(operations: Option<u64>) -> Self {
         Self(Arc::new(Mutex::new(operations)))
     }
@@ -29,7 +29,7 @@ impl Power {
         *lock(&self.0) == Some(0)
     }
 
-    /// One operation: whether it is done, is interrupted, or is not even begun.
+    /// Counts one operation: whether it is done, is interrupted, or is not begun.
     fn use_up(&self) -> Use {
         match &mut *lock(&self.0) {
             None => Use::Done,
@@ -56,11 +56,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a disk does with an order to sync.
+/// What a disk does when it is told to sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syncs {
     Honest,
-    /// It says that all is synced, and nothing is.
+    /// The disk reports success and syncs nothing.
     Ignored,
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Platter(Arc<Mutex<Plate>>);
 struct Plate {
     power: Power,
     syncs: Syncs,
-    /// What is there whatever happens.
+    /// The content that survives a power cut.
     synced: Vec<u8>,
-    /// What is read.
+    /// The content that reads see.
     now: Vec<u8>,
     pending: Vec<Change>,
 }
@@ -91,11 +91,11 @@ impl Platter {
         Self(Arc::new(Mutex::new(Plate { power, syncs, synced: image, now, pending: Vec::new() })))
     }
 
-    /// What is on the disk after its power was cut now.
+    /// The content of the disk after a power cut now.
     pub(super) fn cut(&self, chance: &mut Chance) -> Vec<u8> {
         let plate = &mut *lock(&self.0);
         let mut image = plate.synced.clone();
-        // Lengths are kept by the file system's own journal: in order, up to some one.
+        // The file system's own journal keeps changes of length in order, up to a random one.
         let lengths = plate.pending.iter().filter(|change| matches!(change, Change::Length(_))).count();
         let mut kept = chance.below(lengths + 1);
         let mut writes = Vec::new();
@@ -129,7 +129,7 @@ impl Platter {
     }
 }
 
-/// The sectors of a write that are kept: all, none, those up to some one, or any.
+/// The sectors of a write that survive: all, none, those up to a random one, or a random subset.
 fn torn<'d>(data: &'d [u8], chance: &mut Chance) -> Vec<(usize, &'d [u8])> {
     let sectors = data.chunks(SECTOR).enumerate().map(|(n, sector)| (n * SECTOR, sector));
     match chance.below(4) {
@@ -165,7 +165,7 @@ fn apply(bytes: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// `Vec::resize` goes byte by byte where nothing is optimised.
+/// Without optimisation, `Vec::resize` works byte by byte.
 fn resize(bytes: &mut Vec<u8>, length: usize) {
     let mut resized = vec![0; length];
     let kept = length.min(bytes.len());
@@ -209,7 +209,7 @@ impl StorageBackend for Platter {
     }
 }
 
-/// The folders of blobs. Names that were not synced can go, and what they name with them.
+/// The folders of blobs. A power cut can lose names that were not synced, with the files that they name.
 #[derive(Debug, Clone)]
 pub(super) struct Drawer(Arc<Mutex<Names>>);
 
@@ -229,11 +229,11 @@ impl Drawer {
         Self(Arc::new(Mutex::new(Names { power: power.clone(), syncs, pending, unsynced })))
     }
 
-    /// Leaves in the folders what is there after the power was cut now.
+    /// Removes from the folders what a power cut loses now.
     pub(super) fn cut(&self, chance: &mut Chance) {
         let names = &mut *lock(&self.0);
         for path in std::mem::take(&mut names.unsynced) {
-            // Its folder may have gone already.
+            // Its folder may be removed already.
             if let Ok(bytes) = fs::read(&path) {
                 fs::write(&path, &bytes[..chance.below(bytes.len() + 1)]).expect("a file of the test");
             }
@@ -248,7 +248,7 @@ impl Drawer {
 }
 
 impl Names {
-    /// Does `work` unless there is no power; whether it is known to be done.
+    /// Does `work` unless the power is lost; fails if `work` is not known to be done.
     fn work(&mut self, work: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         let used = self.power.use_up();
         if matches!(used, Use::Never) {

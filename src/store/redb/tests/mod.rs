@@ -1,4 +1,5 @@
-//! Power losses under the store: what was written and not synced is there in part, or not at all. And damage to its file.
+//! Tests of the store on a simulated disk: power cuts, after which unsynced writes are there in part or not at all, and
+//! damage to the store's file.
 
 mod chance;
 mod damage;

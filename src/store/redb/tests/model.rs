@@ -1,4 +1,4 @@
-//! What a store must hold, by what it has acknowledged.
+//! A model of the store: what it must contain, by what it has acknowledged.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,15 +17,15 @@ use hermod_actors::{
     },
 };
 
-/// What is in the store.
+/// The content of a store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Model {
-    /// Who writes; of the process that is under way.
+    /// The latest incarnation of each session in the current process.
     fences: BTreeMap<SessionId, Incarnation>,
-    /// The last one of them: a store counts the openings of all sessions together.
+    /// The latest incarnation of any session: a store counts the openings of all sessions together.
     latest: Option<Incarnation>,
     records: BTreeMap<SessionId, Vec<Arc<Record>>>,
-    /// Rows by their order; their numbers, if they are known.
+    /// Rows in their order, with their numbers if these are known.
     inbox: BTreeMap<SessionId, Vec<(Option<u64>, InboxItem)>>,
     accounts: BTreeMap<AccountId, BudgetAccount>,
     sessions: BTreeMap<SessionId, SessionRow>,
@@ -66,15 +66,15 @@ impl Model {
         self.inbox.get(&session)?.iter().find_map(|(row, _)| *row)
     }
 
-    /// Takes in writes of which nothing is known yet.
+    /// Applies writes whose outcome is not known yet.
     pub(super) fn assume(&mut self, batch: &[WriteOp]) {
         for write in batch {
-            // What is refused changes nothing.
+            // A refused write changes nothing.
             let _ = self.apply(write, None);
         }
     }
 
-    /// Takes in what the store says it did.
+    /// Applies what the store reports as done.
     pub(super) fn take(&mut self, batch: &[WriteOp], written: &[WriteOutcome]) -> Result<(), String> {
         for (write, written) in batch.iter().zip(written) {
             if let (WriteOp::Open(session), WriteOutcome::Opened(opened)) = (write, written) {
@@ -101,7 +101,7 @@ impl Model {
                     let numbers = opened.inbox.iter().map(|row| (Some(row.id), Arc::clone(&row.item)));
                     self.inbox.insert(*session, numbers.collect());
                 } else if let Some(latest) = &mut self.latest {
-                    // Who is taken over is fenced, within one batch too.
+                    // A takeover fences the earlier incarnation, also within one batch.
                     latest.revival += 1;
                     self.fences.insert(*session, *latest);
                 }
@@ -152,7 +152,7 @@ impl Model {
         Ok(())
     }
 
-    /// Compares a store with it, byte for byte; what differs.
+    /// Compares a store with the model, byte for byte; the error says what differs.
     pub(super) fn compare(&self, journal: &dyn Journal) -> Result<(), String> {
         let rows = journal.rows();
         same("sessions", rows.sessions(usize::MAX), &self.sessions.values().cloned().collect())?;
@@ -235,26 +235,26 @@ impl StoreView for Model {
     }
 }
 
-/// A journal, and what it must hold.
+/// The contents that a journal must or may have.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// What is acknowledged.
+    /// The content by all acknowledged batches.
     pub(super) model: Model,
-    /// What was before each acknowledged batch of this process.
+    /// The content before each acknowledged batch of this process.
     pub(super) before: Vec<Model>,
     /// The batch that is under way.
     pub(super) under_way: Vec<WriteOp>,
-    /// What the store has said otherwise than it should.
+    /// The first wrong answer of the store.
     pub(super) wrong: Option<String>,
 }
 
 impl Book {
-    /// A batch is handed to the store.
+    /// Records that a batch is handed to the store.
     pub(super) fn begins(&mut self, batch: &[WriteOp]) {
         self.under_way = batch.iter().map(copy).collect();
     }
 
-    /// The store has acknowledged it.
+    /// Records that the store has acknowledged the batch.
     pub(super) fn acknowledged(&mut self, written: &[WriteOutcome]) {
         let batch = std::mem::take(&mut self.under_way);
         self.before.push(self.model.clone());
@@ -263,19 +263,20 @@ impl Book {
         }
     }
 
-    /// What a strict store may hold after the process is gone: what is acknowledged, perhaps with what was under way.
+    /// The contents that a strict store may have after the process: the acknowledged batches, perhaps with the batch
+    /// under way.
     pub(super) fn strict(&self) -> [Model; 2] {
         let mut with = self.model.clone();
         with.assume(&self.under_way);
         [self.model.clone(), with]
     }
 
-    /// What a relaxed one may hold: any prefix of that.
+    /// The contents that a relaxed store may have: any prefix of these batches.
     pub(super) fn relaxed(&self) -> Vec<Model> {
         self.strict().into_iter().rev().chain(self.before.iter().rev().cloned()).collect()
     }
 
-    /// Goes on with the one of `allowed` that the journal holds; if it is none, how the first one differs.
+    /// Continues with the one of `allowed` that the journal has; if it has none, the error says how the first differs.
     pub(super) fn settle(&mut self, allowed: Vec<Model>, journal: &dyn Journal) -> Result<(), String> {
         if let Some(wrong) = self.wrong.take() {
             return Err(wrong);
@@ -295,7 +296,7 @@ impl Book {
     }
 }
 
-/// The same write.
+/// A copy of a write.
 pub(super) fn copy(write: &WriteOp) -> WriteOp {
     match write {
         WriteOp::Append(append) => WriteOp::Append(append.clone()),

@@ -1,5 +1,5 @@
-//! Power cuts under the committer, at any operation of the disk. `HERMOD_CUTS=10000` cuts more often, `HERMOD_SEED=N` plays
-//! one seed again.
+//! Tests of power cuts under the committer, at any operation of the disk. `HERMOD_CUTS=10000` cuts more often,
+//! `HERMOD_SEED=N` repeats one seed.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::store::redb::{
     open::{OpenStore, StoreEnvironment, open_over},
 };
 
-/// Cuts of the power under one store.
+/// Number of power cuts under one store.
 const CUTS: u64 = 4;
 
 /// How a store is tried.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     durability: Durability,
-    /// What is promised, which can be more than is kept.
+    /// The durability that is checked, which can be stricter than that of the store.
     promised: Durability,
     platter: Syncs,
     drawer: Syncs,
@@ -66,14 +66,14 @@ impl Disk {
         self.dir.path()
     }
 
-    /// Lets it spin for so many operations.
+    /// Turns the power on for this number of operations.
     pub(super) fn spin(&self, operations: Option<u64>) -> Spinning {
         let power = Power::lasting(operations);
         let platter = Platter::new(self.image.clone(), &power, self.platter);
         Spinning { drawer: Drawer::new(&power, self.drawer), platter, power }
     }
 
-    /// Opens the store on it, in some boot of the machine.
+    /// Opens the store on the disk, in this boot of the machine.
     pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<OpenStore, OpenError> {
         let ground =
             StoreEnvironment { files: Box::new(spinning.drawer.clone()), boot, disk_wait: Arc::default() };
@@ -86,7 +86,7 @@ impl Disk {
         spinning.drawer.cut(chance);
     }
 
-    /// Opens the store with power enough.
+    /// Opens the store with unlimited power.
     pub(super) fn reopen(&self, boot: u64) -> Result<(Spinning, RedbJournal), String> {
         let spinning = self.spin(None);
         let store = self.open(&spinning, boot).map_err(|error| format!("it does not open: {error}"))?;
@@ -105,7 +105,7 @@ impl Spinning {
     }
 }
 
-/// Where the power went.
+/// Counts of when the power was lost.
 #[derive(Debug, Default)]
 struct Cuts {
     opening: u64,
@@ -121,7 +121,7 @@ impl Cuts {
     }
 }
 
-/// Tries one seed: a store under which the power goes several times.
+/// Tries one seed: a store under which the power is cut several times.
 fn seed(trial: Trial, seed: u64, cuts: &mut Cuts) -> Result<(), String> {
     let mut chance = Chance::of(seed);
     let mut disk = Disk { platter: trial.platter, drawer: trial.drawer, ..Disk::new(Vec::new()) };
@@ -164,7 +164,7 @@ fn work_until_cut(journal: &dyn Journal, book: &mut Book, chance: &mut Chance) {
     }
 }
 
-/// Tries seeds until the power has gone so often; what the first seed found that was wrong.
+/// Tries seeds until the power was cut `least` times; returns the counts, and the error of the first wrong seed.
 fn cut(trial: Trial, first: u64, least: u64) -> (Cuts, Result<(), String>) {
     let mut cuts = Cuts::default();
     for number in first.. {
@@ -177,7 +177,7 @@ fn cut(trial: Trial, first: u64, least: u64) -> (Cuts, Result<(), String>) {
     (cuts, Ok(()))
 }
 
-/// A number out of the environment.
+/// A number from an environment variable.
 pub(super) fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
@@ -213,7 +213,7 @@ fn a_relaxed_store_keeps_a_prefix() {
     survives(Trial { durability: Durability::Relaxed, promised: Durability::Relaxed, ..HONEST }, 80);
 }
 
-/// Whoever breaks the promise is found within so many cuts.
+/// Checks that a broken promise is detected within this number of cuts.
 #[track_caller]
 fn is_found(trial: Trial, within: u64) {
     let (cuts, tried) = cut(trial, 1, within);
@@ -246,7 +246,7 @@ fn a_seed_is_the_same_again() {
     assert_eq!(told(1), told(2));
 }
 
-/// An append comes behind a takeover in one batch, whose answer the power takes along.
+/// An append follows a takeover in one batch, whose answer is lost with the power.
 #[track_caller]
 fn is_understood(guessed: u32, records: u64) {
     let (_spinning, journal) = Disk::new(Vec::new()).reopen(0).unwrap();
@@ -257,7 +257,7 @@ fn is_understood(guessed: u32, records: u64) {
     book.acknowledged(&block_on(journal.commit(batch)).unwrap());
     let fence = Incarnation { revival: guessed, ..book.model.fence(taken).unwrap() };
     let append = Append::new(taken, fence, 1, vec![work::record(&mut Chance::of(1))]);
-    // Something of the batch is written, whatever becomes of the append.
+    // A part of the batch is written, whether the append is written or refused.
     let batch =
         vec![WriteOp::Open(taken), WriteOp::Append(Box::new(append)), WriteOp::Deliver(other, "1".into())];
     book.begins(&batch);

@@ -1,5 +1,5 @@
-//! Power cuts under whole runtimes: several sessions at work, the real Persistence actor, the real committer. After each the
-//! store holds what was acknowledged, nothing in it is damaged, and its runs come to their ends.
+//! Tests of power cuts under whole runtimes: several sessions, the real Persistence actor, the real committer. After
+//! each cut the store has what was acknowledged, nothing in it is damaged, and its runs end.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -30,12 +30,12 @@ use crate::store::redb::{
     open::OpenStore,
 };
 
-/// Runs that are given to a runtime.
+/// Number of runs that are submitted to a runtime.
 const RUNS: usize = 5;
-/// No run takes so long.
+/// Time limit of a run.
 const LONG: Duration = Duration::from_mins(1);
 
-/// A journal of which is noted what it acknowledges.
+/// A journal that records what it acknowledges.
 #[derive(Debug)]
 struct Noted {
     inner: RedbJournal,
@@ -91,13 +91,13 @@ async fn start(store: OpenStore, book: &Arc<Mutex<Book>>) -> Runtime {
     let epoch = store.epoch;
     let inner = RedbJournal::start(store, Durability::Strict).expect("a thread");
     let journal = Noted { inner, book: Arc::clone(book) };
-    // Each life draws ids of its own.
+    // Each process draws ids of its own.
     let clock = Arc::new(VirtualClock::new(epoch));
     let world = RuntimeDependencies { clock, ..world(Arc::new(journal), provider(), tools()) };
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-/// Goes on with what is there, and takes in new runs, until the power is lost or all is done.
+/// Resumes unfinished runs and accepts new ones, until the power is lost or all is done.
 async fn work(store: OpenStore, book: &Arc<Mutex<Book>>, life: u64) {
     let runtime = start(store, book).await;
     let work = async {
@@ -109,7 +109,7 @@ async fn work(store: OpenStore, book: &Arc<Mutex<Book>>, life: u64) {
         let runs = join_all(requests.map(|request| runtime.run(request))).await;
         runs.into_iter().collect::<Result<Vec<_>, _>>()
     };
-    // What is refused is so because the store is gone: what it holds is judged afterwards.
+    // A refusal means that the store is gone. Its content is checked afterwards.
     let done = timeout(LONG, work).await.expect("neither an end nor a loss");
     if done.is_ok() {
         runtime.suspend().await;
@@ -133,13 +133,13 @@ async fn finish(store: OpenStore, book: &Arc<Mutex<Book>>) -> Result<(), String>
     if open == 0 { Ok(()) } else { Err(format!("{open} runs have not ended")) }
 }
 
-/// Runs on a thread's own reactor, at whose end every task is gone, and the store with them.
+/// Runs on an async runtime of its own, whose end drops every task, and the store with them.
 pub(super) fn on_runtime<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
     runtime.block_on(work)
 }
 
-/// Two cuts, a look at all that is there, and the end of all runs.
+/// Cuts the power twice, checks all of the store, and lets all runs end.
 fn seed(seed: u64, cuts: &mut u64) -> Result<(), String> {
     let mut chance = Chance::of(seed);
     let mut disk = Disk::new(Vec::new());

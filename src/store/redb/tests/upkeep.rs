@@ -1,4 +1,5 @@
-//! What is done to a store when it is opened, and the power lost in the middle of it; how it ended, and what is damaged.
+//! Tests of the work at an opening, such as migration and vacuum, with a power cut in the middle. Also of how the next
+//! opening recognises the last shutdown, and damage.
 
 use futures::executor::block_on;
 use hermod_actors::{
@@ -23,10 +24,10 @@ use crate::store::redb::{
     vacuum::vacuum_above,
 };
 
-/// What schema 1 had: a row for each record.
+/// The table of schema 1: a row for each record.
 const RECORDS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("log");
 
-/// A store with some work in it, and what it holds.
+/// A store after this number of batches, and the model of its content.
 fn filled(batches: usize) -> (Disk, Model) {
     let (mut disk, mut chance) = (Disk::new(Vec::new()), Chance::of(5));
     let (spinning, journal) = disk.reopen(1).unwrap();
@@ -42,7 +43,7 @@ fn filled(batches: usize) -> (Disk, Model) {
     (disk, book.model)
 }
 
-/// Changes the store's file by hand.
+/// Changes the store's file without the journal.
 fn by_hand(disk: &mut Disk, change: impl FnOnce(&redb::WriteTransaction)) {
     let spinning = disk.spin(None);
     let db = Builder::new().create_with_backend(spinning.platter()).unwrap();
@@ -53,7 +54,7 @@ fn by_hand(disk: &mut Disk, change: impl FnOnce(&redb::WriteTransaction)) {
     disk.cut(&spinning, &mut Chance::of(1));
 }
 
-/// Cuts the power at many moments of `work` on the disk: whatever is left opens, and is as `judge` says.
+/// Cuts the power at many operations of `work` on the disk. What is left opens, and passes `judge`.
 fn cut_within(
     disk: &mut Disk,
     mut work: impl FnMut(&Disk, &super::power::Spinning),
@@ -62,7 +63,7 @@ fn cut_within(
     let image = disk.image.clone();
     let mut cuts = 0;
     for operations in 1.. {
-        // Further on there is more of the same.
+        // Later operations repeat the same, so each seventh is enough.
         let operations = if operations < 40 { operations } else { 40 + (operations - 40) * 7 };
         let spinning = disk.spin(Some(operations));
         work(disk, &spinning);
@@ -83,7 +84,7 @@ fn cut_within(
 #[test]
 fn a_power_loss_while_compacting_loses_nothing() {
     let (mut disk, model) = filled(40);
-    // Rows that have gone leave room between those that stay.
+    // Removed rows leave free space between the remaining ones.
     let junk = TableDefinition::<u64, &[u8]>::new("junk");
     by_hand(&mut disk, |txn| {
         let mut table = txn.open_table(junk).unwrap();
@@ -170,7 +171,7 @@ fn how_a_store_ended_is_known() {
     disk.cut(&spinning, &mut Chance::of(1));
     check(&disk, 3, ShutdownKind::Clean);
     check(&disk, 4, ShutdownKind::Clean);
-    // A program that knows nothing of the mark raises the epoch all the same.
+    // A program that does not know the mark of a clean shutdown raises the epoch too.
     by_hand(&mut disk, |txn| drop(txn.open_table(META).unwrap().insert("epoch", 99).unwrap()));
     check(&disk, 3, ShutdownKind::Unclean);
     disk.image = killed;
@@ -178,7 +179,7 @@ fn how_a_store_ended_is_known() {
     check(&disk, 4, ShutdownKind::OtherBoot);
 }
 
-/// What a look finds when the process was killed, and whether the store opens.
+/// After `spoil` and a kill: what the quick check finds, what the full check finds, and whether the store opens.
 fn spoiled(spoil: impl FnOnce(&redb::WriteTransaction)) -> (Vec<Damage>, Vec<Damage>, Result<(), OpenError>) {
     let (mut disk, _) = filled(30);
     by_hand(&mut disk, |txn| {
@@ -299,7 +300,8 @@ fn an_index_row_of_a_run_that_is_not_there_is_told_whatever_else_is_damaged() {
     told(&checked, "inbox", "row 1: ");
 }
 
-/// The session that has most records, without its `nth` row from the end: it is not read, and all others are.
+/// Removes the `nth` row from the end of the session with most records. That session cannot be read, and all others
+/// can.
 #[track_caller]
 fn check_without_row(nth: usize) {
     let (mut disk, model) = filled(30);

@@ -1,5 +1,5 @@
-//! What sessions write, by chance: long and short records, rows, accounts, keys, inboxes, other sessions, and what is to be
-//! refused.
+//! Random writes of sessions: long and short records, rows, accounts, keys, inboxes, other sessions, and writes that
+//! must be refused.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use hermod_actors::{
 use super::{chance::Chance, model::Model};
 
 const SESSIONS: usize = 5;
-/// Sessions beside those, which may be founded.
+/// Number of further sessions, which may be spawned.
 const CHILDREN: usize = 8;
 const RUNS: usize = 12;
 
@@ -49,7 +49,7 @@ fn write(model: &Model, chance: &mut Chance) -> WriteOp {
         Some(_) if chance.one_in(8) => WriteOp::Deliver(session, text(chance).into()),
         Some(_) if chance.one_in(30) => WriteOp::Open(session),
         Some(fence) => {
-            // Whoever had it before, if anybody, has been taken over.
+            // The incarnation before it, if there was one, is fenced.
             let stale = u32::from(chance.one_in(25));
             let fence = Incarnation { revival: fence.revival - stale, ..fence };
             let wrong = u64::from(chance.one_in(20));
@@ -78,7 +78,7 @@ fn row(session: SessionId, append: &mut Append, model: &Model) {
     }
 }
 
-/// A session that an append begins; now and then one that cannot begin.
+/// A session that an append spawns; sometimes one that cannot be spawned.
 fn found(append: &mut Append, model: &Model, chance: &mut Chance) {
     let session = child(chance);
     if model.last(session) > 0 && !chance.one_in(8) {
@@ -141,7 +141,7 @@ fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
     }
 }
 
-/// What a run has found out about a model.
+/// A run's observations of a model.
 fn learned(chance: &mut Chance) -> ModelRow {
     let provider = if chance.one_in(2) { "p" } else { "q" };
     let per_1000 = u16::try_from(chance.below(1_200)).unwrap_or_default();
@@ -178,7 +178,7 @@ pub(super) fn record(chance: &mut Chance) -> Arc<Record> {
     Arc::new(Record { at: Timestamp(3), active_ms: chance.next() >> 20, body })
 }
 
-/// A text that has a row, shares one, or needs a file of its own. Some come again.
+/// A text that fills a row, shares one, or needs a file of its own. Some texts repeat.
 fn text(chance: &mut Chance) -> String {
     let length = match chance.below(30) {
         0 => 16_500 + chance.below(2) * 1_000,
