@@ -1,4 +1,5 @@
-//! Access of tool calls to files and resources, by which calls of one answer are ordered or run concurrently.
+//! The files and resources that tool calls declare to touch: which calls of one answer conflict, and which class of
+//! permits a call needs. Not permissions.
 
 use std::{path::Path, sync::Arc};
 

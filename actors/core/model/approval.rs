@@ -15,7 +15,7 @@ pub enum InDoubtAction {
     Tell,
     /// A person decides whether the call is repeated; until then the run is parked.
     Ask,
-    /// The call is repeated, at most three times.
+    /// The call is repeated, up to three attempts in all; then the model reads that it is in doubt.
     Retry,
 }
 

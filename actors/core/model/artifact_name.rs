@@ -36,7 +36,7 @@ impl fmt::Display for ArtifactName {
     }
 }
 
-/// Recorded hashes of a session's artifacts, by handle. A clone is cheap: it shares structure.
+/// Recorded hashes of a session's artifacts, by handle. A clone shares structure, so it is cheap.
 #[derive(Debug, Clone, Default)]
 pub struct ArtifactHashes(imbl::OrdMap<Arc<str>, ContentHash>);
 

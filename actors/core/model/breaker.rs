@@ -1,4 +1,5 @@
-//! Circuit breakers of models and endpoints: policy, state, and the models that did not answer a call.
+//! Data about circuit breakers: their policy, their public state, and why models did not answer a call. The breaker
+//! itself is `policy/breaker.rs`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Budget accounts and their changes: limits, reservations and settlements per dimension.
+//! Budget accounts, their changes, and refusals: data per dimension. The ledger's arithmetic is in `journal/ledger.rs`.
 
 use std::fmt;
 

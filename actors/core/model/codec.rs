@@ -14,10 +14,10 @@ const HEADER_BYTES: usize = 1 + 1 + 2 + 8 + 8;
 /// A stored record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes are shorter than a header, or a field is invalid.
+    /// The bytes are shorter than a header, or the codec or the body is invalid.
     #[error("not a record: {0}")]
     Malformed(String),
-    /// The header version is newer than this program.
+    /// The header has another version than this program reads.
     #[error("record version {0} is newer than this program understands")]
     Version(u8),
     /// The kind's code is unknown to this version.

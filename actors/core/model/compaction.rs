@@ -72,7 +72,8 @@ pub struct ContextCompacted {
     /// The end of the compacted part.
     #[serde(rename = "to")]
     pub end: HistoryPosition,
-    /// The text that replaces it: a summary, or a notice that it was dropped; absent for [`CompactionMethod::Elided`].
+    /// The text that replaces the part: a summary, or a notice that it was dropped; absent for
+    /// [`CompactionMethod::Elided`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// Estimated tokens of the request before the compaction.
@@ -81,7 +82,7 @@ pub struct ContextCompacted {
     /// Estimated tokens of the request after the compaction.
     #[serde(rename = "after")]
     pub tokens_after: u64,
-    /// Time that the run waited for it, in milliseconds of active time.
+    /// Time that the run waited for the compaction, in milliseconds of active time.
     pub waited_ms: u64,
 }
 
@@ -106,9 +107,9 @@ pub struct SummaryAnswered {
     pub call: CallId,
     /// The attempt that answered.
     pub attempt: Attempt,
-    /// The answer's text.
+    /// The summary; empty if the answer is unusable.
     pub text: Arc<str>,
-    /// Why the text is unusable as a summary; absent if it is usable.
+    /// Why the answer is unusable as a summary; absent if it is usable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<SummaryDefect>,
     /// Index of the chain's link for later calls, from 0, if it changes; one past the last means none.
@@ -147,7 +148,7 @@ impl SummaryDefect {
 pub struct ContextBreakdown {
     /// Maximum of the request: the window less the minimum for the answer.
     pub limit: u64,
-    /// The context window, as far as known or learned.
+    /// The context window, if it is configured, listed or observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// The minimum reserved for the answer.
@@ -157,7 +158,7 @@ pub struct ContextBreakdown {
     pub system: u64,
     /// The tool specifications.
     pub tools: u64,
-    /// The present user message with the summary of earlier ones.
+    /// The present user message with the text that replaces earlier content.
     pub request: u64,
     /// The last answer and the results of its calls.
     pub last: u64,

@@ -1,3 +1,5 @@
+//! The index of a credential, and the strategy by which a provider's pool of credentials is used.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

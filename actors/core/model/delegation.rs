@@ -21,8 +21,8 @@ pub struct Delegation {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "shared")]
     pub shares_iterations: bool,
-    /// Active time in milliseconds within which a subagent must get a call result. Otherwise it is ended with its
-    /// present state.
+    /// Active time in milliseconds within which a subagent must get an answer of its model, or the result of a call.
+    /// Otherwise its run is stopped as timed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_ms: Option<u64>,
 }

@@ -1,4 +1,5 @@
-//! Events of a session for watchers: read-only projection of records, and what is not durable. Never drives actions.
+//! The types of events for watchers. An event is a record, follows from one, or is a piece of a stream that is not
+//! durable. No action depends on events. `runtime/event_projection.rs` derives events from records.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ pub struct SessionEvent {
     pub body: EventBody,
 }
 
-/// The content of a [`SessionEvent`]. Events derived from a record precede the record, in the same order for live
-/// watchers and for later ones. Only live watchers get deltas and progress.
+/// The content of a [`SessionEvent`]. Events derived from a record precede the record. Only live watchers get deltas,
+/// streamed tool calls, progress, and waits that are no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventBody {
     /// A record became durable; the events derived from it have been sent.
@@ -30,7 +31,7 @@ pub enum EventBody {
     Status(RunStatus),
     /// The run reached a stage of its lifecycle.
     Lifecycle(Lifecycle),
-    /// An attempt of the model call starts.
+    /// An attempt of the model call starts, with or without reasoning.
     ThinkingStart {
         /// The call.
         call: CallId,
@@ -125,7 +126,7 @@ pub enum EventBody {
     Retry {
         /// The call.
         call: CallId,
-        /// The first attempt whose output is valid.
+        /// The output of attempts before this one is void. If the answer was discarded, this attempt is never made.
         attempt: Attempt,
     },
 }
@@ -170,7 +171,7 @@ pub enum Lifecycle {
     Finishing,
     /// The run completed.
     End,
-    /// The run ended with another outcome.
+    /// The run ended with another outcome, such as a stop.
     Error,
 }
 

@@ -14,7 +14,7 @@ pub enum Deadline {
     Connect,
     /// Time until the first event.
     FirstEvent,
-    /// Time between two content events.
+    /// Time between two events that bring content.
     Gap,
     /// Time of the whole call.
     Call,
@@ -32,7 +32,7 @@ pub enum RequestFate {
     MayHaveRun,
 }
 
-/// Why a model call failed, classified by the possible remedy. Each wire format maps status, headers and body to a
+/// Why a model call failed, classified by the possible remedy. `provider/failure/` maps status, headers and body to a
 /// class; no other code matches on error texts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "class", rename_all = "snake_case")]
@@ -48,7 +48,7 @@ pub enum FailureClass {
     },
     /// The provider is overloaded.
     Overloaded,
-    /// Internal error of the provider (HTTP 500).
+    /// Internal error of the provider (HTTP 500 and the like).
     Server,
     /// A deadline expired.
     Timeout {

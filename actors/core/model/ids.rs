@@ -168,7 +168,7 @@ impl FromStr for CallId {
 pub struct Incarnation {
     /// The store's epoch, on disk.
     pub epoch: u64,
-    /// Number of openings of all sessions within the epoch, counted in the committer's memory.
+    /// Number of the opening among the openings of all sessions within the epoch, counted in the committer's memory.
     pub revival: u32,
 }
 

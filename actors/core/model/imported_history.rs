@@ -1,4 +1,5 @@
-//! A conversation from outside, with which a session starts.
+//! A conversation from outside, with which a session starts: rounds and steps as data. `turn/history_repair.rs` makes
+//! it from a list of messages.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub struct ImportedRound {
     /// The answers with tool calls, with their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ImportedStep>,
-    /// The final answer; its calls, if any, are left out of the view.
+    /// The final answer; its tool calls, if any, are left out of the view.
     pub answer: Arc<AssistantMessage>,
 }
 

@@ -1,3 +1,5 @@
+//! The messages in a session's inbox, and their stored form.
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};

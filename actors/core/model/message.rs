@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Artifact;
 
-/// Prefix of a text that the runtime inserts into a user message.
+/// Prefix of a text that the runtime inserts into a message to the model.
 pub const RUNTIME_TEXT_PREFIX: &str = "[From the runtime, not from the user: ";
 
 /// One message of a view, independent of the wire format.
@@ -15,7 +15,7 @@ pub const RUNTIME_TEXT_PREFIX: &str = "[From the runtime, not from the user: ";
 pub enum Message {
     /// Instructions of the operator and of the runtime.
     System(Arc<str>),
-    /// A message of a person, a parent run, or a schedule.
+    /// A message of a user, a parent run, or the runtime.
     User(MessageContent),
     /// An answer of the model.
     Assistant(Arc<AssistantMessage>),
@@ -37,8 +37,8 @@ pub struct MessageContent {
     pub text: Arc<str>,
     /// The images that belong to the text.
     pub images: Arc<[Image]>,
-    /// A text of the runtime after the content, such as a steering message. Wire formats that can keep it separate do
-    /// so.
+    /// Text after the content that is no part of it, such as a steering message or a note of the runtime. Wire formats
+    /// that can keep it separate do so.
     pub note: Option<Arc<str>>,
 }
 
@@ -233,7 +233,8 @@ pub enum FinishReason {
     Refused,
 }
 
-/// A flaw of a whole answer. Consecutive flaws are counted; beyond their limit the answer is accepted without a flaw.
+/// A flaw of a whole answer. Flaws are counted by kind; `turn/answer_recovery.rs` decides what follows, and what
+/// happens beyond the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
@@ -270,13 +271,15 @@ impl Flaw {
         }
     }
 
-    /// True if the next iteration calls the model again with nothing new in the conversation.
+    /// True if the next iteration calls the model again with nothing new in the conversation. A partial answer waits
+    /// for its continuation.
     pub const fn asks_again(self) -> bool {
         self.discards() || matches!(self, Self::Partial)
     }
 }
 
-/// Tokens of one call. `input_tokens` counts everything read, cached or not.
+/// Tokens of one call, as reported. Of most vendors `input_tokens` counts everything read, cached or not; see
+/// [`Usage::input_total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens read.
@@ -311,7 +314,7 @@ impl Usage {
         if cached > self.input_tokens { cached } else { self.input_tokens }
     }
 
-    /// Tokens read and written together.
+    /// The reported input tokens and all tokens written.
     pub const fn total(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_total())
     }

@@ -1,4 +1,4 @@
-//! Record bodies of model calls: attempts, answers, failures and late usage.
+//! Record bodies of model calls: attempts, answers, failures, waits and late usage.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ pub struct ModelFailed {
     /// Due time of the next attempt; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// Index of the chain's next link, from 0, if this call gives up the failed one.
+    /// Index of the chain's next link, from 0, if the call leaves the failed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
 }
@@ -130,7 +130,7 @@ pub struct ModelLate {
     pub call: CallId,
     /// The attempt that was given up. The content of its answer is dropped, and its cost is booked.
     pub attempt: Attempt,
-    /// The usage of the attempt.
+    /// The usage of the attempt; zero if the reported one does not count.
     pub usage: Usage,
     /// The cost in nano-dollars; absent if unknown, and then the booked amount stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Properties of a model: context window, prices, deadlines, and control of its thinking.
+//! Known properties of a model: context window, prices, deadlines, token density, and the control of its thinking.
 
 use serde::{Deserialize, Serialize};
 

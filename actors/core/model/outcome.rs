@@ -16,11 +16,11 @@ pub enum Outcome {
     Failed,
     /// A person, a signal or the parent run stopped it.
     Stopped,
-    /// The run's timeout expired.
+    /// The run's timeout expired, or a subagent made no progress in time.
     TimedOut,
-    /// A limit of its budget was reached.
+    /// A limit of its budget was reached, or cannot be enforced.
     BudgetExhausted,
-    /// The run repeated itself without progress.
+    /// The run repeated itself without progress. No run of this version ends so.
     LoopDetected,
     /// The model or the vendor refused the content.
     Refused,
@@ -59,11 +59,11 @@ pub enum StopReason {
     Parent,
 }
 
-/// The cause of an outcome, where the outcome alone does not tell it.
+/// The cause of an outcome, where the outcome alone does not name it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum OutcomeCause {
-    /// Model calls failed, and no model of the chain can be called any more.
+    /// A model call failed, and no model of the chain can answer it.
     Provider {
         /// The last failure.
         failure: Failure,
@@ -89,7 +89,7 @@ pub enum OutcomeCause {
         /// The parts of the request.
         parts: ContextBreakdown,
     },
-    /// A budget limit was reached.
+    /// A reservation did not fit a limit of the budget.
     Limit {
         /// The limit and the refused amount.
         refusal: BudgetRefusal,

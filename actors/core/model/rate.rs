@@ -1,8 +1,10 @@
+//! Rate limits of an account: the configured ones, and what a response reports.
+
 use serde::{Deserialize, Serialize};
 
 use super::Timestamp;
 
-/// Limits of an account per minute, over all sessions; `None` means unlimited.
+/// Configured limits of an account per minute, over all sessions; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateLimits {
@@ -26,7 +28,7 @@ pub struct RateInfo {
 pub struct RateQuota {
     /// The remaining amount.
     pub remaining: u64,
-    /// Time at which the full amount is available again.
+    /// Time at which the window ends and the full amount is available again.
     pub reset_at: Timestamp,
     /// The full amount, if known.
     pub limit: Option<u64>,

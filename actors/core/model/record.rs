@@ -1,4 +1,5 @@
 //! Records of the journal: the kinds, their codes and names, and the bodies that belong to sessions and runs.
+//! `codec.rs` has the stored form, `record_class.rs` what a kind means to readers.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use super::{
 /// A journal record: append-only, versioned, numbered per session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Wall-clock time, for people.
+    /// Wall-clock time, for people and due times.
     pub at: Timestamp,
-    /// Active time of the session in milliseconds, for limits.
+    /// Active time of the session in milliseconds, for limits of time.
     pub active_ms: u64,
     /// The event and its fields.
     pub body: Body,
@@ -83,7 +84,7 @@ bodies! {
     SessionRevived(SessionRevived) = 2 "session.revived",
     /// A run was accepted.
     RunAccepted(Box<RunAccepted>) = 10 "run.accepted",
-    /// The run will end as stopped once its open calls have ended.
+    /// The run is being stopped. It gets the named outcome once its open calls and subagents have ended.
     RunStopping(RunStopping) = 11 "run.stopping",
     /// The run has its outcome.
     RunEnded(RunEnded) = 12 "run.ended",
@@ -99,7 +100,7 @@ bodies! {
     ModelAnswered(Box<ModelAnswered>) = 21 "model.answered",
     /// An attempt of a model call failed.
     ModelFailed(ModelFailed) = 22 "model.failed",
-    /// A late answer was dropped; its usage is now known.
+    /// The answer of an attempt that was given up arrived. Its content is dropped; its usage is known, or implausible.
     ModelLate(ModelLate) = 23 "model.late",
     /// The call waits: no model may be called before a reset that providers reported.
     ModelWaiting(ModelWaiting) = 25 "model.waiting",
@@ -107,7 +108,7 @@ bodies! {
     ContextCompacted(Box<ContextCompacted>) = 26 "context.compacted",
     /// An attempt of a call for a summary may start.
     SummaryStarted(Box<SummaryStarted>) = 27 "summary.started",
-    /// A model returned a summary.
+    /// A model answered a call for a summary.
     SummaryAnswered(SummaryAnswered) = 28 "summary.answered",
     /// An attempt of a call for a summary failed.
     SummaryFailed(ModelFailed) = 29 "summary.failed",
@@ -117,9 +118,9 @@ bodies! {
     CallStarted(CallStarted) = 31 "call.started",
     /// A tool call has its result.
     CallEnded(CallEnded) = 32 "call.ended",
-    /// An attempt of a tool call was lost; another attempt follows.
+    /// An attempt of a tool call was lost. Another attempt follows, unless the run starts no more calls.
     CallLost(CallLost) = 33 "call.lost",
-    /// A steering message for a run under way.
+    /// A steering message for a run under way or queued.
     MessageSteered(MessageSteered) = 40 "message.steered",
     /// A person's approval of a call was requested.
     ApprovalRequested(ApprovalRequested) = 50 "approval.requested",

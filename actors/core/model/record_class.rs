@@ -1,5 +1,6 @@
-//! What each kind of record is: the questions that readers of records ask. A new kind is classified here and nowhere
-//! else: the last two questions name every kind, so that the compiler leads here.
+//! Classifies the kinds of records: which attempt a record starts or ends, the usage that it settles, progress, and
+//! bytes of text. A new kind is classified here and nowhere else: the last two functions name every kind, so that the
+//! compiler leads here.
 #![expect(clippy::wildcard_enum_match_arm, reason = "most kinds start, end and settle nothing")]
 
 use super::{AttemptId, Body, CallStatus, FailureClass, Usage};
@@ -24,7 +25,7 @@ impl Body {
         }
     }
 
-    /// The attempt that this record reports a step of.
+    /// The attempt of which this record reports the start, the end, or a wait.
     pub fn step(&self) -> Option<AttemptId> {
         match self {
             Self::ModelAnswered(body) => Some(body.call.attempt(body.attempt)),
@@ -51,8 +52,8 @@ impl Body {
         }
     }
 
-    /// Whether the record shows progress of its run. Records that a revival alone causes, or that come from outside,
-    /// are none.
+    /// Whether the record shows progress of its run. Records that only a revival causes, or that come from outside, do
+    /// not.
     pub fn is_progress(&self) -> bool {
         match self {
             Self::ModelAnswered(_)

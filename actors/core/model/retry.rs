@@ -1,4 +1,5 @@
-//! Limits of retries of model calls: attempts per failure class, pauses, and waits for known resets.
+//! The policy for retries of model calls: attempts per failure class, pauses, and waits for known resets.
+//! `policy/retry.rs` applies it.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +23,18 @@ pub struct RetryPolicy {
     pub attempts: RetryAttempts,
     /// True if a refusal falls back to the next model of the chain, instead of ending the run.
     pub fallback_on_refusal: bool,
-    /// Maximum attempts per failure class before a fallback to another available model. Also the limit for endpoint
-    /// failures of an endpoint that has never responded.
+    /// Maximum attempts per failure class before a fallback to another available model. Also the limit for failures of
+    /// an endpoint while no model call of the run was answered.
     pub fallback_after: RetryAttempts,
-    /// The longest requested wait, in milliseconds, for which a call stays with a model while another one is available.
+    /// The longest wait that a provider requests, in milliseconds, for which a call stays with a model while another
+    /// one is available.
     pub short_wait_ms: u64,
     /// Maximum total wait of a call for known resets, in milliseconds, if no other model is available.
     pub wait_for_reset_max_ms: u64,
 }
 
-/// Maximum attempts of one call on one model, by failure class. Classes without a field are not retried.
+/// Maximum attempts of one call on one model, by failure class. Classes without a field have no limit here;
+/// `policy/retry.rs` decides about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryAttempts {
@@ -48,7 +51,7 @@ pub struct RetryAttempts {
     /// The stream ended before the answer was complete.
     #[serde(rename = "cut")]
     pub incomplete_stream: Attempt,
-    /// The call's task ended without a result.
+    /// The call's task ended without a result, or the call was not sent.
     pub lost: Attempt,
 }
 

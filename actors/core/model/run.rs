@@ -1,4 +1,5 @@
-//! The resolved configuration of a run, and the index rows of runs and sessions.
+//! The resolved configuration of a run, references to models (`provider/model`), and the index rows of runs and
+//! sessions. The state of a run under way is in `turn/`.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -204,8 +205,8 @@ impl RunSpec {
         })
     }
 
-    /// Merges what earlier runs learned about the models. A window that is already set stays; one from a refusal takes
-    /// precedence over the provider's list of models.
+    /// Merges what earlier runs have observed about the models. A window that is already set stays; a window from a
+    /// refusal takes precedence over the provider's list of models.
     pub fn apply_model_rows(&mut self, rows: &[ModelRow]) {
         self.update_profiles(rows, |traits, row| {
             traits.density = row.density.or(traits.density);
@@ -310,19 +311,19 @@ pub struct RunRow {
     /// Its outcome and cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<OutcomeDetail>,
-    /// Iterations up to this row's writing.
+    /// Iterations of an ended run. 0 before the end; then `counts` has the number.
     pub iterations: u32,
-    /// Usage up to this row's writing.
+    /// Usage of an ended run. Zero before the end; then `counts` has it.
     pub usage: Usage,
     /// The delegating call; absent for a submitted run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
-    /// The number of its present leg, from 1; each added budget of an exhausted run started another.
+    /// The number of its present leg, from 1; each reopening with a larger budget starts another.
     #[serde(default = "first_leg", skip_serializing_if = "is_first_leg")]
     pub leg: u32,
-    /// Sequence of the record that accepted the run.
+    /// Sequence number of the record that accepted the run.
     pub first: Seq,
-    /// Sequence of the record that wrote this row; for an ended run, its terminal record.
+    /// Sequence number of the record that wrote this row; for an ended run, of its terminal record.
     pub last: Seq,
     /// The counts of an unfinished run up to the record `last`; absent in rows of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]

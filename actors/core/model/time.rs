@@ -36,7 +36,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The time of one message, read once when its handling starts.
+/// The time of one input or record. It is read once, when the handling of a message starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionTime {
     /// Wall-clock time.

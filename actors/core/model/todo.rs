@@ -1,4 +1,5 @@
-//! The todo list of a session, which its model maintains with a tool.
+//! The todo list of a session, which its model maintains with a tool: data only. The tool's rules are in
+//! `policy/todo.rs`.
 
 use std::sync::Arc;
 

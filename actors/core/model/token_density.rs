@@ -1,4 +1,5 @@
-//! Token density of a model's requests, its correction by reported usage, and the index row of a model.
+//! Token density of a model's requests, its correction by reported usage, the limits in a provider's list of models,
+//! and the index row of a model.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +8,24 @@ use super::{ModelRef, Timestamp};
 /// Tokens in 1,000 bytes of a request: an estimate, corrected by the usage that providers report.
 ///
 /// The correction prefers too many tokens, so that a wrong report never makes a reservation much too small. The
-/// estimate rises by nearly the whole difference to a report and falls by at most a quarter of it. A report of more
-/// than 10 bytes or less than one byte a token is ignored: it counts something other than this text.
+/// estimate rises by up to 89 % of the difference to a report, and falls by at most a quarter of it; long requests
+/// weigh more. A report of more than 10 bytes or less than one byte a token is ignored: it counts something other than
+/// this text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "u16", into = "u16")]
 pub struct TokenDensity(u16);
 
-/// Range of plausible densities, in tokens per 1,000 bytes.
+/// Least plausible density, in tokens per 1,000 bytes.
 const MIN_PER_1000: u16 = 100;
+/// Greatest plausible density, in tokens per 1,000 bytes.
 const MAX_PER_1000: u16 = 1_000;
 /// Shorter requests are ignored: the provider's own additions dominate them.
 const MIN_SAMPLE_BYTES: u64 = 2_000;
-/// Maximum weight of a request, in bytes.
+/// Maximum weight of one request against the estimate, in bytes.
 const MAX_SAMPLE_BYTES: u64 = 64_000;
-/// Weight of the present estimate in bytes, against a sample that is above it or below it.
+/// Weight of the present estimate in bytes, against a report that is above it.
 const WEIGHT_UP_BYTES: u64 = 8_000;
+/// Weight of the present estimate in bytes, against a report that is below it.
 const WEIGHT_DOWN_BYTES: u64 = 192_000;
 
 impl TokenDensity {
@@ -112,7 +116,7 @@ pub struct ListedLimits {
     pub limits: ModelLimits,
 }
 
-/// The index row of a model: what runs learned about it, written when they end.
+/// The index row of a model: what runs have observed about it, written when they end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRow {
     /// The model.
@@ -120,7 +124,7 @@ pub struct ModelRow {
     /// Tokens in 1,000 bytes of its requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density: Option<TokenDensity>,
-    /// The context window that the provider named when it refused a longer request.
+    /// The context window that the provider named when it refused a request as too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// Limits from the provider's list of models, requested because the window was unknown.

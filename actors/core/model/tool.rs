@@ -1,4 +1,4 @@
-//! Tool calls as data: specification, effect class, result, and artifacts of long results.
+//! Tool calls as data: specification, effect class, planned effect, result, and artifacts of long results.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub enum CallStatus {
     InDoubt,
 }
 
-/// Maximum bytes of a result for a model; longer results are stored as artifacts.
+/// Maximum bytes of a result that a model reads; longer results are stored as artifacts.
 pub const MAX_RESULT_BYTES: usize = 50_000;
 
 /// A stored file of a session: a whole output, or an image.
@@ -98,7 +98,7 @@ impl CallEnd {
     }
 }
 
-/// The planned effect of a call.
+/// The planned effect of a call: what it touches, and whether it may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     /// The effect class: decides whether the call may be repeated after a crash.

@@ -1,4 +1,4 @@
-//! Reported token usage that cannot be true: its kinds, and the report as it came.
+//! Reported token usage that cannot be true: its kinds, and the report itself. `policy/billing.rs` decides.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::Usage;
 pub enum UsageAnomalyKind {
     /// A count is negative, fractional, above 2^53, or not a number.
     InvalidCount,
-    /// The tokens read from the cache and written to it exceed all tokens read.
+    /// The tokens read from the cache and written to it exceed all tokens read by more than is plausible.
     PartsBeyondWhole,
     /// The tokens read exceed what the request can contain.
     InputBeyondRequest,

@@ -1,4 +1,5 @@
-//! Reasons for which a run waits, as shown to people and written as JSON. Read-only; never drives actions.
+//! Reasons for which a run waits, as shown to people and written as JSON. Read-only; drives no action.
+//! `turn/wait_report.rs` finds the waits.
 
 use serde::{Deserialize, Serialize};
 
