@@ -1,4 +1,4 @@
-//! Errors of backup and restore.
+//! Errors of backups and restores, and the callback that stops them.
 
 use std::{
     io,

@@ -26,7 +26,7 @@ pub(crate) struct Terminal {
 /// Whether lines are coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Palette {
-    /// No colours: NO_COLOR is set.
+    /// No colours: NO_COLOR is set, or nothing is drawn on a terminal.
     Plain,
     /// Dim, red and yellow lines.
     Coloured,

@@ -321,7 +321,7 @@ pub struct CompactionSection {
     pub enabled: Flag,
     /// Share of the context window above which compaction starts.
     pub trigger: Percent,
-    /// Number of latest messages that are not summarized.
+    /// Number of last messages that stay unchanged, if they are short enough.
     pub protect_last_n: PositiveCount,
     /// Whether summaries are made ahead, during the run.
     pub ahead: Flag,

@@ -11,7 +11,8 @@ const DEATHS_FOR_PROBATION: usize = 3;
 const WINDOW_MS: u64 = 60_000;
 /// Duration in milliseconds after which a trial is over: a third of the window, in which a crash loop has three deaths.
 pub const MAX_DEATH_INTERVAL_MS: u64 = WINDOW_MS / 3;
-/// A death before this uptime is early: the run had no time for progress. Only late deaths force-fail a run.
+/// A death sooner than this after the run was resumed, without a backoff before it, is early: the run had no time for
+/// progress. Only late deaths force-fail a run. In milliseconds.
 pub const MIN_UPTIME_MS: u64 = 2_000;
 /// Late deaths at the same step that force-fail a run.
 const LATE_DEATHS_TO_FAIL: u32 = 3;
@@ -21,8 +22,8 @@ const LATE_DEATHS_TO_FAIL: u32 = 3;
 const EARLY_DEATHS_FOR_BACKOFF: u32 = 6;
 /// The backoff as a multiple of the longest uptime of these deaths, so that it outlasts kills at a regular interval.
 const BACKOFF_FACTOR: u64 = 2;
-/// The longest backoff. It outlasts each uptime of a process that is killed three times within the window at a regular
-/// interval, so a longer backoff finds no more such kills.
+/// The longest backoff. A process that is killed three times within the window, at a regular interval, has a shorter
+/// uptime. So a longer backoff would detect no more such kills.
 const MAX_BACKOFF_MS: u64 = WINDOW_MS;
 /// Version of the file's format; a file of another version is ignored.
 const VERSION: u32 = 2;
@@ -70,7 +71,7 @@ pub struct Trial {
     /// Whether no other run was active.
     #[serde(rename = "alone")]
     pub is_alone: bool,
-    /// Whether the process has been up for [`MIN_UPTIME_MS`].
+    /// Whether the trial has lasted [`MIN_UPTIME_MS`], or began after a backoff.
     #[serde(rename = "long")]
     pub has_min_uptime: bool,
 }
@@ -198,7 +199,7 @@ impl CrashHistory {
         self.set_activity(trial.map_or(ProcessActivity::Anything, ProcessActivity::Trying));
     }
 
-    /// This process waits from now on.
+    /// This process backs off from now on.
     pub fn start_backoff(&mut self) {
         self.set_activity(ProcessActivity::BackingOff);
     }

@@ -61,7 +61,7 @@ pub(super) struct ModelChoice {
 /// When a local Ollama is queried for its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OllamaProbe {
-    /// It is requested by name.
+    /// If a model of the provider `ollama` is named.
     Requested,
     /// Only if no other provider is found.
     IfNoOther,

@@ -129,7 +129,7 @@ impl StoreClient {
     }
 }
 
-/// What became of a command for the owner.
+/// The result of sending a command to the owner.
 enum Ordered {
     /// The owner has answered.
     Done(ControlResponse),

@@ -33,7 +33,7 @@ pub struct ProviderView {
     pub last_usage_anomaly: Option<UsageAnomaly>,
     /// The last failure.
     pub last_failure: Option<CallFailure>,
-    /// One entry for each used pair of model and credential, ordered by model, then by credential.
+    /// One entry for each credential of each model that was called, ordered by model, then by credential.
     pub models: Vec<ModelBreakerView>,
 }
 

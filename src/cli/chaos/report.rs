@@ -1,4 +1,4 @@
-//! The report of a test, for people and for programs.
+//! The report of `hermod chaos`, as a table and as JSON.
 
 use serde_json::{Value, json};
 

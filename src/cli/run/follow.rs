@@ -1,4 +1,4 @@
-//! Follows a run until it ends, is parked, or a signal comes.
+//! Follows the run of `hermod run` until it ends, is parked, or a signal comes.
 
 use hermod_actors::{
     RunResult, Runtime, Watch,

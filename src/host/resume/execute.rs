@@ -35,7 +35,7 @@ use crate::{
 pub struct ResumeRequest<'a> {
     /// A run or session: the unfinished runs of that conversation; `None` is every unfinished run.
     pub id: Option<&'a str>,
-    /// Whether to end when every run has its outcome or waits for a person; else only a signal ends it.
+    /// Whether to end when every run has its outcome or waits for a person; else only a signal ends the work.
     pub wait: bool,
 }
 

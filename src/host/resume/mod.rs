@@ -1,5 +1,5 @@
 //! Resumes unfinished runs: all at once, or after repeated crashes of the process one at a time. An observer shows
-//! them.
+//! them. `hermod run --resume` resumes a single run without this module.
 
 mod execute;
 mod follow;

@@ -46,8 +46,8 @@ use super::{
 /// When a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// A commit is acknowledged when it is on disk. It survives `kill -9` and power loss, and the store opens in a
-    /// millisecond after either.
+    /// A commit is acknowledged when it is on disk. It survives `kill -9` and power loss. After `kill -9` the store
+    /// opens in a millisecond; after another boot a check of the file takes up to a second.
     Strict,
     /// A commit is acknowledged when it can be read. Commits go to disk after a second of idle time, every 4096
     /// commits, and on closing: newer commits are lost with the process.
@@ -72,7 +72,8 @@ pub struct RedbJournal {
 
 impl RedbJournal {
     /// Opens the store in `dir`, or creates an empty one. Blocks: a millisecond after a clean shutdown or with strict
-    /// durability, otherwise seconds per gigabyte.
+    /// durability, otherwise seconds per gigabyte. An opening after another boot checks the file, and an opening may
+    /// shrink it; both take longer.
     pub fn open(dir: &Path, durability: Durability) -> Result<Self, OpenError> {
         Self::start(open::open(dir)?, durability)
     }

@@ -1,5 +1,6 @@
-//! A quick check after an unclean shutdown: the unfinished runs, their rows, and the ends of their sessions.
-//! Older rows are checked when they are read, and all of them by [`super::check()`].
+//! A quick check after an unclean shutdown: the unfinished runs, their rows, and the ends of their sessions. Older rows
+//! are checked when they are read, and all of them by [`super::check()`]. After another boot of the machine,
+//! `previous_epoch.rs` has checked the pages of the file before, unless the file is large.
 
 use std::{collections::BTreeSet, io};
 

@@ -1,4 +1,4 @@
-//! Checks a store's file without changing it.
+//! Checks a store's file without changing it, and reads its schema, epoch and restore generation.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,5 @@
-//! Disk usage of the store.
+//! Disk usage of the store's file and blobs, with its row counts. `maintenance/footprint.rs` measures the whole state
+//! directory.
 
 use std::fs;
 

@@ -35,7 +35,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// The process is gone.
+    /// Ends the process: its incarnations are void.
     pub(super) fn end(&mut self) {
         self.fences.clear();
         self.latest = None;

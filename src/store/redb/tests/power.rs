@@ -24,7 +24,7 @@ use crate::store::redb::{
 /// Number of power cuts under one store.
 const CUTS: u64 = 4;
 
-/// How a store is tried.
+/// The settings of a trial: the store's durability, the promised one, and what the disk does.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     durability: Durability,
