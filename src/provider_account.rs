@@ -22,7 +22,7 @@ pub struct ProviderAccount {
     pub oauth: Option<OauthAccount>,
     /// The references of the keys.
     pub credentials: Vec<Reference>,
-    /// The order in which credentials are used.
+    /// The strategy that chooses a credential for an attempt.
     pub pool: PoolStrategy,
     /// The limits of each credential per minute.
     pub limits: RateLimits,

@@ -114,7 +114,7 @@ impl Config {
 pub struct AgentSection {
     /// Limit of iterations of one run.
     pub max_turns: PositiveCount,
-    /// Output tokens of one call.
+    /// Limit of output tokens of one call.
     pub max_tokens: PositiveCount,
     /// Thinking level of the run's models.
     pub thinking: ThinkingLevelName,
@@ -247,7 +247,8 @@ pub struct RetrySection {
     pub fallback_on_refusal: Flag,
     /// Attempts per failure class without another model to fail over to.
     pub attempts: AttemptsSection,
-    /// Attempts per failure class before failing over to another model.
+    /// Attempts per failure class before failing over to another model. Also the limit for failures of an endpoint
+    /// while no call of the run was answered.
     pub fallback_after: AttemptsSection,
     /// A requested wait above this fails over to the next model.
     pub short_wait: PositiveDuration,
@@ -355,7 +356,7 @@ pub struct DelegationSection {
     pub max_iterations: PositiveCount,
     /// Whether a subagent's iterations also count on the runs above it.
     pub shared_iterations: Flag,
-    /// Time without any finished call after which a subagent is ended.
+    /// Active time without an answer of its model or a call's result, after which a subagent is ended.
     pub progress: OptionalDuration,
 }
 

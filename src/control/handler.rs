@@ -68,7 +68,7 @@ pub enum ControlCommand {
     Decide {
         /// The call to decide about.
         call: CallId,
-        /// Whether the call may be made.
+        /// Whether the call may be made again.
         verdict: ApprovalDecision,
     },
     /// Raises limits of a run.

@@ -125,7 +125,7 @@ pub enum ControlRequest {
     ApprovalsDecide {
         /// Id of the call. A run's id or `last` means the only pending call of that run and its subagents.
         call: String,
-        /// Whether the call may be made.
+        /// Whether the call may be made again.
         verdict: ApprovalDecision,
     },
     /// Makes a backup: a progress line each second, then its manifest.

@@ -66,7 +66,7 @@ enum ProcessActivity {
 pub struct Trial {
     /// The run.
     pub run: RunId,
-    /// The run's last progress: see `Body::is_progress`; 0 if there was none.
+    /// The number of the record with the run's last progress (see `Body::is_progress`); 0 if there was none.
     pub step: Seq,
     /// Whether no other run was active.
     #[serde(rename = "alone")]

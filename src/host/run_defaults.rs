@@ -114,7 +114,7 @@ fn attempts(attempts: &config::AttemptsSection) -> RetryAttempts {
     }
 }
 
-/// The configured policy for how long a failing model is not called.
+/// The configured policy of the circuit breakers.
 pub(crate) fn breakers(breaker: &config::BreakerSection) -> BreakerPolicy {
     let cooldowns = [breaker.first_cooldown, breaker.second_cooldown, breaker.longest_cooldown];
     BreakerPolicy {

@@ -136,7 +136,7 @@ pub(crate) struct HostDependencies {
     pub(crate) state: PathBuf,
     /// The endpoints by name, each with the limit of its concurrent calls.
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
-    /// How long a failing model is not called.
+    /// The policy of the circuit breakers.
     pub(crate) breakers: BreakerPolicy,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// Limit of concurrent tool calls of each class.

@@ -1,5 +1,6 @@
-//! The system prompt, built of layers. The most stable layers come first, so that vendors' caches retain them; notes of
-//! earlier sessions come last. The prompt has no other text. A new layer is a file here and a line in `LAYERS`.
+//! The system prompt, built of layers. The most stable layers come first, so that vendors' caches retain them. Notes of
+//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a file here and a
+//! line in `LAYERS`.
 
 mod bounded_text;
 mod date;

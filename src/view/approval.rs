@@ -44,7 +44,7 @@ impl ApprovalView {
 pub struct DecisionView {
     /// The call that was decided.
     pub call: CallId,
-    /// Whether the call may be made.
+    /// Whether the call may be made again.
     pub verdict: ApprovalDecision,
     /// The call's run.
     pub run: RunView,
