@@ -186,16 +186,15 @@ impl<'a> Conversation<'a> {
     pub fn key(&self) -> Hash {
         let mut hasher = Hasher::default();
         for message in &self.messages {
-            match message {
-                RequestMessage::System(content) => hash_message(&mut hasher, b"system", content, &[]),
-                RequestMessage::User(content) => hash_message(&mut hasher, b"user", content, &[]),
-                RequestMessage::Assistant(content, calls) => {
-                    hash_message(&mut hasher, b"assistant", content, calls);
-                }
-                RequestMessage::Tool(id, content) => {
-                    hash_message(&mut hasher, b"tool", content, std::slice::from_ref(id));
-                }
-            }
+            let (role, content, ids) = match message {
+                RequestMessage::System(content) => ("system", content, &[][..]),
+                RequestMessage::User(content) => ("user", content, &[][..]),
+                RequestMessage::Assistant(content, calls) => ("assistant", content, calls.as_slice()),
+                RequestMessage::Tool(id, content) => ("tool", content, std::slice::from_ref(id)),
+            };
+            hasher.part(role.as_bytes());
+            hasher.part(content.text().as_bytes());
+            ids.iter().for_each(|BorrowedText(id)| hasher.part(id.as_bytes()));
         }
         hasher.finish()
     }
@@ -247,14 +246,6 @@ fn check_order<'c, 'a>(
     Err(problem.into())
 }
 
-fn hash_message(hasher: &mut Hasher, role: &[u8], content: &RawContent<'_>, ids: &[BorrowedText<'_>]) {
-    hasher.part(role);
-    hasher.part(content.text().as_bytes());
-    for BorrowedText(id) in ids {
-        hasher.part(id.as_bytes());
-    }
-}
-
 impl ScriptTurn<'_, '_> {
     /// The number of the requested step, counted from 1.
     ///
@@ -271,22 +262,21 @@ impl ScriptTurn<'_, '_> {
         done.saturating_add(1)
     }
 
+    /// The results with the ids of their calls, the newest first.
+    fn results(&self) -> impl Iterator<Item = (&str, &RawContent<'_>)> {
+        self.after.iter().rev().filter_map(|message| {
+            let RequestMessage::Tool(id, content) = message else { return None };
+            Some((id.0.as_ref(), content))
+        })
+    }
+
     /// The newest result with this call id.
     pub fn result(&self, call: &str) -> Option<&RawContent<'_>> {
-        self.after.iter().rev().find_map(|message| match message {
-            RequestMessage::Tool(id, content) if id.0 == call => Some(content),
-            RequestMessage::Tool(..)
-            | RequestMessage::System(_)
-            | RequestMessage::User(_)
-            | RequestMessage::Assistant(..) => None,
-        })
+        self.results().find(|(id, _)| *id == call).map(|(_, content)| content)
     }
 
     /// The newest result.
     pub fn last_result(&self) -> Option<&RawContent<'_>> {
-        self.after.iter().rev().find_map(|message| match message {
-            RequestMessage::Tool(_, content) => Some(content),
-            RequestMessage::System(_) | RequestMessage::User(_) | RequestMessage::Assistant(..) => None,
-        })
+        self.results().next().map(|(_, content)| content)
     }
 }

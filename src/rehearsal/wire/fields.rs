@@ -8,11 +8,23 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
+use super::RequestRefusal;
 use crate::rehearsal::BorrowedText;
 
-/// The fields of a JSON object, each parsed on demand. `null` counts as absent.
-#[derive(Debug, Default)]
-pub(super) struct JsonFields<'a>(Vec<(BorrowedText<'a>, &'a RawValue)>);
+/// The fields of a JSON object in a request, each parsed on demand. `null` counts as absent.
+#[derive(Debug)]
+pub(super) struct JsonFields<'a> {
+    fields: RawFields<'a>,
+    /// The path of the object, for refusals; empty for the request itself.
+    pub(super) place: String,
+    refuse: FieldRefusal,
+}
+
+/// The refusal of the field with this path, in the terms of a format.
+pub(super) type FieldRefusal = fn(&str, FieldProblem) -> RequestRefusal;
+
+#[derive(Debug)]
+struct RawFields<'a>(Vec<(BorrowedText<'a>, &'a RawValue)>);
 
 /// The fields that an object may have.
 #[derive(Debug, Clone, Copy)]
@@ -22,14 +34,8 @@ pub(super) struct ObjectShape {
 }
 
 /// What is wrong with a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldProblem {
-    pub(super) field: String,
-    pub(super) kind: FieldProblemKind,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FieldProblemKind {
+pub(super) enum FieldProblem {
     Missing,
     Unknown,
     /// The value is not of this type.
@@ -44,19 +50,49 @@ pub(super) enum TextOrList<'a> {
 }
 
 impl<'a> JsonFields<'a> {
-    /// The fields of `raw`; `None` if it is no object.
-    pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
+    /// The fields of the object at `place`; `expected` is its type's name for the refusal of anything else.
+    pub(super) fn of(
+        raw: &'a RawValue,
+        place: impl Into<String>,
+        expected: &'static str,
+        refuse: FieldRefusal,
+    ) -> Result<Self, RequestRefusal> {
+        let place = place.into();
+        match serde_json::from_str(raw.get()) {
+            Ok(fields) => Ok(Self { fields, place, refuse }),
+            Err(_) => Err(refuse(&place, FieldProblem::Type(expected))),
+        }
     }
 
-    /// An object with one field.
-    pub(super) fn single(name: &'a str, value: &'a RawValue) -> Self {
-        Self(vec![(BorrowedText(name.into()), value)])
+    /// An object at `place` with one field.
+    pub(super) fn single(
+        name: &'a str,
+        value: &'a RawValue,
+        place: impl Into<String>,
+        refuse: FieldRefusal,
+    ) -> Self {
+        let fields = RawFields(vec![(BorrowedText(name.into()), value)]);
+        Self { fields, place: place.into(), refuse }
+    }
+
+    /// The same object; refusals name it by another path.
+    pub(super) fn at(self, place: impl Into<String>) -> Self {
+        Self { place: place.into(), ..self }
+    }
+
+    /// The path of a field.
+    pub(super) fn path(&self, name: &str) -> String {
+        let dot = if self.place.is_empty() { "" } else { "." };
+        format!("{}{dot}{name}", self.place)
+    }
+
+    fn refused(&self, name: &str, problem: FieldProblem) -> RequestRefusal {
+        (self.refuse)(&self.path(name), problem)
     }
 
     /// All fields, in the object's order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
-        self.0.iter().map(|(name, value)| (name.0.as_ref(), *value))
+        self.fields.0.iter().map(|(name, value)| (name.0.as_ref(), *value))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -69,10 +105,9 @@ impl<'a> JsonFields<'a> {
         &self,
         name: &str,
         expected: &'static str,
-    ) -> Result<Option<T>, FieldProblem> {
-        let Some(raw) = self.get(name) else { return Ok(None) };
-        let problem = |_| FieldProblem { field: name.into(), kind: FieldProblemKind::Type(expected) };
-        serde_json::from_str(raw.get()).map(Some).map_err(problem)
+    ) -> Result<Option<T>, RequestRefusal> {
+        let value = self.get(name).map(|raw| serde_json::from_str(raw.get()));
+        value.transpose().map_err(|_| self.refused(name, FieldProblem::Type(expected)))
     }
 
     /// A required field, parsed as `T`.
@@ -80,33 +115,56 @@ impl<'a> JsonFields<'a> {
         &self,
         name: &str,
         expected: &'static str,
-    ) -> Result<T, FieldProblem> {
-        let missing = || FieldProblem { field: name.into(), kind: FieldProblemKind::Missing };
-        self.read(name, expected)?.ok_or_else(missing)
+    ) -> Result<T, RequestRefusal> {
+        self.read(name, expected)?.ok_or_else(|| self.refused(name, FieldProblem::Missing))
     }
 
     /// A required text.
-    pub(super) fn text(&self, name: &str) -> Result<BorrowedText<'a>, FieldProblem> {
+    pub(super) fn text(&self, name: &str) -> Result<BorrowedText<'a>, RequestRefusal> {
         self.require(name, "string")
     }
 
+    /// An object.
+    pub(super) fn object(&self, name: &str, expected: &'static str) -> Result<Option<Self>, RequestRefusal> {
+        let place = || self.path(name);
+        self.get(name).map(|raw| Self::of(raw, place(), expected, self.refuse)).transpose()
+    }
+
+    /// A required object.
+    pub(super) fn require_object(&self, name: &str, expected: &'static str) -> Result<Self, RequestRefusal> {
+        self.object(name, expected)?.ok_or_else(|| self.refused(name, FieldProblem::Missing))
+    }
+
+    /// A list of objects; `path` makes the path of an item from that of the list.
+    pub(super) fn objects(
+        &self,
+        name: &str,
+        expected: &'static str,
+        path: fn(&str, usize) -> String,
+    ) -> Result<Vec<Self>, RequestRefusal> {
+        let list = self.read::<Vec<RawFields<'_>>>(name, expected)?.unwrap_or_default();
+        let place = self.path(name);
+        let objects = list.into_iter().enumerate();
+        let object = |(n, fields)| Self { fields, place: path(&place, n), refuse: self.refuse };
+        Ok(objects.map(object).collect())
+    }
+
     /// An optional text or list.
-    pub(super) fn text_or_list(&self, name: &str) -> Result<Option<TextOrList<'a>>, FieldProblem> {
+    pub(super) fn text_or_list(&self, name: &str) -> Result<Option<TextOrList<'a>>, RequestRefusal> {
         let Some(raw) = self.get(name) else { return Ok(None) };
-        let problem = || FieldProblem { field: name.into(), kind: FieldProblemKind::Type("string or array") };
+        let problem = || self.refused(name, FieldProblem::Type("string or array"));
         text_or_list(raw).map(Some).ok_or_else(problem)
     }
 
     /// Checks that all required fields are present, and no unknown ones.
-    pub(super) fn check(&self, shape: &ObjectShape) -> Result<(), FieldProblem> {
-        let missing = shape.required.iter().find(|name| self.get(name).is_none());
-        if let Some(name) = missing {
-            return Err(FieldProblem { field: (*name).into(), kind: FieldProblemKind::Missing });
+    pub(super) fn check(&self, shape: &ObjectShape) -> Result<(), RequestRefusal> {
+        if let Some(name) = shape.required.iter().find(|name| self.get(name).is_none()) {
+            return Err(self.refused(name, FieldProblem::Missing));
         }
         let known = |name: &str| shape.required.contains(&name) || shape.optional.contains(&name);
         match self.iter().find(|(name, _)| !known(name)) {
             None => Ok(()),
-            Some((name, _)) => Err(FieldProblem { field: name.into(), kind: FieldProblemKind::Unknown }),
+            Some((name, _)) => Err(self.refused(name, FieldProblem::Unknown)),
         }
     }
 }
@@ -119,7 +177,7 @@ pub(super) fn text_or_list(raw: &RawValue) -> Option<TextOrList<'_>> {
     serde_json::from_str(raw.get()).ok().map(TextOrList::List)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for JsonFields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
         impl<'de> Visitor<'de> for Entries {
@@ -137,6 +195,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonFields<'a> {
                 Ok(fields)
             }
         }
-        deserializer.deserialize_map(Entries).map(JsonFields)
+        deserializer.deserialize_map(Entries).map(RawFields)
     }
 }

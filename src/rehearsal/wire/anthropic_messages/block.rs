@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{cache::Ttl, is_word, refuse, refuse_field};
+use super::{cache::Ttl, is_word, object, refuse, refuse_field, refuse_tag, tool_name};
 use crate::rehearsal::{
     BorrowedText,
     wire::{
@@ -150,7 +150,7 @@ const HOSTED_TYPES: &[&str] = &[
 impl<'a> RequestBlock<'a> {
     /// A text that was not written as a block.
     pub(super) fn plain(at: BlockPath, text: &'a RawValue) -> Self {
-        let fields = JsonFields::single("text", text);
+        let fields = JsonFields::single("text", text, at.to_string(), refuse_field);
         Self { at, kind: BlockKind::Text, fields, parts: Vec::new(), marker: None }
     }
 
@@ -170,38 +170,34 @@ impl<'a> RequestBlock<'a> {
         holder: BlockOwner,
         model: &str,
     ) -> Result<Self, RequestRefusal> {
-        let fields = JsonFields::of(raw).ok_or_else(|| refuse(at, "Input should be a valid dictionary"))?;
-        let BorrowedText(name) = fields.text("type").map_err(|problem| refuse_field(at, &problem))?;
+        let mut fields = object(raw, at.to_string())?;
+        let BorrowedText(name) = fields.text("type")?;
         if holder == BlockOwner::Assistant && HOSTED_TYPES.contains(&name.as_ref()) {
-            let marker = Ttl::of(&fields, at)?;
+            let marker = Ttl::of(&fields)?;
             return Ok(Self { at, kind: BlockKind::Hosted, fields, parts: Vec::new(), marker });
         }
         let spec = SPECS.iter().find(|spec| spec.name == name && spec.holders.contains(&holder));
         let Some(spec) = spec else {
             let may = SPECS.iter().filter(|spec| spec.holders.contains(&holder)).map(|spec| spec.name);
-            let may = may.collect::<Vec<_>>().join("', '");
-            let problem = format!(
-                "Input tag '{name}' found using 'type' does not match any of the expected tags: '{may}'"
-            );
-            return Err(refuse(at, problem));
+            return Err(refuse_tag(at, &name, &may.collect::<Vec<_>>()));
         };
-        let place = format!("{at}.{}", spec.name);
-        fields.check(&spec.shape).map_err(|problem| refuse_field(&place, &problem))?;
-        let marker = Ttl::of(&fields, &place)?;
+        fields = fields.at(format!("{at}.{}", spec.name));
+        fields.check(&spec.shape)?;
+        let marker = Ttl::of(&fields)?;
         let mut block = Self { at, kind: spec.kind, fields, parts: Vec::new(), marker };
-        block.check(&place, model)?;
+        block.check(model)?;
         Ok(block)
     }
 
-    fn check(&mut self, place: &str, model: &str) -> Result<(), RequestRefusal> {
-        let text = |name| self.fields.text(name).map_err(|problem| refuse_field(place, &problem));
+    fn check(&mut self, model: &str) -> Result<(), RequestRefusal> {
+        let fields = &self.fields;
         match self.kind {
-            BlockKind::Text => check_text(&text("text")?.0),
-            BlockKind::Image => self.check_image(place),
+            BlockKind::Text => check_text(&fields.text("text")?.0),
+            BlockKind::Image => check_image(&fields.require_object("source", "dictionary")?),
             BlockKind::Document | BlockKind::SearchResult | BlockKind::Hosted => Ok(()),
             BlockKind::Thinking => {
                 let (BorrowedText(thinking), BorrowedText(signature)) =
-                    (text("thinking")?, text("signature")?);
+                    (fields.text("thinking")?, fields.text("signature")?);
                 let thought = seal::open(model, &signature);
                 // If the client asked for no reasoning text, the block has only the signature.
                 let fits = |thought: String| thinking.is_empty() || thinking == thought;
@@ -211,31 +207,25 @@ impl<'a> RequestBlock<'a> {
                 Err(refuse(self.at, "Invalid `signature` in `thinking` block"))
             }
             BlockKind::RedactedThinking => {
-                let thought = seal::open(model, &text("data")?.0);
+                let thought = seal::open(model, &fields.text("data")?.0);
                 let problem = || refuse(self.at, "Invalid `data` in `redacted_thinking` block");
                 thought.map(drop).ok_or_else(problem)
             }
             BlockKind::ToolUse => {
-                check_id(place, "id", &text("id")?.0)?;
-                let BorrowedText(name) = text("name")?;
-                if !is_word(&name) || name.len() > 128 {
-                    let problem = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'";
-                    return Err(refuse(format_args!("{place}.name"), problem));
-                }
-                let input = self.fields.require::<JsonFields<'_>>("input", "dictionary");
-                input.map(drop).map_err(|problem| refuse_field(place, &problem))
+                check_id(fields, "id")?;
+                tool_name(fields)?;
+                fields.require_object("input", "dictionary").map(drop)
             }
             BlockKind::ToolResult => {
-                check_id(place, "tool_use_id", &text("tool_use_id")?.0)?;
-                self.read_parts(place, model)
+                check_id(fields, "tool_use_id")?;
+                self.read_parts(model)
             }
         }
     }
 
-    fn read_parts(&mut self, place: &str, model: &str) -> Result<(), RequestRefusal> {
-        let refuse_it = |problem| refuse_field(place, &problem);
-        let content = self.fields.text_or_list("content").map_err(refuse_it)?;
-        let is_error = self.fields.read::<bool>("is_error", "boolean").map_err(refuse_it)?;
+    fn read_parts(&mut self, model: &str) -> Result<(), RequestRefusal> {
+        let content = self.fields.text_or_list("content")?;
+        let is_error = self.fields.read::<bool>("is_error", "boolean")?;
         let empty = match content {
             None => true,
             Some(TextOrList::Text(BorrowedText(text))) => text.is_empty(),
@@ -248,32 +238,23 @@ impl<'a> RequestBlock<'a> {
             }
         };
         if empty && is_error == Some(true) {
-            return Err(refuse(place, "content cannot be empty if `is_error` is true"));
+            return Err(refuse(&self.fields.place, "content cannot be empty if `is_error` is true"));
         }
         Ok(())
     }
+}
 
-    fn check_image(&self, place: &str) -> Result<(), RequestRefusal> {
-        let place = format!("{place}.source");
-        let source = self.fields.require::<JsonFields<'_>>("source", "dictionary");
-        let source = source.map_err(|problem| refuse_field(place.trim_end_matches(".source"), &problem))?;
-        let text = |name| source.text(name).map_err(|problem| refuse_field(&place, &problem));
-        let BorrowedText(kind) = text("type")?;
-        match kind.as_ref() {
-            "base64" => {
-                let (BorrowedText(media_type), BorrowedText(data)) = (text("media_type")?, text("data")?);
-                image::check(&media_type, &data).map_err(|problem| refuse_image(&place, &problem))
-            }
-            "url" => text("url").map(drop),
-            "file" => text("file_id").map(drop),
-            other => {
-                let problem = format!(
-                    "Input tag '{other}' found using 'type' does not match any of the expected tags: 'base64', \
-                     'file', 'url'"
-                );
-                Err(refuse(place, problem))
-            }
+fn check_image(source: &JsonFields<'_>) -> Result<(), RequestRefusal> {
+    let BorrowedText(kind) = source.text("type")?;
+    match kind.as_ref() {
+        "base64" => {
+            let (BorrowedText(media_type), BorrowedText(data)) =
+                (source.text("media_type")?, source.text("data")?);
+            image::check(&media_type, &data).map_err(|problem| refuse_image(&source.place, &problem))
         }
+        "url" => source.text("url").map(drop),
+        "file" => source.text("file_id").map(drop),
+        other => Err(refuse_tag(&source.place, other, &["base64", "file", "url"])),
     }
 }
 
@@ -287,11 +268,11 @@ fn check_text(text: &str) -> Result<(), RequestRefusal> {
     Ok(())
 }
 
-fn check_id(place: &str, field: &str, id: &str) -> Result<(), RequestRefusal> {
-    if is_word(id) {
+fn check_id(fields: &JsonFields<'_>, field: &str) -> Result<(), RequestRefusal> {
+    if is_word(&fields.text(field)?.0) {
         return Ok(());
     }
-    Err(refuse(format_args!("{place}.{field}"), "String should match pattern '^[a-zA-Z0-9_-]+$'"))
+    Err(refuse(fields.path(field), "String should match pattern '^[a-zA-Z0-9_-]+$'"))
 }
 
 fn refuse_image(place: &str, problem: &ImageError) -> RequestRefusal {

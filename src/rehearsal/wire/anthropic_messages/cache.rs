@@ -1,16 +1,11 @@
 //! Cache marks (`cache_control`) of `anthropic_messages` requests, and the prefixes that they end.
 
-use std::fmt::Display;
-
 use serde::Deserialize;
 
-use super::{block::RequestBlock, refuse, refuse_field, tools::OfferedTool};
-use crate::rehearsal::{
-    BorrowedText,
-    wire::{
-        CachePolicy, CachePrefix, RequestRefusal,
-        fields::{JsonFields, ObjectShape},
-    },
+use super::{block::RequestBlock, refuse, tools::OfferedTool};
+use crate::rehearsal::wire::{
+    CachePolicy, CachePrefix, RequestRefusal,
+    fields::{JsonFields, ObjectShape},
 };
 
 /// Maximum number of marks; requests with more are refused.
@@ -26,21 +21,14 @@ pub(super) enum Ttl {
 }
 
 impl Ttl {
-    /// The mark in `cache_control` of the object at `place`, if there is one.
-    pub(super) fn of(fields: &JsonFields<'_>, place: impl Display) -> Result<Option<Self>, RequestRefusal> {
-        let control = fields.read::<JsonFields<'_>>("cache_control", "dictionary");
-        let Some(control) = control.map_err(|problem| refuse_field(&place, &problem))? else {
-            return Ok(None);
-        };
-        let place = format!("{place}.cache_control");
-        let shape = ObjectShape { required: &["type"], optional: &["ttl", "scope"] };
-        control.check(&shape).map_err(|problem| refuse_field(&place, &problem))?;
-        let kind = control.text("type").map_err(|problem| refuse_field(&place, &problem))?;
-        if kind != BorrowedText("ephemeral".into()) {
-            return Err(refuse(format_args!("{place}.type"), "Input should be 'ephemeral'"));
+    /// The mark in `cache_control` of an object, if there is one.
+    pub(super) fn of(fields: &JsonFields<'_>) -> Result<Option<Self>, RequestRefusal> {
+        let Some(control) = fields.object("cache_control", "dictionary")? else { return Ok(None) };
+        control.check(&ObjectShape { required: &["type"], optional: &["ttl", "scope"] })?;
+        if control.text("type")?.0 != "ephemeral" {
+            return Err(refuse(control.path("type"), "Input should be 'ephemeral'"));
         }
-        let ttl = control.read("ttl", "string: '5m' or '1h'");
-        let ttl = ttl.map_err(|problem| refuse_field(&place, &problem))?;
+        let ttl = control.read("ttl", "string: '5m' or '1h'")?;
         Ok(Some(ttl.unwrap_or(Self::FiveMinutes)))
     }
 }

@@ -12,10 +12,13 @@ pub use write::{error, models, write};
 
 use std::fmt::Display;
 
+use serde_json::value::RawValue;
+
 use super::{
     Format, RequestRefusal,
-    fields::{FieldProblem, FieldProblemKind},
+    fields::{FieldProblem, JsonFields},
 };
+use crate::rehearsal::BorrowedText;
 
 /// The format `anthropic_messages`.
 pub const FORMAT: Format =
@@ -25,16 +28,36 @@ fn refuse(place: impl Display, problem: impl Display) -> RequestRefusal {
     RequestRefusal::bad_request(None, format!("{place}: {problem}"))
 }
 
-/// Refuses a field of the object at `place`, which is empty for the request itself.
-fn refuse_field(place: impl Display, problem: &FieldProblem) -> RequestRefusal {
-    let place = place.to_string();
-    let dot = if place.is_empty() { "" } else { "." };
-    let place = format!("{place}{dot}{}", problem.field);
-    match problem.kind {
-        FieldProblemKind::Missing => refuse(place, "Field required"),
-        FieldProblemKind::Unknown => refuse(place, "Extra inputs are not permitted"),
-        FieldProblemKind::Type(expected) => refuse(place, format!("Input should be a valid {expected}")),
+/// Refuses the field with this path.
+fn refuse_field(path: &str, problem: FieldProblem) -> RequestRefusal {
+    match problem {
+        FieldProblem::Missing => refuse(path, "Field required"),
+        FieldProblem::Unknown => refuse(path, "Extra inputs are not permitted"),
+        FieldProblem::Type(expected) => refuse(path, format!("Input should be a valid {expected}")),
     }
+}
+
+/// Refuses a `type` that is not one of `expected`.
+fn refuse_tag(place: impl Display, tag: &str, expected: &[&str]) -> RequestRefusal {
+    let expected = expected.join("', '");
+    let problem =
+        format!("Input tag '{tag}' found using 'type' does not match any of the expected tags: '{expected}'");
+    refuse(place, problem)
+}
+
+/// The fields of the object at `place`.
+fn object(raw: &RawValue, place: impl Into<String>) -> Result<JsonFields<'_>, RequestRefusal> {
+    JsonFields::of(raw, place, "dictionary", refuse_field)
+}
+
+/// The name of a tool in the field `name`.
+fn tool_name<'a>(fields: &JsonFields<'a>) -> Result<BorrowedText<'a>, RequestRefusal> {
+    let name = fields.text("name")?;
+    if !is_word(&name.0) || name.0.len() > 128 {
+        let problem = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'";
+        return Err(refuse(fields.path("name"), problem));
+    }
+    Ok(name)
 }
 
 /// True if the text has only the characters of tool names and call ids.

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{
     block::{BlockOwner, RequestBlock, blocks},
     cache::{CacheableParts, Ttl, prefix},
-    refuse, refuse_field,
+    object, refuse,
     tools::{ToolChoiceMode, choice, tools},
     turn,
 };
@@ -14,7 +14,7 @@ use crate::rehearsal::{
     Conversation, RawContent, RequestMessage, ThinkingMode,
     wire::{
         AnswerOptions, ParsedRequest, RequestRefusal,
-        fields::{FieldProblem, JsonFields, ObjectShape},
+        fields::{JsonFields, ObjectShape},
         reply_mode,
     },
 };
@@ -56,10 +56,10 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let raw = raw.map_err(|error| {
         RequestRefusal::bad_request(None, format!("The request body is not valid JSON: {error}"))
     })?;
-    let fields = JsonFields::of(raw)
-        .ok_or_else(|| RequestRefusal::bad_request(None, "The request body must be a JSON object"))?;
-    fields.check(&REQUEST).map_err(refuse_request_field)?;
-    let model = fields.text("model").map_err(refuse_request_field)?;
+    let fields = object(raw, "")
+        .map_err(|_| RequestRefusal::bad_request(None, "The request body must be a JSON object"))?;
+    fields.check(&REQUEST)?;
+    let model = fields.text("model")?;
     if model.0.is_empty() {
         return Err(refuse("model", "String should have at least 1 character"));
     }
@@ -69,7 +69,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let system = fields.get("system");
     let system_blocks =
         system.map_or(Ok(Vec::new()), |raw| blocks(raw, None, BlockOwner::System, &model.0))?;
-    let messages = fields.require("messages", "list").map_err(refuse_request_field)?;
+    let messages = fields.require("messages", "list")?;
     let turns = turn::turns(messages, &model.0)?;
     turn::check(&turns, thinking)?;
     let prefix = prefix(&CacheableParts {
@@ -77,13 +77,13 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         tools: &tools,
         system: &system_blocks,
         blocks: turns.iter().flat_map(|turn| turn.blocks.iter().map(|block| (turn.name(), block))).collect(),
-        last: Ttl::of(&fields, "")?,
+        last: Ttl::of(&fields)?,
     })?;
     let mut messages = Vec::with_capacity(turns.len() + 1);
     messages.extend(system_message(system, &system_blocks));
     turns.iter().for_each(|turn| turn.append_messages(&mut messages));
     let offers_tools = !tools.is_empty() && choice != ToolChoiceMode::None;
-    let stream = fields.read("stream", "boolean").map_err(refuse_request_field)?;
+    let stream = fields.read("stream", "boolean")?;
     Ok(ParsedRequest {
         conversation: Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() },
         model,
@@ -91,10 +91,6 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         include,
         prefix,
     })
-}
-
-fn refuse_request_field(problem: FieldProblem) -> RequestRefusal {
-    refuse_field("", &problem)
 }
 
 fn system_message<'a>(raw: Option<&'a RawValue>, blocks: &[RequestBlock<'a>]) -> Option<RequestMessage<'a>> {
@@ -123,24 +119,20 @@ fn thinking_options(
     request: &JsonFields<'_>,
     choice: ToolChoiceMode,
 ) -> Result<(ThinkingMode, AnswerOptions), RequestRefusal> {
-    let max_tokens = request.require::<u64>("max_tokens", "integer").map_err(refuse_request_field)?;
+    let max_tokens = request.require::<u64>("max_tokens", "integer")?;
     if max_tokens == 0 {
         return Err(refuse("max_tokens", "Input should be greater than or equal to 1"));
     }
-    let temperature = request.read::<f64>("temperature", "number").map_err(refuse_request_field)?;
+    let temperature = request.read::<f64>("temperature", "number")?;
     if temperature.is_some_and(|temperature| !(0.0..=1.0).contains(&temperature)) {
         return Err(refuse("temperature", "range: 0..1"));
     }
     let none = AnswerOptions::default();
-    let Some(fields) =
-        request.read::<JsonFields<'_>>("thinking", "dictionary").map_err(refuse_request_field)?
-    else {
+    let Some(fields) = request.object("thinking", "dictionary")? else {
         return Ok((ThinkingMode::Off, none));
     };
-    let at = |problem| refuse_field("thinking", &problem);
-    let mode =
-        fields.require("type", "mode: 'adaptive', 'between_tools', 'disabled' or 'enabled'").map_err(at)?;
-    let display = fields.read("display", "display: 'omitted' or 'summarized'").map_err(at)?;
+    let mode = fields.require("type", "mode: 'adaptive', 'between_tools', 'disabled' or 'enabled'")?;
+    let display = fields.read("display", "display: 'omitted' or 'summarized'")?;
     let thoughts = display != Some(Display::Omitted);
     let include = AnswerOptions { thoughts, sealed_thoughts: true, ..none };
     match mode {
@@ -148,8 +140,7 @@ fn thinking_options(
         Mode::Adaptive | Mode::BetweenTools => return Ok((ThinkingMode::Scripted, include)),
         Mode::Enabled => {}
     }
-    let budget = fields.require::<u64>("budget_tokens", "integer");
-    let budget = budget.map_err(|problem| refuse_field("thinking.enabled", &problem))?;
+    let budget = fields.at("thinking.enabled").require::<u64>("budget_tokens", "integer")?;
     if budget < MIN_BUDGET_TOKENS {
         let problem = format!("Input should be greater than or equal to {MIN_BUDGET_TOKENS}");
         return Err(refuse("thinking.enabled.budget_tokens", problem));

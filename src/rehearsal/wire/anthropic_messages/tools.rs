@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{cache::Ttl, is_word, refuse, refuse_field};
+use super::{cache::Ttl, is_word, refuse, refuse_tag, tool_name};
 use crate::rehearsal::{
     BorrowedText,
     wire::{
@@ -43,12 +43,10 @@ const CUSTOM: ObjectShape = ObjectShape {
 
 /// Parses `tools`.
 pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<OfferedTool<'a>>, RequestRefusal> {
-    let list = request.read::<Vec<JsonFields<'_>>>("tools", "list");
-    let list = list.map_err(|problem| refuse_field("", &problem))?.unwrap_or_default();
     let mut names = HashSet::new();
-    let mut tools = Vec::with_capacity(list.len());
-    for (index, fields) in list.into_iter().enumerate() {
-        let tool = tool(index, fields)?;
+    let mut tools = Vec::new();
+    for fields in request.objects("tools", "list", |list, n| format!("{list}.{n}"))? {
+        let tool = tool(fields)?;
         if !names.insert(tool.name.clone()) {
             return Err(refuse("tools", "Tool names must be unique."));
         }
@@ -57,24 +55,26 @@ pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<OfferedTool<'a>>
     Ok(tools)
 }
 
-fn tool(index: usize, fields: JsonFields<'_>) -> Result<OfferedTool<'_>, RequestRefusal> {
-    let place = format!("tools.{index}");
-    let kind = fields
-        .read::<BorrowedText<'_>>("type", "string")
-        .map_err(|problem| refuse_field(&place, &problem))?;
-    match kind.as_ref().map(|BorrowedText(kind)| kind.as_ref()) {
-        None | Some("custom") => check_custom(&format!("{place}.custom"), &fields)?,
-        Some(kind) if is_hosted(kind) => {}
+fn tool(fields: JsonFields<'_>) -> Result<OfferedTool<'_>, RequestRefusal> {
+    let kind = fields.read::<BorrowedText<'_>>("type", "string")?;
+    let name = fields.read("name", "string")?;
+    let marker = Ttl::of(&fields)?;
+    let fields = match kind.as_ref().map(|BorrowedText(kind)| kind.as_ref()) {
+        None | Some("custom") => {
+            let place = fields.path("custom");
+            let custom = fields.at(place);
+            check_custom(&custom)?;
+            custom
+        }
+        Some(kind) if is_hosted(kind) => fields,
         Some(kind) => {
             let problem = format!(
                 "Input tag '{kind}' found using 'type' does not match any of the expected tags: 'custom', or a \
                  tool of the vendor with its date"
             );
-            return Err(refuse(place, problem));
+            return Err(refuse(fields.place, problem));
         }
-    }
-    let name = fields.read("name", "string").map_err(|problem| refuse_field(&place, &problem))?;
-    let marker = Ttl::of(&fields, &place)?;
+    };
     Ok(OfferedTool { name: name.or(kind).unwrap_or(BorrowedText("".into())), fields, marker })
 }
 
@@ -85,32 +85,27 @@ fn is_hosted(kind: &str) -> bool {
         || date.is_some_and(|date| date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn check_custom(place: &str, tool: &JsonFields<'_>) -> Result<(), RequestRefusal> {
-    let refuse_it = |problem| refuse_field(place, &problem);
-    tool.check(&CUSTOM).map_err(refuse_it)?;
-    let BorrowedText(name) = tool.text("name").map_err(refuse_it)?;
-    if !is_word(&name) || name.len() > 128 {
-        let problem = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'";
-        return Err(refuse(format_args!("{place}.name"), problem));
-    }
-    let schema = tool.require::<JsonFields<'_>>("input_schema", "dictionary").map_err(refuse_it)?;
-    let place = format!("{place}.input_schema");
-    let kind = schema.text("type").map_err(|problem| refuse_field(&place, &problem))?;
-    if kind.0 != "object" {
-        return Err(refuse(format_args!("{place}.type"), "Input should be 'object'"));
+fn check_custom(tool: &JsonFields<'_>) -> Result<(), RequestRefusal> {
+    tool.check(&CUSTOM)?;
+    tool_name(tool)?;
+    let schema = tool.require_object("input_schema", "dictionary")?;
+    if schema.text("type")?.0 != "object" {
+        return Err(refuse(schema.path("type"), "Input should be 'object'"));
     }
     if ["oneOf", "allOf", "anyOf"].iter().any(|word| schema.get(word).is_some()) {
-        return Err(refuse(place, "input_schema does not support oneOf, allOf, or anyOf at the top level"));
+        let problem = "input_schema does not support oneOf, allOf, or anyOf at the top level";
+        return Err(refuse(schema.place, problem));
     }
-    let properties = schema.read::<JsonFields<'_>>("properties", "dictionary");
-    let properties = properties.map_err(|problem| refuse_field(&place, &problem))?.unwrap_or_default();
     let allowed = |name: &str| {
         let plain = name.replace('.', "_");
         is_word(&plain) && plain.len() <= 64
     };
-    if properties.iter().any(|(name, _)| !allowed(name)) {
+    let properties = schema.object("properties", "dictionary")?;
+    if let Some(properties) = properties
+        && properties.iter().any(|(name, _)| !allowed(name))
+    {
         let problem = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'";
-        return Err(refuse(format_args!("{place}.properties"), problem));
+        return Err(refuse(properties.place, problem));
     }
     Ok(())
 }
@@ -120,12 +115,10 @@ pub(super) fn choice(
     request: &JsonFields<'_>,
     tools: &[OfferedTool<'_>],
 ) -> Result<ToolChoiceMode, RequestRefusal> {
-    let choice = request.read::<JsonFields<'_>>("tool_choice", "dictionary");
-    let Some(choice) = choice.map_err(|problem| refuse_field("", &problem))? else {
+    let Some(choice) = request.object("tool_choice", "dictionary")? else {
         return Ok(ToolChoiceMode::Free);
     };
-    let text = |name| choice.text(name).map_err(|problem| refuse_field("tool_choice", &problem));
-    let BorrowedText(kind) = text("type")?;
+    let BorrowedText(kind) = choice.text("type")?;
     if tools.is_empty() && kind != "none" {
         return Err(refuse("tool_choice", "may only be specified while providing `tools`"));
     }
@@ -134,18 +127,12 @@ pub(super) fn choice(
         "any" => Ok(ToolChoiceMode::Forced),
         "none" => Ok(ToolChoiceMode::None),
         "tool" => {
-            let name = text("name")?;
+            let name = choice.text("name")?;
             if tools.iter().any(|tool| tool.name == name) {
                 return Ok(ToolChoiceMode::Forced);
             }
             Err(refuse("tool_choice", format_args!("Tool '{}' not found in provided tools", name.0)))
         }
-        other => {
-            let problem = format!(
-                "Input tag '{other}' found using 'type' does not match any of the expected tags: 'any', 'auto', \
-                 'none', 'tool'"
-            );
-            Err(refuse("tool_choice", problem))
-        }
+        other => Err(refuse_tag("tool_choice", other, &["any", "auto", "none", "tool"])),
     }
 }

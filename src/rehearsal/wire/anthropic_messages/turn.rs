@@ -4,14 +4,11 @@ use serde_json::value::RawValue;
 
 use super::{
     block::{BlockKind, BlockOwner, RequestBlock, blocks},
-    refuse, refuse_field,
+    object, refuse,
 };
 use crate::rehearsal::{
     BorrowedText, RawContent, RequestMessage, ThinkingMode,
-    wire::{
-        RequestRefusal,
-        fields::{JsonFields, ObjectShape},
-    },
+    wire::{RequestRefusal, fields::ObjectShape},
 };
 
 const MESSAGE: ObjectShape = ObjectShape { required: &["role", "content"], optional: &[] };
@@ -32,19 +29,15 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
     let last = messages.len().checked_sub(1);
     let last = last.ok_or_else(|| refuse("messages", "at least one message is required"))?;
     for (index, raw) in messages.into_iter().enumerate() {
-        let place = format!("messages.{index}");
-        let fields =
-            JsonFields::of(raw).ok_or_else(|| refuse(&place, "Input should be a valid dictionary"))?;
-        let role = fields.require::<BlockOwner>("role", "role: 'user' or 'assistant'");
-        let role = role.map_err(|problem| refuse_field(&place, &problem))?;
-        fields.check(&MESSAGE).map_err(|problem| refuse_field(&place, &problem))?;
-        let content = fields.require("content", "string or list");
-        let content = content.map_err(|problem| refuse_field(&place, &problem))?;
+        let fields = object(raw, format!("messages.{index}"))?;
+        let role = fields.require::<BlockOwner>("role", "role: 'user' or 'assistant'")?;
+        fields.check(&MESSAGE)?;
+        let content = fields.require("content", "string or list")?;
         let blocks = blocks(content, Some(index), role, model)?;
         if blocks.is_empty() && (index < last || role == BlockOwner::User) {
             let problem =
                 "all messages must have non-empty content except for the optional final assistant message";
-            return Err(refuse(place, problem));
+            return Err(refuse(fields.place, problem));
         }
         match turns.last_mut().filter(|turn| turn.role == role) {
             None => turns.push(Turn { role, message: index, contents: vec![content], blocks }),

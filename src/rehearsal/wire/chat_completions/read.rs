@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::rehearsal::{
     BorrowedText, Conversation, RawContent, RequestMessage, ThinkingMode,
     wire::{
         AnswerOptions, CachePolicy, CachePrefix, ParsedRequest, RequestRefusal,
-        fields::{JsonFields, TextOrList, text_or_list},
+        fields::{TextOrList, text_or_list},
         image,
         openai::{is_function_name, refuse_image},
         reply_mode,
@@ -200,21 +200,21 @@ fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), Reque
         let param = format!("messages[{index}].content[{part}]");
         let refuse =
             |problem: String| RequestRefusal::bad_request(Some(&param), format!("{param}: {problem}"));
-        let fields = JsonFields::of(raw).ok_or_else(|| refuse("expected an object".into()))?;
-        let kind = fields.text("type").map_err(|_| refuse("`type` is missing".into()))?;
-        if !role.parts().contains(&kind.0.as_ref()) {
-            let (kind, role, may) = (kind.0, role.name(), role.parts().join("`, `"));
+        let part: Map<String, Value> =
+            serde_json::from_str(raw.get()).map_err(|_| refuse("expected an object".into()))?;
+        let text = |name: &str| part.get(name).and_then(Value::as_str);
+        let kind = text("type").ok_or_else(|| refuse("`type` is missing".into()))?;
+        if !role.parts().contains(&kind) {
+            let (role, may) = (role.name(), role.parts().join("`, `"));
             return Err(refuse(format!("`{kind}` in a message of role `{role}`: it may have `{may}`")));
         }
-        if kind.0 == "text" {
-            fields.text("text").map_err(|_| refuse("`text` is no string".into()))?;
+        if kind == "text" && text("text").is_none() {
+            return Err(refuse("`text` is no string".into()));
         }
-        if kind.0 == "image_url" {
-            let image = fields.require::<JsonFields<'_>>("image_url", "object");
-            let url = image.and_then(|image| image.text("url"));
-            let url = url.map_err(|_| refuse("`image_url` must be an object with an `url`".into()))?;
-            image::check_url(&url.0)
-                .map_err(|problem| refuse_image(&format!("{param}.image_url"), &problem))?;
+        if kind == "image_url" {
+            let url = part.get("image_url").and_then(|image| image.get("url")?.as_str());
+            let url = url.ok_or_else(|| refuse("`image_url` must be an object with an `url`".into()))?;
+            image::check_url(url).map_err(|problem| refuse_image(&format!("{param}.image_url"), &problem))?;
         }
     }
     Ok(())

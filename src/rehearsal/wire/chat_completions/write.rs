@@ -1,146 +1,62 @@
 //! Rendering of `chat_completions` answers.
 
-use hermod_actors::model::{FinishReason, ModelAnswer, ToolCall, Usage};
-use serde::Serialize;
-use serde_json::json;
+use hermod_actors::model::{FinishReason, ToolCall, Usage};
+use serde_json::{Value, json};
 
 use crate::rehearsal::{
     ScriptedAnswer,
     wire::{EventBuffer, ParsedRequest, ReplyMode, events::pieces},
 };
 
-#[derive(Serialize)]
-struct Chunk<'a, D: Serialize> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    model: &'a str,
-    choices: &'a [Choice<'a, D>],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<WireUsage>,
-}
-
-#[derive(Serialize)]
-struct Choice<'a, D: Serialize> {
-    index: u64,
-    delta: &'a D,
-    finish_reason: Option<&'static str>,
-}
-
-#[derive(Default, Serialize)]
-struct Delta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<[CallDelta<'a>; 1]>,
-}
-
-#[derive(Serialize)]
-struct CallDelta<'a> {
-    index: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    function: FunctionDelta<'a>,
-}
-
-#[derive(Serialize)]
-struct FunctionDelta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    arguments: &'a str,
-}
-
-#[derive(Serialize)]
-struct WireUsage {
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    total_tokens: u64,
-    prompt_tokens_details: PromptDetails,
-}
-
-#[derive(Serialize)]
-struct PromptDetails {
-    cached_tokens: u64,
-}
-
-impl From<&Usage> for WireUsage {
-    fn from(usage: &Usage) -> Self {
-        Self {
-            prompt_tokens: usage.input_tokens,
-            completion_tokens: usage.output_tokens,
-            total_tokens: usage.total(),
-            prompt_tokens_details: PromptDetails { cached_tokens: usage.cached_tokens },
-        }
-    }
-}
-
 /// Renders an answer in the requested mode. Its id depends only on the step and its time is constant, so equal requests
 /// get equal bytes.
 pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
-    let id = format!("chatcmpl-rehearsal-{}", scripted.step);
     match exchange.reply {
-        ReplyMode::Whole => whole(&scripted.answer, &id, model),
-        ReplyMode::Stream => {
-            let usage = scripted.answer.usage.as_ref().filter(|_| exchange.include.usage);
-            stream(scripted, &id, model, usage)
-        }
+        ReplyMode::Whole => whole(scripted, model),
+        ReplyMode::Stream => stream(scripted, model, exchange.include.usage),
     }
 }
 
-struct ChunkWriter<'a> {
-    events: EventBuffer,
-    id: &'a str,
-    model: &'a str,
+fn completion(scripted: &ScriptedAnswer<'_>, object: &str, model: &str, choices: &[Value]) -> Value {
+    let id = format!("chatcmpl-rehearsal-{}", scripted.step);
+    json!({ "id": id, "object": object, "created": 0, "model": model, "choices": choices })
 }
 
-impl ChunkWriter<'_> {
-    fn chunk(&mut self, delta: &Delta<'_>, finish_reason: Option<&'static str>) {
-        self.event(&[Choice { index: 0, delta, finish_reason }], None);
-    }
-
-    fn call(&mut self, call: CallDelta<'_>) {
-        self.chunk(&Delta { tool_calls: Some([call]), ..Delta::default() }, None);
-    }
-
-    fn event(&mut self, choices: &[Choice<'_, Delta<'_>>], usage: Option<WireUsage>) {
-        let (id, model) = (self.id, self.model);
-        self.events.data(&Chunk { id, object: "chat.completion.chunk", created: 0, model, choices, usage });
-    }
-}
-
-fn stream(scripted: &ScriptedAnswer<'_>, id: &str, model: &str, usage: Option<&Usage>) -> EventBuffer {
-    let mut writer = ChunkWriter { events: EventBuffer::default(), id, model };
+fn stream(scripted: &ScriptedAnswer<'_>, model: &str, with_usage: bool) -> EventBuffer {
+    let mut events = EventBuffer::default();
     let (message, chunk) = (&scripted.answer.message, scripted.pace.chunk);
-    writer.chunk(&Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None);
+    let completion = |choices: &[Value]| completion(scripted, "chat.completion.chunk", model, choices);
+    let mut send = |delta: Value, finish: Option<&str>| {
+        events.data(&completion(&[json!({ "index": 0, "delta": delta, "finish_reason": finish })]));
+    };
+    send(json!({ "role": "assistant", "content": "" }), None);
     for piece in pieces(&message.reasoning, chunk) {
-        writer.chunk(&Delta { reasoning_content: Some(piece), ..Delta::default() }, None);
+        send(json!({ "reasoning_content": piece }), None);
     }
     for piece in pieces(&message.text, chunk) {
-        writer.chunk(&Delta { content: Some(piece), ..Delta::default() }, None);
+        send(json!({ "content": piece }), None);
     }
-    for (index, call) in message.calls.iter().enumerate() {
-        let function = FunctionDelta { name: Some(&call.name), arguments: "" };
-        writer.call(CallDelta { index, id: Some(&call.id), kind: Some("function"), function });
-        for arguments in pieces(&call.arguments, chunk) {
-            let function = FunctionDelta { name: None, arguments };
-            writer.call(CallDelta { index, id: None, kind: None, function });
+    for (index, ToolCall { id, name, arguments }) in message.calls.iter().enumerate() {
+        let function = json!({ "name": name, "arguments": "" });
+        let call = json!({ "index": index, "id": id, "type": "function", "function": function });
+        send(json!({ "tool_calls": [call] }), None);
+        for piece in pieces(arguments, chunk) {
+            let call = json!({ "index": index, "function": { "arguments": piece } });
+            send(json!({ "tool_calls": [call] }), None);
         }
     }
-    writer.chunk(&Delta::default(), Some(finish(scripted.answer.finish)));
-    if let Some(usage) = usage {
-        writer.event(&[], Some(usage.into()));
+    send(json!({}), Some(finish(scripted.answer.finish)));
+    if let Some(reported) = scripted.answer.usage.filter(|_| with_usage) {
+        let mut last = completion(&[]);
+        last["usage"] = usage(&reported);
+        events.data(&last);
     }
-    writer.events.mark("[DONE]");
-    writer.events
+    events.mark("[DONE]");
+    events
 }
 
-fn whole(answer: &ModelAnswer, id: &str, model: &str) -> EventBuffer {
+fn whole(scripted: &ScriptedAnswer<'_>, model: &str) -> EventBuffer {
+    let answer = &scripted.answer;
     let call = |call: &ToolCall| {
         let function = json!({ "name": call.name, "arguments": call.arguments });
         json!({ "id": call.id, "type": "function", "function": function })
@@ -153,14 +69,19 @@ fn whole(answer: &ModelAnswer, id: &str, model: &str) -> EventBuffer {
     if !assistant.calls.is_empty() {
         message["tool_calls"] = assistant.calls.iter().map(call).collect();
     }
-    EventBuffer::whole(&json!({
-        "id": id,
-        "object": "chat.completion",
-        "created": 0,
-        "model": model,
-        "choices": [{ "index": 0, "message": message, "finish_reason": finish(answer.finish) }],
-        "usage": answer.usage.as_ref().map(WireUsage::from),
-    }))
+    let choice = json!({ "index": 0, "message": message, "finish_reason": finish(answer.finish) });
+    let mut completion = completion(scripted, "chat.completion", model, &[choice]);
+    completion["usage"] = answer.usage.as_ref().map(usage).into();
+    EventBuffer::whole(&completion)
+}
+
+fn usage(usage: &Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total(),
+        "prompt_tokens_details": { "cached_tokens": usage.cached_tokens },
+    })
 }
 
 fn finish(finish: FinishReason) -> &'static str {

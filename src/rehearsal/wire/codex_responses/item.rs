@@ -3,12 +3,12 @@
 
 use serde_json::value::RawValue;
 
-use super::{refuse, refuse_field, refuse_value};
+use super::{item_path, refuse, refuse_field, refuse_value};
 use crate::rehearsal::{
     BorrowedText,
     wire::{
         RequestRefusal,
-        fields::{JsonFields, ObjectShape, TextOrList, text_or_list},
+        fields::{FieldProblem, JsonFields, ObjectShape, TextOrList, text_or_list},
         image,
         openai::{is_function_name, refuse_image},
         seal,
@@ -56,6 +56,8 @@ const REASONING: ObjectShape = ObjectShape {
 };
 const SUMMARY: ObjectShape = ObjectShape { required: &["type", "text"], optional: &[] };
 
+/// The parts of a message from the client, and of an output.
+const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
 const TYPES: &[&str] = &["message", "function_call", "function_call_output", "reasoning", "item_reference"];
 
 /// Item types of the vendor's own tools; their fields are not checked.
@@ -83,100 +85,70 @@ const HOSTED_TYPES: &[&str] = &[
 
 impl<'a> InputItem<'a> {
     /// Parses the item at `place`; reasoning must be sealed for `model`.
-    pub(super) fn read(raw: &'a RawValue, place: &str, model: &str) -> Result<Self, RequestRefusal> {
-        let fields = JsonFields::of(raw).ok_or_else(|| {
-            refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an input item."))
-        })?;
-        let kind = fields
-            .read::<BorrowedText<'_>>("type", "a string")
-            .map_err(|problem| refuse_field(place, &problem))?;
+    pub(super) fn read(raw: &'a RawValue, place: String, model: &str) -> Result<Self, RequestRefusal> {
+        let fields = JsonFields::of(raw, place, "an input item", refuse_field)?;
+        let kind = fields.read::<BorrowedText<'_>>("type", "a string")?;
         let kind = kind.as_ref().map_or("message", |BorrowedText(kind)| kind.as_ref());
         if HOSTED_TYPES.contains(&kind) {
             return Ok(Self::Hosted);
         }
-        let check = |shape| fields.check(shape).map_err(|problem| refuse_field(place, &problem));
         match kind {
-            "message" => {
-                check(&MESSAGE)?;
-                message(&fields, place)
-            }
-            "function_call" => {
-                check(&CALL)?;
-                call(&fields, place)
-            }
-            "function_call_output" => {
-                check(&OUTPUT)?;
-                output(&fields, place)
-            }
-            "reasoning" => {
-                check(&REASONING)?;
-                reasoning(&fields, place, model)
-            }
-            "item_reference" => {
-                let id = fields.text("id").map_err(|problem| refuse_field(place, &problem))?;
-                Err(not_stored(&id.0))
-            }
-            other => Err(refuse_value(&format!("{place}.type"), other, TYPES)),
+            "message" => message(&fields),
+            "function_call" => call(&fields),
+            "function_call_output" => output(&fields),
+            "reasoning" => reasoning(&fields, model),
+            "item_reference" => Err(not_stored(&fields.text("id")?.0)),
+            other => Err(refuse_value(&fields.path("type"), other, TYPES)),
         }
     }
 }
 
-fn message<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
-    let BorrowedText(name) = fields.text("role").map_err(|problem| refuse_field(place, &problem))?;
-    let role = match name.as_ref() {
+fn message<'a>(fields: &JsonFields<'a>) -> Result<InputItem<'a>, RequestRefusal> {
+    fields.check(&MESSAGE)?;
+    let role = match fields.text("role")?.0.as_ref() {
         "system" | "developer" => ItemRole::Instructions,
         "user" => ItemRole::User,
         "assistant" => ItemRole::Assistant,
         other => {
             let roles = ["assistant", "system", "developer", "user"];
-            return Err(refuse_value(&format!("{place}.role"), other, &roles));
+            return Err(refuse_value(&fields.path("role"), other, &roles));
         }
     };
-    check_id(fields, place, "msg")?;
-    let supported: &[_] = if role == ItemRole::Assistant {
-        &["output_text", "refusal"]
-    } else {
-        &["input_text", "input_image", "input_file"]
-    };
-    let content = content(fields, place, "content", supported)?;
-    Ok(InputItem::Message(role, content))
+    check_id(fields, "msg")?;
+    let supported: &[_] =
+        if role == ItemRole::Assistant { &["output_text", "refusal"] } else { &INPUT_PARTS };
+    Ok(InputItem::Message(role, content(fields, "content", supported)?))
 }
 
-fn call<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
-    let text = |name| fields.text(name).map_err(|problem| refuse_field(place, &problem));
-    check_id(fields, place, "fc")?;
-    let BorrowedText(name) = text("name")?;
-    if !is_function_name(&name) {
-        let param = format!("{place}.name");
+fn call<'a>(fields: &JsonFields<'a>) -> Result<InputItem<'a>, RequestRefusal> {
+    fields.check(&CALL)?;
+    check_id(fields, "fc")?;
+    if !is_function_name(&fields.text("name")?.0) {
+        let param = fields.path("name");
         let message = format!(
             "Invalid '{param}': string does not match pattern. Expected a string that matches the pattern \
              '^[a-zA-Z0-9_-]+$', with 1 to 64 characters."
         );
         return Err(refuse(&param, "invalid_value", message));
     }
-    text("arguments")?;
-    call_id(fields, place).map(InputItem::Call)
+    fields.text("arguments")?;
+    call_id(fields).map(InputItem::Call)
 }
 
-fn output<'a>(fields: &JsonFields<'a>, place: &str) -> Result<InputItem<'a>, RequestRefusal> {
-    let id = call_id(fields, place)?;
-    let content = content(fields, place, "output", &["input_text", "input_image", "input_file"])?;
-    Ok(InputItem::Output(id, content))
+fn output<'a>(fields: &JsonFields<'a>) -> Result<InputItem<'a>, RequestRefusal> {
+    fields.check(&OUTPUT)?;
+    Ok(InputItem::Output(call_id(fields)?, content(fields, "output", &INPUT_PARTS)?))
 }
 
-fn reasoning<'a>(fields: &JsonFields<'a>, place: &str, model: &str) -> Result<InputItem<'a>, RequestRefusal> {
-    check_id(fields, place, "rs")?;
-    let refuse_it = |problem| refuse_field(place, &problem);
-    let summary =
-        fields.require::<Vec<JsonFields<'_>>>("summary", "an array of objects").map_err(refuse_it)?;
-    for (index, part) in summary.iter().enumerate() {
-        let place = format!("{place}.summary[{index}]");
-        part.check(&SUMMARY).map_err(|problem| refuse_field(&place, &problem))?;
+fn reasoning<'a>(fields: &JsonFields<'a>, model: &str) -> Result<InputItem<'a>, RequestRefusal> {
+    fields.check(&REASONING)?;
+    check_id(fields, "rs")?;
+    for part in fields.objects("summary", "an array of objects", item_path)? {
+        part.check(&SUMMARY)?;
     }
-    let id = fields.read::<BorrowedText<'_>>("id", "a string").map_err(refuse_it)?;
-    let sealed = fields.read::<BorrowedText<'_>>("encrypted_content", "a string").map_err(refuse_it)?;
-    let Some(BorrowedText(sealed)) = sealed else {
-        return Err(not_stored(id.as_ref().map_or(place, |BorrowedText(id)| id.as_ref())));
+    let id = fields.read::<BorrowedText<'_>>("id", "a string")?;
+    let Some(BorrowedText(sealed)) = fields.read("encrypted_content", "a string")? else {
+        return Err(not_stored(id.as_ref().map_or(&fields.place, |BorrowedText(id)| id.as_ref())));
     };
     if seal::open(model, &sealed).is_some() {
         return Ok(InputItem::Reasoning(id));
@@ -198,11 +170,9 @@ fn not_stored(id: &str) -> RequestRefusal {
     RequestRefusal { param: Some("input".into()), ..RequestRefusal::new(404, message) }
 }
 
-fn check_id(fields: &JsonFields<'_>, place: &str, start: &str) -> Result<(), RequestRefusal> {
-    let id =
-        fields.read::<BorrowedText<'_>>("id", "a string").map_err(|problem| refuse_field(place, &problem))?;
-    let Some(BorrowedText(id)) = id else { return Ok(()) };
-    let param = format!("{place}.id");
+fn check_id(fields: &JsonFields<'_>, start: &str) -> Result<(), RequestRefusal> {
+    let Some(BorrowedText(id)) = fields.read("id", "a string")? else { return Ok(()) };
+    let param = fields.path("id");
     if !id.starts_with(start) {
         let message = format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{start}'.");
         return Err(refuse(&param, "invalid_id_prefix", message));
@@ -210,9 +180,9 @@ fn check_id(fields: &JsonFields<'_>, place: &str, start: &str) -> Result<(), Req
     check_length(&param, &id)
 }
 
-fn call_id<'a>(fields: &JsonFields<'a>, place: &str) -> Result<BorrowedText<'a>, RequestRefusal> {
-    let id = fields.text("call_id").map_err(|problem| refuse_field(place, &problem))?;
-    let param = format!("{place}.call_id");
+fn call_id<'a>(fields: &JsonFields<'a>) -> Result<BorrowedText<'a>, RequestRefusal> {
+    let id = fields.text("call_id")?;
+    let param = fields.path("call_id");
     if id.0.is_empty() {
         let message = format!(
             "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an empty string instead."
@@ -235,58 +205,44 @@ fn check_length(param: &str, id: &str) -> Result<(), RequestRefusal> {
     Err(refuse(param, "string_above_max_length", message))
 }
 
-/// The content in the field `name` of the item at `place`: a string, or a list of parts of the `supported` types.
+/// The content in the field `name`: a string, or a list of parts of the `supported` types.
 fn content<'a>(
     fields: &JsonFields<'a>,
-    place: &str,
     name: &str,
     supported: &[&str],
 ) -> Result<&'a RawValue, RequestRefusal> {
-    let raw = fields.require::<&RawValue>(name, "a string or an array");
-    let raw = raw.map_err(|problem| refuse_field(place, &problem))?;
-    let place = format!("{place}.{name}");
+    let raw = fields.require::<&RawValue>(name, "a string or an array")?;
+    let place = fields.path(name);
     match text_or_list(raw) {
         Some(TextOrList::Text(_)) => {}
         Some(TextOrList::List(parts)) => {
             for (index, part) in parts.into_iter().enumerate() {
-                check_part(part, &format!("{place}[{index}]"), supported)?;
+                check_part(part, item_path(&place, index), supported)?;
             }
         }
-        None => {
-            let message = format!("Invalid type for '{place}': expected a string or an array of parts.");
-            return Err(refuse(&place, "invalid_type", message));
-        }
+        None => return Err(refuse_field(&place, FieldProblem::Type("a string or an array of parts"))),
     }
     Ok(raw)
 }
 
-fn check_part(raw: &RawValue, place: &str, supported: &[&str]) -> Result<(), RequestRefusal> {
-    let fields = JsonFields::of(raw).ok_or_else(|| {
-        refuse(place, "invalid_type", format!("Invalid type for '{place}': expected an object."))
-    })?;
-    let refuse_it = |problem| refuse_field(place, &problem);
-    let BorrowedText(kind) = fields.text("type").map_err(refuse_it)?;
+fn check_part(raw: &RawValue, place: String, supported: &[&str]) -> Result<(), RequestRefusal> {
+    let fields = JsonFields::of(raw, place, "an object", refuse_field)?;
+    let BorrowedText(kind) = fields.text("type")?;
     if !supported.contains(&kind.as_ref()) {
-        return Err(refuse_value(place, &kind, supported));
+        return Err(refuse_value(&fields.place, &kind, supported));
     }
-    let (field, optional): (_, &[_]) = match kind.as_ref() {
-        "refusal" => ("refusal", &[]),
-        "output_text" => ("text", &["annotations", "logprobs"]),
-        "input_text" => ("text", &[]),
-        "input_file" => ("type", &["file_data", "file_id", "file_url", "filename", "detail"]),
-        _ => ("type", &["image_url", "file_id", "detail"]),
+    let (required, optional): (&[_], &[_]) = match kind.as_ref() {
+        "refusal" => (&["type", "refusal"], &[]),
+        "output_text" => (&["type", "text"], &["annotations", "logprobs"]),
+        "input_text" => (&["type", "text"], &[]),
+        "input_file" => (&["type"], &["file_data", "file_id", "file_url", "filename", "detail"]),
+        _ => (&["type"], &["image_url", "file_id", "detail"]),
     };
-    for (name, _) in fields.iter() {
-        if name != "type" && name != field && !optional.contains(&name) {
-            let param = format!("{place}.{name}");
-            let message = format!("Unknown parameter: '{param}'.");
-            return Err(refuse(&param, "unknown_parameter", message));
-        }
-    }
-    fields.text(field).map_err(refuse_it)?;
+    fields.check(&ObjectShape { required, optional })?;
+    required.iter().try_for_each(|name| fields.text(name).map(drop))?;
     if kind != "input_image" || fields.get("file_id").is_some() {
         return Ok(());
     }
-    let BorrowedText(url) = fields.text("image_url").map_err(refuse_it)?;
-    image::check_url(&url).map_err(|problem| refuse_image(&format!("{place}.image_url"), &problem))
+    let BorrowedText(url) = fields.text("image_url")?;
+    image::check_url(&url).map_err(|problem| refuse_image(&fields.path("image_url"), &problem))
 }

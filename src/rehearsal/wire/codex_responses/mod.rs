@@ -10,11 +10,7 @@ mod write;
 pub use request::read;
 pub use write::write;
 
-use super::{
-    Format, RequestRefusal,
-    fields::{FieldProblem, FieldProblemKind},
-    openai,
-};
+use super::{Format, RequestRefusal, fields::FieldProblem, openai};
 
 /// The format `codex_responses`.
 pub const FORMAT: Format =
@@ -32,18 +28,21 @@ fn refuse_value(param: &str, value: &str, supported: &[&str]) -> RequestRefusal 
     refuse(param, "invalid_value", message)
 }
 
-/// Refuses a field of the object at `place`, which is empty for the request itself.
-fn refuse_field(place: &str, problem: &FieldProblem) -> RequestRefusal {
-    let dot = if place.is_empty() { "" } else { "." };
-    let param = format!("{place}{dot}{}", problem.field);
-    let (code, message) = match problem.kind {
-        FieldProblemKind::Missing => {
+/// Refuses the field with this path.
+fn refuse_field(param: &str, problem: FieldProblem) -> RequestRefusal {
+    let (code, message) = match problem {
+        FieldProblem::Missing => {
             ("missing_required_parameter", format!("Missing required parameter: '{param}'."))
         }
-        FieldProblemKind::Unknown => ("unknown_parameter", format!("Unknown parameter: '{param}'.")),
-        FieldProblemKind::Type(expected) => {
+        FieldProblem::Unknown => ("unknown_parameter", format!("Unknown parameter: '{param}'.")),
+        FieldProblem::Type(expected) => {
             ("invalid_type", format!("Invalid type for '{param}': expected {expected}."))
         }
     };
-    refuse(&param, code, message)
+    refuse(param, code, message)
+}
+
+/// The path of an item of a list.
+fn item_path(list: &str, index: usize) -> String {
+    format!("{list}[{index}]")
 }

@@ -5,14 +5,14 @@ use serde_json::value::RawValue;
 use super::{
     history,
     item::InputItem,
-    refuse, refuse_field, refuse_value,
+    item_path, refuse, refuse_field, refuse_value,
     tools::{may_call, tools},
 };
 use crate::rehearsal::{
     BorrowedText, Conversation, RawContent, RequestMessage, ThinkingMode,
     wire::{
         AnswerOptions, CachePolicy, CachePrefix, ParsedRequest, RequestRefusal,
-        fields::{FieldProblem, JsonFields, ObjectShape, TextOrList},
+        fields::{JsonFields, ObjectShape, TextOrList},
         reply_mode,
     },
 };
@@ -77,13 +77,12 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
             format!("We could not parse the JSON body of your request: {error}"),
         )
     })?;
-    let fields = JsonFields::of(raw).ok_or_else(|| {
-        RequestRefusal::bad_request(None, "The body of your request must be a JSON object.")
-    })?;
-    fields.check(&REQUEST).map_err(refuse_request_field)?;
+    let fields = JsonFields::of(raw, "", "an object", refuse_field)
+        .map_err(|_| RequestRefusal::bad_request(None, "The body of your request must be a JSON object."))?;
+    fields.check(&REQUEST)?;
     check_stored(&fields)?;
     let stream = check_output(&fields)?;
-    let model = fields.text("model").map_err(refuse_request_field)?;
+    let model = fields.text("model")?;
     if model.0.is_empty() {
         return Err(refuse("model", "empty_string", "Invalid 'model': empty string: name a model."));
     }
@@ -98,12 +97,12 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         prefix.value(value.get());
     }
     if let Some(raw) = fields.get("instructions") {
-        fields.text("instructions").map_err(refuse_request_field)?;
+        fields.text("instructions")?;
         prefix.value(raw.get());
         messages.extend(RawContent::of(Some(raw)).map(RequestMessage::System));
     }
     prefix.add_breakpoint();
-    match fields.text_or_list("input").map_err(refuse_request_field)? {
+    match fields.text_or_list("input")? {
         Some(TextOrList::List(list)) if !list.is_empty() => {
             let items = items(&list, &model.0)?;
             list.iter().for_each(|raw| {
@@ -128,21 +127,15 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     Ok(ParsedRequest { conversation, model, reply: reply_mode(stream), include, prefix })
 }
 
-fn refuse_request_field(problem: FieldProblem) -> RequestRefusal {
-    refuse_field("", &problem)
-}
-
 fn items<'a>(list: &[&'a RawValue], model: &str) -> Result<Vec<InputItem<'a>>, RequestRefusal> {
     let items = list.iter().enumerate();
-    items.map(|(index, raw)| InputItem::read(raw, &format!("input[{index}]"), model)).collect()
+    items.map(|(index, raw)| InputItem::read(raw, item_path("input", index), model)).collect()
 }
 
 /// Refuses options that need stored responses.
 fn check_stored(request: &JsonFields<'_>) -> Result<(), RequestRefusal> {
-    request.read::<bool>("store", "a boolean").map_err(refuse_request_field)?;
-    if let Some(BorrowedText(id)) =
-        request.read("previous_response_id", "a string").map_err(refuse_request_field)?
-    {
+    request.read::<bool>("store", "a boolean")?;
+    if let Some(BorrowedText(id)) = request.read("previous_response_id", "a string")? {
         let message = format!("Previous response with id '{id}' not found.");
         return Err(refuse("previous_response_id", "previous_response_not_found", message));
     }
@@ -152,7 +145,7 @@ fn check_stored(request: &JsonFields<'_>) -> Result<(), RequestRefusal> {
             return Err(RequestRefusal { param: Some(field.into()), ..RequestRefusal::new(404, message) });
         }
     }
-    if request.read("background", "a boolean").map_err(refuse_request_field)? == Some(true) {
+    if request.read("background", "a boolean")? == Some(true) {
         let message = "A rehearsal stores nothing, so that it cannot answer in the background.";
         return Err(refuse("background", "unsupported_value", message));
     }
@@ -161,7 +154,7 @@ fn check_stored(request: &JsonFields<'_>) -> Result<(), RequestRefusal> {
 
 /// Checks the output options; returns `stream`.
 fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal> {
-    let max = request.read::<u64>("max_output_tokens", "an integer").map_err(refuse_request_field)?;
+    let max = request.read::<u64>("max_output_tokens", "an integer")?;
     if let Some(max) = max.filter(|max| *max < MIN_OUTPUT_TOKENS) {
         let message = format!(
             "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got \
@@ -169,7 +162,7 @@ fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal
         );
         return Err(refuse("max_output_tokens", "integer_below_min_value", message));
     }
-    let stream = request.read("stream", "a boolean").map_err(refuse_request_field)?;
+    let stream = request.read("stream", "a boolean")?;
     if stream != Some(true) && request.get("stream_options").is_some() {
         let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
         return Err(refuse("stream_options", "invalid_value", message));
@@ -179,28 +172,22 @@ fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal
 
 /// Parses `reasoning` and `include`.
 fn thinking_options(request: &JsonFields<'_>) -> Result<(ThinkingMode, AnswerOptions), RequestRefusal> {
-    let wanted = request
-        .read::<Vec<BorrowedText<'_>>>("include", "an array of strings")
-        .map_err(refuse_request_field)?;
+    let wanted = request.read::<Vec<BorrowedText<'_>>>("include", "an array of strings")?;
     let wanted = wanted.unwrap_or_default();
     for (index, BorrowedText(name)) in wanted.iter().enumerate() {
         if !INCLUDABLE.contains(&name.as_ref()) {
-            return Err(refuse_value(&format!("include[{index}]"), name, INCLUDABLE));
+            return Err(refuse_value(&item_path("include", index), name, INCLUDABLE));
         }
     }
     let sealed_thoughts = wanted.iter().any(|BorrowedText(name)| name == SEALED_REASONING);
     let none = AnswerOptions { usage: true, ..AnswerOptions::default() };
-    let Some(fields) =
-        request.read::<JsonFields<'_>>("reasoning", "an object").map_err(refuse_request_field)?
-    else {
+    let Some(fields) = request.object("reasoning", "an object")? else {
         return Ok((ThinkingMode::Off, none));
     };
     let word = |name: &str, supported: &[&str]| -> Result<Option<BorrowedText<'_>>, RequestRefusal> {
-        let word = fields.read::<BorrowedText<'_>>(name, "a string");
-        let word = word.map_err(|problem| refuse_field("reasoning", &problem))?;
-        match word {
+        match fields.read(name, "a string")? {
             Some(BorrowedText(word)) if !supported.contains(&word.as_ref()) => {
-                Err(refuse_value(&format!("reasoning.{name}"), &word, supported))
+                Err(refuse_value(&fields.path(name), &word, supported))
             }
             word => Ok(word),
         }

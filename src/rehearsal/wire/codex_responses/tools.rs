@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::value::RawValue;
-
-use super::{refuse, refuse_field, refuse_value};
+use super::{item_path, refuse, refuse_value};
 use crate::rehearsal::{
     BorrowedText,
     wire::{
@@ -38,46 +36,38 @@ const HOSTED_PREFIXES: &[&str] = &[
 
 /// Parses `tools`.
 pub(super) fn tools<'a>(request: &JsonFields<'a>) -> Result<Vec<JsonFields<'a>>, RequestRefusal> {
-    let tools = request.read::<Vec<JsonFields<'_>>>("tools", "an array of objects");
-    let tools = tools.map_err(|problem| refuse_field("", &problem))?.unwrap_or_default();
+    let tools = request.objects("tools", "an array of objects", item_path)?;
     let mut names = HashSet::new();
-    for (index, tool) in tools.iter().enumerate() {
-        let place = format!("tools[{index}]");
-        let BorrowedText(kind) = tool.text("type").map_err(|problem| refuse_field(&place, &problem))?;
+    for tool in &tools {
+        let BorrowedText(kind) = tool.text("type")?;
         if kind != "function" {
             if HOSTED_PREFIXES.iter().any(|hosted| kind.starts_with(hosted)) {
                 continue;
             }
-            return Err(refuse_value(
-                &format!("{place}.type"),
-                &kind,
-                &[&["function"], HOSTED_PREFIXES].concat(),
-            ));
+            return Err(refuse_value(&tool.path("type"), &kind, &[&["function"], HOSTED_PREFIXES].concat()));
         }
-        let name = check_function(tool, &place)?;
-        if names.contains(&name) {
+        let name = check_function(tool)?;
+        if !names.insert(name.clone()) {
             let message = format!("Two tools are named '{}'.", name.0);
-            return Err(refuse(&format!("{place}.name"), "invalid_value", message));
+            return Err(refuse(&tool.path("name"), "invalid_value", message));
         }
-        names.insert(name);
     }
     Ok(tools)
 }
 
-fn check_function<'a>(tool: &JsonFields<'a>, place: &str) -> Result<BorrowedText<'a>, RequestRefusal> {
-    let refuse_it = |problem| refuse_field(place, &problem);
-    tool.check(&FUNCTION).map_err(refuse_it)?;
-    let name = tool.text("name").map_err(refuse_it)?;
+fn check_function<'a>(tool: &JsonFields<'a>) -> Result<BorrowedText<'a>, RequestRefusal> {
+    tool.check(&FUNCTION)?;
+    let name = tool.text("name")?;
     if !is_function_name(&name.0) {
-        let param = format!("{place}.name");
+        let param = tool.path("name");
         let message = format!(
             "Invalid '{param}': string does not match pattern. Expected a string that matches the pattern \
              '^[a-zA-Z0-9_-]{{1,64}}$'."
         );
         return Err(refuse(&param, "invalid_value", message));
     }
-    if let Some(schema) = tool.read::<JsonFields<'_>>("parameters", "an object").map_err(refuse_it)? {
-        let kind = schema.read::<&RawValue>("type", "a string").map_err(refuse_it)?;
+    if let Some(schema) = tool.object("parameters", "an object")? {
+        let kind = schema.get("type");
         let kind = kind.map_or("None", |kind| kind.get().trim_matches('"'));
         let several =
             ["oneOf", "anyOf", "allOf", "enum", "not"].iter().find(|word| schema.get(word).is_some());
@@ -92,7 +82,7 @@ fn check_function<'a>(tool: &JsonFields<'a>, place: &str) -> Result<BorrowedText
             None => return Ok(name),
         };
         let message = format!("Invalid schema for function '{}': {problem}", name.0);
-        return Err(refuse(&format!("{place}.parameters"), "invalid_function_parameters", message));
+        return Err(refuse(&schema.place, "invalid_function_parameters", message));
     }
     Ok(name)
 }
@@ -100,10 +90,10 @@ fn check_function<'a>(tool: &JsonFields<'a>, place: &str) -> Result<BorrowedText
 /// True if `tool_choice` allows calls.
 pub(super) fn may_call(request: &JsonFields<'_>) -> Result<bool, RequestRefusal> {
     let Some(choice) = request.get("tool_choice") else { return Ok(true) };
-    if JsonFields::of(choice).is_some() {
+    if choice.get().starts_with('{') {
         return Ok(true);
     }
-    let BorrowedText(choice) = request.text("tool_choice").map_err(|problem| refuse_field("", &problem))?;
+    let BorrowedText(choice) = request.text("tool_choice")?;
     match choice.as_ref() {
         "none" => Ok(false),
         "auto" | "required" => Ok(true),
