@@ -86,8 +86,7 @@ impl Oauth {
         ];
         form.extend(client_secret.as_ref().map(|secret| ("client_secret", secret.reveal())));
         form.extend(scope.as_ref().map(|scope| ("scope", scope.as_str())));
-        let reply = self.forms.post(&form).await;
-        let reply = reply.map_err(|error| KeyError::Unreachable(error.to_string()))?;
+        let reply = self.forms.post(&form).await?;
         parse_reply(&reply, self.forms.redacted_url()).map_err(|error| {
             let mut secrets = self.secrets();
             secrets.push(token.clone());

@@ -1,12 +1,12 @@
 //! Lenient deserialization of fields whose JSON types differ between vendors.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{Error as _, IgnoredAny},
 };
-use serde_json::{Map, Value};
+use serde_json::{Value, value::RawValue};
 
 /// The largest whole number up to which a JSON number is exact: 2^53.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
@@ -95,185 +95,59 @@ pub(super) fn count(value: &Value) -> Option<u64> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for LooseValue<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(LooseValueVisitor)
-    }
-}
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-struct LooseValueVisitor;
-
-impl<'de> Visitor<'de> for LooseValueVisitor {
-    type Value = LooseValue<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Absent)
-    }
-
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(value.into()))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(value.into()))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LooseValue<'de>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(value) = seq.next_element::<Value>()? {
-            list.push(value);
-        }
-        Ok(LooseValue::Other(Value::Array(list)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LooseValue<'de>, A::Error> {
-        let mut object = Map::new();
-        while let Some((key, value)) = map.next_entry::<String, Value>()? {
-            object.insert(key, value);
-        }
-        Ok(LooseValue::Other(Value::Object(object)))
+        let json = <&RawValue>::deserialize(from)?.get();
+        let value = match json.as_bytes().first() {
+            Some(b'n') => Ok(Self::Absent),
+            Some(b'"') => serde_json::from_str(json).map(|Text(text)| Self::Text(text)),
+            Some(_) | None => serde_json::from_str(json).map(Self::Other),
+        };
+        value.map_err(D::Error::custom)
     }
 }
 
 /// An object or a list that vendors also send as null or omit. A type that `T` does not accept counts as absent.
 #[derive(Debug, Clone)]
-pub(super) struct LooseOption<T>(pub(super) Option<T>);
+pub(super) struct LooseObject<T>(pub(super) Option<T>);
 
-impl<T> Default for LooseOption<T> {
+impl<T> Default for LooseObject<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseOption<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseObject<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct LooseOptionVisitor<T>(std::marker::PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for LooseOptionVisitor<T> {
-            type Value = LooseOption<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object, a list or null")
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<LooseOption<T>, E> {
-                Ok(LooseOption(None))
-            }
-
-            fn visit_str<E: de::Error>(self, _: &str) -> Result<LooseOption<T>, E> {
-                Ok(LooseOption(None))
-            }
-
-            fn visit_bool<E: de::Error>(self, _: bool) -> Result<LooseOption<T>, E> {
-                Ok(LooseOption(None))
-            }
-
-            fn visit_u64<E: de::Error>(self, _: u64) -> Result<LooseOption<T>, E> {
-                Ok(LooseOption(None))
-            }
-
-            fn visit_i64<E: de::Error>(self, _: i64) -> Result<LooseOption<T>, E> {
-                Ok(LooseOption(None))
-            }
-
-            fn visit_f64<E: de::Error>(self, _: f64) -> Result<LooseOption<T>, E> {
-                Ok(LooseOption(None))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LooseOption<T>, A::Error> {
-                let mut is_object_wanted = false;
-                let list = ListDeserializer { list: &mut seq, is_object_wanted: &mut is_object_wanted };
-                let value = match T::deserialize(list) {
-                    Err(_) if is_object_wanted => None,
-                    value => Some(value?),
-                };
-                while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(LooseOption(value))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LooseOption<T>, A::Error> {
-                let mut begun = false;
-                let watched = TrackedMap { map: &mut map, begun: &mut begun };
-                match T::deserialize(de::value::MapAccessDeserializer::new(watched)) {
-                    Ok(value) => Ok(LooseOption(Some(value))),
-                    Err(error) if begun => Err(error),
-                    // `T` does not accept an object.
-                    Err(_) => {
-                        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                        Ok(LooseOption(None))
-                    }
-                }
-            }
-        }
-
-        from.deserialize_any(LooseOptionVisitor(std::marker::PhantomData))
+        read_if_begins(from, '{').map(Self)
     }
 }
 
-/// Deserializes a list, but no struct: serde would assign the values to its fields in their order.
-struct ListDeserializer<'a, A> {
-    list: &'a mut A,
-    is_object_wanted: &'a mut bool,
-}
+/// A list that vendors also send as null or omit. Any other type counts as absent.
+#[derive(Debug, Clone)]
+pub(super) struct LooseList<T>(pub(super) Option<Vec<T>>);
 
-impl<'de, A: SeqAccess<'de>> Deserializer<'de> for ListDeserializer<'_, A> {
-    type Error = A::Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, A::Error> {
-        visitor.visit_seq(self.list)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        _fields: &'static [&'static str],
-        _visitor: V,
-    ) -> Result<V::Value, A::Error> {
-        *self.is_object_wanted = true;
-        Err(de::Error::invalid_type(de::Unexpected::Seq, &name))
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+impl<T> Default for LooseList<T> {
+    fn default() -> Self {
+        Self(None)
     }
 }
 
-/// A map that records whether a key was read.
-struct TrackedMap<'a, A> {
-    map: &'a mut A,
-    begun: &'a mut bool,
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseList<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read_if_begins(from, '[').map(Self)
+    }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrackedMap<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        *self.begun = true;
-        self.map.next_key_seed(seed)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.map.next_value_seed(seed)
-    }
+/// The value if its JSON begins with `bracket`.
+fn read_if_begins<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+    bracket: char,
+) -> Result<Option<T>, D::Error> {
+    let json = <&RawValue>::deserialize(from)?.get();
+    let value = json.starts_with(bracket).then(|| serde_json::from_str(json));
+    value.transpose().map_err(D::Error::custom)
 }
 
 /// True if `text` is a JSON object. Only an object is accepted as arguments by every vendor's template.
@@ -294,14 +168,17 @@ mod tests {
 
     #[test]
     fn what_is_no_object_is_absent() {
-        let read = |json: &str| serde_json::from_str::<LooseOption<Counts>>(json).unwrap().0;
+        let read = |json: &str| serde_json::from_str::<LooseObject<Counts>>(json).unwrap().0;
         assert_eq!(read(r#"{"read": 1, "written": 2}"#), Some(Counts { read: 1, written: 2 }));
         for absent in ["null", "\"text\"", "true", "1", "-1", "1.5", "[]", "[1, 2]", "[1, 2, 3]", "[[1], {}]"]
         {
             assert_eq!(read(absent), None, "{absent}");
         }
-        let list = serde_json::from_str::<LooseOption<Vec<u64>>>("[1, 2]").unwrap().0;
-        assert_eq!(list, Some(vec![1, 2]));
+        let list = |json: &str| serde_json::from_str::<LooseList<u64>>(json).unwrap().0;
+        assert_eq!(list("[1, 2]"), Some(vec![1, 2]));
+        for absent in ["null", "{}", "\"text\"", "1"] {
+            assert_eq!(list(absent), None, "{absent}");
+        }
     }
 
     /// Reads a count as a vendor writes it: the result, and whether it is invalid.

@@ -22,12 +22,12 @@ mod think_tags;
 mod wire;
 
 pub use self::http::{
-    Deadlines, FormClient, FormError, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError,
-    check_base_url,
+    Deadlines, FormClient, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError, check_base_url,
 };
 pub use credential::{Credential, FetchedKey, KeyError, KeyPlacement, KeySource};
 pub use rates::rate_info;
 pub(crate) use reader::parse_json_lossy;
+pub(crate) use wire::DiscardDeltas;
 pub use wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images};
 
 /// A wire format and its name in the configuration.
@@ -35,6 +35,12 @@ pub use wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images}
 pub struct Wire {
     /// Its name in the configuration.
     pub name: &'static str,
+    /// The segments of the path below the base URL.
+    pub path: &'static [&'static str],
+    /// The header that carries the credential, and the prefix of its value.
+    pub credential: (&'static str, &'static str),
+    /// Additional headers of every request.
+    pub headers: &'static [(&'static str, &'static str)],
     /// Builds the format in the dialect of an endpoint.
     pub make: fn(&Dialect) -> Box<dyn WireFormat>,
 }
@@ -64,14 +70,26 @@ pub enum CacheTtl {
 pub const WIRES: &[Wire] = &[
     Wire {
         name: chat_completions::NAME,
+        path: &["chat", "completions"],
+        credential: BEARER,
+        headers: &[],
         make: |dialect| Box::new(chat_completions::ChatCompletions::of(dialect)),
     },
     Wire {
         name: anthropic_messages::NAME,
+        path: &["messages"],
+        credential: ("x-api-key", ""),
+        headers: &[("anthropic-version", "2023-06-01")],
         make: |dialect| Box::new(anthropic_messages::AnthropicMessages::of(dialect)),
     },
     Wire {
         name: codex_responses::NAME,
+        path: &["responses"],
+        credential: BEARER,
+        headers: &[],
         make: |dialect| Box::new(codex_responses::CodexResponses::of(dialect)),
     },
 ];
+
+/// The header of a bearer token, and the prefix of its value.
+const BEARER: (&str, &str) = ("authorization", "Bearer ");

@@ -4,6 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use hermod_actors::model::{Hash, ToolSpec};
 
+/// Maximum length of a tool name.
+pub(super) const MAX_NAME_CHARS: usize = 64;
 /// Characters of the hash that keeps a changed name unique.
 const HASH_CHARS: usize = 8;
 
@@ -22,8 +24,8 @@ pub(super) fn wire_name(name: &str, max: usize) -> Cow<'_, str> {
 }
 
 /// The original names of the tools with a changed name, keyed by the name that the vendor uses.
-pub(super) fn changed_names(tools: &[ToolSpec], max: usize) -> BTreeMap<String, String> {
-    let renamed = tools.iter().filter_map(|tool| match wire_name(&tool.name, max) {
+pub(super) fn changed_names(tools: &[ToolSpec]) -> BTreeMap<String, String> {
+    let renamed = tools.iter().filter_map(|tool| match wire_name(&tool.name, MAX_NAME_CHARS) {
         Cow::Borrowed(_) => None,
         Cow::Owned(wire) => Some((wire, tool.name.clone())),
     });
@@ -44,14 +46,14 @@ mod tests {
         for name in ["read_file", "a-b", "9", longest.as_str()] {
             assert_eq!(wire_name(name, 64), name);
         }
-        assert!(changed_names(&[tool("read_file")], 64).is_empty());
+        assert!(changed_names(&[tool("read_file")]).is_empty());
     }
 
     #[test]
     fn any_other_is_changed_and_found_again() {
         let names = ["math.sin", "math_sin", "math/sin", "größe", "", &"x".repeat(65), &"x".repeat(66)];
         let tools: Vec<ToolSpec> = names.iter().map(|name| tool(name)).collect();
-        let back = changed_names(&tools, 64);
+        let back = changed_names(&tools);
         assert_eq!(back.len(), names.len() - 1);
         for name in names {
             let wire = wire_name(name, 64);

@@ -16,8 +16,8 @@ use super::{
     wire::{DecodeProgress, Decoder},
 };
 
-/// Maximum size in bytes of a response that is not an event stream.
-const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+/// Maximum size in bytes of an answer, and of a response that is not an event stream.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes retained of a response that may be no answer, for the error message.
 const MAX_PREFIX_BYTES: usize = 1_024;
 /// Maximum number of characters of a response in a message.
@@ -26,11 +26,11 @@ const MAX_EXCERPT_CHARS: usize = 200;
 /// A decoder of one wire format for an answer that arrives in events.
 pub(super) trait AnswerDecoder: Debug + Clone + Send + 'static {
     /// Decodes the data of one event, never empty. An error ends the stream.
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure>;
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError>;
 
     /// Decodes a whole answer of a server that does not stream. `Ok(false)` means that the document is no answer; the
     /// decoder is then unchanged.
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError>;
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DecodeError>;
 
     /// True if the vendor has sent the finish reason, though the stream may continue.
     fn is_whole(&self) -> bool;
@@ -39,13 +39,14 @@ pub(super) trait AnswerDecoder: Debug + Clone + Send + 'static {
     fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure>;
 }
 
-/// Why a document is no answer.
-#[derive(Debug)]
-pub(super) enum DocumentError {
-    /// The document reports a failure.
-    Failure(Failure),
-    /// The document is no JSON, or JSON of another shape.
-    Json(serde_json::Error),
+/// Why an event or a document is no part of an answer.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) enum DecodeError {
+    /// It reports a failure.
+    Failure(#[from] Failure),
+    /// It is no JSON, or JSON of another shape.
+    Json(#[from] serde_json::Error),
 }
 
 /// Reads one response: an event stream, or one JSON object, which some servers send although a stream was requested.
@@ -109,8 +110,8 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
                 self.begun |= events.begun;
                 events.end(parsed).map_err(|failure| mark_request_run(failure, self.begun))
             }
-            ResponseBody::Json(body) if body.len() + bytes.len() > MAX_BODY_BYTES => {
-                Err(incomplete_stream(&format!("the response is larger than {MAX_BODY_BYTES} bytes")))
+            ResponseBody::Json(body) if body.len() + bytes.len() > MAX_ANSWER_BYTES => {
+                Err(incomplete_stream(&format!("the response is larger than {MAX_ANSWER_BYTES} bytes")))
             }
             ResponseBody::Json(body) => {
                 body.extend_from_slice(bytes);
@@ -185,7 +186,10 @@ impl<'a, D: AnswerDecoder> EventConsumer<'a, D> {
         let result = if data == b"[DONE]" {
             Ok(DecodeProgress::Done)
         } else {
-            self.decoder.push_event(data, self.deltas)
+            self.decoder.push_event(data, self.deltas).map_err(|error| match error {
+                DecodeError::Failure(failure) => failure,
+                DecodeError::Json(error) => malformed_event(&error, data),
+            })
         };
         let result = match result {
             // An unreadable event after the finish reason, such as half an event, costs only the usage.
@@ -278,7 +282,7 @@ pub(super) fn opaque_state(
 }
 
 /// The failure for an event that is no JSON, or JSON of another shape.
-pub(super) fn malformed_event(error: &serde_json::Error, data: &[u8]) -> Failure {
+fn malformed_event(error: &serde_json::Error, data: &[u8]) -> Failure {
     incomplete_stream(&format!("an event makes no sense ({error}): {}", excerpt(data, MAX_EXCERPT_CHARS)))
 }
 
@@ -290,11 +294,11 @@ fn read_document<D: AnswerDecoder>(
 ) -> Result<ModelAnswer, Failure> {
     match draft.push_document(body, deltas) {
         Ok(true) => draft.finish(deltas),
-        Err(DocumentError::Failure(failure)) => Err(failure),
-        Err(DocumentError::Json(error)) if error.is_eof() || is_json_prefix(body) => {
+        Err(DecodeError::Failure(failure)) => Err(failure),
+        Err(DecodeError::Json(error)) if error.is_eof() || is_json_prefix(body) => {
             Err(incomplete_stream("the response ended in the middle of its JSON document"))
         }
-        Ok(false) | Err(DocumentError::Json(_)) => {
+        Ok(false) | Err(DecodeError::Json(_)) => {
             Err(failure_in_body(body).unwrap_or_else(|| not_an_api("a JSON document", body)))
         }
     }
@@ -311,7 +315,15 @@ fn retain_prefix(begin: &mut Vec<u8>, bytes: &[u8]) {
     begin.extend_from_slice(&bytes[..room]);
 }
 
-fn incomplete_stream(message: &str) -> Failure {
+/// Fails if an answer has more bytes than are accepted.
+pub(super) fn check_size(bytes: usize) -> Result<(), Failure> {
+    if bytes > MAX_ANSWER_BYTES {
+        return Err(incomplete_stream(&format!("the answer is larger than {MAX_ANSWER_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+pub(super) fn incomplete_stream(message: &str) -> Failure {
     Failure::new(FailureClass::IncompleteStream, message)
 }
 

@@ -1,116 +1,115 @@
 //! Separation of inline `<think>` blocks from the text of an answer.
 
+use hermod_actors::port::DeltaSink;
 use memchr::{memchr, memchr_iter};
 
 const OPEN_TAG: &str = "<think>";
 const CLOSE_TAG: &str = "</think>";
 
-/// A piece of the received text, classified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SplitPiece<'a> {
-    Text(&'a str),
-    /// The content of a block.
-    Reasoning(&'a str),
-    /// All text so far was reasoning: a block ended whose start is in the vendor's prompt template.
-    AllWasReasoning,
-}
-
-/// Separates inline `<think>` blocks from text, also if a tag is cut between chunks.
+/// A text, separated from its inline `<think>` blocks, also if a tag is cut between chunks.
 ///
 /// A tag in quotes or in a code fence belongs to the answer's content, and stays text.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ThinkTagSplitter {
+pub(super) struct SplitText {
+    pub(super) text: String,
+    /// The content of the blocks.
+    pub(super) reasoning: String,
+    /// Shown to watchers before the first reasoning of a block.
+    pub(super) separator: &'static str,
     is_inside: bool,
     /// The start of a possible tag.
     held: String,
     /// A block has been seen.
     has_seen_block: bool,
-    /// Text other than white space has come.
-    has_text: bool,
-    /// The last byte of the text.
-    last: Option<u8>,
     ticks: FenceCounter,
 }
 
-impl ThinkTagSplitter {
-    /// Splits the next piece of text.
-    pub(super) fn push(&mut self, delta: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
+impl SplitText {
+    /// Adds the next piece of text.
+    pub(super) fn push(&mut self, delta: &str, deltas: &dyn DeltaSink) {
         if self.held.is_empty() {
-            self.split(delta, each);
+            self.split(delta, deltas);
             return;
         }
         let mut joined = std::mem::take(&mut self.held);
         joined.push_str(delta);
-        self.split(&joined, each);
+        self.split(&joined, deltas);
+    }
+
+    /// Adds reasoning that is in no block.
+    pub(super) fn push_reasoning(&mut self, delta: &str, deltas: &dyn DeltaSink) {
+        self.reasoning.push_str(delta);
+        deltas.reasoning(delta);
     }
 
     /// Ends the text: the held characters are no tag.
-    pub(super) fn finish(&mut self, each: &mut impl FnMut(SplitPiece<'_>)) {
+    pub(super) fn finish(&mut self, deltas: &dyn DeltaSink) {
         let held = std::mem::take(&mut self.held);
-        self.emit(&held, each);
+        self.emit(&held, deltas);
     }
 
-    fn split(&mut self, mut rest: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
+    fn split(&mut self, mut rest: &str, deltas: &dyn DeltaSink) {
         let mut from = 0;
         while let Some(at) = memchr(b'<', &rest.as_bytes()[from..]).map(|at| at + from) {
             let tail = &rest[at..];
             let Some(tag) = [OPEN_TAG, CLOSE_TAG].into_iter().find(|tag| tail.starts_with(tag)) else {
                 if OPEN_TAG.starts_with(tail) || CLOSE_TAG.starts_with(tail) {
-                    self.emit(&rest[..at], each);
+                    self.emit(&rest[..at], deltas);
                     tail.clone_into(&mut self.held);
                     return;
                 }
                 from = at + 1;
                 continue;
             };
-            self.emit(&rest[..at], each);
-            if !self.take_tag(tag, each) {
-                self.emit(tag, each);
+            self.emit(&rest[..at], deltas);
+            if !self.take_tag(tag) {
+                self.emit(tag, deltas);
             }
             rest = &tail[tag.len()..];
             from = 0;
         }
-        self.emit(rest, each);
+        self.emit(rest, deltas);
     }
 
     /// True if the tag, which directly follows the emitted text, starts or ends a block.
-    fn take_tag(&mut self, tag: &str, each: &mut impl FnMut(SplitPiece<'_>)) -> bool {
+    fn take_tag(&mut self, tag: &str) -> bool {
         let closes = tag == CLOSE_TAG;
         if self.is_inside {
             self.is_inside = !closes;
             return closes;
         }
-        let quoted = self.ticks.is_fenced || matches!(self.last, Some(b'`' | b'"' | b'\''));
+        let quoted = self.ticks.is_fenced || self.text.ends_with(['`', '"', '\'']);
         if quoted || (closes && self.has_seen_block) {
             return false;
         }
         self.has_seen_block = true;
         if closes {
-            self.has_text = false;
-            self.last = None;
-            each(SplitPiece::AllWasReasoning);
+            // All text so far was reasoning: the start of the block is in the vendor's prompt template.
+            self.reasoning.push_str(&std::mem::take(&mut self.text));
         } else {
             self.is_inside = true;
         }
         true
     }
 
-    fn emit(&mut self, mut piece: &str, each: &mut impl FnMut(SplitPiece<'_>)) {
-        if self.is_inside {
-            if !piece.is_empty() {
-                each(SplitPiece::Reasoning(piece));
-            }
-            return;
-        }
-        if self.has_seen_block && !self.has_text {
+    fn emit(&mut self, mut piece: &str, deltas: &dyn DeltaSink) {
+        if !self.is_inside && self.has_seen_block && self.text.trim_start().is_empty() {
             // The white space between the block and the answer does not belong to the answer.
             piece = piece.trim_start();
         }
-        let Some(last) = piece.as_bytes().last() else { return };
-        self.has_text = self.has_text || !piece.trim_start().is_empty();
-        self.last = Some(*last);
+        if piece.is_empty() {
+            return;
+        }
+        if self.is_inside {
+            if self.reasoning.is_empty() && !self.separator.is_empty() {
+                deltas.reasoning(self.separator);
+            }
+            self.push_reasoning(piece, deltas);
+            return;
+        }
         self.ticks.push(piece.as_bytes());
-        each(SplitPiece::Text(piece));
+        self.text.push_str(piece);
+        deltas.text(piece);
     }
 }
 
@@ -138,18 +137,13 @@ impl FenceCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::wire::DiscardDeltas;
 
     fn split<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, String) {
-        let (mut text, mut reasoning) = (String::new(), String::new());
-        let mut each = |piece: SplitPiece<'_>| match piece {
-            SplitPiece::Text(piece) => text.push_str(piece),
-            SplitPiece::Reasoning(piece) => reasoning.push_str(piece),
-            SplitPiece::AllWasReasoning => reasoning.push_str(&std::mem::take(&mut text)),
-        };
-        let mut splitter = ThinkTagSplitter::default();
-        parts.into_iter().for_each(|part| splitter.push(part, &mut each));
-        splitter.finish(&mut each);
-        (text, reasoning)
+        let mut split = SplitText::default();
+        parts.into_iter().for_each(|part| split.push(part, &DiscardDeltas));
+        split.finish(&DiscardDeltas);
+        (split.text, split.reasoning)
     }
 
     /// Checks the text and the reasoning of `input` for every cut into three parts.

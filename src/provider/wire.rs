@@ -1,31 +1,21 @@
-//! The interface of a wire format: request encoding, response decoding and failures. Pure: no socket, no clock.
+//! The interface of a wire format: request encoding and response decoding. Pure: no socket, no clock.
 
 use std::{fmt::Debug, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use hermod_actors::{
-    model::{AnswerOrigin, Failure, Image, ModelAnswer},
-    port::{DeltaSink, Encoder, ModelRequest},
+    model::{AnswerOrigin, Failure, Image, ModelAnswer, ToolSpec},
+    port::{DeltaSink, EncodedHead, Encoder, ModelRequest},
 };
-use http::{HeaderMap, HeaderName};
 use serde::Serialize;
+
+use super::names::changed_names;
 
 /// The API of one family of providers. Pure: no socket, no clock.
 pub trait WireFormat: Debug + Send + Sync + 'static {
     /// The name in the configuration.
     fn name(&self) -> &'static str;
-
-    /// The segments of the path below the base URL.
-    fn path(&self) -> &'static [&'static str];
-
-    /// The header that carries the credential, and the prefix of its value.
-    fn credential(&self) -> (HeaderName, &'static str);
-
-    /// Additional headers of every request.
-    fn headers(&self) -> &'static [(HeaderName, &'static str)] {
-        &[]
-    }
 
     /// The encoder of the parts of a request that do not change.
     fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder>;
@@ -35,9 +25,6 @@ pub trait WireFormat: Debug + Send + Sync + 'static {
 
     /// A decoder of one response with a success status. Opaque parts of the answer are stored with `origin`.
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder>;
-
-    /// The failure that a response with another status means. `body` may be cut off.
-    fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure;
 }
 
 /// The model that an encoder writes for.
@@ -59,6 +46,42 @@ pub(super) fn image_placeholder(image: &Image) -> String {
 pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // Infallible: strings, lists and objects with string keys, written to memory.
     serde_json::to_writer(out, value).expect("plain values are always JSON");
+}
+
+/// Appends `"tools":[…],`, sorted by name and in the form that `to_wire` gives them; nothing without tools.
+pub(super) fn write_tools<'a, T: Serialize>(
+    out: &mut Vec<u8>,
+    tools: &'a [ToolSpec],
+    to_wire: fn(&'a ToolSpec) -> T,
+) {
+    if tools.is_empty() {
+        return;
+    }
+    let mut sorted: Vec<&ToolSpec> = tools.iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    out.extend_from_slice(br#""tools":"#);
+    write_json(out, &sorted.into_iter().map(to_wire).collect::<Vec<_>>());
+    out.push(b',');
+}
+
+/// The encoded head of a request that offers `tools`.
+pub(super) fn encoded_head(bytes: Vec<u8>, tools: &[ToolSpec]) -> EncodedHead {
+    let renamed_tools = Arc::new(changed_names(tools));
+    EncodedHead { bytes: bytes.into(), renamed_tools, has_tools: !tools.is_empty() }
+}
+
+/// The whole body, in pieces: `begin`, the head, the messages with the `markers` at their places, and the end.
+pub(super) fn join_body(begin: Vec<u8>, request: ModelRequest, markers: &[(usize, Bytes)]) -> Vec<Bytes> {
+    let is_first = request.head.bytes.ends_with(b"[");
+    let mut messages = request.messages.assemble(markers, &request.images);
+    // Most formats start every message with a comma, which the first one of the list must not have.
+    if let Some(first) = messages.first_mut().filter(|first| is_first && first.starts_with(b",")) {
+        *first = first.slice(1..);
+    }
+    let mut pieces = vec![begin.into(), request.head.bytes];
+    pieces.append(&mut messages);
+    pieces.push(Bytes::from_static(b"]}"));
+    pieces
 }
 
 /// Encodes the images of a request in Base64.
@@ -93,4 +116,13 @@ pub enum DecodeProgress {
     Content,
     /// The end mark; nothing follows.
     Done,
+}
+
+/// Shows nothing.
+#[derive(Debug)]
+pub(crate) struct DiscardDeltas;
+
+impl DeltaSink for DiscardDeltas {
+    fn text(&self, _: &str) {}
+    fn reasoning(&self, _: &str) {}
 }

@@ -9,7 +9,7 @@ use hermod_actors::{
         CallId, CredentialId, Failure as CallFailure, FailureClass, Message, ModelProfile, ModelRef, RunId,
         SessionId,
     },
-    port::{DeltaSink, MessageBuffer, ModelProvider, ModelRequest, ToolChoice},
+    port::{MessageBuffer, ModelProvider, ModelRequest, ToolChoice},
 };
 use tokio::time::Instant;
 
@@ -24,6 +24,7 @@ use crate::{
     discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
     host::{self, Identifier, OllamaProbe, StartError, discover},
     model_catalogue,
+    provider::DiscardDeltas,
     view::ProviderProbeView,
 };
 
@@ -42,14 +43,6 @@ pub(super) struct TestArgs {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
-}
-
-/// Discards the streamed text.
-struct DiscardDeltas;
-
-impl DeltaSink for DiscardDeltas {
-    fn text(&self, _: &str) {}
-    fn reasoning(&self, _: &str) {}
 }
 
 /// Tests the providers, and prints the results.

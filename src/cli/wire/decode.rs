@@ -25,7 +25,7 @@ use crate::{
     },
     clock::rfc3339,
     host::Identifier,
-    provider::{Dialect, WireFormat},
+    provider::{Dialect, WireFormat, failure::failure_of},
 };
 
 /// Wire formats in which the vendor's `input_tokens` exclude those read from the cache and those written to it.
@@ -71,7 +71,7 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
             .for_each(|told| print_note(format!("hermod: {told}")));
         of_answer(&*wire, origin, &body, &signs)
     } else {
-        of_failure("http_error", &wire.failure(args.status, &headers, &body))
+        of_failure("http_error", &failure_of(args.status, &headers, &body))
     };
     if args.model.is_none() {
         decoded.shift_remove("opaque");

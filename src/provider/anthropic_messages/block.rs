@@ -1,18 +1,17 @@
 //! The content blocks of an answer, as received so far.
 
-use hermod_actors::port::DeltaSink;
 use serde_json::{Map, Value, json};
 
 use super::opaque::OpaqueParts;
 use crate::provider::{
     loose::{LooseValue, is_object},
-    think_tags::{SplitPiece, ThinkTagSplitter},
+    think_tags::SplitText,
 };
 
 /// A block of an answer, as received so far.
 #[derive(Debug, Clone)]
 pub(super) enum AnswerBlock {
-    Text(TextBlock),
+    Text(SplitText),
     /// Reasoning, and the signature by which its vendor verifies it.
     Thinking {
         thinking: String,
@@ -29,14 +28,6 @@ pub(super) enum AnswerBlock {
     Ignored,
 }
 
-/// A text, and the reasoning within it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct TextBlock {
-    pub(super) text: String,
-    pub(super) reasoning: String,
-    splitter: ThinkTagSplitter,
-}
-
 /// A call, whose input arrives as streamed JSON text or in the block's start.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallBlock {
@@ -48,34 +39,6 @@ pub(super) struct CallBlock {
     pub(super) json: String,
     /// The vendor has ended the block.
     pub(super) is_stopped: bool,
-}
-
-impl TextBlock {
-    /// Adds the next piece.
-    pub(super) fn push(&mut self, delta: &str, deltas: &dyn DeltaSink) {
-        let Self { text, reasoning, splitter } = self;
-        splitter.push(delta, &mut |piece| push_piece(piece, text, reasoning, deltas));
-    }
-
-    /// Ends the text; held characters are emitted.
-    pub(super) fn flush(&mut self, deltas: &dyn DeltaSink) {
-        let Self { text, reasoning, splitter } = self;
-        splitter.finish(&mut |piece| push_piece(piece, text, reasoning, deltas));
-    }
-}
-
-fn push_piece(piece: SplitPiece<'_>, text: &mut String, reasoning: &mut String, deltas: &dyn DeltaSink) {
-    match piece {
-        SplitPiece::Text(delta) => {
-            text.push_str(delta);
-            deltas.text(delta);
-        }
-        SplitPiece::Reasoning(delta) => {
-            reasoning.push_str(delta);
-            deltas.reasoning(delta);
-        }
-        SplitPiece::AllWasReasoning => reasoning.push_str(&std::mem::take(text)),
-    }
 }
 
 impl CallBlock {
@@ -132,7 +95,7 @@ impl AnswerBlock {
     /// The reasoning in the block.
     pub(super) fn reasoning(&self) -> &str {
         match self {
-            Self::Text(TextBlock { reasoning, .. }) => reasoning,
+            Self::Text(SplitText { reasoning, .. }) => reasoning,
             Self::Thinking { thinking, .. } => thinking,
             Self::Call(_) | Self::Opaque { .. } | Self::Ignored => "",
         }

@@ -6,7 +6,10 @@ use hermod_actors::{
     port::{ModelRequest, ToolChoice},
 };
 
-use crate::provider::{CacheTtl, wire::write_json};
+use crate::provider::{
+    CacheTtl,
+    wire::{join_body, write_json},
+};
 
 /// Most messages with a cache marker. Three suffice to include the last marked message of the previous request.
 const MAX_MARKED_MESSAGES: usize = 3;
@@ -37,10 +40,7 @@ pub(super) fn body(cache: CacheTtl, request: ModelRequest) -> Vec<Bytes> {
     let markers: Vec<(usize, Bytes)> = cache_marker(cache)
         .map(|marker| marks.iter().map(|place| (*place, Bytes::from_static(marker.as_bytes()))).collect())
         .unwrap_or_default();
-    let mut pieces = vec![begin.into(), request.head.bytes];
-    pieces.extend(request.messages.assemble(&markers, &request.images));
-    pieces.push(Bytes::from_static(b"]}"));
-    pieces
+    join_body(begin, request, &markers)
 }
 
 /// The fields that configure thinking, with a final comma.

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use hermod_actors::{
-    model::{
-        AnswerOrigin, AssistantMessage, Failure, FailureClass, FinishReason, ModelAnswer, ToolCall, Usage,
-    },
+    model::{AnswerOrigin, AssistantMessage, Failure, FinishReason, ModelAnswer, ToolCall, Usage},
     port::DeltaSink,
 };
 use serde_json::Value;
 
 use super::{
-    block::{AnswerBlock, CallBlock, TextBlock, is_opaque},
+    block::{AnswerBlock, CallBlock, is_opaque},
     event::{Delta, Document, Event, UsageFields},
     opaque::OpaqueParts,
 };
@@ -21,12 +19,11 @@ use crate::provider::{
     failure::failure_in_stream,
     ids::make_distinct,
     loose::{CountReader, LooseValue},
-    reader::{self, DocumentError, malformed_event, opaque_state, parse_json_lossy},
+    reader::{AnswerDecoder, DecodeError, check_size, incomplete_stream, opaque_state, parse_json_lossy},
+    think_tags::SplitText,
     wire::DecodeProgress,
 };
 
-/// Maximum size of an answer in bytes.
-const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 1_024;
 /// Maximum number of blocks in one answer.
@@ -60,9 +57,9 @@ struct TokenCounts {
     counts: CountReader,
 }
 
-impl reader::AnswerDecoder for MessagesDecoder {
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
-        parse_json_lossy(data, &mut String::new(), |event: Event<'_>| {
+impl AnswerDecoder for MessagesDecoder {
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError> {
+        Ok(parse_json_lossy(data, &mut String::new(), |event: Event<'_>| {
             if event.error != LooseValue::Absent {
                 return Err(failure_in_stream(&event.error.into_value()));
             }
@@ -70,12 +67,11 @@ impl reader::AnswerDecoder for MessagesDecoder {
                 return Err(failure_in_stream(&Value::String(excerpt(data, MAX_ERROR_CHARS))));
             }
             self.push(event, deltas)
-        })
-        .unwrap_or_else(|error| Err(malformed_event(&error, data)))
+        })??)
     }
 
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError> {
-        let taken = parse_json_lossy(body, &mut String::new(), |document: Document<'_>| {
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DecodeError> {
+        Ok(parse_json_lossy(body, &mut String::new(), |document: Document<'_>| {
             if document.error != LooseValue::Absent {
                 return Err(failure_in_stream(&document.error.into_value()));
             }
@@ -87,16 +83,32 @@ impl reader::AnswerDecoder for MessagesDecoder {
             self.take_usage(document.usage.0);
             self.finish = finish_reason(document.stop_reason.text());
             Ok(true)
-        });
-        taken.map_err(DocumentError::Json)?.map_err(DocumentError::Failure)
+        })??)
     }
 
     fn is_whole(&self) -> bool {
         self.finish.is_some()
     }
 
-    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        self.build_answer(deltas)
+    fn finish(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        for (_, block) in &mut self.blocks {
+            if let AnswerBlock::Text(text) = block {
+                text.finish(deltas);
+            }
+        }
+        if self.finish.is_none() && !self.looks_whole() {
+            return Err(incomplete_stream(
+                "the stream ended without a stop reason, in the middle of a tool call",
+            ));
+        }
+        let asks = self.calls > 0;
+        let finish = match self.finish {
+            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if asks => FinishReason::ToolCalls,
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
+        };
+        let usage = self.tokens.usage();
+        Ok(ModelAnswer { message: self.build_message(finish)?, finish, usage })
     }
 }
 
@@ -146,7 +158,7 @@ impl MessagesDecoder {
         match kind.as_str() {
             "text" => {
                 let begin = text("text");
-                self.add_block(index, AnswerBlock::Text(TextBlock::default()))?;
+                self.add_block(index, AnswerBlock::Text(SplitText::default()))?;
                 self.take_text(index, &begin, deltas)
             }
             "thinking" => {
@@ -193,7 +205,7 @@ impl MessagesDecoder {
 
     fn take_text(&mut self, index: Option<u64>, delta: &str, deltas: &dyn DeltaSink) -> Result<(), Failure> {
         self.grow(delta.len())?;
-        if let AnswerBlock::Text(text) = self.block_for(index, AnswerBlock::Text(TextBlock::default()))? {
+        if let AnswerBlock::Text(text) = self.block_for(index, AnswerBlock::Text(SplitText::default()))? {
             text.push(delta, deltas);
         }
         Ok(())
@@ -222,7 +234,7 @@ impl MessagesDecoder {
     /// Handles the end of a block.
     fn stop(&mut self, index: Option<u64>, deltas: &dyn DeltaSink) {
         match self.block_position(index).map(|at| &mut self.blocks[at].1) {
-            Some(AnswerBlock::Text(text)) => text.flush(deltas),
+            Some(AnswerBlock::Text(text)) => text.finish(deltas),
             Some(AnswerBlock::Call(call)) => {
                 call.is_stopped = true;
                 self.announce(deltas);
@@ -279,10 +291,7 @@ impl MessagesDecoder {
 
     fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
         self.size += bytes;
-        if self.size > MAX_ANSWER_BYTES {
-            return Err(incomplete_stream(&format!("the answer is larger than {MAX_ANSWER_BYTES} bytes")));
-        }
-        Ok(())
+        check_size(self.size)
     }
 
     /// Updates the counts, which cover the whole answer so far. The last count is used, but a zero replaces no other
@@ -300,28 +309,6 @@ impl MessagesDecoder {
         take(&mut self.tokens.cache_read, &fields.cache_read_input_tokens);
         take(&mut self.tokens.cache_write, &fields.cache_creation_input_tokens);
         self.tokens.counts = counts;
-    }
-
-    /// The answer, after an end that the vendor has marked in some way.
-    fn build_answer(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        for (_, block) in &mut self.blocks {
-            if let AnswerBlock::Text(text) = block {
-                text.flush(deltas);
-            }
-        }
-        if self.finish.is_none() && !self.looks_whole() {
-            return Err(incomplete_stream(
-                "the stream ended without a stop reason, in the middle of a tool call",
-            ));
-        }
-        let asks = self.calls > 0;
-        let finish = match self.finish {
-            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if asks => FinishReason::ToolCalls,
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
-        };
-        let usage = self.tokens.usage();
-        Ok(ModelAnswer { message: self.build_message(finish)?, finish, usage })
     }
 
     fn looks_whole(&self) -> bool {
@@ -382,10 +369,6 @@ impl TokenCounts {
             is_invalid,
         })
     }
-}
-
-fn incomplete_stream(message: &str) -> Failure {
-    Failure::new(FailureClass::IncompleteStream, message)
 }
 
 /// The finish reason of a stop reason; `None` if there is none yet.

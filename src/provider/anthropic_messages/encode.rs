@@ -12,12 +12,10 @@ use serde_json::{Map, Value};
 use super::{body::cache_marker, head::head, opaque::OpaquePart, write::MessageWriter};
 use crate::provider::{
     CacheTtl,
-    names::wire_name,
+    names::{MAX_NAME_CHARS, wire_name},
     wire::{EncodeTarget, image_placeholder},
 };
 
-/// Maximum length of a tool name.
-pub(super) const MAX_NAME_CHARS: usize = 64;
 /// Characters that remain of another vendor's id. With the appended position it has at most 64.
 const MAX_FOREIGN_ID_CHARS: usize = 43;
 

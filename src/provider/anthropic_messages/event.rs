@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::provider::loose::{LooseOption, LooseValue};
+use crate::provider::loose::{LooseList, LooseObject, LooseValue};
 
 /// One event of a stream.
 #[derive(Debug, Default, Deserialize)]
@@ -13,13 +13,13 @@ pub(super) struct Event<'a> {
     pub(super) kind: LooseValue<'a>,
     pub(super) index: LooseValue<'a>,
     /// Of `message_start`.
-    pub(super) message: LooseOption<Start<'a>>,
+    pub(super) message: LooseObject<Start<'a>>,
     /// Of `content_block_start`.
     pub(super) content_block: Value,
     /// Of `content_block_delta` and `message_delta`.
-    pub(super) delta: LooseOption<Delta<'a>>,
+    pub(super) delta: LooseObject<Delta<'a>>,
     /// Of `message_delta`.
-    pub(super) usage: LooseOption<UsageFields<'a>>,
+    pub(super) usage: LooseObject<UsageFields<'a>>,
     /// An error in place of the answer, under status 200.
     pub(super) error: LooseValue<'a>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Event<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Start<'a> {
-    pub(super) usage: LooseOption<UsageFields<'a>>,
+    pub(super) usage: LooseObject<UsageFields<'a>>,
 }
 
 /// A piece of a block, or the end of the message.
@@ -47,9 +47,9 @@ pub(super) struct Delta<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Document<'a> {
-    pub(super) content: LooseOption<Vec<Value>>,
+    pub(super) content: LooseList<Value>,
     pub(super) stop_reason: LooseValue<'a>,
-    pub(super) usage: LooseOption<UsageFields<'a>>,
+    pub(super) usage: LooseObject<UsageFields<'a>>,
     /// An error in place of the answer, under status 200.
     pub(super) error: LooseValue<'a>,
 }

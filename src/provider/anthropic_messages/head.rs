@@ -1,57 +1,45 @@
 //! The start of an `anthropic_messages` request: tools and the system prompt.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use hermod_actors::{model::ToolSpec, port::EncodedHead};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{encode::MAX_NAME_CHARS, write::is_blank};
+use super::write::is_blank;
 use crate::provider::{
-    names::{self, wire_name},
+    names::{MAX_NAME_CHARS, wire_name},
     schema::object_schema,
-    wire::write_json,
+    wire::{encoded_head, write_json, write_tools},
 };
+
+/// The end of the last object of a list, and of the list.
+const OBJECT_END: &[u8] = b"}],";
 
 /// `"tools":[…],"system":[…],"messages":[`: tools sorted by name; an empty tool list or system prompt is omitted. The
 /// last tool or the prompt carries the cache marker.
 pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> EncodedHead {
     let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 128);
     let has_system = !is_blank(system);
-    let mut sorted: Vec<&ToolSpec> = tools.iter().collect();
-    sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    if let Some((last, others)) = sorted.split_last() {
-        out.extend_from_slice(br#""tools":["#);
-        for tool in others {
-            write_json(&mut out, &WireTool::of(tool));
-            out.push(b',');
-        }
-        write_json(&mut out, &WireTool::of(last));
-        if !has_system {
-            insert_marker(&mut out, marker);
-        }
-        out.extend_from_slice(b"],");
+    write_tools(&mut out, tools, WireTool::of);
+    if !has_system && !tools.is_empty() {
+        insert_marker(&mut out, marker);
     }
     if has_system {
         out.extend_from_slice(br#""system":[{"type":"text","text":"#);
         write_json(&mut out, system);
-        out.push(b'}');
+        out.extend_from_slice(OBJECT_END);
         insert_marker(&mut out, marker);
-        out.extend_from_slice(b"],");
     }
     out.extend_from_slice(br#""messages":["#);
-    EncodedHead {
-        bytes: out.into(),
-        renamed_tools: Arc::new(names::changed_names(tools, MAX_NAME_CHARS)),
-        has_tools: !tools.is_empty(),
-    }
+    encoded_head(out, tools)
 }
 
-/// Inserts the marker into the last written object.
+/// Inserts the marker into the last written object, whose list has ended.
 fn insert_marker(out: &mut Vec<u8>, marker: &str) {
-    let brace = out.pop();
+    out.truncate(out.len() - OBJECT_END.len());
     out.extend_from_slice(marker.as_bytes());
-    out.extend(brace);
+    out.extend_from_slice(OBJECT_END);
 }
 
 #[derive(Serialize)]

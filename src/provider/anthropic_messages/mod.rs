@@ -15,16 +15,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{AnswerOrigin, Failure},
+    model::AnswerOrigin,
     port::{Encoder, ModelRequest},
 };
-use http::{HeaderMap, HeaderName};
 
 pub use encode::MessagesEncoder;
 
 use super::{
     CacheTtl, Dialect,
-    failure::failure_of,
     reader::ResponseReader,
     wire::{Decoder, EncodeTarget, WireFormat},
 };
@@ -32,9 +30,6 @@ use decode::MessagesDecoder;
 
 /// The name in the configuration.
 pub const NAME: &str = "anthropic_messages";
-
-/// The API version, a header of every request.
-static HEADERS: [(HeaderName, &str); 1] = [(HeaderName::from_static("anthropic-version"), "2023-06-01")];
 
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,18 +49,6 @@ impl WireFormat for AnthropicMessages {
         NAME
     }
 
-    fn path(&self) -> &'static [&'static str] {
-        &["messages"]
-    }
-
-    fn credential(&self) -> (HeaderName, &'static str) {
-        (HeaderName::from_static("x-api-key"), "")
-    }
-
-    fn headers(&self) -> &'static [(HeaderName, &'static str)] {
-        &HEADERS
-    }
-
     fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(MessagesEncoder::new(writing, self.cache))
     }
@@ -76,9 +59,5 @@ impl WireFormat for AnthropicMessages {
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
         Box::new(ResponseReader::new(MessagesDecoder::new(origin)))
-    }
-
-    fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-        failure_of(status, headers, body)
     }
 }

@@ -1,6 +1,6 @@
 //! Assembly of an answer's tool calls from streamed pieces.
 
-use hermod_actors::model::ToolCall;
+use hermod_actors::model::{Failure, ToolCall};
 use serde_json::Value;
 
 use super::{
@@ -10,11 +10,12 @@ use super::{
 use crate::provider::{
     announcer::PartialCall,
     ids::make_distinct,
-    loose::{LooseOption, LooseValue, is_object},
+    loose::{LooseObject, LooseValue, is_object},
+    reader::incomplete_stream,
 };
 
 /// Maximum number of calls in one answer.
-pub(super) const MAX_CALLS: usize = 1_024;
+const MAX_CALLS: usize = 1_024;
 
 /// The tool calls of an answer, assembled from pieces. Vendors differ in how they number, name and repeat the pieces.
 #[derive(Debug, Clone, Default)]
@@ -38,13 +39,9 @@ impl CallSlot {
     }
 }
 
-/// More calls than [`MAX_CALLS`].
-#[derive(Debug)]
-pub(super) struct TooManyCalls;
-
 impl CallSlots {
     /// Adds a piece of a call; returns the number of added bytes.
-    pub(super) fn push(&mut self, delta: CallDelta<'_>) -> Result<usize, TooManyCalls> {
+    pub(super) fn push(&mut self, delta: CallDelta<'_>) -> Result<usize, Failure> {
         let function = delta.function.0.or(delta.custom.0).unwrap_or_default();
         let id = delta.id.into_text();
         let at = self.find_or_add(delta.index.count(), &id, &function)?;
@@ -76,9 +73,9 @@ impl CallSlots {
     }
 
     /// Adds a piece of the single call in the old field `function_call`.
-    pub(super) fn push_function(&mut self, function: Function<'_>) -> Result<usize, TooManyCalls> {
+    pub(super) fn push_function(&mut self, function: Function<'_>) -> Result<usize, Failure> {
         let index = LooseValue::Other(0.into());
-        self.push(CallDelta { index, function: LooseOption(Some(function)), ..CallDelta::default() })
+        self.push(CallDelta { index, function: LooseObject(Some(function)), ..CallDelta::default() })
     }
 
     /// The position of the call that a piece belongs to.
@@ -87,7 +84,7 @@ impl CallSlots {
         index: Option<u64>,
         id: &str,
         function: &Function<'_>,
-    ) -> Result<usize, TooManyCalls> {
+    ) -> Result<usize, Failure> {
         let named = !function.name.text().is_empty();
         let found = match index {
             Some(_) => self.slots.iter().rposition(|slot| slot.index == index),
@@ -105,7 +102,7 @@ impl CallSlots {
             return Ok(at);
         }
         if self.slots.len() == MAX_CALLS {
-            return Err(TooManyCalls);
+            return Err(incomplete_stream(&format!("the answer asks for more than {MAX_CALLS} tool calls")));
         }
         let call = ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
         self.slots.push(CallSlot { index, call, extra: None });

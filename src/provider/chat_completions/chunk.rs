@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::provider::loose::{LooseOption, LooseValue};
+use crate::provider::loose::{LooseList, LooseObject, LooseValue};
 
 /// A `chat.completion.chunk`, or a whole `chat.completion`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
-    pub(super) choices: LooseOption<Vec<LooseOption<Choice<'a>>>>,
-    pub(super) usage: LooseOption<UsageFields<'a>>,
+    pub(super) choices: LooseList<LooseObject<Choice<'a>>>,
+    pub(super) usage: LooseObject<UsageFields<'a>>,
     /// An error in place of the answer, under status 200.
     pub(super) error: LooseValue<'a>,
 }
@@ -19,12 +19,12 @@ pub(super) struct Chunk<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Choice<'a> {
     pub(super) index: LooseValue<'a>,
-    pub(super) delta: LooseOption<Delta<'a>>,
+    pub(super) delta: LooseObject<Delta<'a>>,
     /// In a whole answer, in place of `delta`.
-    pub(super) message: LooseOption<Delta<'a>>,
+    pub(super) message: LooseObject<Delta<'a>>,
     pub(super) finish_reason: LooseValue<'a>,
     /// The place of the usage for one vendor.
-    pub(super) usage: LooseOption<UsageFields<'a>>,
+    pub(super) usage: LooseObject<UsageFields<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,11 +33,11 @@ pub(super) struct Delta<'a> {
     pub(super) content: LooseValue<'a>,
     pub(super) reasoning_content: LooseValue<'a>,
     pub(super) reasoning: LooseValue<'a>,
-    pub(super) reasoning_details: LooseOption<Vec<Value>>,
+    pub(super) reasoning_details: LooseList<Value>,
     pub(super) refusal: LooseValue<'a>,
-    pub(super) tool_calls: LooseOption<Vec<LooseOption<CallDelta<'a>>>>,
+    pub(super) tool_calls: LooseList<LooseObject<CallDelta<'a>>>,
     /// The predecessor of `tool_calls`, before 2024.
-    pub(super) function_call: LooseOption<Function<'a>>,
+    pub(super) function_call: LooseObject<Function<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,9 +45,9 @@ pub(super) struct Delta<'a> {
 pub(super) struct CallDelta<'a> {
     pub(super) index: LooseValue<'a>,
     pub(super) id: LooseValue<'a>,
-    pub(super) function: LooseOption<Function<'a>>,
+    pub(super) function: LooseObject<Function<'a>>,
     /// In place of `function`, for tools without a schema.
-    pub(super) custom: LooseOption<Function<'a>>,
+    pub(super) custom: LooseObject<Function<'a>>,
     /// One vendor's signature of its reasoning.
     pub(super) extra_content: LooseValue<'a>,
 }
@@ -67,8 +67,8 @@ pub(super) struct UsageFields<'a> {
     pub(super) prompt_tokens: LooseValue<'a>,
     pub(super) completion_tokens: LooseValue<'a>,
     pub(super) total_tokens: LooseValue<'a>,
-    pub(super) completion_tokens_details: LooseOption<CompletionDetails<'a>>,
-    pub(super) prompt_tokens_details: LooseOption<PromptDetails<'a>>,
+    pub(super) completion_tokens_details: LooseObject<CompletionDetails<'a>>,
+    pub(super) prompt_tokens_details: LooseObject<PromptDetails<'a>>,
     pub(super) prompt_cache_hit_tokens: LooseValue<'a>,
 }
 

@@ -9,21 +9,19 @@ use hermod_actors::{
 use serde_json::Value;
 
 use super::{
-    calls::{CallSlots, MAX_CALLS, TooManyCalls},
+    calls::CallSlots,
     chunk::{Choice, Chunk, Delta, UsageFields},
-    echoed::{self, EchoedState, MAX_DETAILS},
+    echoed::EchoedState,
 };
 use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, LooseValue},
-    reader::{self, DocumentError, malformed_event, parse_json_lossy},
-    think_tags::{SplitPiece, ThinkTagSplitter},
+    reader::{AnswerDecoder, DecodeError, check_size, incomplete_stream, parse_json_lossy},
+    think_tags::SplitText,
     wire::DecodeProgress,
 };
 
-/// Maximum size of an answer in bytes.
-const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// The minimum size that is counted for a piece of a call.
 const MIN_CALL_BYTES: usize = 64;
 
@@ -31,8 +29,7 @@ const MIN_CALL_BYTES: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct ChatDecoder {
     origin: Arc<AnswerOrigin>,
-    streamed: StreamedText,
-    splitter: ThinkTagSplitter,
+    streamed: SplitText,
     refusal: String,
     calls: CallSlots,
     announcer: Announcer,
@@ -43,40 +40,13 @@ pub(super) struct ChatDecoder {
     size: usize,
 }
 
-#[derive(Debug, Clone, Default)]
-struct StreamedText {
-    text: String,
-    reasoning: String,
-}
-
-impl StreamedText {
-    fn push_text(&mut self, delta: &str, deltas: &dyn DeltaSink) {
-        self.text.push_str(delta);
-        deltas.text(delta);
+impl AnswerDecoder for ChatDecoder {
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError> {
+        Ok(parse_json_lossy(data, &mut String::new(), |chunk| self.push(chunk, deltas))??)
     }
 
-    fn push_reasoning(&mut self, delta: &str, deltas: &dyn DeltaSink) {
-        self.reasoning.push_str(delta);
-        deltas.reasoning(delta);
-    }
-
-    fn push_piece(&mut self, piece: SplitPiece<'_>, deltas: &dyn DeltaSink) {
-        match piece {
-            SplitPiece::Text(delta) => self.push_text(delta, deltas),
-            SplitPiece::Reasoning(delta) => self.push_reasoning(delta, deltas),
-            SplitPiece::AllWasReasoning => self.reasoning.push_str(&std::mem::take(&mut self.text)),
-        }
-    }
-}
-
-impl reader::AnswerDecoder for ChatDecoder {
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
-        parse_json_lossy(data, &mut String::new(), |chunk| self.push(chunk, deltas))
-            .unwrap_or_else(|error| Err(malformed_event(&error, data)))
-    }
-
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DocumentError> {
-        let taken = parse_json_lossy(body, &mut String::new(), |mut chunk: Chunk<'_>| {
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DecodeError> {
+        Ok(parse_json_lossy(body, &mut String::new(), |mut chunk: Chunk<'_>| {
             // Some vendors send an empty delta beside the message, also in an answer that is not streamed.
             for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
                 choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
@@ -84,16 +54,41 @@ impl reader::AnswerDecoder for ChatDecoder {
             let answers = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
             let failed = chunk.error != LooseValue::Absent;
             if answers || failed { self.push(chunk, deltas).map(|_| true) } else { Ok(false) }
-        });
-        taken.map_err(DocumentError::Json)?.map_err(DocumentError::Failure)
+        })??)
     }
 
     fn is_whole(&self) -> bool {
         self.finish.is_some()
     }
 
-    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        self.build_answer(deltas)
+    fn finish(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        self.streamed.finish(deltas);
+        // Some vendors send no finish reason with calls.
+        if self.finish.is_none() && !self.calls.look_complete() {
+            return Err(incomplete_stream(
+                "the stream ended without a finish reason, in the middle of a tool call",
+            ));
+        }
+        let SplitText { mut text, reasoning, .. } = self.streamed;
+        let (calls, extras) = self.calls.finish();
+        let opaque = if calls.is_empty() { None } else { self.echoed.finish(&self.origin, extras)? };
+        let finish = match self.finish {
+            _ if !self.refusal.is_empty() => FinishReason::Refused,
+            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
+            // Some vendors do not distinguish these two reasons.
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if calls.is_empty() => {
+                FinishReason::Stop
+            }
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::ToolCalls,
+        };
+        if text.is_empty() {
+            text = self.refusal;
+        }
+        Ok(ModelAnswer {
+            message: AssistantMessage { text, reasoning, calls, opaque },
+            finish,
+            usage: self.usage,
+        })
     }
 }
 
@@ -102,8 +97,7 @@ impl ChatDecoder {
     pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
         Self {
             origin,
-            streamed: StreamedText::default(),
-            splitter: ThinkTagSplitter::default(),
+            streamed: SplitText::default(),
             refusal: String::new(),
             calls: CallSlots::default(),
             announcer: Announcer::default(),
@@ -162,13 +156,7 @@ impl ChatDecoder {
             self.echoed.set_field(field);
             self.streamed.push_reasoning(text.text(), deltas);
         }
-        let details = self.echoed.push_details(delta.reasoning_details.0.unwrap_or_default());
-        self.size += details.map_err(|echoed::TooManyDetails| {
-            Failure::new(
-                FailureClass::IncompleteStream,
-                format!("the answer has more than {MAX_DETAILS} reasoning details"),
-            )
-        })?;
+        self.size += self.echoed.push_details(delta.reasoning_details.0.unwrap_or_default())?;
         match delta.content {
             LooseValue::Absent => {}
             LooseValue::Text(text) => self.take_text(&text, deltas),
@@ -182,22 +170,17 @@ impl ChatDecoder {
         self.size += delta.refusal.text().len();
         self.refusal.push_str(delta.refusal.text());
         for call in delta.tool_calls.0.unwrap_or_default().into_iter().filter_map(|call| call.0) {
-            self.size += MIN_CALL_BYTES + self.calls.push(call).map_err(too_many)?;
+            self.size += MIN_CALL_BYTES + self.calls.push(call)?;
         }
         if let Some(function) = delta.function_call.0 {
-            self.size += self.calls.push_function(function).map_err(too_many)?;
+            self.size += self.calls.push_function(function)?;
         }
-        if self.size > MAX_ANSWER_BYTES {
-            let message = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
-            return Err(Failure::new(FailureClass::IncompleteStream, message));
-        }
-        Ok(())
+        check_size(self.size)
     }
 
     fn take_text(&mut self, text: &str, deltas: &dyn DeltaSink) {
         self.size += text.len();
-        let streamed_text = &mut self.streamed;
-        self.splitter.push(text, &mut |piece| streamed_text.push_piece(piece, deltas));
+        self.streamed.push(text, deltas);
     }
 
     /// Adds a content part: a text, a refusal, or reasoning.
@@ -231,58 +214,18 @@ impl ChatDecoder {
         let details = fields.prompt_tokens_details.0.as_ref();
         let cached = details.and_then(|details| counts.read(&details.cached_tokens));
         let hit = counts.read(&fields.prompt_cache_hit_tokens);
-        let mut usage = Usage {
+        let usage = Usage {
             input_tokens: counts.read(&fields.prompt_tokens).unwrap_or(0),
             output_tokens: counts.read(&fields.completion_tokens).unwrap_or(0),
             unlisted_reasoning_tokens: fields.unlisted_reasoning().unwrap_or(0),
             cached_tokens: cached.or(hit).unwrap_or(0),
             cache_write_tokens: details.and_then(|it| counts.read(&it.cache_write_tokens)).unwrap_or(0),
-            is_invalid: false,
+            is_invalid: counts.is_invalid,
         };
-        usage.is_invalid = counts.is_invalid;
         if self.usage.is_none() || usage.total() > 0 || usage.is_invalid {
             self.usage = Some(usage);
         }
     }
-
-    /// The answer, after an end that the vendor has marked in some way.
-    fn build_answer(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        let streamed_text = &mut self.streamed;
-        self.splitter.finish(&mut |piece| streamed_text.push_piece(piece, deltas));
-        // Some vendors send no finish reason with calls.
-        if self.finish.is_none() && !self.calls.look_complete() {
-            let message = "the stream ended without a finish reason, in the middle of a tool call";
-            return Err(Failure::new(FailureClass::IncompleteStream, message));
-        }
-        let StreamedText { mut text, reasoning } = self.streamed;
-        let (calls, extras) = self.calls.finish();
-        let opaque = if calls.is_empty() { None } else { self.echoed.finish(&self.origin, extras)? };
-        let finish = match self.finish {
-            _ if !self.refusal.is_empty() => FinishReason::Refused,
-            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
-            // Some vendors do not distinguish these two reasons.
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if calls.is_empty() => {
-                FinishReason::Stop
-            }
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::ToolCalls,
-        };
-        if text.is_empty() {
-            text = self.refusal;
-        }
-        Ok(ModelAnswer {
-            message: AssistantMessage { text, reasoning, calls, opaque },
-            finish,
-            usage: self.usage,
-        })
-    }
-}
-
-#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
-fn too_many(TooManyCalls: TooManyCalls) -> Failure {
-    Failure::new(
-        FailureClass::IncompleteStream,
-        format!("the answer asks for more than {MAX_CALLS} tool calls"),
-    )
 }
 
 /// The finish reason of a vendor's name; `None` if there is none yet.

@@ -6,20 +6,16 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-use crate::provider::reader::opaque_state;
+use crate::provider::reader::{incomplete_stream, opaque_state};
 
 /// The fields with reasoning as text.
 const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 /// Maximum number of reasoning details in one answer.
-pub(super) const MAX_DETAILS: usize = 1_024;
+const MAX_DETAILS: usize = 1_024;
 /// The minimum size that is counted for a retained value.
 const MIN_VALUE_BYTES: usize = 64;
 /// The text fields of a detail that arrive in pieces.
 const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "signature"];
-
-/// More details than [`MAX_DETAILS`].
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooManyDetails;
 
 /// The size in bytes that is counted for a retained value.
 pub(super) fn retained_bytes(value: &impl Serialize) -> usize {
@@ -42,12 +38,12 @@ impl EchoedState {
     }
 
     /// Adds `reasoning_details`; returns the number of added bytes.
-    pub(super) fn push_details(&mut self, details: Vec<Value>) -> Result<usize, TooManyDetails> {
+    pub(super) fn push_details(&mut self, details: Vec<Value>) -> Result<usize, Failure> {
         details.into_iter().map(|detail| self.push_detail(detail)).sum()
     }
 
     /// Adds a detail, or merges it into the last one if it continues that one.
-    fn push_detail(&mut self, detail: Value) -> Result<usize, TooManyDetails> {
+    fn push_detail(&mut self, detail: Value) -> Result<usize, Failure> {
         let Value::Object(detail) = detail else { return Ok(0) };
         let (size, is_full) = (retained_bytes(&detail), self.details.len() == MAX_DETAILS);
         let continues = |last: &Map<String, Value>| {
@@ -56,7 +52,10 @@ impl EchoedState {
         };
         match self.details.last_mut() {
             Some(Value::Object(last)) if continues(last) => merge_detail(last, detail),
-            Some(_) | None if is_full => return Err(TooManyDetails),
+            Some(_) | None if is_full => {
+                let problem = format!("the answer has more than {MAX_DETAILS} reasoning details");
+                return Err(incomplete_stream(&problem));
+            }
             Some(_) | None => self.details.push(Value::Object(detail)),
         }
         Ok(size)
@@ -159,6 +158,7 @@ mod tests {
         let mut kept = EchoedState::default();
         assert!(kept.push_details(vec![deep]).unwrap() > 1_000);
         assert!(kept.push_details(vec![json!({}); MAX_DETAILS - 1]).unwrap() > 64_000);
-        assert_eq!(kept.push_details(vec![json!({})]), Err(TooManyDetails));
+        let failure = kept.push_details(vec![json!({})]).unwrap_err();
+        assert_eq!(failure.message, "the answer has more than 1024 reasoning details");
     }
 }

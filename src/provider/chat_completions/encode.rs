@@ -20,9 +20,9 @@ use super::echoed::EchoedFields;
 
 use crate::provider::{
     loose::is_object,
-    names::{self, wire_name},
+    names::{MAX_NAME_CHARS, wire_name},
     schema::object_schema,
-    wire::{EncodeTarget, image_placeholder, write_json},
+    wire::{EncodeTarget, encoded_head, image_placeholder, join_body, write_json, write_tools},
 };
 
 /// The vendors whose requests differ from the common form.
@@ -71,8 +71,6 @@ impl ChatDialect {
     }
 }
 
-/// Maximum length of a tool name.
-const MAX_NAME_CHARS: usize = 64;
 /// Maximum length of a call id.
 const MAX_ID_CHARS: usize = 40;
 /// Length of a call id for Mistral.
@@ -150,22 +148,12 @@ impl Encoder for ChatEncoder {
     /// `"tools":[…],"messages":[{system}`: tools sorted by name; an empty tool list or system prompt is omitted.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
-        if !tools.is_empty() {
-            let mut tools: Vec<&ToolSpec> = tools.iter().collect();
-            tools.sort_by(|a, b| a.name.cmp(&b.name));
-            out.extend_from_slice(br#""tools":"#);
-            write_json(&mut out, &tools.into_iter().map(WireTool::of).collect::<Vec<_>>());
-            out.push(b',');
-        }
+        write_tools(&mut out, tools, WireTool::of);
         out.extend_from_slice(br#""messages":["#);
         if !system.is_empty() {
             write_json(&mut out, &WireMessage::with_text("system", system));
         }
-        EncodedHead {
-            bytes: out.into(),
-            renamed_tools: Arc::new(names::changed_names(tools, MAX_NAME_CHARS)),
-            has_tools: !tools.is_empty(),
-        }
+        encoded_head(out, tools)
     }
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
@@ -225,17 +213,7 @@ pub(super) fn body(vendor: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
         begin.extend_from_slice(br#""tool_choice":"none","#);
     }
-    let headless = request.head.bytes.ends_with(b"[");
-    let mut messages = request.messages.assemble(&[], &request.images).into_iter();
-    // Every message starts with a comma, which the first one of the list must not have.
-    let first = messages
-        .next()
-        .map(|piece| if headless && piece.starts_with(b",") { piece.slice(1..) } else { piece });
-    let mut pieces = vec![begin.into(), request.head.bytes];
-    pieces.extend(first);
-    pieces.extend(messages);
-    pieces.push(Bytes::from_static(b"]}"));
-    pieces
+    join_body(begin, request, &[])
 }
 
 /// The vendor's name of a thinking level.

@@ -14,16 +14,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{AnswerOrigin, Failure},
+    model::AnswerOrigin,
     port::{Encoder, ModelRequest},
 };
-use http::{HeaderMap, HeaderName, header};
 
 pub use encode::{ChatDialect, ChatEncoder};
 
 use super::{
     Dialect,
-    failure::failure_of,
     reader::ResponseReader,
     wire::{Decoder, EncodeTarget, WireFormat},
 };
@@ -50,14 +48,6 @@ impl WireFormat for ChatCompletions {
         NAME
     }
 
-    fn path(&self) -> &'static [&'static str] {
-        &["chat", "completions"]
-    }
-
-    fn credential(&self) -> (HeaderName, &'static str) {
-        (header::AUTHORIZATION, "Bearer ")
-    }
-
     fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(ChatEncoder::new(self.vendor, writing))
     }
@@ -68,9 +58,5 @@ impl WireFormat for ChatCompletions {
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
         Box::new(ResponseReader::new(ChatDecoder::new(origin)))
-    }
-
-    fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-        failure_of(status, headers, body)
     }
 }

@@ -7,6 +7,8 @@ use hermod_actors::{
 };
 use serde_json::{Value, json};
 
+use crate::provider::wire::join_body;
+
 /// The smallest output limit that OpenAI accepts, in tokens.
 const MIN_OUTPUT_TOKENS: u64 = 16;
 
@@ -42,14 +44,7 @@ pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
     let mut begin = fields.to_string();
     begin.pop();
     begin.push(',');
-    let mut pieces = vec![begin.into(), request.head.bytes];
-    let mut messages = request.messages.assemble(&[], &request.images).into_iter();
-    // Every item starts with a comma, which the first one must not have.
-    pieces
-        .extend(messages.next().map(|piece| if piece.starts_with(b",") { piece.slice(1..) } else { piece }));
-    pieces.extend(messages);
-    pieces.push(Bytes::from_static(b"]}"));
-    pieces
+    join_body(begin.into_bytes(), request, &[])
 }
 
 /// The model's name without a vendor prefix.

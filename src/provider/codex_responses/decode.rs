@@ -12,19 +12,16 @@ use super::{
     event::{DeltaTarget, Event, EventKind, Response, ResponseStatus, UsageFields},
     items::{ItemGrowth, ItemRef, Items},
     opaque,
-    slot::{ItemKind, ItemSlot, MAX_PARTS, PARAGRAPH_BREAK, PartKind, TooManyParts},
+    slot::{ItemKind, ItemSlot, PARAGRAPH_BREAK, PartKind},
     streamed_text::StreamedText,
 };
 use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, LooseValue},
-    reader::{self, DocumentError, malformed_event, opaque_state, parse_json_lossy},
+    reader::{AnswerDecoder, DecodeError, check_size, incomplete_stream, opaque_state, parse_json_lossy},
     wire::DecodeProgress,
 };
-
-/// Maximum size of an answer in bytes.
-const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
 /// A streamed answer, as received so far.
 #[derive(Debug, Clone)]
@@ -46,14 +43,13 @@ enum AnswerEnd {
     Refused,
 }
 
-impl reader::AnswerDecoder for ResponsesDecoder {
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
-        parse_json_lossy(data, &mut String::new(), |event| self.push(event, deltas))
-            .unwrap_or_else(|error| Err(malformed_event(&error, data)))
+impl AnswerDecoder for ResponsesDecoder {
+    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError> {
+        Ok(parse_json_lossy(data, &mut String::new(), |event| self.push(event, deltas))??)
     }
 
-    fn push_document(&mut self, body: &[u8], _: &dyn DeltaSink) -> Result<bool, DocumentError> {
-        let taken = parse_json_lossy(body, &mut String::new(), |response: Response<'_>| {
+    fn push_document(&mut self, body: &[u8], _: &dyn DeltaSink) -> Result<bool, DecodeError> {
+        Ok(parse_json_lossy(body, &mut String::new(), |response: Response<'_>| {
             if response.output.0.is_none() && response.object.text() != "response" {
                 return Ok(false);
             }
@@ -67,8 +63,7 @@ impl reader::AnswerDecoder for ResponsesDecoder {
                 None => ResponseStatus::Completed,
             };
             self.on_final_response(ending, response).map(|()| true)
-        });
-        taken.map_err(DocumentError::Json)?.map_err(DocumentError::Failure)
+        })??)
     }
 
     fn is_whole(&self) -> bool {
@@ -132,24 +127,22 @@ impl ResponsesDecoder {
                 DecodeProgress::Done
             }
             EventKind::ItemStarted => {
-                self.items.start_item(index, event.item.0.unwrap_or_default()).map_err(too_many)?;
+                self.items.start_item(index, event.item.0.unwrap_or_default())?;
                 DecodeProgress::Content
             }
             EventKind::ItemDone => {
-                let growth = self.items.complete_item(index, event.item.0.unwrap_or_default());
-                self.report_growth(&growth.map_err(too_many)?, deltas);
+                let growth = self.items.complete_item(index, event.item.0.unwrap_or_default())?;
+                self.report_growth(&growth, deltas);
                 self.announcer.announce(self.items.partial_calls(), deltas);
                 DecodeProgress::Content
             }
-            EventKind::PartDone => self.on_part_done(&event, deltas).map_err(too_many)?,
-            EventKind::Delta(stream) => self.on_delta(stream, &event, deltas).map_err(too_many)?,
-            EventKind::Done(stream) => self.on_stream_done(stream, event, deltas).map_err(too_many)?,
+            EventKind::PartDone => self.on_part_done(&event, deltas)?,
+            EventKind::Delta(stream) => self.on_delta(stream, &event, deltas)?,
+            EventKind::Done(stream) => self.on_stream_done(stream, event, deltas)?,
             EventKind::Activity => DecodeProgress::Content,
             EventKind::Unrelated => DecodeProgress::Quiet,
         };
-        if self.items.size().max(self.streamed.size()) > MAX_ANSWER_BYTES {
-            return Err(incomplete_stream(&format!("the answer is larger than {MAX_ANSWER_BYTES} bytes")));
-        }
+        check_size(self.items.size().max(self.streamed.size()))?;
         Ok(progress)
     }
 
@@ -158,7 +151,7 @@ impl ResponsesDecoder {
         stream: DeltaTarget,
         event: &Event<'_>,
         deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, TooManyParts> {
+    ) -> Result<DecodeProgress, Failure> {
         let piece = match (&event.delta, stream) {
             (LooseValue::Text(piece), _) => Cow::Borrowed(&**piece),
             (LooseValue::Other(value), DeltaTarget::Arguments) => Cow::Owned(value.to_string()),
@@ -188,7 +181,7 @@ impl ResponsesDecoder {
         stream: DeltaTarget,
         mut event: Event<'_>,
         deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, TooManyParts> {
+    ) -> Result<DecodeProgress, Failure> {
         match stream {
             DeltaTarget::Arguments => {
                 let told = [&mut event.arguments, &mut event.input].map(std::mem::take);
@@ -205,11 +198,7 @@ impl ResponsesDecoder {
         Ok(DecodeProgress::Content)
     }
 
-    fn on_part_done(
-        &mut self,
-        event: &Event<'_>,
-        deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, TooManyParts> {
+    fn on_part_done(&mut self, event: &Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         let Some(part) = &event.part.0 else { return Ok(DecodeProgress::Quiet) };
         let kind = PartKind::from_name(part.r#type.text(), ItemKind::Message);
         let told = if kind == PartKind::Refusal { &part.refusal } else { &part.text };
@@ -250,7 +239,7 @@ impl ResponsesDecoder {
             }
             (ResponseStatus::Failed, _) => return Err(failure_in_stream(&response.error.into_value())),
         });
-        self.items.set_output(response.output.0.unwrap_or_default()).map_err(too_many)
+        self.items.set_output(response.output.0.unwrap_or_default())
     }
 }
 
@@ -261,16 +250,14 @@ fn item_ref<'a>(event: &'a Event<'_>) -> ItemRef<'a> {
 fn usage_of(fields: &UsageFields<'_>) -> Usage {
     let mut counts = CountReader::default();
     let details = fields.input_tokens_details.0.as_ref();
-    let mut usage = Usage {
+    Usage {
         input_tokens: counts.read(&fields.input_tokens).unwrap_or(0),
         output_tokens: counts.read(&fields.output_tokens).unwrap_or(0),
         cached_tokens: details.and_then(|details| counts.read(&details.cached_tokens)).unwrap_or(0),
         cache_write_tokens: details.and_then(|details| counts.read(&details.cache_write_tokens)).unwrap_or(0),
         unlisted_reasoning_tokens: 0,
-        is_invalid: false,
-    };
-    usage.is_invalid = counts.is_invalid;
-    usage
+        is_invalid: counts.is_invalid,
+    }
 }
 
 /// The failure of an event of type `error`: the error is in a field, or its fields are beside the type.
@@ -282,13 +269,4 @@ fn failure_of(event: Event<'_>) -> Failure {
         error @ (LooseValue::Text(_) | LooseValue::Other(_)) => error.into_value(),
     };
     failure_in_stream(&error)
-}
-
-#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
-fn too_many(TooManyParts: TooManyParts) -> Failure {
-    incomplete_stream(&format!("the answer has more than {MAX_PARTS} items, or parts in one"))
-}
-
-fn incomplete_stream(message: &str) -> Failure {
-    Failure::new(FailureClass::IncompleteStream, message)
 }

@@ -1,6 +1,6 @@
 //! Encoding of messages and tools for `codex_responses`.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use hermod_actors::{
     model::{AssistantMessage, Image, Message, MessageContent, ToolCall, ToolSpec},
@@ -11,13 +11,13 @@ use serde::Serialize;
 use super::opaque::{EchoedItem, entries};
 use crate::provider::{
     loose::is_object,
-    names::{self, wire_name},
+    names::{MAX_NAME_CHARS, wire_name},
     schema::object_schema,
-    wire::{EncodeTarget, image_placeholder, write_json},
+    wire::{EncodeTarget, encoded_head, image_placeholder, write_json, write_tools},
 };
 
-/// Maximum length of a tool name and of a call id.
-const MAX_NAME_CHARS: usize = 64;
+/// Maximum length of a call id.
+const MAX_ID_CHARS: usize = 64;
 /// A call id of at least this length counts as unique among all answers.
 const MIN_UNIQUE_ID_CHARS: usize = 12;
 
@@ -88,19 +88,9 @@ impl Encoder for ResponsesEncoder {
             write_json(&mut out, system);
             out.push(b',');
         }
-        if !tools.is_empty() {
-            let mut tools: Vec<&ToolSpec> = tools.iter().collect();
-            tools.sort_by(|a, b| a.name.cmp(&b.name));
-            out.extend_from_slice(br#""tools":"#);
-            write_json(&mut out, &tools.into_iter().map(WireTool::of).collect::<Vec<_>>());
-            out.push(b',');
-        }
+        write_tools(&mut out, tools, WireTool::of);
         out.extend_from_slice(br#""input":["#);
-        EncodedHead {
-            bytes: out.into(),
-            renamed_tools: Arc::new(names::changed_names(tools, MAX_NAME_CHARS)),
-            has_tools: !tools.is_empty(),
-        }
+        encoded_head(out, tools)
     }
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
@@ -149,8 +139,8 @@ fn plain_text(content: &MessageContent) -> Cow<'_, str> {
 fn call_id(id: &str, place: usize) -> Cow<'_, str> {
     match id.chars().count() {
         0..MIN_UNIQUE_ID_CHARS => Cow::Owned(format!("{id}_{place}")),
-        MIN_UNIQUE_ID_CHARS..=MAX_NAME_CHARS => Cow::Borrowed(id),
-        _ => wire_name(id, MAX_NAME_CHARS),
+        MIN_UNIQUE_ID_CHARS..=MAX_ID_CHARS => Cow::Borrowed(id),
+        _ => wire_name(id, MAX_ID_CHARS),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::slot::PartKind;
-use crate::provider::loose::{LooseOption, LooseValue};
+use crate::provider::loose::{LooseList, LooseObject, LooseValue};
 
 /// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +76,9 @@ impl DeltaTarget {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
     pub(super) r#type: LooseValue<'a>,
-    pub(super) response: LooseOption<Response<'a>>,
-    pub(super) item: LooseOption<Item<'a>>,
-    pub(super) part: LooseOption<Part<'a>>,
+    pub(super) response: LooseObject<Response<'a>>,
+    pub(super) item: LooseObject<Item<'a>>,
+    pub(super) part: LooseObject<Part<'a>>,
     pub(super) output_index: LooseValue<'a>,
     pub(super) item_id: LooseValue<'a>,
     pub(super) content_index: LooseValue<'a>,
@@ -130,10 +130,10 @@ impl Event<'_> {
 pub(super) struct Response<'a> {
     pub(super) object: LooseValue<'a>,
     pub(super) status: LooseValue<'a>,
-    pub(super) output: LooseOption<Vec<LooseOption<Item<'a>>>>,
+    pub(super) output: LooseList<LooseObject<Item<'a>>>,
     pub(super) error: LooseValue<'a>,
-    pub(super) incomplete_details: LooseOption<Incomplete<'a>>,
-    pub(super) usage: LooseOption<UsageFields<'a>>,
+    pub(super) incomplete_details: LooseObject<Incomplete<'a>>,
+    pub(super) usage: LooseObject<UsageFields<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -176,7 +176,7 @@ pub(super) struct Part<'a> {
 pub(super) struct UsageFields<'a> {
     pub(super) input_tokens: LooseValue<'a>,
     pub(super) output_tokens: LooseValue<'a>,
-    pub(super) input_tokens_details: LooseOption<InputDetails<'a>>,
+    pub(super) input_tokens_details: LooseObject<InputDetails<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,12 +1,12 @@
 //! Assembly of a `codex_responses` answer's output items from events.
 
-use hermod_actors::model::ToolCall;
+use hermod_actors::model::{Failure, ToolCall};
 
 use super::{
     event::Item,
-    slot::{ArgumentsState, ItemKind, ItemSlot, MAX_PARTS, MIN_SLOT_BYTES, PartKind, TooManyParts},
+    slot::{ArgumentsState, ItemKind, ItemSlot, MAX_PARTS, MIN_SLOT_BYTES, PartKind, too_many_parts},
 };
-use crate::provider::{announcer::PartialCall, ids::make_distinct, loose::LooseOption};
+use crate::provider::{announcer::PartialCall, ids::make_distinct, loose::LooseObject};
 
 /// The output items of an answer, assembled from events. Vendors identify an item by position, by id, by both, or not
 /// at all.
@@ -72,16 +72,16 @@ impl Items {
             .or_else(|| last(&is_open))
     }
 
-    fn push(&mut self, slot: ItemSlot) -> Result<usize, TooManyParts> {
+    fn push(&mut self, slot: ItemSlot) -> Result<usize, Failure> {
         if self.slots.len() == MAX_PARTS {
-            return Err(TooManyParts);
+            return Err(too_many_parts());
         }
         self.size += slot.size();
         self.slots.push(slot);
         Ok(self.slots.len() - 1)
     }
 
-    fn find_or_push(&mut self, place: ItemRef<'_>, kind: ItemKind) -> Result<usize, TooManyParts> {
+    fn find_or_push(&mut self, place: ItemRef<'_>, kind: ItemKind) -> Result<usize, Failure> {
         match self.find(place, kind) {
             Some(at) => Ok(at),
             None => self.push(ItemSlot::new(kind, place.index, place.id.to_owned())),
@@ -89,7 +89,7 @@ impl Items {
     }
 
     /// Sets an item from its complete form; returns the added text and reasoning.
-    fn fill_slot(&mut self, at: usize, item: Item<'_>) -> Result<ItemGrowth, TooManyParts> {
+    fn fill_slot(&mut self, at: usize, item: Item<'_>) -> Result<ItemGrowth, Failure> {
         let slot = &mut self.slots[at];
         let (size, text, thought) = (slot.size(), slot.text(), slot.reasoning());
         slot.fill(item)?;
@@ -103,7 +103,7 @@ impl Items {
     }
 
     /// Starts an item. Its content is ignored: it comes again, in pieces or whole.
-    pub(super) fn start_item(&mut self, index: Option<u64>, mut item: Item<'_>) -> Result<(), TooManyParts> {
+    pub(super) fn start_item(&mut self, index: Option<u64>, mut item: Item<'_>) -> Result<(), Failure> {
         let slot = ItemSlot::of(&item, index);
         let again = self.slots.iter().rposition(|old| {
             (old.kind, old.index) == (slot.kind, index) && !slot.id.is_empty() && old.id == slot.id
@@ -124,7 +124,7 @@ impl Items {
         &mut self,
         index: Option<u64>,
         item: Item<'_>,
-    ) -> Result<ItemGrowth, TooManyParts> {
+    ) -> Result<ItemGrowth, Failure> {
         let made = ItemSlot::of(&item, index);
         let found = self.find(ItemRef { index, id: &made.id }, made.kind);
         let at = match found {
@@ -140,7 +140,7 @@ impl Items {
         place: ItemRef<'_>,
         part: (PartKind, u64),
         piece: &str,
-    ) -> Result<bool, TooManyParts> {
+    ) -> Result<bool, Failure> {
         let at = self.find_or_push(place, part.0.owner())?;
         let text = self.slots[at].part(part.0, part.1)?;
         let begins = text.is_empty();
@@ -155,7 +155,7 @@ impl Items {
         place: ItemRef<'_>,
         part: (PartKind, u64),
         whole: &str,
-    ) -> Result<ItemGrowth, TooManyParts> {
+    ) -> Result<ItemGrowth, Failure> {
         if whole.is_empty() {
             return Ok(ItemGrowth::default());
         }
@@ -176,7 +176,7 @@ impl Items {
     }
 
     /// Adds a piece of a call's arguments.
-    pub(super) fn add_arguments(&mut self, place: ItemRef<'_>, piece: &str) -> Result<(), TooManyParts> {
+    pub(super) fn add_arguments(&mut self, place: ItemRef<'_>, piece: &str) -> Result<(), Failure> {
         let at = self.find_or_push(place, ItemKind::Call)?;
         self.slots[at].arguments.push_str(piece);
         self.size += piece.len();
@@ -184,7 +184,7 @@ impl Items {
     }
 
     /// Sets the whole arguments of a call.
-    pub(super) fn set_arguments(&mut self, place: ItemRef<'_>, whole: String) -> Result<(), TooManyParts> {
+    pub(super) fn set_arguments(&mut self, place: ItemRef<'_>, whole: String) -> Result<(), Failure> {
         if whole.is_empty() {
             if let Some(at) = self.find(place, ItemKind::Call) {
                 self.slots[at].arguments_state = ArgumentsState::Complete;
@@ -200,7 +200,7 @@ impl Items {
 
     /// Sets the output of the final response. This list decides which items exist, because the vendor keeps and bills
     /// these. Fields that an item omits keep their streamed values. Some vendors leave the list empty.
-    pub(super) fn set_output(&mut self, output: Vec<LooseOption<Item<'_>>>) -> Result<(), TooManyParts> {
+    pub(super) fn set_output(&mut self, output: Vec<LooseObject<Item<'_>>>) -> Result<(), Failure> {
         if output.is_empty() {
             return Ok(());
         }

@@ -15,17 +15,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermod_actors::{
-    model::{AnswerOrigin, Failure},
+    model::AnswerOrigin,
     port::{Encoder, ModelRequest},
 };
-use http::{HeaderMap, HeaderName, header};
 
 pub use body::OutputLimit;
 pub use encode::ResponsesEncoder;
 
 use super::{
     Dialect,
-    failure::failure_of,
     reader::ResponseReader,
     wire::{Decoder, EncodeTarget, WireFormat},
 };
@@ -61,14 +59,6 @@ impl WireFormat for CodexResponses {
         NAME
     }
 
-    fn path(&self) -> &'static [&'static str] {
-        &["responses"]
-    }
-
-    fn credential(&self) -> (HeaderName, &'static str) {
-        (header::AUTHORIZATION, "Bearer ")
-    }
-
     fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(ResponsesEncoder::new(writing))
     }
@@ -79,9 +69,5 @@ impl WireFormat for CodexResponses {
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
         Box::new(ResponseReader::new(ResponsesDecoder::new(origin)))
-    }
-
-    fn failure(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-        failure_of(status, headers, body)
     }
 }

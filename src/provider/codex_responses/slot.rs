@@ -2,19 +2,24 @@
 
 use std::borrow::Cow;
 
+use hermod_actors::model::Failure;
 use serde_json::Value;
 
 use super::event::Item;
-use crate::provider::loose::{LooseValue, is_object};
+use crate::provider::{
+    loose::{LooseValue, is_object},
+    reader::incomplete_stream,
+};
 
 /// Maximum number of items in an answer, and of parts in an item.
 pub(super) const MAX_PARTS: usize = 1_024;
 /// The minimum size that is counted for an item, and for a part.
 pub(super) const MIN_SLOT_BYTES: usize = 64;
 
-/// More items or parts than [`MAX_PARTS`].
-#[derive(Debug)]
-pub(super) struct TooManyParts;
+/// The failure of an answer with more items or parts than [`MAX_PARTS`].
+pub(super) fn too_many_parts() -> Failure {
+    incomplete_stream(&format!("the answer has more than {MAX_PARTS} items, or parts in one"))
+}
 
 /// The kind of an output item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +165,7 @@ impl ItemSlot {
     }
 
     /// Sets the item from its complete form. Fields that this form omits stay unchanged.
-    pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), TooManyParts> {
+    pub(super) fn fill(&mut self, mut item: Item<'_>) -> Result<(), Failure> {
         self.is_complete = true;
         if self.kind == ItemKind::Other {
             return Ok(());
@@ -186,7 +191,7 @@ impl ItemSlot {
     }
 
     /// Replaces the parts of these kinds by `parts`, unless those are all empty.
-    fn replace(&mut self, kinds: &[PartKind], mut parts: Vec<ItemPart>) -> Result<(), TooManyParts> {
+    fn replace(&mut self, kinds: &[PartKind], mut parts: Vec<ItemPart>) -> Result<(), Failure> {
         parts.retain(|part| !part.text.is_empty());
         if parts.is_empty() {
             return Ok(());
@@ -194,16 +199,16 @@ impl ItemSlot {
         parts.extend(self.parts.drain(..).filter(|part| !kinds.contains(&part.kind)));
         parts.sort_by_key(|part| (part.kind, part.index));
         self.parts = parts;
-        if self.parts.len() > MAX_PARTS { Err(TooManyParts) } else { Ok(()) }
+        if self.parts.len() > MAX_PARTS { Err(too_many_parts()) } else { Ok(()) }
     }
 
     /// The text of a part, added if it is new.
-    pub(super) fn part(&mut self, kind: PartKind, index: u64) -> Result<&mut String, TooManyParts> {
+    pub(super) fn part(&mut self, kind: PartKind, index: u64) -> Result<&mut String, Failure> {
         // Nearly always it is the last part.
         let after = self.parts.iter().rposition(|part| (part.kind, part.index) <= (kind, index));
         let at = match after {
             Some(at) if (self.parts[at].kind, self.parts[at].index) == (kind, index) => at,
-            _ if self.parts.len() >= MAX_PARTS => return Err(TooManyParts),
+            _ if self.parts.len() >= MAX_PARTS => return Err(too_many_parts()),
             after => {
                 let at = after.map_or(0, |at| at + 1);
                 self.parts.insert(at, ItemPart { kind, index, text: String::new() });

@@ -3,7 +3,7 @@
 use hermod_actors::port::DeltaSink;
 
 use super::slot::PARAGRAPH_BREAK;
-use crate::provider::think_tags::{SplitPiece, ThinkTagSplitter};
+use crate::provider::{think_tags::SplitText, wire::DiscardDeltas};
 
 /// The streamed text and reasoning of an answer.
 #[derive(Debug, Clone, Default)]
@@ -13,14 +13,6 @@ pub(super) struct StreamedText {
     /// The reasoning of reasoning items.
     thought: String,
     split: SplitText,
-    splitter: ThinkTagSplitter,
-}
-
-/// A text, separated from its inline reasoning.
-#[derive(Debug, Clone, Default)]
-struct SplitText {
-    text: String,
-    thought: String,
 }
 
 impl StreamedText {
@@ -32,8 +24,8 @@ impl StreamedText {
     /// Adds the next piece of text.
     pub(super) fn push_text(&mut self, piece: &str, deltas: &dyn DeltaSink) {
         self.raw.push_str(piece);
-        let (split, before) = (&mut self.split, &self.thought);
-        self.splitter.push(piece, &mut |piece| split.push_piece(piece, before, deltas));
+        self.split.separator = if self.thought.is_empty() { "" } else { PARAGRAPH_BREAK };
+        self.split.push(piece, deltas);
     }
 
     /// Adds the next piece of reasoning. `begins` starts a new paragraph.
@@ -57,46 +49,18 @@ impl StreamedText {
         }
         self.thought = thought;
         let rest = raw.strip_prefix(self.raw.as_str());
-        let unshown = NullSink;
-        let deltas: &dyn DeltaSink = if rest.is_some() { deltas } else { &unshown };
+        let deltas = if rest.is_some() { deltas } else { &DiscardDeltas };
         if rest.is_none() {
-            (self.split, self.splitter) = (SplitText::default(), ThinkTagSplitter::default());
+            // Text that was shown before cannot be withdrawn.
+            self.split = SplitText::default();
         }
         self.push_text(rest.unwrap_or(raw), deltas);
-        let (split, before) = (&mut self.split, &self.thought);
-        self.splitter.finish(&mut |piece| split.push_piece(piece, before, deltas));
-        let SplitText { text, thought: inline } = self.split;
+        self.split.finish(deltas);
+        let SplitText { text, reasoning: inline, .. } = self.split;
         let mut thought = self.thought;
         if !thought.is_empty() && !inline.is_empty() {
             thought.push_str(PARAGRAPH_BREAK);
         }
         (text, thought + &inline)
     }
-}
-
-impl SplitText {
-    fn push_piece(&mut self, piece: SplitPiece<'_>, before: &str, deltas: &dyn DeltaSink) {
-        match piece {
-            SplitPiece::Text(piece) => {
-                self.text.push_str(piece);
-                deltas.text(piece);
-            }
-            SplitPiece::Reasoning(piece) => {
-                if self.thought.is_empty() && !before.is_empty() {
-                    deltas.reasoning(PARAGRAPH_BREAK);
-                }
-                self.thought.push_str(piece);
-                deltas.reasoning(piece);
-            }
-            SplitPiece::AllWasReasoning => self.thought.push_str(&std::mem::take(&mut self.text)),
-        }
-    }
-}
-
-/// Shows nothing: text that was shown before cannot be withdrawn.
-struct NullSink;
-
-impl DeltaSink for NullSink {
-    fn text(&self, _: &str) {}
-    fn reasoning(&self, _: &str) {}
 }

@@ -30,10 +30,10 @@ use super::{
 use crate::{
     clock::SystemClock,
     provider::{
-        Credential, Dialect, WIRES, chat_completions,
+        BEARER, Credential, Dialect, WIRES, Wire, chat_completions,
         chunked_body::ChunkedBody,
         credential::{KeyError, KeyPlacement, NumberedKey},
-        failure::{BodyEnd, with_body_end},
+        failure::{BodyEnd, failure_of, with_body_end},
         rates::rate_info,
         wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images},
     },
@@ -52,7 +52,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(50);
 /// A provider behind HTTP.
 #[derive(Debug)]
 pub struct HttpProvider {
-    wire: Box<dyn WireFormat>,
+    wire: &'static Wire,
+    format: Box<dyn WireFormat>,
     name: Arc<str>,
     encoders: Mutex<Vec<(EncodeTarget, Arc<dyn Encoder>)>>,
     base: Url,
@@ -83,18 +84,18 @@ impl HttpProvider {
                 wire: config.wire.clone(),
                 known: WIRES.iter().map(|wire| wire.name).collect::<Vec<_>>().join(", "),
             })?;
-        let wire = (wire.make)(&dialect);
         for (credential, key) in config.credentials.iter().filter_map(|it| Some((it, it.known_key()?))) {
-            authorization(&*wire, credential.placement(), key.reveal())
+            authorization(wire, credential.placement(), key.reveal())
                 .ok_or_else(|| ProviderConfigError::Credential { provider: config.name.clone() })?;
         }
-        append_path(&mut url, wire.path());
+        append_path(&mut url, wire.path);
         let mut shown = url.clone();
         shown.set_query(None);
         Ok(Self {
             name: config.name.as_str().into(),
             encoders: Mutex::default(),
-            headers: base_headers(&*wire),
+            headers: base_headers(wire),
+            format: (wire.make)(&dialect),
             wire,
             endpoint: shown.to_string(),
             base,
@@ -119,7 +120,7 @@ impl HttpProvider {
     /// already, because fetching a key takes too long.
     fn list_headers(&self) -> HeaderMap {
         let known = self.credentials.first().and_then(|credential| {
-            authorization(&*self.wire, credential.placement(), credential.known_key()?.reveal())
+            authorization(self.wire, credential.placement(), credential.known_key()?.reveal())
         });
         let mut headers = self.headers.clone();
         headers.extend(known);
@@ -128,7 +129,7 @@ impl HttpProvider {
     }
 
     fn origin(&self, model: &str) -> AnswerOrigin {
-        AnswerOrigin { provider: Arc::clone(&self.name), wire: self.wire.name().into(), model: model.into() }
+        AnswerOrigin { provider: Arc::clone(&self.name), wire: self.wire.name.into(), model: model.into() }
     }
 
     fn client(&self) -> Result<&Client, Failure> {
@@ -158,7 +159,7 @@ impl HttpProvider {
     fn headers_with(&self, id: CredentialId, key: Option<&NumberedKey>) -> Result<HeaderMap, Failure> {
         let mut headers = self.headers.clone();
         if let (Some(credential), Some(key)) = (self.credentials.get(id.0), key) {
-            let header = authorization(&*self.wire, credential.placement(), key.secret.reveal());
+            let header = authorization(self.wire, credential.placement(), key.secret.reveal());
             let (name, value) = header.ok_or_else(|| {
                 let what = "is empty or has a line break or control character in it";
                 Failure::new(FailureClass::Auth, format!("{id} of provider {} {what}", self.name))
@@ -194,7 +195,7 @@ impl HttpProvider {
         let (origin, names) =
             (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.renamed_tools));
         encode_images(&mut request);
-        let body = Body::wrap(ChunkedBody::new(self.wire.body(request), Arc::clone(sent)));
+        let body = Body::wrap(ChunkedBody::new(self.format.body(request), Arc::clone(sent)));
         let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
         let response = first_by
             .bound(send)
@@ -205,7 +206,7 @@ impl HttpProvider {
             deltas.limits(info);
         }
         if response.status().is_success() {
-            let decoder = self.wire.decoder(origin);
+            let decoder = self.format.decoder(origin);
             let mut answer = self.read_answer(response, decoder, (first_by, &deadlines), deltas).await?;
             for call in &mut answer.message.calls {
                 if let Some(name) = names.get(&call.name) {
@@ -216,7 +217,7 @@ impl HttpProvider {
         }
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let (body, end) = read_error_body(response).await;
-        let failure = self.wire.failure(status, &headers, &body);
+        let failure = failure_of(status, &headers, &body);
         Err(with_body_end(failure, status, &headers, &body, end))
     }
 
@@ -293,7 +294,7 @@ impl ModelProvider for HttpProvider {
         }
         let writing =
             EncodeTarget { origin: Arc::new(self.origin(model)), has_vision: traits.accepts_images() };
-        let encoder = self.wire.encoder(writing.clone());
+        let encoder = self.format.encoder(writing.clone());
         encoders.push((writing, Arc::clone(&encoder)));
         encoder
     }
@@ -340,7 +341,7 @@ impl ModelProvider for HttpProvider {
 
     fn model_limits<'a>(&'a self, model: &'a str) -> Option<BoxFuture<'a, Option<ModelLimits>>> {
         // The lists of the other formats contain no limits.
-        let has_limits = self.may_list_models && self.wire.name() == chat_completions::NAME;
+        let has_limits = self.may_list_models && self.wire.name == chat_completions::NAME;
         has_limits.then(|| {
             async move {
                 model_list::limits(self.client().ok()?, &self.base, self.list_headers(), model).await
@@ -398,30 +399,26 @@ fn append_path(url: &mut Url, path: &[&str]) {
 }
 
 /// The headers of every request, without a credential.
-fn base_headers(wire: &dyn WireFormat) -> HeaderMap {
+fn base_headers(wire: &Wire) -> HeaderMap {
     const USER_AGENT: &str = concat!("hermod/", env!("CARGO_PKG_VERSION"));
     let fixed: [(HeaderName, &'static str); 3] = [
         (header::CONTENT_TYPE, "application/json"),
         (header::ACCEPT, "text/event-stream"),
         (header::USER_AGENT, USER_AGENT),
     ];
-    let own = wire.headers().iter().cloned();
+    let own = wire.headers.iter().map(|(name, value)| (HeaderName::from_static(name), *value));
     fixed.into_iter().chain(own).map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
 }
 
 /// The header with a key; `None` if the key is empty or invalid in a header.
-fn authorization(
-    wire: &dyn WireFormat,
-    carried: KeyPlacement,
-    key: &str,
-) -> Option<(HeaderName, HeaderValue)> {
+fn authorization(wire: &Wire, carried: KeyPlacement, key: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, before) = match carried {
-        KeyPlacement::ByWire => wire.credential(),
-        KeyPlacement::Bearer => (header::AUTHORIZATION, "Bearer "),
+        KeyPlacement::ByWire => wire.credential,
+        KeyPlacement::Bearer => BEARER,
     };
     let mut value = HeaderValue::from_str(&format!("{before}{key}")).ok().filter(|_| !key.is_empty())?;
     value.set_sensitive(true);
-    Some((name, value))
+    Some((HeaderName::from_static(name), value))
 }
 
 /// The start of an error's body, and how its reading ended.

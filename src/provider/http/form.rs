@@ -10,7 +10,10 @@ use super::{
     client::{build_client, read_prefix, root_cause},
     config::parse_base_url,
 };
-use crate::{provider::failure::BodyEnd, secret::redacted_url};
+use crate::{
+    provider::{credential::KeyError, failure::BodyEnd},
+    secret::redacted_url,
+};
 
 /// Time limits of the connection and of the whole request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,11 +38,6 @@ pub struct FormResponse {
     pub body: Vec<u8>,
 }
 
-/// Why no response came. Contains no form field.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FormError(String);
-
 impl FormClient {
     /// Touches no network. The error describes what is wrong with the URL.
     pub fn new(url: &str) -> Result<Self, String> {
@@ -52,10 +50,10 @@ impl FormClient {
     }
 
     /// Sends a form. Errors contain none of its fields.
-    pub async fn post(&self, fields: &[(&str, &str)]) -> Result<FormResponse, FormError> {
+    pub async fn post(&self, fields: &[(&str, &str)]) -> Result<FormResponse, KeyError> {
         match ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(fields)).await {
             Some(replied) => replied,
-            None => Err(FormError(format!(
+            None => Err(KeyError::Unreachable(format!(
                 "{} did not answer within {} s",
                 self.redacted_url,
                 REQUEST_TIMEOUT.as_secs()
@@ -63,7 +61,7 @@ impl FormClient {
         }
     }
 
-    fn client(&self) -> Result<&Client, FormError> {
+    fn client(&self) -> Result<&Client, KeyError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -72,7 +70,7 @@ impl FormClient {
         Ok(self.client.get_or_init(|| client))
     }
 
-    async fn send(&self, fields: &[(&str, &str)]) -> Result<FormResponse, FormError> {
+    async fn send(&self, fields: &[(&str, &str)]) -> Result<FormResponse, KeyError> {
         let client = self.client()?;
         let request = client
             .post(self.url.clone())
@@ -84,7 +82,7 @@ impl FormClient {
         let mut body = Vec::new();
         // A cut body could be mistaken for a refusal.
         if read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await == BodyEnd::Broken {
-            return Err(FormError(format!("the answer of {} broke off", self.redacted_url)));
+            return Err(KeyError::Unreachable(format!("the answer of {} broke off", self.redacted_url)));
         }
         Ok(FormResponse { status: response.status().as_u16(), body })
     }
@@ -96,8 +94,8 @@ impl FormClient {
         url.query().unwrap_or_default().to_owned()
     }
 
-    fn network_error(&self, what: &str, error: &(dyn std::error::Error + 'static)) -> FormError {
-        FormError(format!("{what} {}: {}", self.redacted_url, root_cause(error)))
+    fn network_error(&self, what: &str, error: &(dyn std::error::Error + 'static)) -> KeyError {
+        KeyError::Unreachable(format!("{what} {}: {}", self.redacted_url, root_cause(error)))
     }
 }
 

@@ -9,4 +9,4 @@ mod model_list;
 
 pub use config::{Deadlines, ProviderConfig, ProviderConfigError, check_base_url};
 pub use endpoint::HttpProvider;
-pub use form::{FormClient, FormError, FormResponse};
+pub use form::{FormClient, FormResponse};

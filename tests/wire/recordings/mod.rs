@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use hermod::provider::{Decoder, Dialect, WIRES, WireFormat};
+use hermod::provider::{Decoder, Dialect, WIRES, WireFormat, failure::failure_of};
 use hermod_actors::{
     model::{AnswerOrigin, Failure, ModelAnswer},
     port::DeltaSink,
@@ -131,7 +131,7 @@ impl Case {
         if self.status == 200 {
             return self.decode([&*self.body]);
         }
-        Err(wire(self.format.name).failure(self.status, &self.headers, &self.body))
+        Err(failure_of(self.status, &self.headers, &self.body))
     }
 }
 

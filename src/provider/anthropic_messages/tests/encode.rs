@@ -7,15 +7,13 @@ use hermod_actors::{
 use serde_json::{Value, json};
 
 use super::requests::*;
-use crate::provider::{CacheTtl, anthropic_messages::AnthropicMessages, wire::WireFormat as _};
+use crate::provider::{CacheTtl, WIRES, anthropic_messages::NAME};
 
 #[test]
 fn a_request_goes_where_the_vendor_takes_it() {
-    let wire = AnthropicMessages::default();
-    let (name, before) = wire.credential();
-    assert_eq!((wire.path(), name.as_str(), before), (&["messages"][..], "x-api-key", ""));
-    let headers: Vec<_> = wire.headers().iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    assert_eq!(headers, [("anthropic-version", "2023-06-01")]);
+    let wire = WIRES.iter().find(|wire| wire.name == NAME).unwrap();
+    assert_eq!((wire.path, wire.credential), (&["messages"][..], ("x-api-key", "")));
+    assert_eq!(wire.headers, [("anthropic-version", "2023-06-01")]);
 }
 
 #[test]
