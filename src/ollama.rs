@@ -12,6 +12,7 @@ use tokio::{
 use crate::{
     config::{OLLAMA, ProviderDefaults},
     discovery::{DiscoveredProvider, DiscoverySource},
+    provider::chat_completions,
     provider_account::ProviderAccount,
 };
 
@@ -34,7 +35,7 @@ pub async fn discover(address: &str, limits: ProviderDefaults) -> Option<Discove
         name: OLLAMA.into(),
         source: DiscoverySource::Local,
         base_url: format!("http://{address}/v1"),
-        wire: "chat_completions",
+        wire: chat_completions::NAME,
         account: ProviderAccount::default(),
         model: answer.map(Into::into).map_err(|error| format!("{error}; name a model with --model")),
         limits,

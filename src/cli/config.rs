@@ -9,7 +9,7 @@ use super::{
     providers,
 };
 use crate::{
-    config::{AuxiliaryJob, Config, Setting, SettingOrigin, UserFile, redacted},
+    config::{Config, Setting, SettingOrigin, UserFile, redacted},
     discovery::{self, DiscoveredProvider, RequestedModel, Variables},
     host::{self, StartError},
 };
@@ -77,7 +77,7 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
     print(&report.join("\n"))?;
     let wanted = RequestedModel { provider: None, model: config.model.0.as_deref() };
     let first = discovery::choose(&found, wanted).map_err(StartError::NoModel)?;
-    let auxiliary = AuxiliaryJob::ALL.map(|work| &config.auxiliary.of(work).chain.0);
+    let auxiliary = config.auxiliary.values().map(|section| &section.chain.0);
     for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
         discovery::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
     }

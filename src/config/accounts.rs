@@ -1,6 +1,6 @@
 //! Checks that the settings of a provider's accounts fit together.
 
-use super::{error::SettingError, keys::PROVIDERS, layer::SettingOrigin, sections::Config};
+use super::{error::SettingError, keys::PROVIDERS, sections::Config};
 
 /// Reports conflicting credentials and incomplete `oauth` sections.
 pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
@@ -21,17 +21,9 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
                 "where the refresh token is, as env:NAME or file:PATH",
             ),
         ];
-        let below = key("oauth.");
-        let configured = config.settings.iter().find(|(key, _)| key.starts_with(&below));
-        let origin = configured.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
         for (field, _, what) in needed.into_iter().filter(|(_, is_there, _)| !is_there) {
             let reason = format!("it is missing; give {what}");
-            errors.push(SettingError::Value {
-                key: format!("{below}{field}"),
-                shown: None,
-                origin: origin.clone(),
-                reason,
-            });
+            errors.push(SettingError::missing(&key("oauth"), field, &config.settings, reason));
         }
     }
 }

@@ -5,7 +5,8 @@ use std::{fmt, path::PathBuf, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    layer::{Setting, SettingOrigin},
+    keys::below,
+    layer::{Setting, SettingLayer, SettingOrigin},
     values::reference,
 };
 use crate::{excerpt::first_chars, secret::redacted_url};
@@ -131,6 +132,19 @@ impl SettingError {
             | Self::ModelVariable { .. }
             | Self::Value { .. } => None,
         }
+    }
+
+    /// The error of a key that `section` lacks. Its origin is that of the section's first setting.
+    pub(super) fn missing(
+        section: &str,
+        field: &str,
+        settings: &SettingLayer,
+        reason: impl Into<String>,
+    ) -> Self {
+        let is_of = |key: &str| key == section || below(section, key).is_some();
+        let first = settings.iter().find(|(key, _)| is_of(key));
+        let origin = first.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
+        Self::Value { key: format!("{section}.{field}"), shown: None, origin, reason: reason.into() }
     }
 
     /// The error of the value at `key`.

@@ -135,7 +135,8 @@ pub(super) fn model(key: &str) -> Option<(&str, Option<&str>)> {
     Some(first_name(below(MODELS, key)?))
 }
 
-fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
+/// The part of a key below a section.
+pub(super) fn below<'a>(section: &str, key: &'a str) -> Option<&'a str> {
     key.strip_prefix(section)?.strip_prefix('.')
 }
 

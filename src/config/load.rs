@@ -186,31 +186,20 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     for (name, section) in &config.models {
         let price = section.price.as_ref();
         for (field, _) in price.map(PriceSection::needed).into_iter().flatten().filter(|(_, said)| !said) {
-            let price = format!("{MODELS}.{}.price.", quoted(name));
-            let said = config.settings.iter().find(|(key, _)| key.starts_with(&price));
-            let origin = said.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
+            let price = format!("{MODELS}.{}.price", quoted(name));
             let reason = "it is missing; a price needs both, in dollars per million tokens, like `price = { input = 3, output = 15 }`";
-            errors.push(SettingError::Value {
-                key: format!("{price}{field}"),
-                shown: None,
-                origin,
-                reason: reason.to_owned(),
-            });
+            errors.push(SettingError::missing(&price, field, &config.settings, reason));
         }
     }
     for (name, section) in &config.providers {
         if section.base_url.is_none() && !vendors::is_known(name) {
             let section = format!("{PROVIDERS}.{name}");
-            let is_of = |key: &str| keys::provider(key).is_some_and(|(of, _)| of == name);
-            let any = config.settings.iter().find(|(key, _)| is_of(key));
-            let origin = any.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
             let reason = format!(
                 "it is missing; give the URL of the endpoint, like `base_url = \"https://host/v1\"`, or use the name of \
                  a vendor that Hermod knows: {}",
                 vendors::names().join(", ")
             );
-            let key = format!("{section}.base_url");
-            errors.push(SettingError::Value { key, shown: None, origin, reason });
+            errors.push(SettingError::missing(&section, "base_url", &config.settings, reason));
         }
     }
 }

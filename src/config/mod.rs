@@ -16,7 +16,7 @@ mod variables;
 mod vendors;
 mod wires;
 
-pub use auxiliary::{AuxiliaryJob, AuxiliarySection, AuxiliarySections, auxiliary_chain};
+pub use auxiliary::{AuxiliarySection, COMPRESSION, auxiliary_chain};
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
 pub use layer::{Setting, SettingLayer, SettingOrigin};

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::Deserialize;
 
 use super::{
-    auxiliary::AuxiliarySections,
+    auxiliary::AuxiliarySection,
     keys,
     layer::{SettingLayer, SettingOrigin},
     model_section::ModelSection,
@@ -27,8 +27,8 @@ pub struct Config {
     pub model: OptionalModelName,
     /// The fallback models after `model`, in order.
     pub fallback_providers: ModelChain,
-    /// The chains of auxiliary jobs.
-    pub auxiliary: AuxiliarySections,
+    /// The chains of auxiliary jobs, by the job's name.
+    pub auxiliary: BTreeMap<String, AuxiliarySection>,
     /// Limits of a run.
     pub agent: AgentSection,
     /// Further defaults of agents.

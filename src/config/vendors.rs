@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use super::wires;
+use crate::provider::anthropic_messages;
 
 /// A vendor that is configured by its API key alone.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub const VENDORS: &[Vendor] = &[
         key: "ANTHROPIC_API_KEY",
         base_url_key: None,
         base_url: "https://api.anthropic.com/v1",
-        wire: Some(wires::ANTHROPIC_MESSAGES),
+        wire: Some(anthropic_messages::NAME),
         model: "claude-sonnet-5-5",
         is_router: false,
     },

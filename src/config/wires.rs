@@ -2,14 +2,15 @@
 
 use http::Uri;
 
+use crate::provider::{
+    anthropic_messages::NAME as ANTHROPIC_MESSAGES, chat_completions::NAME as CHAT_COMPLETIONS,
+    codex_responses::NAME as CODEX_RESPONSES,
+};
+
 /// Host of [`ANTHROPIC_MESSAGES`].
 const ANTHROPIC: &str = "api.anthropic.com";
 /// Hosts of [`CODEX_RESPONSES`]. OpenAI's current models accept tools with reasoning only in that format.
 const RESPONSES_HOSTS: [&str; 2] = ["api.openai.com", "chatgpt.com"];
-/// The wire formats chosen here, by their names in [`crate::provider::WIRES`].
-const CHAT_COMPLETIONS: &str = "chat_completions";
-const CODEX_RESPONSES: &str = "codex_responses";
-pub(super) const ANTHROPIC_MESSAGES: &str = "anthropic_messages";
 /// The path that [`CODEX_RESPONSES`] appends to the base URL.
 const RESPONSES: &str = "/responses";
 /// The path of [`CHAT_COMPLETIONS`], which a base URL may include.

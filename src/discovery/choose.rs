@@ -7,7 +7,6 @@ use hermod_actors::model::{ModelRef, ModelRefError};
 use crate::{
     config::{OLLAMA, VENDORS, is_known, vendor_at},
     discovery::{DiscoveredProvider, providers::find_by_name},
-    provider::WIRES,
     secret::MissingSecret,
 };
 
@@ -44,19 +43,6 @@ pub enum ModelChoiceError {
         known: String,
         /// How to configure the provider.
         remedy: String,
-    },
-    /// The provider's wire format is not supported.
-    #[error(
-        "provider `{name}` speaks {wire}, which this version does not; there are: {known}. \
-        Set the key of another provider, or choose one with --provider"
-    )]
-    Wire {
-        /// Name of the provider.
-        name: String,
-        /// The provider's wire format.
-        wire: &'static str,
-        /// The supported wire formats.
-        known: String,
     },
     /// The provider's credential is missing.
     #[error("provider `{name}` has no credential: {missing}")]
@@ -108,7 +94,6 @@ pub fn choose(
         (None, None) => (found.first(), wanted.model),
     };
     let provider = provider.ok_or_else(no_provider)?;
-    check_wire(provider)?;
     let model = match model {
         Some(model) => model.into(),
         None => provider
@@ -166,22 +151,12 @@ pub fn chain(
 ) -> Result<Vec<ModelRef>, ModelChoiceError> {
     let mut chain = vec![first];
     for link in fallbacks {
-        check_wire(
-            find_by_name(found, link.provider()).ok_or_else(|| unknown_provider(found, link.provider()))?,
-        )?;
+        find_by_name(found, link.provider()).ok_or_else(|| unknown_provider(found, link.provider()))?;
         if !chain.contains(link) {
             chain.push(link.clone());
         }
     }
     Ok(chain)
-}
-
-fn check_wire(provider: &DiscoveredProvider) -> Result<(), ModelChoiceError> {
-    if WIRES.iter().any(|wire| wire.name == provider.wire) {
-        return Ok(());
-    }
-    let known = WIRES.iter().map(|wire| wire.name).collect::<Vec<_>>().join(", ");
-    Err(ModelChoiceError::Wire { name: provider.name.to_string(), wire: provider.wire, known })
 }
 
 fn no_provider() -> ModelChoiceError {

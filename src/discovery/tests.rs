@@ -271,21 +271,6 @@ fn a_key_is_enough_to_speak_to_its_vendor() {
 }
 
 #[test]
-fn a_wire_format_that_is_not_spoken_is_refused_only_when_used() {
-    let mut found = configured("", &[OPENAI, ANTHROPIC]);
-    found[1].wire = "soap";
-    let first = choose(&found, RequestedModel::default()).unwrap();
-    assert_eq!(first.to_string(), "openai/gpt-5-mini");
-    let link = "anthropic/x".parse().unwrap();
-    for refused in [choose(&found, provider("anthropic")).map(drop), chain(&found, first, &[link]).map(drop)]
-    {
-        assert!(
-            refused.unwrap_err().to_string().contains("`anthropic` speaks soap, which this version does not")
-        );
-    }
-}
-
-#[test]
 fn keys_are_looked_at_only_when_used_and_do_not_show() {
     let all = configured("[providers.openai]", &[]);
     let state = Path::new("/state");

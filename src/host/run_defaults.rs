@@ -12,7 +12,7 @@ use hermod_actors::{
 
 use crate::{
     clock::{self, SystemClock},
-    config::{self, AuxiliaryJob, Config},
+    config::{self, Config},
     model_catalogue,
     tool::{self, SKILL_VIEW, skills::SkillFolders},
 };
@@ -66,7 +66,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
 }
 
 fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {
-    let chain = config::auxiliary_chain(config, AuxiliaryJob::Compression, main);
+    let chain = config::auxiliary_chain(config, config::COMPRESSION, main);
     let traits = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
     let config::CompactionSection { trigger, protect_last_n, ahead, .. } = config.compression;
     CompactionPolicy {

@@ -1,6 +1,6 @@
 //! Keys, accounts, and chains of models.
 
-use hermod::config::{AuxiliaryJob, auxiliary_chain};
+use hermod::config::auxiliary_chain;
 use hermod_actors::model::{ModelRef, PoolStrategy};
 
 use super::{EMBEDDED, SECRET, check, check_wrong, load};
@@ -128,19 +128,22 @@ fn the_examples_of_the_embedded_file_can_be_used() {
 #[test]
 fn work_beside_a_run_has_a_chain_of_its_own() {
     let main: Vec<ModelRef> = ["a/m", "b/n"].iter().map(|link| link.parse().unwrap()).collect();
-    let check = |text: &str, set: &[(&str, &str)], work: AuxiliaryJob, expect: &[&str]| {
+    let check = |text: &str, set: &[(&str, &str)], work: &str, expect: &[&str]| {
         let chain = auxiliary_chain(&load(text, set).unwrap(), work, &main);
         assert_eq!(chain.iter().map(ToString::to_string).collect::<Vec<_>>(), expect, "{text}");
     };
-    for work in AuxiliaryJob::ALL {
+    let all = load("", &[]).unwrap().auxiliary;
+    let jobs: Vec<&str> = all.keys().map(String::as_str).collect();
+    assert_eq!(jobs, ["compression", "memory", "session_search", "title", "vision", "web_extract"]);
+    for work in jobs {
         check("", &[], work, &["a/m", "b/n"]);
-        let own = format!("[auxiliary.{}]\nchain = [\"c/x/y\", \"b/n\", \"c/x/y\"]", work.name());
+        let own = format!("[auxiliary.{work}]\nchain = [\"c/x/y\", \"b/n\", \"c/x/y\"]");
         check(&own, &[], work, &["c/x/y", "b/n", "a/m"]);
         check(&format!("{own}\nmain = false"), &[], work, &["c/x/y", "b/n"]);
-        let variable = format!("HERMOD_AUXILIARY__{}__CHAIN", work.name().to_uppercase());
+        let variable = format!("HERMOD_AUXILIARY__{}__CHAIN", work.to_uppercase());
         check("", &[(&variable, "c/x")], work, &["c/x", "a/m", "b/n"]);
     }
-    check("[auxiliary.title]\nchain = [\"c/x\"]", &[], AuxiliaryJob::Vision, &["a/m", "b/n"]);
+    check("[auxiliary.title]\nchain = [\"c/x\"]", &[], "vision", &["a/m", "b/n"]);
     check_wrong(
         "[auxiliary.title]\nmain = false",
         &[],
