@@ -1,4 +1,4 @@
-//! The tool calls of the answer under way, as their records say.
+//! Checks the tool calls of the present answer, as their records describe them.
 
 use super::hold;
 use crate::{
@@ -15,9 +15,9 @@ struct Call {
     /// `None` until it is admitted.
     effect: Option<EffectClass>,
     access: Access,
-    /// Whether an attempt may have done something.
+    /// Whether an attempt may have had an effect.
     begun: bool,
-    /// How often it was made again, whatever it had done.
+    /// How often it was repeated in doubt.
     retried: Attempt,
     state: State,
 }
@@ -36,7 +36,7 @@ enum State {
 pub(super) struct Calls(Vec<Call>);
 
 impl Calls {
-    /// Those of an answer that is taken.
+    /// The calls of an accepted answer.
     pub(super) fn proposed(&mut self, model_call: CallId, message: &AssistantMessage) {
         let call = |n| Call {
             id: CallId { n, ..model_call },
@@ -67,7 +67,7 @@ impl Calls {
         Ok(())
     }
 
-    /// `waits` says whether a message to its run waits to be read.
+    /// `waits`: whether a message to the call's run is unread.
     pub(super) fn started(&mut self, started: &CallStarted, seq: Seq, waits: bool) -> Result<(), String> {
         let at = self.0.iter().position(|call| call.id == started.call).unwrap_or(self.0.len());
         let (before, rest) = self.0.split_at_mut(at);
@@ -76,20 +76,20 @@ impl Calls {
         hold!(call.begun || !waits, "{call:?} overtakes a message");
         let is_open = |call: &&Call| !matches!(call.state, State::Ended | State::Same);
         let blocked = before.iter().filter(is_open).find(|earlier| earlier.access.conflicts(&call.access));
-        // What gives tasks away waits for nothing.
+        // A delegating call waits for no other call.
         hold!(blocked.is_none() || !started.children.is_empty(), "{call:?} overtakes {blocked:?}");
         call.state = State::Started(started.attempt, seq);
         Ok(())
     }
 
-    /// A call changes the list of its session: it was never started.
+    /// Checks that a call that changes the to-do list was never started.
     pub(super) fn changes(&mut self, id: CallId) -> Result<(), String> {
         let call = self.get(id)?;
         hold!(call.state == State::Admitted(1), "{call:?} changes the list");
         Ok(())
     }
 
-    /// Whether an attempt ends by this that was started before.
+    /// Checks the end of a call, and returns whether a started attempt ends with it.
     pub(super) fn ended(&mut self, ended: &CallEnded) -> Result<bool, String> {
         let call = self.get(ended.call)?;
         let attempt = match call.state {
@@ -146,19 +146,19 @@ impl Calls {
         Ok(())
     }
 
-    /// How often a call may have been begun by now.
+    /// How often a call was repeated in doubt: each repetition allows one more start.
     pub(super) fn leaves(&mut self, id: CallId) -> Attempt {
         self.get(id).map_or(0, |call| call.retried)
     }
 
-    /// Whether an attempt has been started by the record of this sequence or a later one.
+    /// Whether an attempt of the call was started by the record with this sequence number or a later one.
     pub(super) fn started_since(&self, id: CallId, since: Seq) -> bool {
         self.0
             .iter()
             .any(|call| call.id == id && matches!(call.state, State::Started(_, seq) if seq >= since))
     }
 
-    /// Every admitted call has its end, and is forgotten.
+    /// Checks that every admitted call has its end, and forgets the calls.
     pub(super) fn close(&mut self) -> Result<(), String> {
         let open = self.0.iter().find(|call| call.effect.is_some() && call.state != State::Ended);
         hold!(open.is_none(), "{open:?} has no end");
@@ -166,7 +166,7 @@ impl Calls {
         Ok(())
     }
 
-    /// What is due of a tool call stands in the journal.
+    /// Checks that a due action of a tool call has its record in the journal.
     pub(super) fn check(&self, effect: &DueAction) -> Result<(), String> {
         let state = |id: CallId| self.0.iter().find(|call| call.id == id).map(|call| call.state);
         let fits = match *effect {

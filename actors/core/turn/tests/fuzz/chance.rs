@@ -1,4 +1,4 @@
-/// Chance out of a seed: SplitMix64, from <https://prng.di.unimi.it/splitmix64.c>.
+/// Pseudo-random numbers from a seed: SplitMix64, from <https://prng.di.unimi.it/splitmix64.c>.
 #[derive(Debug, Clone)]
 pub(super) struct Chance(u64);
 
@@ -24,7 +24,7 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// A place in a list of this length; `None` if it is empty.
+    /// A random index in a list of this length; `None` if it is empty.
     pub(super) fn place(&mut self, length: usize) -> Option<usize> {
         let length = u64::try_from(length).ok().filter(|length| *length > 0)?;
         usize::try_from(self.below(length)).ok()
@@ -34,7 +34,7 @@ impl Chance {
         of[self.place(of.len()).expect("there is something to pick from")].clone()
     }
 
-    /// Something, or nothing in one of `n` cases.
+    /// `some`, or `None` in one of `n` cases.
     pub(super) fn unless<T>(&mut self, n: u64, some: T) -> Option<T> {
         (!self.one_in(n)).then_some(some)
     }

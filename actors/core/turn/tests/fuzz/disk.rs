@@ -1,4 +1,5 @@
-//! What becomes of an append: it is durable, or refused, or on its way when somebody dies.
+//! The outcome of an append: it is durable, or refused, or under way when the process crashes. Also the checks of a
+//! commit and of a replay.
 
 use std::sync::Arc;
 
@@ -61,7 +62,8 @@ impl World {
         self.watch.appended((&decision.ledger, &decision.index), &self.turn)
     }
 
-    /// A run's row counts the run's records up to its own, and a row of a parked run has the questions.
+    /// Checks that a run's index row counts the run's records up to its own, and that the row of a parked run has the
+    /// approvals.
     fn rows_agree(&mut self, index: &[IndexRow]) -> Result<(), String> {
         for row in index {
             let IndexRow::Run(row) = row else { continue };
@@ -90,7 +92,7 @@ impl World {
         Ok(())
     }
 
-    /// What a record says of a tool call is so.
+    /// Checks that a record about a tool call agrees with what the tool has done.
     fn agrees_with_outside(&self, body: &Body, since: u64) -> Result<(), String> {
         let (call, attempt, should_be_there) = match body {
             Body::CallEnded(ended) if self.watch.family.has(ended.call) => return Ok(()),
@@ -117,8 +119,8 @@ impl World {
         Ok(())
     }
 
-    /// The process dies, or the session's actor; what is on its way to disk arrives or does not. Another one takes up what
-    /// is in the journal, which must be what the first one knew.
+    /// The process crashes, or the session's actor. An append under way is durable or lost. The next incarnation
+    /// replays the journal, which must give the same state.
     pub(super) fn die(&mut self, chance: &mut Chance) -> Result<(), String> {
         if let Some((decision, inputs)) = self.flight.take()
             && chance.one_in(2)
@@ -148,7 +150,7 @@ impl World {
         Ok(())
     }
 
-    /// What the journal folds to is what was applied record by record.
+    /// Checks that the replayed state equals the live one.
     fn is_alike(&self, folded: &Turn) -> Result<(), String> {
         let (live, now) = (&self.turn, self.now);
         hold!(live.due(now) == folded.due(now), "{:?} was due, and {:?} is", live.due(now), folded.due(now));

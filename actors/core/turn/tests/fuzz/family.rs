@@ -1,5 +1,5 @@
-//! The subagents of a session, as whoever reads its appends must find them: each begins with the start of its call and
-//! ends once, with its row; and nobody ends before them.
+//! Checks the subagents of a session in its appends. Each subagent starts with its delegating call and ends once, with
+//! its inbox row. No call or run ends before its subagents.
 
 use super::{hold, world::SESSION};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     turn::{Decision, DueAction, Input},
 };
 
-/// A call that has given tasks away.
+/// A delegating call.
 #[derive(Debug)]
 struct Batch {
     call: CallId,
@@ -24,7 +24,7 @@ struct Batch {
 #[derive(Debug)]
 struct Member {
     child: SubagentRef,
-    /// What was told of its end.
+    /// Its reported result.
     told: Option<String>,
 }
 
@@ -37,13 +37,13 @@ impl Batch {
 #[derive(Debug, Default)]
 pub(super) struct Family {
     batches: Vec<Batch>,
-    /// The calls of the present answer that say that they are for the background.
+    /// The calls of the present answer that delegate in the background.
     in_background: Vec<CallId>,
-    /// What the records of the append under way say: who begins, who has ended, and who is to be told to stop.
+    /// Subagents in the records of the present append: which start, which have ended, and which must be stopped.
     born: Vec<(SubagentRef, ParentRef, Delegation)>,
     ended: Vec<(CallId, SubagentRef)>,
     stopped: Vec<SubagentRef>,
-    /// Tokens that subagents have spent from the account of a run.
+    /// Tokens that subagents have spent from a run's account.
     spent: Vec<(RunId, u64)>,
 }
 
@@ -51,14 +51,14 @@ pub(super) const ONE_CHILD: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
 
 impl Family {
-    /// An answer is taken.
+    /// Notes the calls of an accepted answer.
     pub(super) fn asked(&mut self, model_call: CallId, message: &AssistantMessage) {
         let calls = message.calls.iter().zip(1..);
         let in_background = calls.filter(|(call, _)| call.arguments.contains(r#""background":true"#));
         self.in_background = in_background.map(|(_, n)| CallId { n, ..model_call }).collect();
     }
 
-    /// Whether a call has given tasks away.
+    /// Whether a call has delegated tasks.
     pub(super) fn has(&self, call: CallId) -> bool {
         self.batches.iter().any(|batch| batch.call == call)
     }
@@ -102,7 +102,8 @@ impl Family {
         Ok(())
     }
 
-    /// In the foreground a call ends with its last subagent and holds what all of them have said.
+    /// Checks that a call in the foreground ends with its last subagent, and that its result has the results of all of
+    /// them.
     pub(super) fn call_ended(&mut self, ended: &CallEnded) -> Result<(), String> {
         let Some(batch) = self.batches.iter_mut().find(|batch| batch.call == ended.call) else {
             return Ok(());
@@ -123,7 +124,7 @@ impl Family {
         Ok(())
     }
 
-    /// A run begins to stop: all its subagents are told, but that of one which only has no allowance for more.
+    /// A run is being stopped: all its subagents are stopped, unless the cause is a limit of the budget.
     pub(super) fn stopping(&mut self, run: RunId, ended: &OutcomeDetail) {
         if !matches!(ended.cause, Some(OutcomeCause::Limit { .. })) {
             let live: Vec<SubagentRef> = self.live(run).map(|(.., child)| child).collect();
@@ -137,7 +138,7 @@ impl Family {
         Ok(())
     }
 
-    /// An append is taken in as a whole; `taken` is what its rows of the inbox say.
+    /// Checks an append as a whole. `taken` are the inputs of the inbox rows that it consumes.
     pub(super) fn appended(&mut self, decision: &Decision, taken: &[Input]) -> Result<(), String> {
         let none = decision.send.is_empty() && decision.found.is_empty();
         hold!(none || !decision.records.is_empty(), "{decision:?} without a record");
@@ -184,7 +185,7 @@ impl Family {
         Ok(())
     }
 
-    /// Who lives is awaited, and nobody else.
+    /// Checks that exactly the live subagents are awaited.
     pub(super) fn due(&self, due: &[DueAction], run: Option<RunId>) -> Result<(), String> {
         let mut awaited: Vec<(CallId, u32)> = due.iter().filter_map(awaits).collect();
         let live = run.into_iter().flat_map(|run| self.live(run));
@@ -195,12 +196,12 @@ impl Family {
         Ok(())
     }
 
-    /// A subagent has spent from the account of a run.
+    /// Notes that a subagent has spent from a run's account.
     pub(super) fn spend(&mut self, run: RunId, tokens: u64) {
         self.spent.push((run, tokens));
     }
 
-    /// What its subagents have spent of a run's tokens.
+    /// Tokens that subagents have spent from a run's account.
     pub(super) fn spent(&self, run: RunId) -> u64 {
         self.spent.iter().filter(|(of, _)| *of == run).map(|(_, tokens)| tokens).sum()
     }
@@ -210,7 +211,7 @@ fn awaits(effect: &DueAction) -> Option<(CallId, u32)> {
     if let DueAction::AwaitSubagent { call, n, .. } = effect { Some((*call, *n)) } else { None }
 }
 
-/// The run that a founded session begins with.
+/// The accepted run of a spawned session.
 fn accepted(founded: &SpawnedSession) -> Option<&RunAccepted> {
     let [opened, accepted] = &founded.records[..] else { return None };
     let (Body::SessionOpened(_), Body::RunAccepted(accepted)) = (&opened.body, &accepted.body) else {

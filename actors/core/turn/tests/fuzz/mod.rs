@@ -1,8 +1,8 @@
-//! The core against any sequence of what a shell could give it. Whatever happens, in whatever order: what `watch/` minds
-//! is so after every record, and when the world is kind at last, everything comes to its end.
+//! Fuzz test of the core: random sequences of inputs, as a shell could give them. `watch/` checks its rules after every
+//! record. At the end the world answers everything well, and every run must end.
 //!
-//! `HERMOD_SEQUENCES` says how many sequences are lived through, or which (`2000..50000`), `HERMOD_SEQUENCE` which one
-//! alone, and tells it.
+//! `HERMOD_SEQUENCES` sets how many sequences run, or which (`2000..50000`). `HERMOD_SEQUENCE` runs one alone and
+//! prints its steps.
 
 mod calls;
 mod chance;
@@ -37,7 +37,7 @@ use crate::{
     turn::{RenderCursor, history::History, repair},
 };
 
-/// Ends the function with an error, unless this is so.
+/// Returns an error from the function unless the condition holds.
 macro_rules! hold {
     ($so:expr, $($why:tt)+) => {
         if !$so {
@@ -47,7 +47,7 @@ macro_rules! hold {
 }
 use hold;
 
-/// So many sequences of a debug build take a few seconds.
+/// Number of sequences by default: a few seconds in a debug build.
 const SEQUENCES: u64 = 2_000;
 const TOGETHER: u64 = 64;
 
@@ -55,7 +55,7 @@ fn number(name: &str, number: &str) -> u64 {
     number.parse().unwrap_or_else(|_| panic!("{name}: `{number}` is not a number"))
 }
 
-/// Which sequences are lived through.
+/// The sequences that run.
 fn sequences() -> Range<u64> {
     const NAME: &str = "HERMOD_SEQUENCES";
     let Ok(text) = env::var(NAME) else { return 0..SEQUENCES };
@@ -63,10 +63,10 @@ fn sequences() -> Range<u64> {
     number(NAME, from)..number(NAME, to)
 }
 
-/// The first sequence that has broken a promise, and how, by what its error begins with.
+/// The first sequence that has broken each rule, with its error. The key is the beginning of the error.
 type Broken = BTreeMap<String, (Sequence, String)>;
 
-/// Lives through sequences until there is none left: what breaks one promise may stand before what breaks another.
+/// Runs sequences until none is left. A sequence that breaks one rule does not hide a later one that breaks another.
 fn work(next: &AtomicU64, end: u64) -> (Tally, Broken) {
     let (mut tally, mut broken) = (Tally::default(), Broken::new());
     loop {
@@ -90,7 +90,7 @@ fn work(next: &AtomicU64, end: u64) -> (Tally, Broken) {
     }
 }
 
-/// What is known of a broken promise: what is left of the sequence when all is left out that it does not need.
+/// Reports a broken rule with the shortest sequence that still breaks it.
 fn report(sequence: &Sequence, why: &str) -> String {
     let breaks = |steps: &[u64]| Sequence { steps: steps.to_vec(), ..*sequence }.check().is_err();
     let steps = shrink(&sequence.steps, breaks);
@@ -152,7 +152,7 @@ fn what_breaks_is_shrunk_to_what_it_needs() {
     let planted = |steps: &[u64]| steps.contains(&7) && steps.contains(&70);
     assert_eq!(shrink(&(0..100).collect::<Vec<_>>(), planted), [7, 70]);
 
-    // A real one: a sequence in which a run is told something and ends.
+    // A real sequence, in which a run is steered and ends.
     let has = |sequence: &Sequence| {
         let mut world = sequence.world();
         sequence.walk(&mut world).unwrap();

@@ -1,4 +1,4 @@
-//! The accounts as a store keeps them, beside what the records say of reservations.
+//! Checks the accounts, as a store keeps them, against the reservations in the records.
 
 use super::hold;
 use crate::{
@@ -11,7 +11,7 @@ pub(super) struct Money {
     accounts: Vec<(AccountId, BudgetAccount)>,
 }
 
-/// What a run's attempts under way have reserved, and what providers have charged beyond reservations.
+/// The reservations of a run's attempts under way, and the tokens that providers have charged beyond reservations.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) reserved: Amounts,
@@ -27,7 +27,7 @@ impl Held {
         self.change(amounts, u64::checked_sub);
     }
 
-    /// Its callers keep attempts, each of which is reserved and given back once.
+    /// Callers hold attempts, each of which is reserved and given back once.
     fn change(&mut self, by: &Amounts, how: fn(u64, u64) -> Option<u64>) {
         for dimension in Dimension::ALL {
             if let Some(amount) = by.get(dimension) {
@@ -39,7 +39,7 @@ impl Held {
 }
 
 impl Money {
-    /// Books what an append does, or says what does not fit.
+    /// Books the account changes of an append, or returns the refusal.
     pub(super) fn post(&mut self, ledger: &LedgerChange) -> Result<Option<BudgetRefusal>, String> {
         for settle in &ledger.settlements {
             let reserved = self.get(settle.account).map_or(Amounts::default(), |account| account.reserved);
@@ -70,12 +70,12 @@ impl Money {
         self.accounts.iter().find(|(known, _)| *known == id).map(|(_, account)| account)
     }
 
-    /// What a run has spent of tokens.
+    /// Tokens spent on a run's account.
     pub(super) fn tokens(&self, run: RunId) -> u64 {
         self.get(run.into()).and_then(|account| account.spent.tokens).unwrap_or(0)
     }
 
-    /// What a run has made is spent or reserved, iterations and tool calls.
+    /// Checks that the iterations and tool calls that a run has made are spent or reserved.
     pub(super) fn check_counts(&self, run: RunId, made: (u64, u64)) -> Result<(), String> {
         let Some(BudgetAccount { spent, reserved, .. }) = self.get(run.into()) else {
             return Err(format!("{run} has no account"));
@@ -86,7 +86,8 @@ impl Money {
         Ok(())
     }
 
-    /// A run's account has reserved what its attempts under way hold, and has not spent more than its limits.
+    /// Checks that a run's account has reserved what its attempts under way hold, and has not spent more than its
+    /// limits.
     pub(super) fn check(&self, run: RunId, held: &Held) -> Result<(), String> {
         let Some(account) = self.get(run.into()) else { return Err(format!("{run} has no account")) };
         for dimension in Dimension::ALL {

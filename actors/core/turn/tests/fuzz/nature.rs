@@ -1,4 +1,4 @@
-//! What the world around a session gives it: tasks, answers, failures, results.
+//! Random values from the world around a session: specs, answers, failures, results and imported histories.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const MODELS: [(&str, &str); 3] = [("p", "m"), ("q", "n"), ("r", "o")];
 const TOOLS: [&str; 3] = ["tool", "shell", "memory"];
-/// What a model makes of its list; the last of these fits only some lists.
+/// Arguments of calls of `todo`; the last of these fits only some lists.
 const LISTS: [&str; 4] = [
     "{}",
     r#"{"todos":[{"id":"a","content":"look","status":"in_progress"},{"id":"b","content":"write"}]}"#,
@@ -27,7 +27,7 @@ const LISTS: [&str; 4] = [
     r#"{"todos":[{"id":"a","status":"completed"}],"merge":true}"#,
 ];
 
-/// What a run is given.
+/// The spec of a run.
 pub(super) fn spec(chance: &mut Chance) -> RunSpec {
     let length = 1 + chance.place(MODELS.len()).unwrap_or(0);
     let link = |(provider, model): &(&str, &str)| ModelRef::new(*provider, *model).unwrap();
@@ -149,7 +149,7 @@ pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Inpu
     answer(started, (message, finish), plans, usage(chance, started))
 }
 
-/// The last word of a model that does its best.
+/// The final answer of a model, without a flaw.
 pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
     let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
     let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
@@ -175,7 +175,7 @@ fn asked(chance: &mut Chance, n: u64) -> ToolCall {
     ToolCall { id: format!("v{n}"), name: name.into(), arguments }
 }
 
-/// What a model gives away; one of eight is not acceptable.
+/// Arguments of a call of `delegate_task`; one of eight is invalid.
 fn order(chance: &mut Chance) -> String {
     let bad = [r#"{"goal":""}"#, "{}", r#"{"goal":"look","tools":["none"]}"#, r#"{"tasks":[]}"#];
     if chance.one_in(8) {
@@ -191,7 +191,7 @@ fn order(chance: &mut Chance) -> String {
     }
 }
 
-/// What the executor says of calls: often all of them are alike.
+/// The verdicts of the ToolExecutor on calls; often all of them are alike.
 fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
     let all = chance.below(16);
     let mut plan = |call: &ToolCall| match if chance.one_in(4) { chance.below(16) } else { all } {
@@ -237,7 +237,7 @@ fn refuse(fault: CallRejection) -> CallAdmission {
     CallAdmission::Reject { rejection: fault, end: CallEnd::new(CallStatus::Error, "no") }
 }
 
-/// What it is said to have cost: mostly no more than was reserved, sometimes what cannot be.
+/// The reported usage: mostly no more than was reserved, sometimes an implausible one.
 fn usage(chance: &mut Chance, started: &ModelStarted) -> Option<Usage> {
     if chance.one_in(16) {
         let cached_tokens = chance.pick(&[1 << 40, 1_000_000_000_000_000_000, u64::MAX]);
@@ -299,7 +299,7 @@ fn outlook(chance: &mut Chance, links: usize, at: Timestamp) -> FailoverOptions 
     FailoverOptions { links: (0..links).map(|_| chance.pick(&standings)).collect(), recovery: otherwise }
 }
 
-/// Why no link can be asked: closed for ever, or until a time.
+/// Why no link can be called: each is closed for ever, or until a time.
 pub(super) fn skipped(chance: &mut Chance, links: &[Candidate], at: Timestamp) -> Arc<[UnansweredModel]> {
     let closed = |link: &Candidate| {
         let until = (!chance.one_in(3)).then(|| at.plus_ms(chance.pick(&[0, 500, 8_000, 30_000_000])));
@@ -339,7 +339,7 @@ fn message(chance: &mut Chance) -> Message {
     }
 }
 
-/// A conversation of before for one of eight sessions.
+/// An imported conversation for one of eight sessions.
 pub(super) fn past(chance: &mut Chance) -> ImportedHistory {
     match chance.one_in(8) {
         true => crate::turn::repair(&foreign(chance)).past,

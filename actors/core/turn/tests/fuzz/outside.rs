@@ -1,4 +1,4 @@
-//! What tools really do, whoever knows of it.
+//! What tools really do, whether or not the session knows it.
 
 use super::{chance::Chance, hold};
 use crate::model::{Attempt, AttemptId, CallId};
@@ -12,11 +12,11 @@ struct Deed {
     attempt: Attempt,
     is_detached: bool,
     goes_on: bool,
-    /// Whether its end can be told.
+    /// Whether its end can be found out.
     is_known: bool,
 }
 
-/// What is found of an attempt.
+/// What an attach finds of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Ended,
@@ -25,7 +25,8 @@ pub(super) enum Found {
 }
 
 impl Outside {
-    /// An attempt begins: never beside another one, and a call that must not be repeated once, and once more for each leave.
+    /// Starts an attempt. No other attempt of the call may be running. A `once` call may start once, and once more for
+    /// each of `leaves`.
     pub(super) fn begin(
         &mut self,
         id: AttemptId,
@@ -49,7 +50,7 @@ impl Outside {
         self.0.iter().any(|deed| (deed.call, deed.attempt) == (call, attempt))
     }
 
-    /// An attempt comes to its end; whether somebody saw how.
+    /// Ends an attempt; `is_seen` if its end is known.
     pub(super) fn end(&mut self, call: CallId, attempt: Attempt, is_seen: bool) {
         for deed in self.0.iter_mut().filter(|deed| (deed.call, deed.attempt) == (call, attempt)) {
             deed.goes_on = false;
@@ -57,7 +58,7 @@ impl Outside {
         }
     }
 
-    /// The process dies, and perhaps the machine.
+    /// The process crashes, and perhaps the machine restarts.
     pub(super) fn die(&mut self, reboots: bool, chance: &mut Chance) {
         for deed in self.0.iter_mut().filter(|deed| deed.goes_on) {
             if !deed.is_detached || reboots {
@@ -68,7 +69,7 @@ impl Outside {
         }
     }
 
-    /// What its tool says of an attempt of before.
+    /// What the tool finds of an attempt of an earlier incarnation.
     pub(super) fn find(&self, call: CallId, attempt: Attempt, is_detached: bool) -> Found {
         match self.0.iter().find(|deed| (deed.call, deed.attempt) == (call, attempt)) {
             None if is_detached => Found::NeverBegun,

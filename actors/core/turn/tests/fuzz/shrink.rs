@@ -1,4 +1,4 @@
-/// The fewest steps, in their order, for which this is still so: halves are left out, then quarters, down to single ones.
+/// Few steps, in their order, for which `is_so` still holds: halves are left out, then quarters, down to single steps.
 pub(super) fn shrink(steps: &[u64], mut is_so: impl FnMut(&[u64]) -> bool) -> Vec<u64> {
     let mut left = steps.to_vec();
     let mut size = left.len().div_ceil(2);

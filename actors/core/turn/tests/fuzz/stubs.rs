@@ -1,5 +1,5 @@
-//! Subagents that are only played: sessions that the one under test has founded, which end some time in some way. Each
-//! end is a row of its inbox, which is handed in until it is taken; rows may come in any order, and from nobody too.
+//! Stubs of the subagents that the session has spawned: each ends some time in some way. Its end is a row of the inbox,
+//! which is handed in until it is consumed. Rows arrive in any order, and may be of unknown senders.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct Stub {
     n: u32,
     child: SubagentRef,
     is_stopped: bool,
-    /// The row that tells of its end.
+    /// The row that reports its end.
     row: Option<u64>,
 }
 
@@ -35,17 +35,17 @@ struct Stub {
 struct Row {
     id: u64,
     says: Input,
-    /// Whether it was handed in, in this life.
+    /// Whether it was handed in during this incarnation.
     is_handed: bool,
 }
 
 impl Stubs {
-    /// All rows are read anew.
+    /// Makes all rows unread, as after a crash.
     pub(super) fn die(&mut self) {
         self.inbox.iter_mut().for_each(|row| row.is_handed = false);
     }
 
-    /// What an append does to others, and what the rows say that it takes.
+    /// Applies an append to the stubs, and returns the inputs of the rows that it consumes.
     pub(super) fn appended(&mut self, decision: &Decision) -> Result<Vec<Input>, String> {
         for founded in &decision.found {
             hold!(self.stubs.iter().all(|stub| stub.child.session != founded.session), "{founded:?} again");
@@ -82,7 +82,7 @@ impl Stubs {
 }
 
 impl World {
-    /// Some subagent comes to its end, or somebody else puts a row into the inbox.
+    /// A subagent ends, or an unknown sender puts a row into the inbox.
     pub(super) fn others_go_on(&mut self, chance: &mut Chance) -> Result<(), String> {
         let live = self.stubs.live();
         match chance.place(live.len()) {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// A row of the inbox is handed in; or one that was already.
+    /// Hands in a row of the inbox, sometimes one that was handed in before.
     pub(super) fn hand_in(&mut self, chance: &mut Chance) -> Result<(), String> {
         let again = chance.one_in(16);
         let rows = self.stubs.inbox.iter_mut().filter(|row| again || !row.is_handed);
@@ -123,7 +123,7 @@ impl World {
         self.hear(Input::FromInbox { row, input: says }, chance)
     }
 
-    /// A subagent that is awaited is at work, or has ended and is heard.
+    /// Lets an awaited subagent end, if it has not, and hands in a row.
     pub(super) fn rings(&mut self, (call, n): (CallId, u32), chance: &mut Chance) -> Result<(), String> {
         let Some(at) = self.stubs.stubs.iter().position(|stub| (stub.call, stub.n) == (call, n)) else {
             return Err(format!("nobody is task {n} of {call}"));
@@ -134,7 +134,7 @@ impl World {
         self.hand_in(chance)
     }
 
-    /// It gives its place back, and may have spent something.
+    /// A subagent ends: it returns its slot in `children`, and may have spent tokens.
     fn child_ends(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
         let Stub { call, child, is_stopped, .. } = self.stubs.stubs[at];
         let mut outcome = chance.pick(&[
@@ -158,7 +158,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether it fits what the subagent and the run above may use.
+    /// Spends tokens on the accounts of the subagent and its parent; false if they do not fit the limits.
     fn spends(&mut self, (above, run): (RunId, RunId), tokens: u64) -> Result<bool, String> {
         let (account, tokens) = (run.into(), Amounts { tokens: Some(tokens), ..Amounts::default() });
         let reserve = vec![Reservation { account, amounts: tokens }];

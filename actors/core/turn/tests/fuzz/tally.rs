@@ -1,4 +1,4 @@
-//! What happened in sequences, and how often.
+//! Counts what happened in sequences.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,12 +11,12 @@ use crate::{
 pub(super) struct Tally {
     pub(super) sequences: u64,
     pub(super) steps: u64,
-    /// The most moves in which a kind world brought everything to its end.
+    /// The most moves that a world without disturbances needed to end all runs.
     pub(super) moves: u32,
     times: BTreeMap<(&'static str, &'static str), u64>,
 }
 
-/// What must have happened for the sequences to mean something; the kinds of records are all.
+/// What must have happened, or the sequences test too little. All kinds of records are added to it.
 const EXPECTED: [(&str, &[&str]); 6] = [
     (
         "input",
@@ -168,7 +168,7 @@ impl Tally {
         );
     }
 
-    /// Counts another one's too.
+    /// Adds the counts of another tally.
     pub(super) fn add(&mut self, other: Self) {
         self.sequences += other.sequences;
         self.steps += other.steps;

@@ -8,44 +8,44 @@ use crate::{
     turn::{DueAction, FailoverOptions, Input},
 };
 
-/// Something in flight.
+/// A task in flight.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) effect: DueAction,
     pub(super) doing: Doing,
-    /// Whether it is still to be; what is not may have something to say all the same.
+    /// Whether the task is still due. A cancelled task may still report something.
     pub(super) is_due: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Doing {
-    /// Asks a model.
+    /// Calls a model.
     Ask(Arc<ModelStarted>),
     /// Makes a tool call.
     Run,
-    /// Finds out what became of one, whose tool can tell or cannot.
+    /// Finds out what became of a tool call; true if its tool can tell.
     Attach(bool),
     /// Waits for a time, a lease or a permit.
     Wait,
     /// Waits for the subagents of the call.
     Children,
-    /// Is at its end already, with this.
+    /// Has its end already.
     Told(CallEnd),
-    /// Was begun without what it needs.
+    /// Was started without its lease or permit.
     Lost,
-    /// Has had its say.
+    /// Has reported its end.
     Over,
 }
 
 impl World {
-    /// The places of the tasks that still have something to say: those that are due, or those that are not.
+    /// The indices of the tasks that have not reported their end: of those that are due, or of those that are not.
     pub(super) fn busy(&self, is_due: bool) -> Vec<usize> {
         let is_busy =
             |task: &Task| task.is_due == is_due && !matches!(task.doing, Doing::Over | Doing::Children);
         (0..self.tasks.len()).filter(|at| is_busy(&self.tasks[*at])).collect()
     }
 
-    /// A task comes to its end in any way.
+    /// A task ends in any way.
     pub(super) fn ends(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
         if let DueAction::AwaitSubagent { call, n, .. } = self.tasks[at].effect {
             return if chance.one_in(2) { self.rings((call, n), chance) } else { self.hand_in(chance) };
@@ -96,7 +96,7 @@ impl World {
         self.hear(input, chance)
     }
 
-    /// A task comes to its end in the best way.
+    /// A task ends in the best way.
     pub(super) fn succeeds(&mut self, at: usize, chance: &mut Chance) -> Result<(), String> {
         if let DueAction::AwaitSubagent { call, n, .. } = self.tasks[at].effect {
             return self.rings((call, n), chance);
@@ -143,7 +143,7 @@ impl World {
         self.hear(input, chance)
     }
 
-    /// It has its say; one that is due is not forgotten before it is not.
+    /// Returns the task, which reports its end. A due task stays in the list until it is no longer due.
     fn take(&mut self, at: usize) -> Task {
         let Task { effect, is_due, .. } = self.tasks[at];
         if !is_due {
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// Whoever looks for it waits until it has ended, or ends it.
+    /// The result of attaching to a call: the attach waits for its end, or ends it.
     fn attached(&mut self, id: AttemptId, (is_detached, is_lucky): (bool, bool)) -> Input {
         let AttemptId { call, attempt } = id;
         let found = self.outside.find(call, attempt, is_detached);

@@ -1,4 +1,5 @@
-//! What models are shown: well formed at any time, never another past, each message in one place.
+//! Checks what models are shown: the view is always well formed, what was sent does not change, and each message and
+//! result is shown once.
 
 use std::sync::Arc;
 
@@ -8,20 +9,20 @@ use crate::{
     turn::{RenderCursor, TransientPrompt, Turn},
 };
 
-/// Where a list of messages stands in the grammar that all providers demand: `(user (calls result+)* answer)*`.
+/// The position of a list of messages in the grammar that all providers demand: `(user (calls result+)* answer)*`.
 #[derive(Debug, Clone, Default)]
 pub(in crate::turn::tests) enum Grammar {
-    /// At the beginning, or behind an answer.
+    /// At the beginning, or after an answer.
     #[default]
     Closed,
-    /// Behind a user's message or the last result of a step.
+    /// After a user message or the last result of a step.
     Open,
-    /// Behind so many results of this answer's calls.
+    /// After this number of results of the answer's calls.
     Acting(Arc<AssistantMessage>, usize),
 }
 
 impl Grammar {
-    /// One more message; an error if it must not stand here.
+    /// Adds a message; an error if it may not follow.
     pub(in crate::turn::tests) fn take(&mut self, message: &Message) -> Result<(), String> {
         *self = match (&*self, message) {
             (Self::Closed, Message::User(_)) => Self::Open,
@@ -44,13 +45,13 @@ impl Grammar {
         }
     }
 
-    /// Whether a model may be asked here.
+    /// Whether a model may be called here.
     const fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }
 }
 
-/// A message to a run.
+/// A steering message to a run.
 #[derive(Debug)]
 struct Said {
     run: RunId,
@@ -62,20 +63,20 @@ struct Said {
 enum Read {
     Not,
     Once,
-    /// Its run was gone before it began.
+    /// Its run ended before it started.
     Never,
 }
 
-/// What was told of a subagent's end.
+/// The reported result of a subagent.
 #[derive(Debug)]
 struct Told {
     run: RunId,
     number: u64,
-    /// By which request it was shown first, and whether in the result of a call.
+    /// The first request that showed it, and whether it was in the result of a call.
     read: Option<(u64, bool)>,
 }
 
-/// What was shown.
+/// What models were shown.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     cursor: RenderCursor,
@@ -85,20 +86,20 @@ pub(super) struct Shown {
     said: Vec<Said>,
     told: Vec<Told>,
     requests: u64,
-    /// So many messages at the beginning of the view were shown before it became shorter.
+    /// Number of messages at the beginning of the view that were shown before it became shorter.
     reread: usize,
-    /// So many at its end have not been shown.
+    /// Number of messages at the end of the view that were not shown yet.
     tail: std::cell::Cell<usize>,
 }
 
-/// What the `n`th message says.
+/// The text of the `n`th steering message.
 pub(super) fn text(n: u64) -> String {
     format!("{MARK}{n}]")
 }
 
 const MARK: &str = "[message ";
 
-/// What is told of the `n`th row.
+/// The result in the `n`th inbox row.
 pub(super) fn result(n: u64) -> String {
     format!(r#"{{"answer":"{RESULT}{n}]"}}"#)
 }
@@ -110,13 +111,13 @@ fn marks(text: &str, mark: &'static str) -> impl Iterator<Item = u64> {
     text.split(mark).skip(1).map(|mark| mark.split(']').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
-/// The runs that `next` of messages names are far from others.
+/// The id of the `n`th message's follow-up run. No other run has such an id.
 pub(super) const fn next(n: u64) -> RunId {
     RunId::from_bits(1 << 64 | n as u128)
 }
 
 impl Shown {
-    /// What stands behind the last request, and what of it is well formed.
+    /// Checks that the part of the view after the last request is well formed, and returns its last message.
     pub(super) fn check_tail(&self, turn: &Turn) -> Result<Option<Message>, String> {
         let (tail, _) = turn.render(self.cursor);
         let mut grammar = self.grammar.clone();
@@ -126,16 +127,16 @@ impl Shown {
         Ok(tail.into_iter().next_back())
     }
 
-    /// The view has become shorter at its beginning; what was not shown yet is there as it was.
+    /// The view has become shorter at its beginning. What was not shown yet must still be there.
     pub(super) fn compacted(&mut self, turn: &Turn) {
         let (view, _) = turn.render(RenderCursor::default());
         let texts: Vec<String> = view.iter().map(super::super::content).collect();
         self.reread = view.len().saturating_sub(self.tail.get());
-        // What was said to a run that ended before it was asked may be gone with that.
+        // A message to a run that ended before a request may be gone with the run.
         let current = turn.current().map(|(run, _)| run);
         for said in self.said.iter_mut().filter(|said| said.read == Read::Not && Some(said.run) != current) {
             let is_unread = turn.steering.is_unread(|message| message.followup_run == said.next);
-            // It may also be what a run of its own began with.
+            // It may also be the input of its follow-up run.
             let number = u64::try_from(said.next.bits() & u128::from(u64::MAX)).unwrap_or(0);
             if !is_unread && !texts.iter().any(|shown| shown.contains(&text(number))) {
                 said.read = Read::Never;
@@ -144,7 +145,7 @@ impl Shown {
         (self.cursor, self.grammar, self.sent) = (RenderCursor::default(), Grammar::default(), Vec::new());
     }
 
-    /// All of the view is well formed and begins as what was sent.
+    /// Checks that the whole view is well formed and begins with what was sent.
     pub(super) fn check_all(&self, turn: &Turn) -> Result<(), String> {
         let (view, _) = turn.render(RenderCursor::default());
         hold!(view.starts_with(&self.sent), "another view than was sent: {view:?}, sent {:?}", self.sent);
@@ -154,7 +155,7 @@ impl Shown {
         Ok(())
     }
 
-    /// The same request is made again.
+    /// Checks a request that must equal the one before.
     pub(super) fn asked_again(&self, turn: &Turn, started: &ModelStarted) -> Result<(), String> {
         let (tail, _) = turn.render(self.cursor);
         hold!(tail.is_empty(), "a repeated request shows more: {tail:?}");
@@ -165,7 +166,7 @@ impl Shown {
         Ok(())
     }
 
-    /// A request shows all that is there; `later` says of which runs messages are shown later.
+    /// Checks that a request shows everything that is unread. `later` is true for runs whose messages are shown later.
     pub(super) fn asked(&mut self, turn: &Turn, later: impl Fn(RunId) -> bool) -> Result<(), String> {
         let (tail, cursor) = turn.render(self.cursor);
         self.requests += 1;
@@ -188,7 +189,7 @@ impl Shown {
         Ok(())
     }
 
-    /// A result that the model of a run was not shown.
+    /// A result that no request of a run has shown.
     pub(super) fn untold(&self, run: RunId) -> Option<&impl std::fmt::Debug> {
         self.told.iter().find(|told| told.run == run && told.read.is_none())
     }
@@ -198,7 +199,7 @@ impl Shown {
         self.told.extend(marks(text, RESULT).map(|number| Told { run, number, read: None }));
     }
 
-    /// A result is shown once; but two calls that are the same have the same one.
+    /// Checks that a result is shown once. Two equal calls share one result.
     fn read_results(&mut self, message: &Message) -> Result<(), String> {
         let (content, is_result) = match message {
             Message::User(content) => (content, false),
@@ -247,12 +248,12 @@ impl Shown {
         Ok(())
     }
 
-    /// Whether a message to this run waits to be read.
+    /// Whether a message to this run is unread.
     pub(super) fn waits(&self, run: RunId) -> bool {
         self.said.iter().any(|said| said.run == run && said.read == Read::Not)
     }
 
-    /// A run is gone before it began.
+    /// A run has ended before it started.
     pub(super) fn forget(&mut self, run: RunId) {
         for said in self.said.iter_mut().filter(|said| said.run == run && said.read == Read::Not) {
             said.read = Read::Never;

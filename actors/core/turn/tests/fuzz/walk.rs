@@ -1,4 +1,4 @@
-//! A sequence: a walk that one seed decides, and then the best of all worlds until all is over.
+//! A sequence: random steps that one seed decides, and then a world without disturbances until all runs have ended.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::{
     turn::{DueAction, Input},
 };
 
-/// In so many moves a kind world brings everything to its end.
+/// Most moves in which a world without disturbances ends all runs.
 const KIND_MOVES: u32 = 400;
 
-/// What a sequence is made of. Steps can be left out: each is a seed of its own, and says what happens to whatever is there.
+/// A sequence. Each step is a seed of its own and applies to the state that it meets, so any steps can be left out.
 #[derive(Debug, Clone)]
 pub(super) struct Sequence {
     pub(super) seed: u64,
@@ -31,7 +31,7 @@ impl Sequence {
         Self { seed, steps: (0..length).map(|_| chance.next()).collect() }
     }
 
-    /// Lives through it. What it came to is in the world, also if a promise was broken.
+    /// Runs the sequence. Its effects are in `world`, also if a rule was broken.
     pub(super) fn walk(&self, world: &mut World) -> Result<(), String> {
         world.tally.sequences += 1;
         for step in &self.steps {
@@ -40,7 +40,7 @@ impl Sequence {
         world.come_to_rest()
     }
 
-    /// The world in which it begins.
+    /// The world in which the sequence begins.
     pub(super) fn world(&self) -> World {
         let mut chance = Chance::new(!self.seed);
         World::new(Mood {
@@ -51,14 +51,14 @@ impl Sequence {
         })
     }
 
-    /// Whether it keeps the promises, and what happened in it.
+    /// Checks that the sequence keeps all rules, and returns what happened in it.
     pub(super) fn check(&self) -> Result<Tally, String> {
         let mut world = self.world();
         let kept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.walk(&mut world)));
         kept.unwrap_or_else(|_| Err("it panics".into())).map(|()| world.tally)
     }
 
-    /// All that happens in it.
+    /// All that happens in the sequence, as text.
     pub(super) fn tell(&self) -> Vec<String> {
         let mut world = self.world();
         world.log = Some(Vec::new());
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Something that is under way comes to something.
+    /// A task under way ends in some way.
     fn goes_on(&mut self, chance: &mut Chance) -> Result<(), String> {
         if self.rests {
             return self.end_if_at_rest(chance);
@@ -172,7 +172,7 @@ impl World {
         self.hear(submitted, chance)
     }
 
-    /// A run of this session, or one that nobody knows.
+    /// A run of this session, or an unknown one.
     fn some_run(&self, chance: &mut Chance) -> RunId {
         let known = self.watch.ids();
         chance.place(known.len() + 1).and_then(|at| known.get(at).copied()).unwrap_or(RunId::from_bits(1))
@@ -187,7 +187,7 @@ impl World {
         if chance.one_in(4) { self.hear(steer, chance) } else { Ok(()) }
     }
 
-    /// More for a run, most often for the last one: that may have used up what it had.
+    /// Raises the limits of a run, most often of the last one, which may have used up its budget.
     fn raise(&mut self, chance: &mut Chance) -> Result<(), String> {
         let last = self.watch.ids().pop().filter(|_| !chance.one_in(4));
         let run = last.unwrap_or_else(|| self.some_run(chance));
@@ -211,7 +211,7 @@ impl World {
         self.decide(chance)
     }
 
-    /// A session that rests ends when nothing of it is under way.
+    /// A session that starts nothing more ends when none of its tasks is under way.
     fn end_if_at_rest(&mut self, chance: &mut Chance) -> Result<(), String> {
         let ending = self.busy(true).into_iter().find(|at| self.tasks[*at].effect.is_end());
         match ending {
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Serves what is due, kindly, until nothing is.
+    /// Lets every due action succeed, until nothing is due.
     fn come_to_rest(&mut self) -> Result<(), String> {
         let chance = &mut Chance::new(0);
         self.mood.room = 8;
@@ -241,7 +241,7 @@ impl World {
             } else if let Some(at) = self.busy(false).pop() {
                 self.succeeds(at, chance)?;
             } else if !busy.is_empty() {
-                // Nothing but timers: the first rings.
+                // Only timers are due: the first one fires.
                 self.pass(self.next_wake().unwrap_or(0));
                 self.hear(Input::TimerFired, chance)?;
             } else {
@@ -252,7 +252,7 @@ impl World {
         Err(format!("still busy with {:?}", self.turn.due(self.now)))
     }
 
-    /// In how many milliseconds something is to be looked at.
+    /// Milliseconds until the first timer.
     fn next_wake(&self) -> Option<u64> {
         let until = |effect: &DueAction| match *effect {
             DueAction::WakeAt(time) => Some(time.ms_since(self.now.at)),

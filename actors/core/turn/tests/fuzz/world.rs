@@ -1,5 +1,5 @@
-//! A shell as `session/` is one, and the world around it, both driven by chance: inputs wait while an append is on its way
-//! to disk; what is durable is applied, and only then its effects are begun; all that is not durable may be lost.
+//! A shell like `session/` and the world around it, both driven by chance. Inputs wait while an append is on its way to
+//! disk. Durable records are applied, and only then are their actions started. What is not durable may be lost.
 
 use std::{collections::VecDeque, fmt::Write as _, sync::Arc};
 
@@ -22,38 +22,38 @@ use crate::{
 
 pub(super) const SESSION: SessionId = SessionId::from_bits(1);
 
-/// How the world of one sequence is disposed.
+/// The conditions of one sequence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mood {
-    /// In how many of eight cases what is wanted is free.
+    /// In how many of eight cases a wanted lease or permit is free.
     pub(super) room: u64,
     /// In how many of eight steps the disk answers.
     pub(super) disk: u64,
-    /// The disturbances that there are, a bit for each.
+    /// The kinds of disturbances that happen, a bit for each.
     pub(super) disturbances: u64,
-    /// Whether what costs more time is looked at too.
+    /// Whether expensive checks run too.
     pub(super) is_thorough: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) turn: Turn,
-    /// What it begins with, until that is durable.
+    /// The first input of this incarnation, until its record is durable.
     pub(super) first: Option<Input>,
     pub(super) now: SessionTime,
     pub(super) mood: Mood,
     pub(super) journal: Vec<Durable<Arc<Record>>>,
     /// The latest row of the session's run under way.
     pub(super) row: Option<RunRow>,
-    /// The append on its way to disk, and what it was decided from.
+    /// The append on its way to disk, and the inputs that it decides.
     pub(super) flight: Option<(Decision, Vec<Input>)>,
     pub(super) waiting: VecDeque<Input>,
-    /// What was said in this life that may be said again, because it comes too late.
+    /// Inputs of this incarnation that may arrive again, too late.
     pub(super) stale: Vec<Input>,
     pub(super) granted: Vec<AttemptId>,
     /// Whether the last append was refused.
     pub(super) refused: bool,
-    /// Nothing is begun any more: the session ends when nothing is on its way to disk.
+    /// Whether the session starts nothing more and ends when no append is on its way to disk.
     pub(super) rests: bool,
     pub(super) tasks: Vec<Task>,
     pub(super) outside: Outside,
@@ -62,7 +62,7 @@ pub(super) struct World {
     revival: u32,
     pub(super) boot: u64,
     pub(super) tally: Tally,
-    /// What happens is told here, if somebody wants to know.
+    /// What has happened, as text, if it is printed.
     pub(super) log: Option<Vec<String>>,
 }
 
@@ -122,7 +122,7 @@ impl World {
         !self.waiting.is_empty() || (self.first.is_some() && self.turn.last_seq() > 0)
     }
 
-    /// An input comes in.
+    /// An input arrives.
     pub(super) fn hear(&mut self, input: Input, chance: &mut Chance) -> Result<(), String> {
         if matches!(input, Input::TimerFired) {
             self.tasks.retain(|task| !task.effect.is_timer());
@@ -154,7 +154,7 @@ impl World {
         if gathers { Ok(()) } else { self.decide(chance) }
     }
 
-    /// Something is said again.
+    /// An earlier input arrives again.
     pub(super) fn hear_again(&mut self, chance: &mut Chance) -> Result<(), String> {
         match chance.place(self.stale.len()) {
             Some(at) => {
@@ -230,7 +230,7 @@ impl World {
         taken
     }
 
-    /// Gives some of what the draft wants.
+    /// Grants some of the leases and permits that the draft wants.
     fn grant(&mut self, draft: &mut DecisionBuilder, fed: &mut Vec<Input>, chance: &mut Chance) {
         for want in draft.grant_requests() {
             if chance.below(8) >= self.mood.room {
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// Starts what is due and not begun.
+    /// Starts the actions that are due and not started.
     pub(super) fn begin_due(&mut self) -> Result<(), String> {
         if self.first.is_some() {
             return Ok(());
@@ -342,7 +342,7 @@ impl World {
         at.map(|at| self.granted.remove(at)).is_some()
     }
 
-    /// Cancels what is begun and not due.
+    /// Cancels the tasks that are started and not due.
     fn cancel_all_but(&mut self, due: &[DueAction]) {
         self.tasks.retain_mut(|task| {
             if task.is_due && !due.contains(&task.effect) {
@@ -356,7 +356,7 @@ impl World {
         });
     }
 
-    /// What is shown to models and persons of the state.
+    /// Checks what the state shows to models and to people.
     pub(super) fn shown_as_it_is(&self, turn: &Turn) -> Result<(), String> {
         self.watch.shown.check_all(turn)?;
         let mut waits = WaitTracker::new(SESSION);
@@ -369,7 +369,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether the journal holds a record of which this is so.
+    /// Whether the journal has a record whose body fulfils `is`.
     pub(super) fn has(&self, is: impl Fn(&Body) -> bool) -> bool {
         self.journal.iter().any(|record| is(&record.body))
     }

@@ -1,4 +1,4 @@
-//! Attempts of calls, of models and of tools: each begins once, ends once, and is paid for once.
+//! Checks attempts of model calls and tool calls: each starts once, ends once, and is paid for once.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Watch {
         self.family.started(started, &spec)
     }
 
-    /// Takes the attempt under way, if it is this one.
+    /// Ends the attempt under way, which must be this one.
     fn take(&mut self, call: CallId, attempt: Attempt) -> Result<ModelStarted, String> {
         let asked = self.asked.take_if(|asked| (asked.call, asked.attempt) == (call, attempt));
         let asked =
@@ -128,12 +128,12 @@ impl Watch {
         self.cancelled.remove(at);
         let run = self.run(late.call.run)?;
         run.held.excess += late.usage.total().saturating_sub(late.booked.tokens.unwrap_or(0));
-        // Of a run that has ended nobody asks, unless it goes on.
+        // The usage of an ended run counts only if the run is reopened.
         run.usage.add(&late.usage);
         Ok(())
     }
 
-    /// What late answers have cost is booked.
+    /// Checks that the cost of late answers is booked.
     pub(in crate::turn::tests::fuzz) fn is_settled(&self, inputs: &[Input]) -> Result<(), String> {
         for input in inputs {
             let Input::Answered { started, answer, .. } = input else { continue };

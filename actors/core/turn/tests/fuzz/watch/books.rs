@@ -1,4 +1,4 @@
-//! Accounts and rows: they say the same as the records.
+//! Checks that accounts and index rows agree with the records.
 
 use super::{Run, State, Watch};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Watch {
-    /// A subagent of a run gives its place back.
+    /// A subagent of a run returns its slot in `children`.
     pub(in crate::turn::tests::fuzz) fn child_left(&mut self, run: RunId) -> Result<(), String> {
         let settle = Settlement {
             account: run.into(),
@@ -25,7 +25,7 @@ impl Watch {
         Ok(())
     }
 
-    /// An append is taken in as a whole: accounts and rows say the same as its records.
+    /// Checks the accounts and rows after an append.
     pub(in crate::turn::tests::fuzz) fn appended(
         &mut self,
         (ledger, index): (&LedgerChange, &[IndexRow]),
@@ -75,7 +75,7 @@ impl Watch {
         Ok(())
     }
 
-    /// All is over: every run has its end, and nothing is reserved.
+    /// Checks the end of a sequence: every run has ended, and nothing is reserved.
     pub(in crate::turn::tests::fuzz) fn over(&self, turn: &Turn) -> Result<(), String> {
         for run in &self.runs {
             hold!(run.state == State::Ended, "{run:?} has no end");

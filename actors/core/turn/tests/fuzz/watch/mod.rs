@@ -1,5 +1,5 @@
-//! Whoever reads a journal as it grows and minds every promise: a second opinion on what records mean. Each record costs
-//! the same, however long the journal is.
+//! Checks every record of a growing journal: a second implementation of what records mean. Each record costs the same,
+//! however long the journal is.
 
 mod attempts;
 mod books;
@@ -32,19 +32,19 @@ pub(super) struct Watch {
     asked: Option<ModelStarted>,
     /// The last attempt of the model call under way that has failed, and the hash of its request.
     failed: Option<(CallId, Attempt, crate::model::Hash)>,
-    /// Whether the next question shows nothing new.
+    /// Whether the next request shows nothing new.
     again: bool,
     finish: Option<FinishReason>,
-    /// Attempts whose answers may still come, and what is booked for them.
+    /// Attempts whose answers may still arrive, and the tokens booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
-    /// The attempts that the append starts.
+    /// The attempts that the present append starts.
     fresh: Vec<AttemptId>,
     calls: Calls,
     summaries: Summaries,
     pub(super) family: Family,
     pub(super) shown: Shown,
     money: Money,
-    /// The list that was recorded last.
+    /// The to-do list that was recorded last.
     todo: Arc<TodoList>,
     rows: Vec<(RunId, RunState)>,
 }
@@ -56,14 +56,14 @@ struct Run {
     state: State,
     exhausted: Option<BudgetRefusal>,
     usage: Usage,
-    /// Model calls but for those given up in the append that starts them, and attempts of tool calls but for those that
-    /// were never begun.
+    /// Model calls without those given up in the append that starts them, and attempts of tool calls without those that
+    /// were never started.
     made: (u32, u64),
-    /// Of the attempts of tool calls, those that ended in the append that starts them, and so are in nobody's account.
+    /// Attempts of tool calls that ended in the append that starts them. No account has them.
     unmade: u64,
     held: Held,
     legs: u32,
-    /// Whether it has ended for want of budget, and no other run has begun since.
+    /// Whether it has ended because its budget was used up, and no other run has started since.
     reopenable: bool,
 }
 
@@ -84,7 +84,7 @@ impl Watch {
         self.money.post(ledger)
     }
 
-    /// One more record, and the state that it has led to.
+    /// Checks the next record, and the state after it.
     pub(super) fn record(&mut self, record: &Record, turn: &Turn) -> Result<(), String> {
         self.seq += 1;
         match &record.body {
@@ -148,7 +148,7 @@ impl Watch {
         self.shown.check_tail(turn).map(drop)
     }
 
-    /// The state speaks of the same run.
+    /// Checks that the state names the same run, list and last record.
     fn agrees(&self, turn: &Turn) -> Result<(), String> {
         let current = self.runs.iter().find(|run| matches!(run.state, State::Running | State::Stopping));
         let (ours, theirs) = (current.map(|run| run.id), turn.current().map(|(run, _)| run));
@@ -168,7 +168,7 @@ impl Watch {
         Ok(run)
     }
 
-    /// What is due stands in the journal, and a run under way has something due.
+    /// Checks that the actions that are due have their records, and that a run under way has one.
     pub(super) fn due(&self, due: &[DueAction]) -> Result<(), String> {
         for (n, effect) in due.iter().enumerate() {
             hold!(!due[..n].contains(effect), "{effect:?} is due twice");

@@ -1,4 +1,4 @@
-//! Runs: how they begin, are stopped, end and go on.
+//! Checks how runs are accepted, stopped, exhausted, ended and reopened.
 
 use std::sync::Arc;
 

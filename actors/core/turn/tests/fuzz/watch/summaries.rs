@@ -1,4 +1,4 @@
-//! The view that becomes shorter, and the calls for summaries beside those of the run.
+//! Checks compactions of the view, and the calls for summaries.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
     turn::{DueAction, Turn, tests::fuzz::hold},
 };
 
-/// See the module.
+/// State of the calls for summaries.
 #[derive(Debug, Default)]
 pub(super) struct Summaries {
     /// The attempt under way.
     asked: Option<Arc<ModelStarted>>,
-    /// Whether the view has changed since a model was asked.
+    /// Whether the view has changed since the last request of a model call.
     pub(super) changed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Summaries {
         self.asked.is_none()
     }
 
-    /// Whether an effect that asks a model fits what is under way.
+    /// Whether a due action for a summary fits the attempt under way.
     pub(super) fn fits(&self, effect: &DueAction) -> bool {
         match *effect {
             DueAction::CallModel(AttemptId { call, attempt }) => {
@@ -43,7 +43,7 @@ impl Summaries {
 }
 
 impl Watch {
-    /// What a record says of the view, or of a summary.
+    /// Checks a record about a compaction or a summary.
     pub(super) fn summary(&mut self, body: &Body, turn: &Turn) -> Result<(), String> {
         if let Body::ContextCompacted(compacted) = body {
             self.compacted(compacted, turn)
@@ -89,7 +89,7 @@ impl Watch {
     }
 
     fn summary_failed(&mut self, failed: &ModelFailed) -> Result<(), String> {
-        // Where nobody can be asked, no attempt was under way.
+        // If no model can be called, no attempt was under way.
         if self.summaries.is_idle() {
             hold!(failed.retry_at.is_none(), "{failed:?} of nothing");
             return Ok(());
@@ -136,7 +136,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What was booked for an attempt may still be told.
+    /// Notes an attempt whose usage may still arrive.
     pub(super) fn may_be_late(&mut self, call: CallId, attempt: Attempt, booked: Option<u64>) {
         self.cancelled.push((call, attempt, booked));
     }
