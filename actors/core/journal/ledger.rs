@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Expects (id, spent, reserved, changed) of each posting.
+    /// Checks (id, spent, reserved, changed) of each posting.
     fn check(ledger: &LedgerChange, expect: Result<&[(AccountId, u64, u64, bool)], WriteRefusal>) {
         let got = post(ledger, |id| Ok(get(id))).map(|postings| {
             let row = |p: Posting| {
@@ -300,7 +300,7 @@ mod tests {
         LedgerChange { raises: vec![LimitRaise { account, amounts: tokens(by) }], ..LedgerChange::default() }
     }
 
-    /// Expects the limits of each posting.
+    /// Checks the limits of each posting.
     fn check_limits(ledger: &LedgerChange, expect: &[(AccountId, Amounts)]) {
         let postings = post(ledger, |id| Ok::<_, WriteRefusal>(get(id))).unwrap();
         let limits: Vec<_> = postings.iter().map(|posting| (posting.id, posting.account.limits)).collect();

@@ -12,7 +12,7 @@ fn fail(admissions: &mut Admissions, model: &str, class: FailureClass) -> Creden
     ticket.credential
 }
 
-/// Checks after these failures of `a` whether `a` and another model of the same provider are ready.
+/// Checks whether `a` and another model of the same provider are ready after these failures of `a`.
 fn check(classes: &[FailureClass], a: bool, b: bool) {
     let mut admissions =
         Admissions::new(BreakerPolicy::default(), PoolStrategy::FillFirst, 1, RateLimits::default());
@@ -177,8 +177,8 @@ fn who_insists_gets_a_credential_that_is_only_held() {
     assert_eq!(fail(&mut admissions, "a", FailureClass::Network).0, 1);
 }
 
-/// Checks the readiness of `a` at second `at`, when failures of `class` opened a breaker at 0 s and the free probe of
-/// 29 s ended so at 29.5 s.
+/// Checks the readiness of `a` at second `at`. Failures of `class` opened a breaker at 0 s, and the free probe of 29 s
+/// ended so at 29.5 s.
 fn check_free_probe(class: &FailureClass, end: Option<Result<(), FailureClass>>, at: i64, expect: Readiness) {
     let mut admissions =
         Admissions::new(BreakerPolicy::default(), PoolStrategy::FillFirst, 1, RateLimits::default());
@@ -199,12 +199,12 @@ fn check_free_probe(class: &FailureClass, end: Option<Result<(), FailureClass>>,
 fn a_free_probe_concludes_only_what_a_connection_tells() {
     use FailureClass::{Network, Server};
     let open = |until| Readiness::Until(Timestamp(until), CooldownSource::Breaker);
-    // A connection is all that the endpoint's breaker counts.
+    // The endpoint's breaker counts only connections, so it closes.
     check_free_probe(&Network, Some(Ok(())), 29, Readiness::Ready);
-    // Of a model it tells nothing: its trial is a call after the cooldown.
+    // A connection does not tell that a model answers: its trial is a call after the cooldown.
     check_free_probe(&Server, Some(Ok(())), 29, open(30_000));
     check_free_probe(&Server, Some(Ok(())), 30, Readiness::Ready);
-    // Without a connection no call would get through: the next cooldown begins.
+    // Without a connection no call would succeed: the next cooldown begins.
     for class in [Network, Server] {
         check_free_probe(&class, Some(Err(Network)), 30, open(89_500));
         let late = FailureClass::Timeout { which: Deadline::Connect };

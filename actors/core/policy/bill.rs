@@ -84,7 +84,7 @@ mod tests {
         Record { at: Timestamp(0), active_ms: 0, body }
     }
 
-    /// A run that may ask `a`, which costs as above, and `b`, whose price is not known.
+    /// A run whose chain has `a`, with the price above, and `b`, without a known price.
     fn accepted() -> Record {
         let spec = RunSpec {
             profiles: vec![

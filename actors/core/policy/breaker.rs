@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(breaker.state(Timestamp(30_000)), BreakerState::HalfOpen);
     }
 
-    /// Checks when a breaker that these failures opened at 0 s is probed, as seen at second `at`.
+    /// Checks when the free probe of a breaker is due that these failures opened at 0 s, as seen at second `at`.
     fn check_free_probe(classes: &[FailureClass], at: i64, expect: Option<i64>) {
         let (mut breaker, policy) = (Breaker::default(), BreakerPolicy::default());
         for class in classes {
@@ -437,7 +437,7 @@ mod tests {
         breaker.return_pass(BreakerPass::Probe);
         assert!(!breaker.begin_free_probe(Timestamp(200)), "it told nothing, and is not repeated");
         assert_eq!(breaker.readiness(Timestamp(300)), Readiness::Ready);
-        // The next cooldown has its own.
+        // The next cooldown has a free probe of its own.
         let probe = breaker.admit(Timestamp(300));
         breaker.on_failure(probe, &unreached, Timestamp(300), &policy);
         assert_eq!(breaker.free_probe_at(Timestamp(301)), Some(Timestamp(59_300)));

@@ -279,7 +279,7 @@ mod tests {
             made.push(limiter.acquire(Timestamp(0), reserved));
         }
         assert_eq!(made.len(), expect, "{most} tokens, {reserved} each");
-        // They cost less than they reserved.
+        // The attempts cost less than they reserved.
         limiter.record_cost(made[0], 1);
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
     }

@@ -253,7 +253,7 @@ mod tests {
         check_begin(&[GOOD], 70, Some(30_000), true);
         check_begin(&[GOOD], 84, Some(30_001), false);
         check_begin(&[GOOD], 85, Some(30_001), true);
-        // The next one is called in place of a poor one, and nothing is known of it.
+        // The next candidate is called instead of a poor one, and it has no statistics.
         check_begin(&[GOOD, FAILED, FAILED, FAILED], 70, Some(30_001), true);
         assert!(stats(&[GOOD]).should_begin(SummaryUrgency::Foreground, &chain("p/a"), 0));
     }

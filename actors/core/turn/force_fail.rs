@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// The settlements, as account, reserved and spent tokens and children, and the messages of the runs' ends.
+    /// The settlements (account, reserved and spent tokens, children), and the messages about the runs' ends.
     #[track_caller]
     fn check(runs: Vec<OpenRun>, settled: &[(u128, Amounts, Amounts)], messages: &[(u128, InboxMessage)]) {
         let ended = OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::CrashLoop { error: "x".into() });

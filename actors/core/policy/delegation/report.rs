@@ -153,7 +153,7 @@ mod tests {
         Arc::new(Record { at: Timestamp(0), active_ms: 0, body })
     }
 
-    /// The answer shown of `text`, the note, and whether the whole answer is to be kept.
+    /// Checks the answer that is shown of `text`, the note, and whether the whole answer is kept as an artifact.
     #[track_caller]
     fn check(text: Option<&str>, kept: bool, expect: (Option<&str>, Option<&str>, bool)) {
         let row = row(Some(OutcomeDetail { outcome: Outcome::Completed, cause: None }));

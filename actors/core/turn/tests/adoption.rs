@@ -1,4 +1,5 @@
-//! When a view switches to a summary, what requests say before it does, and what a summary outlives that waits for it.
+//! Tests of a summary that is made ahead: when the view takes it, which context pressure texts requests carry before,
+//! and what the waiting summary survives.
 
 use super::{
     compaction::{GOAL, Summariser, Task, WINDOW},
@@ -8,7 +9,7 @@ use crate::model::{
     AttemptId, CallEnd, CompactionMethod, CompactionPolicy, ContextCompacted, ModelProfile, StopReason,
 };
 
-/// The tokens over which a view is compressed.
+/// The tokens above which a view is compacted.
 const TRIGGER: u64 = WINDOW / 2;
 
 fn compacted(driver: &Driver) -> Vec<&ContextCompacted> {
@@ -24,7 +25,7 @@ fn started_summaries(driver: &Driver) -> usize {
     driver.records.iter().filter(|record| matches!(record.body, Body::SummaryStarted(_))).count()
 }
 
-/// The percentage of the trigger that the request of the call under way names, and whether it urges.
+/// The percentage of the trigger in the context pressure text of the present request, and whether the text urges.
 fn named_pressure(turn: &Turn) -> Option<(u64, bool)> {
     let told = turn.transient_prompt()?.prompt;
     let (_, rest) = told.split_once("this conversation fills ")?;
@@ -32,8 +33,8 @@ fn named_pressure(turn: &Turn) -> Option<(u64, bool)> {
     Some((percent.parse().unwrap(), rest.contains("Write down now")))
 }
 
-/// In a task of 300 iterations with results of so many bytes, views switch at the trigger and not before. Between two
-/// compressions requests say at 70 % and at 85 % of the trigger how full the view is; with small steps both are seen.
+/// Checks a task of 300 iterations with results of `result` bytes. Views are compacted at the trigger and not before.
+/// Between two compactions requests say at 70 % and at 85 % of the trigger how full the view is.
 #[track_caller]
 fn check_switches(summariser: Summariser, (slow, ahead): (u32, bool), result: usize) {
     let mut task = Task::new(summariser, slow, ahead);
@@ -72,10 +73,10 @@ fn a_view_switches_at_the_trigger_and_requests_say_before_how_full_it_is() {
     check_switches(Summariser::Nobody, (0, true), 1_800);
 }
 
-/// A task whose summary is there, and whose view does not show it yet.
+/// A task whose summary is ready and not yet in its view.
 fn waiting() -> Task {
     let mut task = Task::new(Summariser::Good, 0, true);
-    // Results that are short enough to stay.
+    // Results so short that they are not left out.
     task.result = 500;
     for iteration in 1.. {
         task.ask();
@@ -89,8 +90,8 @@ fn waiting() -> Task {
     task
 }
 
-/// Goes on until the view is compressed: with the summary that was there, which is not asked for again. That is so at the
-/// trigger, or where another run begins.
+/// Checks that the task continues until the view is compacted with the waiting summary, which is not requested again.
+/// `from` is the least size at the compaction: the trigger, or less where another run starts.
 #[track_caller]
 fn check_outlives(from: u64, then: impl FnOnce(&mut Task)) {
     let mut task = waiting();
@@ -128,7 +129,7 @@ fn a_summary_that_waits_for_the_trigger_outlives_what_happens_meanwhile() {
         task.driver.pass(60_000);
         task.ask();
     });
-    // The next run of the session, after one that has completed, and after one that was stopped.
+    // The next run of the session, after a completed one and after a stopped one.
     check_outlives(TRIGGER / 10 * 7, |task| {
         task.driver.answer(0, EffectClass::Once);
         task.driver.crash();
@@ -142,8 +143,8 @@ fn a_summary_that_waits_for_the_trigger_outlives_what_happens_meanwhile() {
     });
 }
 
-/// Another run begins with what is there, on a model with such a window. Says how the view was compressed before its
-/// `iteration`th call, if it was.
+/// The next run starts with the waiting summary, on a model with this window. Returns the compactions up to its
+/// `iterations`th call.
 fn next_run(window: u64, iterations: u32) -> (Task, Vec<ContextCompacted>) {
     let mut task = waiting();
     task.driver.answer(0, EffectClass::Once);
@@ -167,11 +168,11 @@ fn next_run(window: u64, iterations: u32) -> (Task, Vec<ContextCompacted>) {
 
 #[test]
 fn a_summary_is_taken_by_a_model_with_another_window() {
-    // A smaller one: it is needed at once.
+    // A smaller window: the summary is needed at once.
     let (task, taken) = next_run(WINDOW / 4 * 3, 1);
     assert_eq!(taken.iter().map(|taken| taken.method).collect::<Vec<_>>(), [CompactionMethod::Summarised]);
     assert_eq!(started_summaries(&task.driver), 1);
-    // A larger one: it is not taken before the new trigger is reached, and then goes on where it ends.
+    // A larger window: the summary waits for the new trigger, and is extended until then.
     let (_, taken) = next_run(WINDOW * 4, 1);
     assert_eq!(taken, []);
     let (task, taken) = next_run(WINDOW * 4, 700);
@@ -188,7 +189,7 @@ fn a_summary_is_taken_by_a_model_with_another_window() {
     );
 }
 
-/// Between two runs a summary that is there is taken early if no more goes than a compression would take now. Short runs are
+/// Between two runs a waiting summary is taken early only if it removes no more than a cut would now. Short runs are
 /// the latest messages, which stay.
 #[test]
 fn between_runs_a_summary_is_not_taken_early_if_the_latest_messages_would_go() {
@@ -203,13 +204,13 @@ fn between_runs_a_summary_is_not_taken_early_if_the_latest_messages_would_go() {
     }
     let taken = compacted(&task.driver);
     assert!(taken.len() == 1 && taken[0].method == CompactionMethod::Summarised, "{taken:?}");
-    // The latest 20 messages are 10 runs, beside the one that begins.
+    // The latest 20 messages are 10 runs, besides the one that starts.
     let stayed = taken[0].run.bits() - 1 - u128::from(taken[0].end.round);
     assert!(stayed >= 10 && taken[0].tokens_after <= TRIGGER / 2, "{taken:?}");
     assert_eq!(started_summaries(&task.driver), 1);
 }
 
-/// One step carries the view far over the trigger, when a summary of less is there.
+/// One step makes the view much larger than the trigger, while a summary of a smaller part waits.
 #[test]
 fn a_summary_that_covers_too_little_goes_on_before_it_is_taken() {
     for size in [10_000, 20_000, 30_000, 40_000] {

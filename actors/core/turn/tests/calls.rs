@@ -1,4 +1,4 @@
-//! What the calls of one answer mean: their order, and calls that are not plain.
+//! Tests of the tool calls of an answer: their order, and invalid, truncated and duplicate calls.
 
 use super::{Driver, model, tool};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     turn::{CallAdmission, CallRejection, DueAction, Input},
 };
 
-/// A driver whose model is being asked.
+/// A driver whose model call is under way.
 fn asked() -> Driver {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
@@ -23,7 +23,8 @@ fn touching(access: &Access) -> CallAdmission {
     CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
 }
 
-/// The calls of one answer run in these waves: what is under way together, each ended before the next.
+/// Checks that the calls of one answer run in these waves. The calls of a wave run together and end before the next
+/// wave.
 #[track_caller]
 fn check_waves(calls: &[Access], waves: &[&[u32]]) {
     let mut driver = asked();
@@ -31,7 +32,7 @@ fn check_waves(calls: &[Access], waves: &[&[u32]]) {
     for wave in waves {
         let running = driver.permit_all();
         assert_eq!(running, *wave, "{calls:?}");
-        // A crash changes nothing of the order.
+        // The order is the same after a crash.
         driver.crash();
         assert_eq!(driver.permit_all(), *wave, "{calls:?} after a crash");
         for n in running {
@@ -82,7 +83,7 @@ fn admitted() -> CallAdmission {
     touching(&Access::default())
 }
 
-/// What an answer becomes: the model's calls as plans, how it finished, and the records that follow.
+/// An answer: the plans of its calls, its finish reason, and the records that must follow.
 type Case<'a> = (Vec<CallAdmission>, FinishReason, &'a [&'a str]);
 
 const ERROR: &[&str] = &["model.answered", "call.ended"];
@@ -90,14 +91,14 @@ const AGAIN: &[&str] = &["model.answered"];
 const END: &[&str] = &["model.answered", "run.ended"];
 const MIXED: &[&str] = &["model.answered", "call.ended", "call.admitted"];
 
-/// Answers in a row. Each costs an iteration; calls that are admitted end well.
+/// Checks answers in a row. Each costs an iteration; admitted calls succeed.
 #[track_caller]
 fn check_answers(cases: Vec<Case<'_>>, view: &str, ended: Option<OutcomeDetail>) {
     let mut driver = asked();
     for ((plans, finish, expected), iteration) in cases.into_iter().zip(1..) {
         driver.lease(model(1, iteration), 1);
         assert_eq!(driver.answer_planned("", finish, plans), expected, "answer {iteration}");
-        // What was counted survives.
+        // A crash does not reset the counts.
         driver.crash();
         for n in driver.permit_all() {
             driver.feed(&Input::ToolEnded {
@@ -123,10 +124,10 @@ fn the_third_answer_in_a_row_that_knows_no_tool_ends_the_run() {
     let unknown = || refused(CallRejection::UnknownTool);
     let all = |expected| (vec![unknown()], FinishReason::ToolCalls, expected);
     check_answers(vec![all(ERROR), all(ERROR), all(END)], "uctcta", Some(failed(OutcomeCause::UnknownTool)));
-    // In a mixed answer the others run, and the row is over.
+    // In a mixed answer the other calls run, and the count starts again.
     let mixed = (vec![unknown(), admitted()], FinishReason::ToolCalls, MIXED);
     check_answers(vec![all(ERROR), all(ERROR), mixed, all(ERROR), all(ERROR)], "uctctcttctct", None);
-    // Other faults are not this one.
+    // Other rejections are not counted.
     let other = || (vec![refused(CallRejection::Unacceptable)], FinishReason::ToolCalls, ERROR);
     check_answers(vec![other(), other(), other(), other()], "uctctctct", None);
 }
@@ -135,7 +136,7 @@ fn the_third_answer_in_a_row_that_knows_no_tool_ends_the_run() {
 fn arguments_that_are_not_json_are_asked_for_again_twice() {
     let malformed = |expected| (vec![refused(CallRejection::Malformed)], FinishReason::ToolCalls, expected);
     check_answers(vec![malformed(AGAIN), malformed(AGAIN), malformed(ERROR)], "uct", None);
-    // The error ends the row, and so does an answer as it should be.
+    // The error resets the count, and so does an answer without a flaw.
     let cases =
         vec![malformed(AGAIN), malformed(AGAIN), malformed(ERROR), malformed(AGAIN), malformed(AGAIN)];
     check_answers(cases, "uct", None);
@@ -145,7 +146,7 @@ fn arguments_that_are_not_json_are_asked_for_again_twice() {
         "uctct",
         None,
     );
-    // Nothing of the answer runs until it is given up; then the others do.
+    // No call of the answer runs until the repeats are used up; then the valid calls run.
     let beside =
         |expected| (vec![refused(CallRejection::Malformed), admitted()], FinishReason::ToolCalls, expected);
     check_answers(vec![beside(AGAIN), beside(AGAIN), beside(MIXED)], "uctt", None);
@@ -195,7 +196,7 @@ fn a_call_that_must_not_be_repeated_is_made_once_in_an_answer() {
     assert_eq!(driver.view(), "uctttt");
     let contents: Vec<_> = driver.contents();
     assert_eq!(contents, ["one", "one", "three", "one"]);
-    // What may be repeated is.
+    // Equal calls that may be repeated all run.
     let mut driver = asked();
     driver.answer_planned("", FinishReason::ToolCalls, vec![admitted(), admitted()]);
     assert_eq!(driver.permit_all(), [1, 2]);

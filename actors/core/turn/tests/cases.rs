@@ -1,3 +1,5 @@
+//! Tests of single cases of the state machine: starts, stops, crashes, refusals, and waits of runs and calls.
+
 use super::{Driver, check, model, run, tool};
 use crate::{
     model::{
@@ -7,7 +9,7 @@ use crate::{
     turn::{DueAction, Input},
 };
 
-/// What goes into a case: a driver with one run whose model is being asked.
+/// A driver with one run whose model call is under way.
 fn asked() -> Driver {
     let mut driver = Driver::new();
     assert_eq!(driver.submit(1, Limits { max_tokens: 100, ..Limits::default() }), ["run.accepted"]);

@@ -1,4 +1,4 @@
-//! A long task on a small window, with summarisers of all kinds.
+//! Tests of compaction: a long task on a small context window, with summarisers of all kinds.
 
 use super::*;
 use crate::{
@@ -12,11 +12,11 @@ use crate::{
 };
 
 pub(super) const WINDOW: u64 = 32_768;
-/// Active milliseconds of a run that has such a limit.
+/// Limit of active time of some runs, in milliseconds.
 const WALL: u64 = 1_000_000;
 pub(super) const GOAL: &str = "Find the keel of the ship; the harbour is Ostend and the key is 4711.";
 
-/// What the summariser does when it is asked for the n-th time, from 1.
+/// What the summariser does.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Summariser {
     Good,
@@ -27,16 +27,16 @@ pub(super) enum Summariser {
     Nobody,
 }
 
-/// A run whose model makes calls of this length, and what came of it.
+/// A run whose tool calls have results of `result` bytes, and its driver.
 pub(super) struct Task {
     pub(super) driver: Driver,
     summariser: Summariser,
     pub(super) result: usize,
-    /// How many iterations go by before a summary is there.
+    /// Number of iterations that pass before a summary is answered.
     slow: u32,
     asked: u32,
     waiting: u32,
-    /// Whether it stops where a summary is sought.
+    /// Whether `work` stops when a summary is wanted.
     halts: bool,
 }
 
@@ -68,7 +68,7 @@ impl Task {
         Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false }
     }
 
-    /// Lets the model make so many calls, then say its last word.
+    /// Runs this number of iterations; the last one has the final answer.
     pub(super) fn work(&mut self, iterations: u32) {
         for iteration in 1..=iterations {
             self.ask();
@@ -79,7 +79,7 @@ impl Task {
         }
     }
 
-    /// The model makes so many calls, and they end.
+    /// The model answers with this number of calls, and they end.
     pub(super) fn answer(&mut self, iteration: u32, calls: usize) {
         self.driver.answer(calls, EffectClass::Idempotent);
         for n in self.driver.permit_all() {
@@ -92,7 +92,7 @@ impl Task {
         self.driver.pass(10);
     }
 
-    /// Goes on until the model is asked, and looks at what it is asked.
+    /// Continues until a model call of the run is under way, and checks its request.
     pub(super) fn ask(&mut self) {
         for _ in 0..100 {
             let due = self.driver.turn.due(self.driver.now);
@@ -184,7 +184,7 @@ impl Task {
         self.driver.feed(&input);
     }
 
-    /// No request is over the window, none has an orphan, and all have the goal.
+    /// Checks that the request fits the window, that its view is well formed, and that it contains the goal.
     pub(super) fn look(&self) {
         let turn = &self.driver.turn;
         let CurrentRun::Running(run) = &turn.current else { panic!("nothing runs") };
@@ -198,7 +198,7 @@ impl Task {
         assert!(content(&messages[0]).contains(GOAL), "the goal is gone");
     }
 
-    /// The call for a summary that is sought.
+    /// The summary call that is wanted.
     fn sought(&self) -> Option<CallId> {
         let due = self.driver.turn.due(self.driver.now);
         due.iter().find_map(|effect| match effect {
@@ -233,7 +233,7 @@ impl Task {
     }
 }
 
-/// A task of 300 iterations completes; these rungs are what brought it there.
+/// Checks that a task of 300 iterations completes, with these methods of compaction.
 #[track_caller]
 fn check(summariser: Summariser, (slow, ahead): (u32, bool), rungs: &[CompactionMethod]) {
     let mut task = Task::new(summariser, slow, ahead);
@@ -351,7 +351,8 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
 }
 
-/// What a summary costs may show that the view was not too long yet: it is kept until it is needed.
+/// The usage of a summary call may show that the view was not too long yet. Then the summary is kept until it is
+/// needed.
 #[test]
 fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let mut task = Task::new(Summariser::Good, 0, false);
@@ -377,15 +378,16 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     assert!(matches!(due[..], [DueAction::Acquire(AttemptId { call, .. })] if call.n == 0), "{due:?}");
 }
 
-/// A run ends with results that no request has shown, and goes on with a view that is too long: they are shown first.
+/// A run ends with results that no request has shown, and is reopened with a view that is too long. The results must be
+/// shown first.
 #[test]
 fn what_a_run_that_goes_on_was_not_shown_yet_stays_in_its_view() {
     check_unshown(|_| (), &[], &["run.ended"]);
-    // A request that is given up where it starts shows nothing.
+    // A request that is given up in the append that starts it shows nothing.
     let lease =
         Input::Leased { id: AttemptId { call: model(1, 22), attempt: 1 }, model: "p/m".parse().unwrap() };
     check_unshown(|_| (), &[lease], &["model.started", "run.stopping", "model.failed", "run.ended"]);
-    // Nor does one that the provider turns away.
+    // A request that the provider rejects shows nothing.
     let turned_away = |driver: &mut Driver| {
         driver.lease(model(1, 22), 1);
         driver.fail(FailureClass::Overloaded);
@@ -393,7 +395,8 @@ fn what_a_run_that_goes_on_was_not_shown_yet_stays_in_its_view() {
     check_unshown(turned_away, &[], &["run.ended"]);
 }
 
-/// `then` is done behind the results; `last` comes together with the end of the run's time, which makes these records.
+/// `then` happens after the results. `last` is decided together with the end of the run's time; `expect` are the
+/// records of that decision.
 #[track_caller]
 fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]) {
     let trigger = |spec: &mut Arc<RunSpec>, percent| {

@@ -1,4 +1,4 @@
-//! Tasks that are given away, and what comes of them.
+//! Tests of delegation: start, results, refusals, stops and ends of subagents.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const DELEGATION: Delegation = Delegation {
     progress_ms: None,
 };
 
-/// A driver with one run that may delegate so, whose model is asked.
+/// A driver with one run with these rights to delegate, whose model call is under way.
 fn asked(delegation: Delegation, limits: Limits) -> Driver {
     let mut driver = Driver::new();
     let spec: RunSpec = serde_json::from_value(json!({
@@ -49,7 +49,7 @@ fn limits() -> Limits {
     Limits { max_tokens: 100, ..Limits::default() }
 }
 
-/// The model calls `delegate_task` with each of these; with `""` another tool.
+/// An answer that calls `delegate_task` with each of these arguments; `""` stands for a call of another tool.
 fn answer(driver: &Driver, arguments: &[&str]) -> Input {
     let name = |arguments: &str| if arguments.is_empty() { "tool" } else { DELEGATE_TASK };
     let calls = arguments.iter().zip(1..).map(|(arguments, n)| ToolCall {
@@ -69,7 +69,7 @@ fn answer(driver: &Driver, arguments: &[&str]) -> Input {
     Input::Answered { started, answer: Arc::new(answer), admissions: plans.collect() }
 }
 
-/// A run that has given these away in its first answer.
+/// A run whose first answer delegates these tasks.
 fn given(arguments: &[&str]) -> Driver {
     let mut driver = asked(DELEGATION, limits());
     gives(&mut driver, arguments);
@@ -81,7 +81,7 @@ fn gives(driver: &mut Driver, arguments: &[&str]) -> Vec<&'static str> {
     driver.feed(&answer)
 }
 
-/// All that was ever begun.
+/// All subagents that were started, each with its call.
 fn children(driver: &Driver) -> Vec<(crate::model::CallId, SubagentRef)> {
     let records = driver.records.iter().filter_map(|record| {
         let Body::CallStarted(started) = &record.body else { return None };
@@ -90,7 +90,7 @@ fn children(driver: &Driver) -> Vec<(crate::model::CallId, SubagentRef)> {
     records.flat_map(|started| started.children.iter().map(|child| (started.call, *child))).collect()
 }
 
-/// The row with which the `n`th of all that were begun has ended.
+/// The inbox row with the end of the `n`th started subagent.
 fn row(driver: &Driver, n: usize, (outcome, told): (Outcome, &str)) -> Input {
     let (call, child) = children(driver)[n];
     let says = Input::ChildEnded(Arc::new(ChildEnded {
@@ -115,7 +115,7 @@ fn decide(driver: &Driver, inputs: &[Input]) -> Decision {
     draft.finish()
 }
 
-/// Hears what the shell says of a call that has given tasks away.
+/// Ends a delegating call in the background, as the shell does.
 fn delegated(driver: &mut Driver, n: u32) -> Vec<&'static str> {
     let call = tool(1, 1, n);
     let Some(DelegationMode::Background(end)) = driver.turn.delegation_mode(call) else {
@@ -178,7 +178,7 @@ fn a_batch_ends_with_its_last_in_the_order_of_its_tasks() {
 
 #[test]
 fn a_result_from_the_background_is_shown_once() {
-    // While the model is asked; it has said its last word then, and goes on.
+    // The result arrives during or after the final answer, so another iteration follows.
     let mut driver = given(&[BEHIND]);
     assert_eq!(delegated(&mut driver, 1), ["call.ended"]);
     driver.lease(model(1, 2), 1);
@@ -207,18 +207,18 @@ fn a_result_that_comes_before_its_step_is_closed_is_not_lost() {
     driver.feed(&Input::ToolEnded { id: AttemptId { call: tool(1, 1, 2), attempt: 1 }, end });
     assert_eq!((driver.view().as_str(), driver.found(DONE.1)), ("uctt", vec![('t', 1)]));
 
-    // One of two that has ended before its call.
+    // One of two subagents ends before its call does.
     let mut driver = given(&[r#"{"tasks":[{"goal":"look"},{"goal":"read"}],"background":true}"#]);
     ends(&mut driver, 1, DONE);
     delegated(&mut driver, 1);
     assert_eq!(driver.found(DONE.1), [('t', 1)]);
-    // Both of them: the call ends with their results, and they are told nowhere else.
+    // All subagents of the call end before it: the call's result has their results, which are shown nowhere else.
     let mut driver = given(&[BEHIND]);
     assert_eq!(ends(&mut driver, 0, DONE), ["child.ended", "call.ended"]);
     assert_eq!(driver.found(DONE.1), [('t', 1)]);
 }
 
-/// What the model reads of a task that is not given away.
+/// Checks the result that the model reads for a task that is not delegated.
 #[track_caller]
 fn check_refused(driver: &mut Driver, inputs: &[Input], expect: &str) {
     let decision = decide(driver, inputs);
@@ -292,11 +292,11 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     assert!(driver.turn.due(driver.now).iter().all(DueAction::is_end), "also for a session at rest");
     assert_eq!(ends(&mut driver, 1, (Outcome::Stopped, "{}")), ["child.ended", "call.ended", "run.ended"]);
     check(&driver, "ucta", &[]);
-    // With the start of the call in the same append.
+    // A stop in the append that starts the call.
     let driver = asked(DELEGATION, limits());
     let decision = decide(&driver, &[answer(&driver, &[ONE]), stop]);
     assert_eq!((decision.found.len(), decision.send.len()), (1, 1));
-    // Out of time.
+    // A limit of time.
     let mut driver = asked(DELEGATION, Limits { timeout_ms: Some(1_000), ..limits() });
     gives(&mut driver, &[ONE]);
     driver.pass(1_000);
@@ -328,7 +328,7 @@ fn what_does_not_fit_is_not_given_away_by_a_revival() {
         reserved: 0,
         needed: None,
     });
-    // What was refused may fit once limits are raised: it is asked for again, by then in another life.
+    // A refused reservation may fit after a raise. It is requested again, here by the next incarnation.
     let by = LimitIncrease { budget: Amounts::default(), wall_ms: Some(1) };
     let mut raised = asked(DELEGATION, Limits { wall_ms: Some(60_000), ..limits() });
     let inputs = [refused.clone(), answer(&raised, &[ONE]), Input::Raise { run: run(1), by }];
@@ -370,7 +370,7 @@ fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     check(&driver, "uct", &[AWAIT]);
     assert_eq!(ends(&mut driver, 0, DONE), ["child.ended", "run.ended"]);
     assert_eq!(driver.found(DONE.1), []);
-    // With more it goes on, and reads what has come.
+    // With a raised limit the run is reopened, and its model reads the result.
     let by = LimitIncrease { budget: iterations, wall_ms: None };
     assert_eq!(driver.feed(&Input::Raise { run: run(1), by }), ["run.reopened"]);
     assert_eq!(driver.found(DONE.1), [('u', 1)]);

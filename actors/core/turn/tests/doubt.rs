@@ -1,4 +1,4 @@
-//! Calls whose end nobody saw.
+//! Tests of lost calls and calls in doubt, and of the note about unsynced writes.
 
 use super::{Driver, model, run, tool};
 use crate::{
@@ -15,7 +15,7 @@ const CALL: crate::model::CallId = tool(1, 1, 1);
 const LOST: Input = Input::Lost(AttemptId { call: CALL, attempt: 1 });
 const DAY: u64 = 86_400_000;
 
-/// A run whose only call must not be repeated silently, had started, and was interrupted.
+/// A run whose only call is `once`, was started, and was interrupted by a crash.
 fn interrupted(then: InDoubtAction) -> Driver {
     let mut driver = Driver::new();
     driver.in_doubt = InDoubtPolicy { action: then, ..InDoubtPolicy::default() };
@@ -28,7 +28,7 @@ fn interrupted(then: InDoubtAction) -> Driver {
     driver
 }
 
-/// What the model reads of the call.
+/// Checks the result that the model reads for the call.
 #[track_caller]
 fn check_told(driver: &Driver, status: CallStatus, parts: &[&str]) {
     let end = driver.records.iter().rev().find_map(|record| {
@@ -86,7 +86,7 @@ fn it_is_made_again_if_the_operator_wants_that_but_not_for_ever() {
     check_told(&driver, CallStatus::InDoubt, &["was started at 1970-01-01T00:16:41Z"]);
 }
 
-/// The state of the run's row as the last decision wrote it.
+/// The state in the run's row that this decision writes.
 fn state_after(driver: &Driver, input: &Input) -> Option<RunState> {
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(input);
@@ -102,7 +102,7 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     let expires = driver.now.at.plus_ms(DAY);
     assert_eq!(driver.turn.due(driver.now), [DueAction::WakeAt(expires)]);
     assert_eq!(driver.turn.parked_run(), Some(run(1)));
-    // Through crashes, for hours, without its time limit of a minute running out.
+    // The wait survives a crash and outlasts the run's time limit of a minute.
     driver.pass(3_600_000);
     assert_eq!(driver.crash(), ["session.revived"]);
     assert_eq!(driver.feed(&Input::TimerFired), [""; 0]);
@@ -180,7 +180,8 @@ fn a_run_is_parked_when_nothing_else_of_it_is_under_way() {
     assert_eq!(driver.turn.parked_run(), Some(run(1)));
 }
 
-/// What the model reads after a call of a shell, a crash, and a start on this boot so much later.
+/// Checks whether the model reads the note about unsynced writes: after a shell command, and a crash `since`
+/// milliseconds later, with a start on this boot.
 #[track_caller]
 fn check_noted(boot: &str, since: u64, noted: bool) {
     let mut driver = Driver::new();
@@ -192,7 +193,7 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.feed(&Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("done") });
     driver.pass(since);
-    // The last thing that is known to have happened before the crash.
+    // The last record before the crash.
     driver.lease(model(1, 2), 1);
     driver.crash_into(boot);
     driver.pass(2_000);
@@ -223,7 +224,7 @@ fn deaths_of_the_process_are_not_the_tools() {
         driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt }));
         assert_eq!(driver.crash(), ["session.revived", "call.lost"]);
     }
-    // Those of its task are: the third one ends it.
+    // Crashes of its task count: the third one ends the call.
     for attempt in 9..12 {
         driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt }));
         let expect = if attempt < 11 { "call.lost" } else { "call.ended" };
@@ -243,7 +244,7 @@ fn what_never_began_gives_way_to_a_message() {
     let mut driver = interrupted(InDoubtAction::Tell);
     driver.feed(&never);
     assert_eq!(driver.steer(1, 7), ["message.steered", "call.ended"]);
-    // What may have begun is not skipped.
+    // A call that may have been executed is not skipped.
     let mut driver = interrupted(InDoubtAction::Retry);
     driver.feed(&LOST);
     assert_eq!(driver.steer(1, 7), ["message.steered"]);

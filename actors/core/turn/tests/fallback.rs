@@ -1,4 +1,4 @@
-//! Which model of a chain is asked.
+//! Tests of failover: which model of a chain is called, and when.
 
 use super::{Driver, check, model, tool};
 use crate::{
@@ -58,8 +58,8 @@ fn what_is_wrong_with_the_request_asks_nobody_else() {
     }
 }
 
-/// What is recorded of a failure where the gates say this of a chain of three: the milliseconds until the next attempt,
-/// and the link of the chain if it is given up. `None` if the run ends.
+/// Checks the record of a failure, with this availability of a chain of three: the milliseconds until the next attempt,
+/// and the next link if the failed one is left. `None` if the run ends.
 fn check_outlook(class: FailureClass, links: &[LinkAvailability], expect: Option<(u64, Option<usize>)>) {
     let mut driver = Driver::new();
     let limits = Limits { max_tokens: 100, ..Limits::default() };
@@ -89,7 +89,7 @@ fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
     check_outlook(limited(90_000), &[shut, held, Probing], Some((0, Some(2))));
     check_outlook(limited(90_000), &[shut, held, WarmingUp], Some((0, Some(2))));
     check_outlook(limited(3_000), &[shut, Available, Available], Some((3_000, None)));
-    // Nobody can be asked: whoever can be first is waited for.
+    // No link is up: the call waits for the first one that may be called.
     check_outlook(limited(90_000), &[shut, held, shut], Some((7_000, None)));
     check_outlook(limited(90_000), &[shut, shut, shut], Some((60_000, None)));
     check_outlook(
@@ -97,19 +97,19 @@ fn what_follows_a_failure_depends_on_who_else_can_be_asked() {
         &[LinkAvailability::ClosedByProvider(at(90_000)), NotConfigured, NotConfigured],
         Some((90_000, None)),
     );
-    // With another credential it can be asked sooner.
+    // With another credential the link may be called sooner.
     check_outlook(
         limited(90_000),
         &[LinkAvailability::ClosedByProvider(at(20_000)), shut, NotConfigured],
         Some((20_000, None)),
     );
-    // It is of no use to come back, and the others may answer later.
+    // Another attempt at this model is useless, and the others may answer later.
     check_outlook(FailureClass::Auth, &[held, held, shut], Some((0, Some(1))));
     check_outlook(FailureClass::Auth, &[held, NotConfigured, shut], Some((0, Some(1))));
     check_outlook(FailureClass::InvalidRequest, &[Available, Available, Available], None);
 }
 
-/// So long after a run began, nobody can be asked for a while, or ever; how the run ends, if it does.
+/// No link may be called before `until`, in milliseconds from now, or ever. `expect` is the end of the run, if it ends.
 fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
     let mut driver = Driver::new();
     let limits = Limits { max_tokens: 100, timeout_ms: Some(10_000), ..Limits::default() };
@@ -131,7 +131,7 @@ fn check_no_lease(until: Option<u64>, expect: Option<&str>) {
     assert_eq!(records, ["model.waiting"]);
     let until = until.unwrap();
     check(&driver, "u", &[DueAction::WakeAt(until)]);
-    // A minute of it is over when the process dies; the next one waits for the rest.
+    // The process crashes after a minute; the next one waits for the rest.
     driver.pass(60_000);
     driver.crash();
     check(&driver, "u", &[DueAction::WakeAt(until)]);

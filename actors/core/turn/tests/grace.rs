@@ -1,4 +1,4 @@
-//! The end of a budget: the warning, the grace call, and whatever may come of it.
+//! Tests of the end of a budget: the warning, the grace call, and its results.
 
 use super::{limits, *};
 use crate::model::{
@@ -12,7 +12,7 @@ fn refused(account: AccountId, dimension: Dimension) -> BudgetRefusal {
     BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None }
 }
 
-/// The run's own limit.
+/// A refusal by the run's own limit.
 fn refusal() -> BudgetRefusal {
     refused(run(1).into(), Dimension::Iterations)
 }
@@ -21,7 +21,7 @@ fn with(budget: Amounts) -> Limits {
     Limits { budget, max_tokens: 8_192, ..Limits::default() }
 }
 
-/// A run that has made a step: its call has ended, and the model is to be asked again.
+/// A run after one step: its tool call has ended, and the next model call is wanted.
 fn worked(limits: Limits) -> Driver {
     let mut driver = Driver::new();
     driver.submit(1, limits);
@@ -39,7 +39,7 @@ fn step(driver: &mut Driver, iteration: u32) {
     });
 }
 
-/// Likewise, and it has no allowance for that.
+/// Like `worked`, but the budget is used up.
 fn exhausted() -> Driver {
     let mut driver = worked(with(Amounts::default()));
     assert_eq!(driver.feed(&Input::BudgetRefused(refusal())), ["run.exhausted"]);
@@ -64,7 +64,8 @@ fn prompt(driver: &Driver) -> String {
     driver.turn.transient_prompt().map_or_else(String::new, |postscript| postscript.prompt.to_string())
 }
 
-/// The run has ended for want of what was refused first, after one iteration; the next one reads this.
+/// Checks that the run has ended because of the first refusal, after one iteration, and that the next run's model reads
+/// `expect`.
 #[track_caller]
 fn check_end(driver: &Driver, expect: &str) {
     let ended = ended(driver).unwrap();
@@ -91,7 +92,7 @@ fn the_model_is_asked_once_more_for_what_it_has() {
     assert!(started.reserved.tokens > Some(4_096), "{:?}", started.reserved);
     let told = prompt(&driver);
     assert!(told.contains("limit of 1 iteration is reached"), "{told}");
-    // The calls of its answer are never run nor shown.
+    // The tool calls of its answer are neither run nor shown.
     assert_eq!(
         driver.answer_with(TEXT, 2, FinishReason::ToolCalls, EffectClass::Pure),
         ["model.answered", "run.ended"]
@@ -157,7 +158,7 @@ fn it_is_a_single_attempt() {
     }
 }
 
-/// Not every server takes `tool_choice`, and not every one says so in the same words.
+/// Some servers refuse `tool_choice`, with different failures.
 #[test]
 fn where_calls_cannot_be_forbidden_no_tools_are_offered() {
     for class in [FailureClass::InvalidRequest, FailureClass::ModelNotFound] {
@@ -170,7 +171,7 @@ fn where_calls_cannot_be_forbidden_no_tools_are_offered() {
         assert!(!driver.turn.offers_tools());
         assert_eq!(driver.lease(model(1, 2), 2), ["model.started"]);
         assert_eq!(last_started(&driver).unwrap().prefix, Some(PrefixChange::Tools));
-        // That is the last attempt.
+        // No further attempt follows.
         let mut refused = driver.clone();
         assert_eq!(refused.fail(class), ["model.failed", "run.ended"]);
         driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
@@ -182,7 +183,7 @@ fn where_calls_cannot_be_forbidden_no_tools_are_offered() {
     }
 }
 
-/// The session was suspended between the start of the call and its beginning: nobody was asked.
+/// The process was suspended between the record of the start and the request, so nothing was sent.
 #[test]
 fn what_was_never_made_is_made() {
     let mut driver = exhausted();
@@ -264,7 +265,7 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
     );
     assert_eq!(contents[1], "found");
 
-    // What is lost is not made again.
+    // A lost call is not repeated.
     let mut driver = begin();
     assert_eq!(driver.feed(&Input::Lost(AttemptId { call: tool(1, 1, 2), attempt: 1 })), ["call.ended"]);
     check(&driver, "ucttt", &grace);
@@ -282,7 +283,7 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
     check(&driver, "ucttt", &grace);
 }
 
-/// The attempts that were made are of an iteration that counts.
+/// The failed attempts belong to an iteration that counts.
 #[test]
 fn it_is_a_call_of_its_own_behind_attempts_that_failed() {
     let mut driver = worked(with(Amounts::default()));
@@ -303,7 +304,7 @@ fn it_is_a_call_of_its_own_behind_attempts_that_failed() {
 #[test]
 fn whose_limit_it_is() {
     let mut driver = worked(with(Amounts::default()));
-    // That of an account above is one too; that of another run of the session is not.
+    // A limit of an ancestor's account counts too; a limit of another run of the session does not.
     let above = refused(AccountId::from_bits(99), Dimension::Usd);
     assert_eq!(driver.clone().feed(&Input::BudgetRefused(above.clone())), ["run.exhausted"]);
     driver.submit(2, Limits::default());
@@ -312,11 +313,11 @@ fn whose_limit_it_is() {
     let told = prompt(&driver);
     assert!(told.contains("a limit that it shares with others of $0.000000001 is reached"), "{told}");
 
-    // Without an answer there is nothing to ask for; and subagents are not needed for one.
+    // Without an answer there is no result to ask for, so the run ends.
     let mut driver = Driver::new();
     driver.submit(1, Limits::default());
     assert_eq!(driver.feed(&Input::BudgetRefused(above.clone())), ["run.ended"]);
-    // A run that begins with this very decision was not refused by an account above: it will be, if it is.
+    // A run that starts in this same decision was not refused by an account above. It gets its own refusal.
     let mut driver = worked(with(Amounts::default()));
     driver.submit(2, Limits::default());
     let mut draft = driver.turn.start_decision(driver.now);
@@ -345,7 +346,7 @@ fn a_text_that_was_cut_off_is_brought_to_its_end() {
     assert_eq!(driver.found("The first and the last.\n\n[This run ended"), [('a', 1)]);
 }
 
-/// What the second call of a run asks for within so many tokens; `None` if it is the grace call.
+/// The output that the second call of a run requests with this limit of tokens; `None` if it is the grace call.
 fn second_asks(tokens: u64, max_tokens: u64) -> (Option<u64>, Vec<&'static str>) {
     let budget = Amounts { tokens: Some(tokens), ..Amounts::default() };
     let mut driver = worked(Limits { max_tokens, ..with(budget) });
@@ -353,7 +354,7 @@ fn second_asks(tokens: u64, max_tokens: u64) -> (Option<u64>, Vec<&'static str>)
     let started = last_started(&driver).unwrap();
     let used = driver.turn.model_started().is_some().then_some(started.max_tokens);
     assert_eq!(started.reserved.iterations.is_none(), kinds.len() == 2);
-    // Whatever it is, it is within the limit.
+    // The reservation is within the limit.
     assert!(started.reserved.tokens.unwrap() + 10 <= tokens, "{started:?}");
     (used, kinds)
 }
@@ -367,18 +368,19 @@ fn a_working_call_leaves_room_for_the_grace_call() {
         assert!(asked.is_some_and(|asked| asks.contains(&asked)), "{asked:?} of {tokens} tokens");
     };
     check(100_000, 8_192, 8_192..8_193, &works);
-    // Of 3,000 tokens 1,024 stay for the output of the grace call, and what is written is read once more.
+    // Of 3,000 tokens, 1,024 are kept for the output of the grace call, which also reads the call's output.
     check(3_000, 8_192, 950..983, &works);
     check(1_600, 8_192, 256..284, &works);
     check(1_500, 8_192, 1_400..1_500, &["run.exhausted", "model.started"]);
-    // A call that wants little needs little.
+    // A call that requests less output needs less.
     check(1_500, 100, 100..101, &works);
 }
 
 #[test]
 fn money_is_left_for_the_grace_call() {
     let check = |more: u64, asks: std::ops::Range<u64>, kinds: &[&str]| {
-        // Twice what is read, at 20 each, and 1,024 tokens at 100; then each token costs 100 and 20 to read again.
+        // Both inputs at 20 a token, and 1,024 output tokens at 100. Each further token costs 100 to write and 20 to
+        // read again.
         let usd = 2 * 25_200 + 102_400 + more * 120;
         let mut driver = limits::priced(&[limits::DEAR], Some(usd), 0);
         step(&mut driver, 1);
@@ -402,13 +404,14 @@ fn money_is_left_for_the_grace_call() {
         limit: usd,
         spent: 370,
         reserved: 0,
-        // Both calls read the view, the grace call has its room, and the shortest output is written and read again.
+        // Both calls read the view, the grace call writes 1,024 tokens, and the shortest output is written and read
+        // again.
         needed: Some(2 * 25_200 + 102_400 + 256 * 120),
     };
     assert_eq!(ended(&driver).unwrap().ended.cause, Some(OutcomeCause::Limit { refusal }));
 }
 
-/// Nor is its output lowered: a small budget buys an answer as ever.
+/// The output of a first call is not lowered either.
 #[test]
 fn a_first_call_needs_no_room_behind_it() {
     for tokens in [502, 1_500, 3_000] {
@@ -424,7 +427,7 @@ fn a_first_call_needs_no_room_behind_it() {
     }
 }
 
-/// What a run is told of its budget before its second call; in all attempts of it the same.
+/// Checks the budget warning before a run's second call. All attempts of the call have the same one.
 #[track_caller]
 fn check_told(budget: Amounts, expect: Option<&str>) {
     let mut driver = worked(with(budget));
@@ -473,7 +476,7 @@ fn a_warning_is_the_same_in_all_attempts_and_leaves_no_trace() {
     driver.lease(model(1, 2), 1);
     let first = last_started(&driver).unwrap().clone();
     assert!(first.reserved.tokens > Some(8_192));
-    // What the attempt has cost would be told, if the call had not begun.
+    // The warning does not change by the cost of the failed attempt.
     driver.fail(FailureClass::Server);
     driver.pass(60_000);
     driver.crash();
@@ -482,7 +485,7 @@ fn a_warning_is_the_same_in_all_attempts_and_leaves_no_trace() {
     assert_eq!(last_started(&driver).unwrap().request_hash, first.request_hash);
     assert_eq!(driver.found("little is left"), [], "it stands in no message of the view");
 
-    // It stands behind what else is asked.
+    // The warning follows the nudge in the transient prompt.
     driver.answer_with("", 0, FinishReason::Stop, EffectClass::Pure);
     let told = prompt(&driver);
     let (nudge, warning) = told.split_once("\n\n").unwrap();

@@ -1,4 +1,4 @@
-//! Answers that are not plain: each row of the ladder, with a crash after every answer.
+//! Tests of the recovery from flawed answers, with a crash after every answer.
 
 use super::{Driver, model, run, tool};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     turn::{CallAdmission, Input, RenderCursor},
 };
 
-/// An answer: what is said, what was thought, the tools that are called, and why it ends.
+/// An answer: its text, its reasoning, the tools that it calls, and its finish reason.
 #[derive(Debug, Clone, Copy)]
 struct Said<'a>(&'a str, &'a str, &'a [&'a str], FinishReason);
 
@@ -34,7 +34,7 @@ fn calls<'a>(text: &'a str, tool: &'a [&'a str]) -> Said<'a> {
 
 const LOOKS: Said<'_> = Said("", "", &["look"], FinishReason::ToolCalls);
 
-/// A driver with a run that may ask `chain`.
+/// A driver with a run that has this chain.
 fn submitted(chain: &[&str], limits: Limits) -> Driver {
     let mut driver = Driver::new();
     driver.submit_to(chain, 1, (limits, ImportedHistory::default()));
@@ -45,7 +45,7 @@ fn limits() -> Limits {
     Limits { max_tokens: 100, ..Limits::default() }
 }
 
-/// The model answers the call of this iteration, and the calls that it asks for end well.
+/// The model answers the call of this iteration, and the tool calls of the answer succeed.
 fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, finish): Said<'_>) {
     driver.lease(model(1, iteration), 1);
     let call = |tool: &&str| ToolCall { id: "c".into(), name: (*tool).into(), arguments: "{}".into() };
@@ -65,7 +65,8 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
     }
 }
 
-/// What an answer came to: how the run ended, or what is asked next, of whom, if that is not the first of the chain.
+/// What follows an answer: the end of the run, or the transient prompt of the next request, with its provider if that
+/// is not the first one.
 fn came_to(driver: &Driver) -> String {
     if let Some(Body::RunEnded(ended)) = driver.records.last().map(|record| &record.body) {
         let ended = ended.ended.to_string();
@@ -83,7 +84,7 @@ fn came_to(driver: &Driver) -> String {
     line
 }
 
-/// What the next request says behind the view.
+/// The transient prompt of the next request, in short.
 fn asked_for(driver: &Driver) -> String {
     let Some(postscript) = driver.turn.transient_prompt() else { return "nothing".into() };
     let prompt = &postscript.prompt;
@@ -98,7 +99,7 @@ fn asked_for(driver: &Driver) -> String {
     [Some(what), partial].into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Answers in a row, and what each came to.
+/// Checks what follows each of these answers in a row.
 #[track_caller]
 fn check_with(chain: &[&str], limits: Limits, answers: &[(Said<'_>, &str)]) -> Driver {
     let mut driver = submitted(chain, limits);
@@ -123,7 +124,7 @@ fn an_empty_answer_is_asked_for_again_three_times() {
     let again = (EMPTY, "nothing");
     check(&[again, again, again, (EMPTY, "failed (empty_answer")]);
     check(&[again, again, again, (says("done"), "completed: done")]);
-    // An answer as it should be ends the row.
+    // An answer without a flaw resets the count.
     check(&[again, again, again, (LOOKS, "nothing"), (EMPTY, "go on"), (EMPTY, "go on")]);
 }
 
@@ -134,12 +135,12 @@ fn earlier_text_is_the_answer_if_only_housekeeping_was_done_since() {
     check(&[done(&["todo", "memory"]), (thinks("well"), "completed: I am done")]);
     check(&[done(&["todo"]), (calls("", &["memory"]), "nothing"), (EMPTY, "completed: I am done")]);
     check(&[done(&["todo"]), (calls("Really", &["memory"]), "nothing"), (EMPTY, "completed: Really")]);
-    // What was said before something was done for the task is no answer to what it found.
+    // A text before work on the task is no answer to the results of that work.
     check(&[done(&["look"]), (EMPTY, "go on")]);
     check(&[done(&["todo", "look"]), (EMPTY, "go on")]);
     check(&[done(&["todo"]), (LOOKS, "nothing"), (EMPTY, "go on")]);
     check(&[done(&["todo"]), (LOOKS, "nothing"), (calls("", &["todo"]), "nothing"), (EMPTY, "go on")]);
-    // What is said later is newer.
+    // A later text replaces the earlier one.
     check(&[done(&["todo"]), (says("No, now"), "completed: No, now")]);
     let cut_off = (cut("No"), "continue `No`");
     check(&[done(&["todo"]), cut_off, (EMPTY, "continue `No`"), (says(", now"), "completed: No, now")]);
@@ -150,7 +151,7 @@ fn after_a_tool_the_model_is_told_once_to_go_on() {
     check(&[(LOOKS, "nothing"), (EMPTY, "go on"), (says("done"), "completed: done")]);
     let again = (EMPTY, "go on");
     check(&[(LOOKS, "nothing"), again, again, again, again, (EMPTY, "failed (empty_answer")]);
-    // Each answer with calls is a reason of its own.
+    // After each answer with calls the nudge may be sent again.
     check(&[(LOOKS, "nothing"), again, (LOOKS, "nothing"), again, (LOOKS, "nothing")]);
 }
 
@@ -161,9 +162,9 @@ fn from_reasoning_the_model_goes_on_twice() {
     check(&[first, (says("done"), "completed: done")]);
     check(&[first, second, third, third, third, (thinks("c"), "failed (empty_answer")]);
     check(&[first, (EMPTY, "go on from `a`"), second, third]);
-    // After a tool it is told to go on first.
+    // After a tool result the nudge comes first.
     check(&[(LOOKS, "nothing"), (thinks("a"), "go on"), second]);
-    // Of long reasoning the end is shown.
+    // The prompt quotes the end of long reasoning.
     let long = format!("{}end", "ü".repeat(10_000));
     let shown = format!("go on from `{}end`", "ü".repeat(7_997));
     check(&[(thinks(&long), &shown)]);
@@ -175,11 +176,12 @@ fn a_model_that_stays_empty_is_followed_by_the_next_one() {
     let chain = ["p/m", "q/n"];
     check_with(&chain, limits(), &[again, again, again, then, (says("done"), "completed: done")]);
     check_with(&chain, limits(), &[again, again, again, then, then, then, then, last]);
-    // Who has said nothing so often is not asked again in this run: each time has cost an iteration.
+    // A model that was left because of empty answers is not called again in this run: each empty answer has cost an
+    // iteration.
     let driver = check_with(&chain, limits(), &[again, again, again, then, (LOOKS, "nothing, of q")]);
     let fallbacks: Vec<_> = answers(&driver).map(|answered| answered.fallback).collect();
     assert_eq!(fallbacks, [None, None, None, Some(1), None]);
-    // What was asked of the one is asked of the other.
+    // The next model gets the same prompt.
     let told = (EMPTY, "go on");
     let moved = (EMPTY, "go on, of q");
     check_with(&chain, limits(), &[(LOOKS, "nothing"), told, told, told, told, moved]);
@@ -191,7 +193,7 @@ fn a_text_that_was_cut_off_is_continued_three_times_and_joined() {
     let three = (cut("e"), "continue `one`");
     check(&[one, two, three, (says("!"), "completed: one!")]);
     check(&[one, two, three, (cut("!"), "failed (truncated")]);
-    // What is discarded meanwhile is no part of it, and what it asks for is asked too.
+    // Answers that are discarded between two parts are not joined, but their prompt is added.
     let thought = (thinks("a"), "go on from `a`, continue `o`");
     check(&[one, (EMPTY, "continue `o`"), thought, (says("ne"), "completed: one")]);
     check(&[one, (EMPTY, "continue `o`"), (EMPTY, "continue `o`"), (EMPTY, "continue `o`"), (EMPTY, FAILED)]);

@@ -1,4 +1,5 @@
-//! What requests are taken to have, after what providers have said they had.
+//! Tests of the observations about models: how reported usage and refusals change estimates, compactions and the rows
+//! of models.
 
 use super::*;
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 
 const TEXT: usize = 40_000;
 
-/// The last request of a driver.
+/// The record of the last started model call.
 fn asked(driver: &Driver) -> ModelStarted {
     let started = driver.records.iter().rev().find_map(|record| {
         let Body::ModelStarted(started) = &record.body else { return None };
@@ -20,7 +21,7 @@ fn asked(driver: &Driver) -> ModelStarted {
     started.expect("a model was asked")
 }
 
-/// The model makes a call, or says its last word; its provider says so much of the request.
+/// The model's answer with this number of calls, or its final answer, with the usage that the provider reports.
 fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
     let plan = |n: usize| CallAdmission::Admit {
         tool: "tool".into(),
@@ -39,7 +40,7 @@ fn tell(driver: &mut Driver, calls: usize, usage: Option<Usage>) {
     driver.feed(&answer(driver, calls, usage));
 }
 
-/// All calls that are out come back with this.
+/// Ends all tool calls under way with this result.
 fn return_all(driver: &mut Driver, content: &str) {
     driver.permit_all();
     for effect in driver.turn.due(driver.now) {
@@ -49,7 +50,7 @@ fn return_all(driver: &mut Driver, content: &str) {
     }
 }
 
-/// What a request reserves beside its output if its model has so many tokens to the bytes.
+/// The tokens that a request reserves, with its output, if its model has this density.
 fn reserved(started: &ModelStarted, density: TokenDensity) -> u64 {
     let likely = density.tokens(started.bytes);
     likely + likely / 4 + started.max_tokens
@@ -66,8 +67,8 @@ const fn used(input_tokens: u64, cached_tokens: u64) -> Usage {
     }
 }
 
-/// After a request of which this was told, the next ones are taken to have so many tokens: in this run, in the next one of
-/// the session, and after a crash.
+/// Checks the estimate of later requests after a request with this reported usage: in this run, in the session's next
+/// run, and after a crash. `tokens` is the input that counts.
 #[track_caller]
 fn check(known: Option<u16>, usage: Option<Usage>, tokens: Option<u64>) {
     let mut driver = Driver::new();
@@ -102,9 +103,9 @@ fn check(known: Option<u16>, usage: Option<Usage>, tokens: Option<u64>) {
 fn a_request_is_estimated_by_what_the_one_before_it_has_told() {
     check(None, Some(used(20_000, 0)), Some(20_000));
     check(None, Some(used(20_000, 15_000)), Some(20_000));
-    // A vendor that caches a prompt of its own, which it does not count.
+    // A vendor caches a prompt of its own and does not count it.
     check(None, Some(used(20_000, 20_200)), Some(20_200));
-    // What is not believed says nothing.
+    // An implausible usage changes nothing.
     check(None, Some(used(7, 20_000)), None);
     check(None, Some(used(1 << 40, 0)), None);
     check(None, Some(used(6_000, 0)), Some(6_000));
@@ -114,7 +115,7 @@ fn a_request_is_estimated_by_what_the_one_before_it_has_told() {
     check(Some(400), Some(used(30_000, 0)), Some(30_000));
 }
 
-/// A run on a small window.
+/// A run with a small context window.
 fn small() -> Driver {
     let mut driver = Driver::new();
     let known = ModelProfile { window: Some(32_768), ..ModelProfile::default() };
@@ -129,8 +130,8 @@ fn small() -> Driver {
     driver
 }
 
-/// Asks until the view is compressed for the `nth` time, in at most so many iterations; a provider counts so many tokens to
-/// 1,000 bytes. Says how long the longest request before was, and the iteration behind it.
+/// Calls the model until the view is compacted for the `nth` time, within these iterations. The provider counts
+/// `per_1000` tokens for 1,000 bytes. Returns the bytes of the longest request before, and the iteration after it.
 fn compress(
     driver: &mut Driver,
     nth: usize,
@@ -177,8 +178,8 @@ fn a_view_that_was_found_to_have_more_tokens_is_compressed_again() {
     assert!(longest < short + short / 8, "{short} to {longest}");
 }
 
-/// What is listed for the store when a run ends after this was said of its request: tokens that it has had at least, and a
-/// window.
+/// Checks the model row of a run that ends after this report on its request: the tokens that the request has at least,
+/// and the window.
 #[track_caller]
 fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option<u64>, Option<u64>)>) {
     let mut driver = Driver::new();
@@ -229,9 +230,9 @@ fn what_was_found_out_is_listed_when_the_run_ends() {
     check_listed(Ok(Some(used(7, 0))), None);
     check_listed(Ok(Some(used(20_000, 0))), Some((Some(20_000), None)));
     check_listed(Err(Some(9_000)), Some((None, Some(9_000))));
-    // It was taken to fit, and did not.
+    // The request should have fitted, and did not, so the density rises.
     check_listed(Err(Some(30_000)), Some((Some(29_900), Some(30_000))));
-    // How long it may be nobody has said.
+    // The provider did not name the window.
     check_listed(Err(None), None);
 }
 
@@ -256,15 +257,15 @@ fn what_a_list_of_models_has_told_is_in_the_row_when_the_run_ends() {
         assert_eq!(rows.collect::<Vec<_>>(), expect);
     };
     check(&[], &[row(told, None)], Some(50_000), &[row(told, None)]);
-    // What the store has is not written again; a refusal stands over a list.
+    // Known limits are not written again. A window from a refusal takes precedence over the list.
     check(&[row(told, None)], &[], Some(50_000), &[]);
     check(&[row(told, Some(40_000))], &[], Some(40_000), &[]);
-    // A list that has no limits was asked.
+    // A list without limits was requested.
     let nothing = Some(ListedLimits { at: Timestamp(6), limits: ModelLimits::default() });
     check(&[], &[row(nothing, None)], None, &[row(nothing, None)]);
 }
 
-/// What a run lists that begins with this, and whose only request has so many tokens.
+/// The densities in the model rows of a run that starts with `density` and whose only request has `tokens` tokens.
 fn listed(
     driver: &mut Driver,
     n: u128,
@@ -292,6 +293,6 @@ fn what_the_store_knows_is_not_listed_again() {
     let own = first[0];
     assert_eq!((first.len(), own > Some(TokenDensity::GUESS)), (1, true), "{first:?}");
     assert_eq!(listed(&mut driver, 2, own, 0), []);
-    // Another session has found out otherwise; this one goes by its own requests.
+    // Another session has observed another density; this session uses its own.
     assert_eq!(listed(&mut driver, 3, Some(TokenDensity::from(300)), 0), [own]);
 }

@@ -1,4 +1,4 @@
-//! What a call may ask for.
+//! Tests of what a model call requests and reserves: output tokens, money, and models without a known price.
 
 use super::*;
 use crate::model::{
@@ -9,7 +9,7 @@ pub(super) fn spec() -> RunSpec {
     RunSpec::new(vec!["p/m".parse().unwrap()], "/w")
 }
 
-/// The output that the first call asks for, of a model that can write `max_output` tokens.
+/// Checks the output that the first call requests from a model that can write `max_output` tokens.
 #[track_caller]
 fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: u64) {
     let mut driver = Driver::new();
@@ -32,7 +32,7 @@ fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: 
     assert!(reserved.is_some_and(|reserved| reserved >= expect && reserved < expect + 10), "{reserved:?}");
 }
 
-/// A run with a chain of models at these prices, within so much money.
+/// A run with a chain of models at these prices, and a limit of `usd` nano-dollars.
 pub(super) fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> Driver {
     let mut driver = Driver::new();
     let spec = RunSpec {
@@ -50,13 +50,13 @@ pub(super) fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> D
         ..spec()
     };
     let (images, history) = (Arc::default(), Arc::new(ImportedHistory::default()));
-    // 4,000 bytes and what the driver's prompt has: 1,000 tokens and a quarter.
+    // 4,000 bytes, besides the driver's prompt: 1,000 tokens and a quarter.
     let input = "go, ".repeat(1_000).into();
     driver.feed(&Input::Submitted { run: run(1), input, images, history, spec: Arc::new(spec), key: None });
     driver
 }
 
-/// What the first call asks for and reserves of money, of a model at this price, within so much money.
+/// The output that the first call requests and the money that it reserves, at this price and with this limit.
 fn paid(price: Price, usd: Option<u64>) -> Option<(u64, Option<u64>)> {
     let mut driver = priced(&[price], usd, 0);
     driver.lease(model(1, 1), 1);
@@ -73,13 +73,13 @@ fn money_is_reserved_at_the_dearest_price_and_lowers_the_output() {
     assert!((25_000..25_500).contains(&read), "{read}");
     assert_eq!(paid(price, Some(read + 100_000)), Some((1_000, Some(read + 100_000))));
     assert_eq!(paid(price, Some(read + 50_050)), Some((500, Some(read + 50_000))));
-    // What is too little for a call is refused by the ledger, not stretched: it asks for the shortest answer.
+    // If too little is left, the call requests the shortest answer, and the ledger refuses its reservation.
     assert_eq!(paid(price, Some(read + 100)), Some((256, Some(read + 25_600))));
-    // What nobody can price is not asked; without a limit it is not booked.
+    // With a limit on money, a model without a known price is not called. Without a limit, no money is reserved.
     let short = Price { up_to: Some(100), ..price };
     assert_eq!(paid(short, Some(read + 100_000)), None);
     assert_eq!(paid(short, None), Some((1_000, None)));
-    // Only what is put on top for safety is above: that is no reason to have nothing done.
+    // Only the quarter added for safety exceeds the priced range, so the model is called.
     let tight = Price { up_to: Some(1_100), ..price };
     assert_eq!(paid(tight, Some(read + 100_000)), Some((1_000, Some(read + 100_000))));
     let free = Price { input: 0, output: 0, cache_read: 0, cache_write: 0, up_to: None };
@@ -104,7 +104,7 @@ fn end(driver: &Driver) -> Option<OutcomeDetail> {
 fn who_cannot_be_priced_is_left_out_where_money_is_limited() {
     assert_eq!(candidates(&priced(&[SHORT, DEAR], None, 0)), ["p/m0", "p/m1"]);
     assert_eq!(candidates(&priced(&[SHORT, DEAR], Some(1 << 40), 0)), ["p/m1"]);
-    // What is said of the tools is read too.
+    // The tool specifications count as input too.
     let long = Price { up_to: Some(1_999), ..DEAR };
     assert_eq!(candidates(&priced(&[long], Some(1 << 40), 0)), ["p/m0"]);
     let mut driver = priced(&[long], Some(1 << 40), 4_000);
@@ -114,7 +114,7 @@ fn who_cannot_be_priced_is_left_out_where_money_is_limited() {
     assert_eq!(end(&driver), Some(OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause)));
 }
 
-/// Nor is it counted on when another fails, and who reads of that reads why.
+/// A model without a known price is no fallback either, and the outcome says why.
 #[test]
 fn who_cannot_be_priced_is_no_fallback() {
     let mut driver = priced(&[DEAR, SHORT], Some(1 << 40), 0);
@@ -136,7 +136,7 @@ fn what_tools_say_is_reserved() {
 
 #[test]
 fn an_answer_costs_the_same_in_time_and_late() {
-    // The price is not known for what was estimated, and is for what was read.
+    // The price is unknown for the estimated input, and known for the reported one.
     let check = |price: Price, usd: Option<u64>| {
         let mut driver = priced(&[price], usd, 0);
         driver.lease(model(1, 1), 1);
@@ -160,7 +160,7 @@ fn an_answer_costs_the_same_in_time_and_late() {
     check(SHORT, None);
 }
 
-/// The session was suspended between the start of a call and its beginning.
+/// The process was suspended between the record of the start and the request, so nothing was sent.
 #[test]
 fn a_call_that_was_never_made_costs_nothing_and_is_made() {
     let mut driver = priced(&[DEAR], Some(1 << 40), 0);
@@ -170,7 +170,7 @@ fn a_call_that_was_never_made_costs_nothing_and_is_made() {
     let settled = draft.finish().ledger.settlements;
     let spent = Amounts { iterations: Some(1), ..Amounts::default() };
     assert_eq!(settled.iter().map(|settle| settle.spent).collect::<Vec<_>>(), [spent]);
-    // As often as that happens.
+    // The number of such attempts is not limited.
     for attempt in 1..10 {
         let never = Input::NeverBegun(AttemptId { call: model(1, 1), attempt });
         assert_eq!(driver.feed(&never), ["model.failed"]);
@@ -189,7 +189,7 @@ fn no_more_output_is_asked_for_than_the_model_can_write() {
     check(100, Some(64_000), None, 100);
 }
 
-/// A call that is refused for asking for too much output is made again with less, and so are those behind it.
+/// A call that is refused because it requests too much output is repeated with less, and so are later calls.
 #[test]
 fn a_limit_that_the_provider_tells_is_kept_from_then_on() {
     let cap = |limit| FailureClass::OutputCap { limit };
@@ -217,7 +217,7 @@ fn a_limit_that_the_provider_tells_is_kept_from_then_on() {
     };
     check(&[cap(Some(4_096))], &[8_192, 4_096, 4_096]);
     check(&[cap(None), cap(None)], &[8_192, 4_096, 2_048, 2_048]);
-    // It was asked for less than that.
+    // The request was already below the reported limit.
     check(&[cap(Some(16_384))], &[8_192, 4_096, 4_096]);
     check(&[FailureClass::Server], &[8_192, 8_192, 8_192]);
 }

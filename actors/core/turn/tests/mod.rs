@@ -1,4 +1,5 @@
-//! The core against single cases, and against any history of inputs.
+//! Tests of the core: single cases by file, and random sequences of inputs in `fuzz/`. A [`Driver`] decides inputs and
+//! makes their records durable at once.
 
 mod adoption;
 mod calls;
@@ -30,7 +31,7 @@ use crate::{
     turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
 
-/// What the model would read, a letter for each message, and what is due.
+/// Checks the view, a letter for each message, and the actions that are due.
 fn check(driver: &Driver, view: &str, due: &[DueAction]) {
     assert_eq!(driver.view(), view);
     assert_eq!(driver.turn.due(driver.now), due);
@@ -42,7 +43,7 @@ pub(super) struct Driver {
     pub(super) turn: Turn,
     pub(super) records: Vec<Durable<Arc<Record>>>,
     pub(super) now: SessionTime,
-    /// What the specs of runs that are submitted say.
+    /// The policy for calls in doubt of the runs that are submitted.
     pub(super) in_doubt: InDoubtPolicy,
     revivals: u32,
 }
@@ -60,12 +61,12 @@ impl Driver {
         driver
     }
 
-    /// Decides the input, makes that durable, applies it, and gives the names of the records.
+    /// Decides the input, makes the records durable, applies them, and returns their names.
     pub(super) fn feed(&mut self, input: &Input) -> Vec<&'static str> {
         self.feed_all(std::slice::from_ref(input))
     }
 
-    /// Likewise, with several at once.
+    /// Like `feed`, with several inputs in one decision.
     pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
         let decided = self.turn.decide(self.now, inputs, |_| None).records;
         for record in &decided {
@@ -81,7 +82,7 @@ impl Driver {
         self.submit_to(&["p/m"], n, (limits, ImportedHistory::default()))
     }
 
-    /// Likewise, with this chain.
+    /// Like `submit`, with this chain and imported history. Returns no record if the history conflicts.
     pub(super) fn submit_to(
         &mut self,
         chain: &[&str],
@@ -105,7 +106,7 @@ impl Driver {
         }
     }
 
-    /// Submits run `n` with this input, and a spec that is changed so; the last one's, if there was one.
+    /// Submits run `n` with this input. `change` changes the spec of the run before, or the default spec.
     pub(super) fn submit_with(&mut self, n: u128, input: &str, change: impl FnOnce(&mut RunSpec)) {
         let last = self.records.iter().rev().find_map(|record| {
             let Body::RunAccepted(accepted) = &record.body else { return None };
@@ -117,18 +118,18 @@ impl Driver {
         self.feed(&Input::Submitted { run: run(n), input: input.into(), images, history, spec, key: None });
     }
 
-    /// Says something to run `n`; the message is the `id`th.
+    /// Sends the `id`th steering message to run `n`.
     pub(super) fn steer(&mut self, n: u128, id: u128) -> Vec<&'static str> {
         let text = said(id).into();
         self.feed(&Input::Steer { run: run(n), text, next: run(id) })
     }
 
-    /// The process dies, and the next one takes the session up from its records.
+    /// The process crashes, and the next one revives the session from its records.
     pub(super) fn crash(&mut self) -> Vec<&'static str> {
         self.crash_into("b")
     }
 
-    /// Likewise, on this boot of the machine.
+    /// Like `crash`, on this boot of the machine.
     pub(super) fn crash_into(&mut self, boot: &str) -> Vec<&'static str> {
         let mut dormant = ReplayedSession::empty(SessionId::from_bits(1));
         self.records.iter().for_each(|record| dormant.fold(record));
@@ -148,7 +149,7 @@ impl Driver {
         self.feed(&Input::Leased { id: AttemptId { call, attempt }, model: first.model.clone() })
     }
 
-    /// The model answers with so many calls, or with text if there are none.
+    /// The model answers with this number of calls, or with text if there are none.
     pub(super) fn answer(&mut self, calls: usize, effect: EffectClass) -> Vec<&'static str> {
         self.answer_with(if calls == 0 { "done" } else { "" }, calls, FinishReason::Stop, effect)
     }
@@ -168,7 +169,7 @@ impl Driver {
         self.answer_planned(text, finish, (0..calls).map(plan).collect())
     }
 
-    /// The model answers with as many calls as there are plans.
+    /// The model answers with one call for each plan.
     pub(super) fn answer_planned(
         &mut self,
         text: &str,
@@ -184,7 +185,7 @@ impl Driver {
         self.answer_message(message, finish, plans)
     }
 
-    /// The model answers with this message, which has as many calls as there are plans.
+    /// The model answers with this message, which has one call for each plan.
     pub(super) fn answer_message(
         &mut self,
         message: AssistantMessage,
@@ -197,7 +198,7 @@ impl Driver {
         self.feed(&Input::Answered { started, answer, admissions: plans.into() })
     }
 
-    /// Gives every call that is due its permit, and says which calls are under way.
+    /// Grants a permit to every tool call that is due, and returns the numbers of the calls under way.
     pub(super) fn permit_all(&mut self) -> Vec<u32> {
         for effect in self.turn.due(self.now) {
             if let DueAction::Acquire(AttemptId { call, attempt }) = effect
@@ -217,7 +218,7 @@ impl Driver {
         self.fail_with(class, FailoverOptions::default())
     }
 
-    /// Likewise, where the gates say this of the chain.
+    /// Like `fail`, with this report of the gates.
     pub(super) fn fail_with(&mut self, class: FailureClass, outlook: FailoverOptions) -> Vec<&'static str> {
         let Some(started) = self.turn.model_started().cloned() else { return Vec::new() };
         let (call, attempt) = (started.call, started.attempt);
@@ -228,14 +229,14 @@ impl Driver {
         })
     }
 
-    /// The message of the view that has a text in it: its letter and how often the text stands in it.
+    /// The messages of the view that contain a text: the letter of each, and how often the text is in it.
     pub(super) fn found(&self, text: &str) -> Vec<(char, usize)> {
         let (messages, _) = self.turn.render(RenderCursor::default());
         let found = messages.iter().map(|message| (letter(message), content(message).matches(text).count()));
         found.filter(|(_, times)| *times > 0).collect()
     }
 
-    /// The results in the view.
+    /// The contents of the tool results in the view.
     pub(super) fn contents(&self) -> Vec<String> {
         let (messages, _) = self.turn.render(RenderCursor::default());
         let content = |message: Message| match message {
@@ -263,7 +264,7 @@ pub(super) const fn tool(n: u128, iteration: u32, call: u32) -> CallId {
     CallId { run: run(n), iteration, n: call }
 }
 
-/// What the `id`th message to a run says.
+/// The text of the `id`th steering message.
 pub(super) fn said(id: u128) -> String {
     format!("[message {id}]")
 }

@@ -1,4 +1,4 @@
-//! Limits that are raised, and runs that go on with them.
+//! Tests of raised limits and reopened runs.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn refusal() -> Input {
     Input::BudgetRefused(BudgetRefusal { account, dimension, limit: 5, spent: 5, reserved: 0, needed: None })
 }
 
-/// A run that has made one iteration with a tool call in its time, and has then run out of that.
+/// A run that has made one iteration with a tool call, and then reached its limit of active time.
 fn out_of_time() -> Driver {
     let mut driver = Driver::new();
     driver.submit(1, limits());
@@ -76,7 +76,7 @@ fn last(driver: &Driver) -> String {
     content(driver.turn.render(RenderCursor::default()).0.last().unwrap())
 }
 
-/// What becomes of raising run `n`: the records, or why there are none.
+/// Checks a raise of run `n`: the records, or the error.
 #[track_caller]
 fn check(driver: &Driver, n: u128, by: LimitIncrease, expect: Result<&[&str], &RaiseError>) {
     let mut driver = driver.clone();
@@ -96,7 +96,7 @@ fn a_run_that_has_used_up_its_budget_goes_on_where_it_was() {
     assert_eq!(driver.feed(&raise(1, wall(300))), ["run.reopened"]);
     assert_eq!(driver.view(), "uctau");
     assert!(last(&driver).contains("raised by 300ms of active time"), "{}", last(&driver));
-    // All that it has used counts on, and nothing of the time in which it had ended.
+    // All that the run has used still counts; the time between its legs does not.
     let end = driver.now.active_ms + 300;
     let due = [DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 }), DueAction::WakeAtActive(end)];
     super::check(&driver, "uctau", &due);
@@ -174,13 +174,13 @@ fn what_cannot_be_raised_is_told_with_the_reason() {
     };
     check(&driver, 1, tool_calls, Err(&limits));
     check(&driver, 1, iterations(0), Err(&limits));
-    // Another run was accepted, whether or not it came to anything.
+    // Another run was accepted, whether or not it has started.
     let mut gone_on = driver.clone();
     gone_on.submit(2, self::limits());
     check(&gone_on, 1, wall(1), Err(&RaiseError::Superseded));
     gone_on.feed(&stop(2));
     check(&gone_on, 1, wall(1), Err(&RaiseError::Superseded));
-    // It goes on already: more is added to that leg.
+    // The run is reopened already: the raise applies to that leg.
     let mut again = driver.clone();
     again.feed(&raise(1, wall(1)));
     check(&again, 1, wall(1), Ok(&["budget.raised"]));
@@ -234,7 +234,8 @@ fn the_account_and_the_row_say_so_too() {
     assert_eq!((row.state, row.leg, row.ended.clone()), (RunState::Running, 2, None));
 }
 
-/// Decided together with a refusal, it is written by itself: what was refused is asked for again when that is durable.
+/// A raise that is decided together with a refusal is recorded alone. The refused reservation is requested again when
+/// the raise is durable.
 #[test]
 fn what_was_refused_is_tried_again_with_more() {
     for raise_first in [false, true] {
@@ -264,7 +265,7 @@ fn a_message_that_nobody_has_read_is_read_then() {
     driver.feed(&raise(1, wall(300)));
     assert_eq!(driver.view(), "uau");
     assert_eq!(driver.found("[message 8]"), [('u', 1)]);
-    // The attempt that was cut off counts as an iteration.
+    // The interrupted attempt counts as an iteration.
     assert_eq!(driver.lease(model(1, 2), 1), ["model.started"]);
 }
 

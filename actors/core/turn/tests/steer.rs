@@ -1,10 +1,12 @@
+//! Tests of steering: where a message is shown, which calls it skips, and when it becomes a run of its own.
+
 use super::{Driver, model, run, said, tool};
 use crate::{
     model::{AttemptId, Body, CallEnd, CallStatus, EffectClass, FailureClass, Limits, StopReason},
     turn::{DueAction, Input},
 };
 
-/// The id of the message in these cases.
+/// The id of the steering message in these cases.
 const M: u128 = 99;
 
 fn asked() -> Driver {
@@ -14,7 +16,7 @@ fn asked() -> Driver {
     driver
 }
 
-/// A run with an answer of so many calls, of which the first is started.
+/// A run with an answer of `calls` tool calls, of which the first is started.
 fn acting(calls: usize) -> Driver {
     let mut driver = asked();
     driver.answer(calls, EffectClass::Once);
@@ -22,7 +24,7 @@ fn acting(calls: usize) -> Driver {
     driver
 }
 
-/// Expects the message in one place, of a kind, at the end of this view.
+/// Checks this view, and that the message is in one message of this kind, or in none.
 #[track_caller]
 fn check(driver: &Driver, view: &str, place: Option<char>) {
     assert_eq!(driver.view(), view);

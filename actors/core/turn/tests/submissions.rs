@@ -1,4 +1,4 @@
-//! What a session makes of submissions.
+//! Tests of submissions: idempotency keys, imported histories, and repeats.
 
 use super::{Driver, check, model, run};
 use crate::{

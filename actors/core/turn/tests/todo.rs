@@ -1,4 +1,4 @@
-//! What a model means to do: calls that the session answers by itself.
+//! Tests of the to-do list: the session answers calls of `todo` by itself.
 
 use super::{Driver, check, model, run, tool};
 use crate::{
@@ -15,7 +15,7 @@ const TWO: &str =
 const DONE: &str = r#"{"todos":[{"id":"a","status":"completed"}],"merge":true}"#;
 const MORE: &str = r#"{"todos":[{"id":"c","content":"end"}],"merge":true}"#;
 
-/// The message and the plans of an answer that calls `todo` with each of these; with `""` another tool.
+/// An answer that calls `todo` with each of these arguments, and its plans; `""` stands for a call of another tool.
 fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<CallAdmission>) {
     let name = |arguments: &str| if arguments.is_empty() { "tool" } else { TODO };
     let calls = arguments.iter().zip(1..).map(|(arguments, n)| ToolCall {
@@ -31,7 +31,7 @@ fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<CallAdmission>) {
     (AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() }, plans.collect())
 }
 
-/// A run whose model is asked for the first time.
+/// A run whose first model call is under way.
 fn begun() -> Driver {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
@@ -39,7 +39,7 @@ fn begun() -> Driver {
     driver
 }
 
-/// The model of the call under way answers so.
+/// The model answers the call under way with these calls.
 fn answers(driver: &mut Driver, arguments: &[&str]) -> Vec<&'static str> {
     let (message, plans) = asked(arguments);
     driver.answer_message(message, FinishReason::ToolCalls, plans)
@@ -61,7 +61,7 @@ fn a_call_is_answered_with_the_answer_that_makes_it() {
     let result: serde_json::Value = serde_json::from_str(&driver.contents()[0]).unwrap();
     assert_eq!((&result["todos"][1]["id"], &result["summary"]["pending"]), (&"b".into(), &1.into()));
     driver.lease(model(1, 2), 1);
-    // Neither a look nor the same list again is a change.
+    // Reading the list, and writing the same list, are no changes.
     let records = answers(&mut driver, &["{}", TWO]);
     assert_eq!(records, ["model.answered", "call.admitted", "call.admitted", "call.ended", "call.ended"]);
     assert_eq!(driver.contents()[1], driver.contents()[0]);
@@ -72,7 +72,7 @@ fn calls_of_one_answer_apply_in_its_order() {
     let mut driver = begun();
     answers(&mut driver, &[TWO, "", DONE, MORE]);
     check_list(&driver, "- [x] a: look\n- [ ] b: write\n- [ ] c: end");
-    // The other tool alone is waited for.
+    // Only the call of the other tool is due.
     let call = tool(1, 1, 2);
     assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire(AttemptId { call, attempt: 1 })]);
     driver.permit_all();

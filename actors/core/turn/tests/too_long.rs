@@ -1,4 +1,4 @@
-//! Requests that are too long, and views that are nearly full.
+//! Tests of requests that a provider refuses as too long, and of views that are nearly full.
 
 use super::{
     compaction::{GOAL, Summariser, Task, WINDOW},
@@ -15,7 +15,7 @@ fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
     let mut task = Task::new(Summariser::Good, 0, false);
     let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     let compression = Arc::make_mut(&mut run.spec).compaction.as_mut().unwrap();
-    // What is left free for the answer counts where the trigger is high.
+    // With a high trigger, the space for the answer is the limit.
     Arc::make_mut(compression).trigger = 100;
     for iteration in 1.. {
         task.ask();
@@ -55,7 +55,7 @@ fn what_cannot_be_made_shorter_ends_the_run_before_it_is_asked() {
     assert_eq!(asked.count(), 0);
 }
 
-/// A model whose window nobody knows refuses the request, and says what its window is or does not.
+/// A model with an unknown window refuses the request as too long; `limit` is the window that it names.
 #[track_caller]
 fn check_refused(limit: Option<u64>) {
     let mut task = Task::new(Summariser::Good, 0, false);
@@ -130,13 +130,12 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
     assert!(size(&task) < WIDE / 2, "{compactions:?}");
 }
 
-/// A model with a window of so many tokens that is asked by a strict provider: what a request reads and what it asks for
-/// must fit together.
+/// Window of a model with a strict provider: a request and its requested output must fit together.
 const STRICT: u64 = 16_000;
-/// What a request leaves for its answer at least.
+/// Minimum tokens that a request leaves for its answer.
 const ANSWER: u64 = 1_024;
 
-/// The run under way is asked until it ends, by a provider that refuses what does not fit. Says how often it refused.
+/// Calls the model until the run ends; the provider refuses requests that do not fit. Returns the number of refusals.
 fn ask_strictly(driver: &mut Driver) -> usize {
     let mut refused = 0;
     while let Some((run, _)) = driver.turn.current() {
@@ -159,8 +158,8 @@ fn ask_strictly(driver: &mut Driver) -> usize {
     refused
 }
 
-/// A request of so many bytes, behind `before` bytes that may go, is answered by the strict provider if it fits without them:
-/// when its window is configured, and when the provider names it.
+/// Checks that a request of `request` bytes is answered if it fits without the `before` bytes ahead of it, which may be
+/// removed. The window is configured, or named by the provider.
 #[track_caller]
 fn check_fits(request: usize, before: usize) {
     for window in [Some(STRICT), None] {
@@ -186,7 +185,7 @@ fn check_fits(request: usize, before: usize) {
         let ended = ended.unwrap();
         let told = ended.to_string();
         assert!(window.is_none() || refused == 0, "{request} {before}: refused {refused} times: {told}");
-        // What stands for the first request when that is gone.
+        // Tokens of the text that replaces the removed first request.
         let stand_in = if before > 0 { 1_200 } else { 0 };
         let least = estimate_tokens(request as u64) + 1_000;
         if least + stand_in + ANSWER <= STRICT {
@@ -206,7 +205,7 @@ fn what_fits_without_a_reserve_is_asked_for() {
             check_fits(tokens * 4, before);
         }
     }
-    // The request that was found to fail.
+    // A request that once failed.
     check_fits(9_873 * 4 - 4_000, 0);
 }
 

@@ -1,4 +1,4 @@
-//! What a run waits for: every wait by its name, since when and until when, and again after the process has died.
+//! Tests of the wait report: every wait with its name, start and deadline, also after a crash.
 
 use super::*;
 use crate::{
@@ -58,7 +58,7 @@ fn lines(waits: &[crate::model::RunWait]) -> Vec<String> {
     waits.iter().map(line).collect()
 }
 
-/// Run `n` waits for these while it is run, and for those if nobody runs it.
+/// Checks the waits of run `n` while a process runs it, and while none does.
 #[track_caller]
 fn check(driver: &Driver, n: u128, under_way: &[&str], at_rest: &[&str]) {
     let waits = folded(driver);
@@ -66,7 +66,7 @@ fn check(driver: &Driver, n: u128, under_way: &[&str], at_rest: &[&str]) {
     assert_eq!(lines(&waits.waits_unowned(run(n), driver.now.at)), at_rest);
 }
 
-/// A driver with a run that was accepted a second after the session began.
+/// A driver with a run that was accepted one second after the session was opened.
 fn accepted(limits: Limits) -> Driver {
     let mut driver = Driver::new();
     driver.pass(1_000);
@@ -75,7 +75,7 @@ fn accepted(limits: Limits) -> Driver {
     driver
 }
 
-/// Likewise, with its model asked after another second.
+/// Like `accepted`, with a model call that starts after another second.
 fn asked(limits: Limits) -> Driver {
     let mut driver = accepted(limits);
     driver.lease(model(1, 1), 1);
@@ -122,7 +122,7 @@ fn a_named_reset_is_kept_by_whoever_runs_it_and_is_outside_of_its_time() {
     let reset = "reset 2 rate_limited 3 33";
     driver.pass(10_000);
     check(&driver, 1, &[reset, &format!("{limit} 91")], &["process 3 -", reset]);
-    // What was waited does not count, and the next process counts on from there.
+    // The wait does not count, and the next process continues the count.
     driver.pass(30_000);
     driver.crash();
     driver.lease(model(1, 1), 2);
@@ -171,7 +171,7 @@ fn after_a_downtime_no_old_deadline_holds() {
     driver.answer_planned("", FinishReason::ToolCalls, vec![touching(&Access::default())]);
     driver.permit_all();
     check(&driver, 1, &["tool tool 1 1 3 53", "limit timed_out 60 1 61"], &["process 3 -"]);
-    // Nobody runs it for 1,000 s: active time stands still, the wall clock does not.
+    // No process runs it for 1,000 s: active time stands still, the wall clock does not.
     driver.now.at = driver.now.at.plus_ms(1_000_000);
     assert_eq!(lines(&folded(&driver).waits_unowned(run(1), driver.now.at)), ["process 3 -"]);
     driver.crash();
@@ -195,7 +195,7 @@ fn a_run_that_is_stopped_waits_for_its_calls() {
     check(&driver, 1, &[], &[]);
 }
 
-/// Makes the last `call.started` one that has begun these subagents.
+/// Adds these subagents to the last `call.started`.
 fn delegates(driver: &mut Driver, runs: &[u128]) {
     let child = |n: &u128| SubagentRef { session: SessionId::from_bits(*n), run: run(*n) };
     let is_start = |record: &&mut Durable<Arc<Record>>| matches!(record.body, Body::CallStarted(_));
@@ -207,7 +207,7 @@ fn delegates(driver: &mut Driver, runs: &[u128]) {
     *record = Durable::mark_durable(Arc::new(begun));
 }
 
-/// The end of a subagent is heard.
+/// Adds the record of a subagent's end.
 fn heard(driver: &mut Driver, call: CallId, n: u128) {
     let ended = ChildEnded {
         call,

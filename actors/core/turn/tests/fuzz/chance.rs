@@ -1,3 +1,5 @@
+//! Pseudo-random numbers for the fuzz test.
+
 /// Pseudo-random numbers from a seed: SplitMix64, from <https://prng.di.unimi.it/splitmix64.c>.
 #[derive(Debug, Clone)]
 pub(super) struct Chance(u64);

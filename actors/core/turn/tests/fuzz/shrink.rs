@@ -1,3 +1,5 @@
+//! Shrinks a sequence of steps that breaks a rule.
+
 /// Few steps, in their order, for which `is_so` still holds: halves are left out, then quarters, down to single steps.
 pub(super) fn shrink(steps: &[u64], mut is_so: impl FnMut(&[u64]) -> bool) -> Vec<u64> {
     let mut left = steps.to_vec();
