@@ -19,6 +19,14 @@ pub struct Posting {
 }
 
 /// Computes the accounts after `ledger`. `get` reads an account; nothing is written.
+///
+/// Order: opens accounts, raises limits, settles, reserves. Settlements and reservations apply to the account and all
+/// its ancestors; iterations stop at an account that owns its iterations. A raise applies to its account alone, and
+/// only to dimensions that have a limit. Postings follow the ledger's settlements, reservations, raises and opened
+/// accounts, each account before its ancestors and only once.
+///
+/// Refused as `BudgetRefusal` if a reservation exceeds a limit; as `Malformed` if an account does not exist, or already
+/// exists and should be opened. Sums saturate.
 pub fn post<E: From<WriteRefusal>>(
     ledger: &LedgerChange,
     get: impl FnMut(AccountId) -> Result<Option<BudgetAccount>, E>,

@@ -1,5 +1,5 @@
-//! Token density of a model's requests, its correction by reported usage, the limits in a provider's list of models,
-//! and the index row of a model.
+//! Token density of a model's requests and its correction by reported usage. Also the limits in a provider's list of
+//! models, and the index row of a model.
 
 use serde::{Deserialize, Serialize};
 

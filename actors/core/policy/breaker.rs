@@ -83,7 +83,7 @@ enum FailureWeight {
     Works,
     /// A failure that may have been chance: counted up to the threshold.
     Counts,
-    /// A failure that opens at once; milliseconds of the cooldown, or `None` for the policy's ladder.
+    /// A failure that opens at once; milliseconds of the cooldown, or `None` for the policy's cooldowns.
     Opens(Option<u64>),
 }
 
@@ -114,8 +114,8 @@ impl Breaker {
         }
     }
 
-    /// When a free probe is due, shortly before the cooldown ends. `None` if the breaker is not open, if this cooldown had
-    /// its free probe, or if it opened for a failure of which a connection tells nothing.
+    /// When a free probe is due, shortly before the cooldown ends. `None` if the breaker is not open, or if this
+    /// cooldown had its free probe. Also `None` if it opened for a failure of which a connection tells nothing.
     pub(super) fn free_probe_at(&self, now: Timestamp) -> Option<Timestamp> {
         let failure = self.last_failure.as_ref().filter(|_| !self.had_free_probe)?;
         match self.state {

@@ -24,12 +24,12 @@ pub enum LinkAvailability {
     NotConfigured,
 }
 
-/// Whether a call has tried a link before.
+/// How a call comes to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkVisit {
-    /// The call has not tried it yet.
+    /// The call has not tried it, or has left it for another link.
     First,
-    /// The call returns to it after a pause of its own.
+    /// The call has failed there and returns after a pause of its own.
     Return,
 }
 

@@ -6,7 +6,7 @@ use crate::model::{Deadline, FailureClass};
 /// once. Other matches are about single classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureScope {
-    /// None: this process ended the call.
+    /// Nothing: this process ended the call.
     Cancelled,
     /// This process: the call was not made, or its task crashed.
     Local,

@@ -12,8 +12,8 @@ use crate::{
 const WINDOW_MS: u64 = 61_000;
 
 /// Milliseconds added to a reset time that a provider reported: its clock differs from ours. An attempt a millisecond
-/// before the reset is refused, with all that waited for it. Without this, 6 of 406 requests were refused, all of them
-/// at a reset.
+/// before the reset is refused, with all attempts that waited for the reset. Without this, 6 of 406 requests were
+/// refused, all of them at a reset.
 const RESET_SLACK_MS: u64 = 100;
 
 /// Keeps the attempts of all sessions with one credential within the configured limits (over any minute) and within the
@@ -217,7 +217,7 @@ impl ReportedWindow {
     }
 }
 
-/// Milliseconds by which two reported ends of one window differ: the delay of a response.
+/// Most milliseconds between two reported ends of one window; they differ by the delay of a response.
 const SAME_WINDOW_MS: u64 = 250;
 
 fn is_same_window(one: Timestamp, other: Timestamp) -> bool {

@@ -2,8 +2,8 @@
 
 use crate::{model::RunId, policy::FairQueue};
 
-/// The waiting calls of one class. Calls that run already come first; then the runs take turns, however many calls an
-/// answer has.
+/// The waiting calls of one class. Calls that an earlier incarnation started come first. Then the runs take turns,
+/// however many calls an answer has.
 #[derive(Debug)]
 pub struct PermitQueue<J> {
     running: FairQueue<u64, RunId, J>,
@@ -18,7 +18,7 @@ impl<J> Default for PermitQueue<J> {
 }
 
 impl<J> PermitQueue<J> {
-    /// Adds a call of this run. A call that runs already was started by an earlier incarnation.
+    /// Adds a call of this run. `is_running`: an earlier incarnation started the call.
     pub fn push(&mut self, run: RunId, is_running: bool, job: J) {
         self.arrivals += 1;
         let queue = if is_running { &mut self.running } else { &mut self.waiting };

@@ -1,5 +1,5 @@
 //! Counts crashes of a supervisor's children: within a period (restart intensity, OTP), and in a row at one step.
-//! Deterministic: the time is a parameter. The supervisor restarts.
+//! Deterministic: the time is a parameter. Restarts nothing.
 
 use std::collections::VecDeque;
 

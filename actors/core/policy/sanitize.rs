@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Write as _};
 use super::hidden_chars::{belongs_to, is_hidden};
 
 /// Bytes of unknown origin as text without hidden characters. Output of tools, files and vendors passes through it
-/// before a terminal shows it or a model reads it, and a model's text before a terminal shows it.
+/// before a terminal or a model receives it. A model's text does before a terminal shows it.
 #[derive(Debug, Default)]
 pub struct SanitizedText {
     /// The text. Controls other than newline and tab appear as symbols (`␛`), hidden characters as `<U+202E>`.

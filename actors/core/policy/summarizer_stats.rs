@@ -1,6 +1,6 @@
-//! Statistics of the models that write summaries, and the advice that follows from them. The advice is the order of the
-//! models, and the moment at which a summary begins that no run waits for yet. Without statistics it is the chain's order
-//! and an immediate start.
+//! Statistics of the models that write summaries, and the advice that follows from them: the order of the models, and
+//! when a summary that no run waits for begins. Without statistics the advice is the chain's order and an immediate
+//! start.
 
 use std::collections::BTreeMap;
 

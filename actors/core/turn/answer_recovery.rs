@@ -84,7 +84,7 @@ struct FlawStreaks {
     parts: u32,
     nudges: u32,
     thoughts: u32,
-    /// By the present link.
+    /// Empty answers of the present link alone.
     empty: u32,
     /// First link for the rest of the run: the earlier links gave no usable answer.
     link: usize,

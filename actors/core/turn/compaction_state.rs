@@ -54,7 +54,7 @@ pub(super) struct RequestSize {
     pub(super) active_ms: u64,
 }
 
-/// A summary of the oldest part of a conversation that no request contains yet.
+/// A summary of the oldest part of a conversation. No request contains the summary yet.
 #[derive(Debug, Clone)]
 pub(super) struct PrefixSummary {
     /// The first position that the summary does not cover.

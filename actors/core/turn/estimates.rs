@@ -6,7 +6,7 @@ use crate::{
     turn::{Turn, active_run::ActiveRun},
 };
 
-/// Minimum output tokens: with fewer a call is refused.
+/// Minimum output tokens of a call. If the budget allows fewer, the call is not made.
 const MIN_OUTPUT_TOKENS: u64 = 256;
 
 /// Limit of the output tokens that are requested after truncated answers, each of which doubles them.

@@ -65,8 +65,8 @@ impl ForcedEnds {
     }
 }
 
-/// What a run's own calls have reserved on its account. Left out are the reservations of its subagents and their slots
-/// in `children`: the ends of the subagents return them.
+/// What a run's own calls have reserved on its account: without the reservations of its subagents and their slots in
+/// `children`, which the ends of the subagents return.
 pub fn own_reservation(account: &BudgetAccount, subagents: &[BudgetAccount]) -> Amounts {
     let mut own = account.reserved;
     for BudgetAccount { mut reserved, owns_iterations, .. } in subagents.iter().copied() {

@@ -229,8 +229,9 @@ impl Turn {
         if call.is_summary() { self.summary_candidates() } else { self.candidates() }
     }
 
-    /// The models that may still be called for the call under way, in the chain's order; `None` without such a call.
-    /// With a limit on money, models without a known price are left out.
+    /// The models that may still be called for the model call that is wanted or under way; `None` without such a call.
+    /// They are in the chain's order, but those that were left after a failure come last. With a limit on money, models
+    /// without a known price are left out.
     pub fn candidates(&self) -> Option<Vec<Candidate>> {
         let CurrentRun::Running(run) = &self.current else { return None };
         match &run.state {
@@ -246,7 +247,7 @@ impl Turn {
         }
     }
 
-    /// The to-do list as text, an item a line; `None` if it is empty.
+    /// The to-do list as text, one item a line; `None` if it is empty.
     fn todo(&self) -> Option<String> {
         policy::todo::format_list(&self.todo)
     }

@@ -119,8 +119,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Reacts to the news that no model can be called, or none before a time that a provider has named. The call waits
-    /// for that time within the retry policy; otherwise the run ends.
+    /// Reacts to a missing lease: no model can be called, or none before a time that a provider has named. The call
+    /// waits for that time within the retry policy; otherwise the run ends.
     pub(super) fn on_no_lease(&mut self, id: AttemptId, skipped: &Arc<[UnansweredModel]>) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };

@@ -1,5 +1,5 @@
-//! Observations about the models that a session calls. Folded from its records alone, on top of what the store knew
-//! when the run was accepted.
+//! Observations about the models that a session calls: token density and context window. Folded from the session's
+//! records alone, on top of what the store knew when the run was accepted.
 
 use imbl::Vector;
 

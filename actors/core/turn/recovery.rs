@@ -57,7 +57,7 @@ impl ReplayedSession {
         self.0.active_ms
     }
 
-    /// The step of the run under way, if any.
+    /// The position of the run under way, if any.
     pub fn crash_point(&self) -> Option<CrashPoint> {
         let CurrentRun::Running(run) = &self.0.current else { return None };
         let acting = match &run.state {

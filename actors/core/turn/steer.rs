@@ -1,5 +1,8 @@
-//! Steering: messages of a user to a run under way or queued, from their record to the calls that they supersede and to
-//! the run that follows if no model has read them. `fold.rs` puts them into the view.
+//! Steering: messages of a user to a run under way or queued. A message is recorded, supersedes calls that have not
+//! started, and becomes a follow-up run if no model has read it. `fold.rs` puts it into the view.
+//!
+//! Invariant: after the record of a message, no tool call of its run starts for the first time before a model has read
+//! the message. A message is shown in exactly one place, which no request has covered before.
 
 use std::sync::Arc;
 
@@ -84,7 +87,7 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// Ends the calls of the present answer that were never started, if a message is unread.
+    /// Ends the tool calls of the present answer that were never executed, if a message is unread.
     pub(super) fn skip_for_messages(&mut self) {
         let Some(run) = self.run() else { return };
         if !self.turn.steering.is_unread(|message| message.run == run.id) {

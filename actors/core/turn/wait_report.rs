@@ -1,5 +1,6 @@
 //! What a run waits for, since when and until when: a read-only projection that drives no action. It is derived from
-//! `due`, so every action in flight has an entry; start times are the times of records.
+//! the run's due actions without those for a summary, so a wait for a summary is named `lease`. Start times are the
+//! times of records.
 
 use std::collections::BTreeMap;
 

@@ -16,8 +16,8 @@ use crate::{
 const MAX_ANSWERS_BYTES: usize = 24_000;
 /// Minimum for the shown bytes of one answer.
 const MIN_ANSWER_BYTES: usize = 2_000;
-/// The answers of one call take at most the context window of the parent's model divided by this, unless the minimum
-/// for each answer is more.
+/// Divisor of the parent model's context window: the answers of one call take at most this share of it, unless the
+/// minimum for each answer is more.
 const WINDOW_DIVISOR: u64 = 10;
 /// The note beside the missing answer of a subagent that wrote none.
 const NO_TEXT: &str = "the subagent ended before it had written any text; `reason` says why";

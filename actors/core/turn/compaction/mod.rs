@@ -24,14 +24,14 @@ use crate::{
 /// Most bytes that are kept of the first request of a conversation, once its round is removed.
 const MAX_FIRST_REQUEST_BYTES: usize = 4_000;
 
-/// Size limits of a request, in bytes.
+/// Size limits of a request, in bytes unless another unit is named.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContextBudget {
     /// Above this size the view is compacted.
     pub(super) trigger: usize,
     /// Above this size no request is sent.
     pub(super) max_request: usize,
-    /// Maximum size of a summary, in tokens.
+    /// Maximum tokens of a summary.
     pub(super) summary: u64,
     window: usize,
     density: TokenDensity,

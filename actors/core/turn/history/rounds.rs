@@ -10,7 +10,7 @@ use crate::model::{
     MessageContent, OutcomeDetail,
 };
 
-/// Bytes of text as which an image counts: vendors count 1,000 to 2,000 tokens.
+/// Bytes that an image counts for: vendors count 1,000 to 2,000 tokens.
 pub(super) const IMAGE_BYTES: usize = 6_000;
 
 /// A conversation; cheap to clone.

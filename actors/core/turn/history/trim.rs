@@ -25,8 +25,8 @@ impl KeepTail {
 }
 
 impl History {
-    /// The position up to which the conversation may be removed, so that the rest is within `keep`; `None` if all of it
-    /// is.
+    /// The position up to which the conversation may be removed, so that the rest fits `keep`; `None` if nothing needs
+    /// to be removed.
     pub(in crate::turn) fn cut_position(&self, keep: KeepTail) -> Option<HistoryPosition> {
         let (mut messages, mut bytes) = (0u32, 0usize);
         let mut fits = |more: (u32, usize)| {

@@ -174,7 +174,7 @@ impl DecisionBuilder {
         self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
     }
 
-    /// Reacts to the news that no model can be called for a summary now. A run does not wait for one: the summary is
+    /// Reacts to a missing lease: no model can be called for a summary now. A run does not wait for one: the summary is
     /// given up.
     fn on_no_summary_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
         let failure = skipped.first().map(link_failure).cloned();

@@ -73,7 +73,7 @@ impl Turn {
         compacting.summary.as_ref().map_or(self.history.start, |summary| summary.end)
     }
 
-    /// The text of the latest summary, whether the view contains it or not.
+    /// The text of the latest summary, whether the view contains the summary or not.
     pub(in crate::turn) fn notes<'a>(&'a self, compacting: &'a CompactionState) -> Option<&'a Arc<str>> {
         compacting.summary.as_ref().map(|summary| &summary.text).or(self.summary.as_ref())
     }
