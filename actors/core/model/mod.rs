@@ -1,4 +1,5 @@
-//! Data types that all parts of the runtime share, with computations on single values. Rules are in `policy` and `turn`.
+//! Data types that all parts of the runtime share, with computations on single values. Rules are in `policy` and
+//! `turn`.
 
 mod access;
 mod approval;

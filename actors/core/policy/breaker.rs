@@ -9,7 +9,8 @@ use crate::{
 /// Longest cooldown in milliseconds: a reset time that a provider reports may come from a wrong clock or unit.
 pub(super) const MAX_COOLDOWN_MS: u64 = 24 * 3_600_000;
 
-/// Most milliseconds before the end of a cooldown at which a free probe begins, so that it takes the pass before a call.
+/// Most milliseconds before the end of a cooldown at which a free probe begins, so that it takes the pass before a
+/// call.
 const FREE_PROBE_LEAD_MS: u64 = 1_000;
 
 /// Circuit breaker: closed, it admits all attempts; open, none; half-open, one probe at a time until one is answered.

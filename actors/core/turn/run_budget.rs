@@ -35,8 +35,8 @@ pub(super) struct RefusedReservation {
 
 impl RunBudget {
     /// Adds what a record spends. `started` is the attempt of a model call or summary call that the record ends. It is
-    /// absent for other kinds only: `decide` writes no end of an attempt that is not started, and a late end has its own
-    /// kind.
+    /// absent for other kinds only: `decide` writes no end of an attempt that is not started, and a late end has its
+    /// own kind.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds spend nothing")]
     pub(super) fn apply(&mut self, body: &Body, started: Option<&ModelStarted>) {
         let usage = body.settled_usage().and_then(|(_, usage)| usage);
