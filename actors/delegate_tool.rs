@@ -1,13 +1,14 @@
 //! `delegate_task` as a tool: its definition for the model. `tool_executor/admission.rs` checks its arguments and the
 //! session starts the subagents; the tool never runs.
 
-use futures::{FutureExt, future::BoxFuture};
+use std::future::ready;
+
 use serde_json::Value;
 
 use crate::{
     model::{CallEnd, CallStatus, EffectClass, ToolSpec},
     policy::delegation::{ArgumentError, tool_spec},
-    port::{BadArguments, Intent, Invocation, Tool},
+    port::{BadArguments, PreparedCall, Tool},
 };
 
 /// The tool `delegate_task`, as the registry has it.
@@ -25,18 +26,14 @@ impl Tool for DelegateTool {
         &self.0
     }
 
-    fn plans_without_blocking(&self) -> bool {
+    fn prepares_without_blocking(&self) -> bool {
         true
     }
 
-    fn plan(&self, _arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
-        Ok(EffectClass::Once.into())
-    }
-
-    /// Never called: the session starts subagents instead.
-    fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+    fn prepare(&self, _arguments: &Value, _workspace: &str) -> Result<PreparedCall, BadArguments> {
+        // Never called: the session starts subagents instead.
         let end = CallEnd::error(CallStatus::Error, "a task is not run as a tool", None, "try another way");
-        std::future::ready(end).boxed()
+        Ok(PreparedCall::new(EffectClass::Once, |_| ready(end)))
     }
 }
 

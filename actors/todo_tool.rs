@@ -1,13 +1,14 @@
 //! `todo` as a tool: its definition for the model, and the check of its arguments. The session answers its calls
 //! itself; the tool never runs.
 
-use futures::{FutureExt, future::BoxFuture};
+use std::future::ready;
+
 use serde_json::Value;
 
 use crate::{
     model::{CallEnd, CallStatus, EffectClass, ToolSpec},
     policy::todo::{parse_todo, tool_spec},
-    port::{BadArguments, Intent, Invocation, Tool},
+    port::{BadArguments, PreparedCall, Tool},
 };
 
 /// The tool `todo`, as the registry has it.
@@ -25,18 +26,14 @@ impl Tool for TodoTool {
         &self.0
     }
 
-    fn plans_without_blocking(&self) -> bool {
+    fn prepares_without_blocking(&self) -> bool {
         true
     }
 
-    fn plan(&self, arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
+    fn prepare(&self, arguments: &Value, _workspace: &str) -> Result<PreparedCall, BadArguments> {
         parse_todo(arguments)?;
-        Ok(EffectClass::Idempotent.into())
-    }
-
-    /// Never called: the session answers without a task.
-    fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        // Never called: the session answers without a task.
         let end = CallEnd::error(CallStatus::Error, "the list is not kept by a task", None, "call it again");
-        std::future::ready(end).boxed()
+        Ok(PreparedCall::new(EffectClass::Idempotent, |_| ready(end)))
     }
 }

@@ -8,5 +8,5 @@ mod scripted;
 
 pub use artifacts::MemoryArtifacts;
 pub use clock::{SPLITMIX_GAMMA, START_MS, VirtualClock, mix};
-pub use invocation::invocation;
+pub use invocation::{invocation, run_call};
 pub use scripted::{PlainEncoder, ScriptFn, ScriptedProvider, ScriptedTool, calls, says};

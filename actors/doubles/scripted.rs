@@ -19,8 +19,8 @@ use crate::{
         FinishReason, Message, ModelAnswer, ModelProfile, ToolCall, ToolSpec, Usage,
     },
     port::{
-        AttachOutcome, BadArguments, Boot, DeltaSink, EncodedHead, Encoder, Intent, Invocation,
-        MessageBuffer, ModelProvider, ModelRequest, Tool, ToolChoice,
+        AttachOutcome, BadArguments, Boot, CallWork, DeltaSink, EncodedHead, Encoder, Intent, Invocation,
+        MessageBuffer, ModelProvider, ModelRequest, PreparedCall, Tool, ToolChoice,
     },
 };
 
@@ -238,20 +238,13 @@ impl Tool for ScriptedTool {
         &self.spec
     }
 
-    fn plan(&self, _arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
-        Ok(self.intent.clone())
+    fn prepare(&self, _arguments: &Value, _workspace: &str) -> Result<PreparedCall, BadArguments> {
+        let work = ScriptedCall { run: Arc::clone(&self.run), attach: Arc::clone(&self.attach) };
+        Ok(PreparedCall::new(self.intent.clone(), work))
     }
 
-    fn plans_without_blocking(&self) -> bool {
+    fn prepares_without_blocking(&self) -> bool {
         true
-    }
-
-    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        (self.run)(invocation)
-    }
-
-    fn attach(&self, invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
-        (self.attach)(invocation, boot)
     }
 
     fn forget(&self, call: CallId, attempt: Attempt) {
@@ -260,5 +253,20 @@ impl Tool for ScriptedTool {
 
     fn close(&self) {
         self.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct ScriptedCall {
+    run: RunFn,
+    attach: AttachFn,
+}
+
+impl CallWork for ScriptedCall {
+    fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        (self.run)(invocation)
+    }
+
+    fn attach(self: Box<Self>, invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
+        (self.attach)(invocation, boot)
     }
 }

@@ -26,4 +26,4 @@ pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest,
 pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
 };
-pub use tool::{AttachOutcome, BadArguments, Invocation, ProgressReporter, Tool};
+pub use tool::{AttachOutcome, BadArguments, CallWork, Invocation, PreparedCall, ProgressReporter, Tool};

@@ -1,7 +1,8 @@
-//! Port of tools: planning, running and finding a tool call again. Scheduling, approval and records are the core's.
+//! Port of tools: preparing, running and finding a tool call again. Scheduling, approval and records are the core's.
 
 use std::{
     fmt::{self, Debug},
+    future::ready,
     sync::Arc,
     time::Duration,
 };
@@ -11,49 +12,26 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptArtifacts;
-use crate::model::{Attempt, Boot, CallEnd, CallId, Intent, RunId, Timestamp, ToolSpec};
+use crate::model::{Attempt, Boot, CallEnd, CallId, CallStatus, Intent, RunId, Timestamp, ToolSpec};
 
 /// A tool that a model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
     /// The description sent to the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// Validates arguments without running anything: returns what the call would do in `workspace`, or why it is
-    /// invalid. May resolve paths but must do nothing slower. Steps, memory and stack depth must be bounded for all
-    /// arguments: a model writes them.
-    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments>;
+    /// Validates arguments without running anything: returns the call, or why it is invalid. May resolve paths in
+    /// `workspace` but must do nothing slower. Steps, memory and stack depth must be bounded for all arguments: a model
+    /// writes them.
+    fn prepare(&self, arguments: &Value, workspace: &str) -> Result<PreparedCall, BadArguments>;
 
-    /// True if [`Tool::plan`] touches no file and takes microseconds for a few kB of arguments. Then it may run on a
+    /// True if [`Tool::prepare`] touches no file and takes microseconds for a few kB of arguments. Then it may run on a
     /// thread that other sessions share, otherwise on one where blocking is allowed.
-    fn plans_without_blocking(&self) -> bool {
+    fn prepares_without_blocking(&self) -> bool {
         false
     }
 
-    /// Runs the call. Every failure is an end with a status, never a panic. When `invocation.cancel` fires, the call
-    /// ends within 2.1 s as `Stopped`. When the future is dropped, nothing that it started keeps running, except a call
-    /// that is [`Intent::detached`].
-    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
-
-    /// Time limit of a call with these arguments: at the limit its future is dropped, and the model reads that it timed
-    /// out. `None` means the default of 10 min. A tool with its own time limit returns slightly more than that.
-    fn limit(&self, _arguments: &Value) -> Option<Duration> {
-        None
-    }
-
-    /// Finds out how an attempt of an [`EffectClass::Once`](crate::model::EffectClass::Once) call ended, started by an
-    /// earlier incarnation and without a recorded end. If it still runs, the future resolves when it ends;
-    /// `invocation.cancel` ends the attempt, dropping the future does not. Never starts the call.
-    ///
-    /// [`Tool::limit`] does not apply, because it reflects the present settings, not those of the attempt's start: the
-    /// attempt ends by its own limit. After a day it is cancelled.
-    ///
-    /// Called only for calls that were [`Intent::detached`]. A tool whose calls end with the process needs no
-    /// implementation.
-    fn attach(&self, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, AttachOutcome> {
-        Box::pin(std::future::ready(AttachOutcome::Unknown))
-    }
-
-    /// Called when the end of this attempt is in the journal: the tool may delete what it kept for [`Tool::attach`].
+    /// Called when the end of this attempt is in the journal: the tool may delete what it kept for
+    /// [`CallWork::attach`].
     fn forget(&self, _call: CallId, _attempt: Attempt) {}
 
     /// Called when the run was ended without the ends of its calls: the tool ends those that still run.
@@ -64,7 +42,63 @@ pub trait Tool: Debug + Send + Sync + 'static {
     fn close(&self) {}
 }
 
-/// The result of [`Tool::attach`].
+/// A call whose arguments its tool has accepted. Good for one attempt.
+pub struct PreparedCall {
+    /// What the call would do.
+    pub intent: Intent,
+    /// Time limit of [`CallWork::run`]: at the limit its future is dropped, and the model reads that it timed out.
+    /// `None` means the default of 10 min. A tool with its own time limit returns slightly more than that.
+    pub limit: Option<Duration>,
+    /// The work, with its arguments.
+    pub work: Box<dyn CallWork>,
+}
+
+impl PreparedCall {
+    /// A call with the default time limit.
+    pub fn new(intent: impl Into<Intent>, work: impl CallWork) -> Self {
+        Self { intent: intent.into(), limit: None, work: Box::new(work) }
+    }
+}
+
+impl Debug for PreparedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { intent, limit, work: _ } = self;
+        f.debug_struct("PreparedCall").field("intent", intent).field("limit", limit).finish_non_exhaustive()
+    }
+}
+
+/// The work of a [`PreparedCall`]. A closure is the work of a call that cannot be attached to.
+pub trait CallWork: Send + 'static {
+    /// Runs the call. Every failure is an end with a status, never a panic. When `invocation.cancel` fires, the call
+    /// ends within 2.1 s as `Stopped`. When the future is dropped, nothing that it started keeps running, except a call
+    /// that is [`Intent::detached`].
+    fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
+
+    /// Finds out how an attempt of an [`EffectClass::Once`](crate::model::EffectClass::Once) call ended, started by an
+    /// earlier incarnation and without a recorded end. If it still runs, the future resolves when it ends;
+    /// `invocation.cancel` ends the attempt, dropping the future does not. Never starts the call.
+    ///
+    /// [`PreparedCall::limit`] does not apply, because it reflects the present settings, not those of the attempt's
+    /// start: the attempt ends by its own limit. After a day it is cancelled.
+    ///
+    /// Called only for calls that were [`Intent::detached`]. A tool whose calls end with the process needs no
+    /// implementation.
+    fn attach(self: Box<Self>, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, AttachOutcome> {
+        Box::pin(ready(AttachOutcome::Unknown))
+    }
+}
+
+impl<F, R> CallWork for F
+where
+    F: FnOnce(Invocation) -> R + Send + 'static,
+    R: Future<Output = CallEnd> + Send + 'static,
+{
+    fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        Box::pin(self(invocation))
+    }
+}
+
+/// The result of [`CallWork::attach`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachOutcome {
     /// The attempt has ended with this result.
@@ -88,6 +122,13 @@ pub struct BadArguments {
     pub hint: String,
 }
 
+impl From<BadArguments> for CallEnd {
+    /// The end of a call with these arguments.
+    fn from(BadArguments { field, error, hint }: BadArguments) -> Self {
+        Self::error(CallStatus::Error, &error, field.as_deref(), &hint)
+    }
+}
+
 /// One attempt of a tool call.
 #[derive(Debug, Clone)]
 pub struct Invocation {
@@ -99,8 +140,6 @@ pub struct Invocation {
     pub isolation_key: Arc<str>,
     /// The working directory of the tool.
     pub workspace: Arc<str>,
-    /// The arguments: an object that `plan` accepted.
-    pub arguments: Value,
     /// Start time of the attempt.
     pub now: Timestamp,
     /// Storage for output that is too long for the model. The runtime stores every result over

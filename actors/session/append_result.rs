@@ -82,11 +82,11 @@ impl SessionActorState {
         for AttemptId { call, attempt } in
             records.iter().filter_map(|record| record.body.ended_tool_attempt())
         {
-            match self.tools_in_use.remove(&AttemptId { call, attempt }) {
+            match self.tools.in_use.remove(&AttemptId { call, attempt }) {
                 Some(tool) => tool.forget(call, attempt),
                 None => self.wiring.executor.tools().forget(call, attempt),
             }
-            self.tools_in_use.retain(|id, _| id.call != call);
+            self.tools.in_use.retain(|id, _| id.call != call);
         }
     }
 

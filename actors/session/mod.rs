@@ -20,7 +20,7 @@ mod tools;
 mod view;
 mod watchdog;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
@@ -29,12 +29,12 @@ use crate::{
     compressor::CompressorHandle,
     handlers::HandlerWatch,
     hub::Hub,
-    model::{LowDiskSpace, RunId, SessionId, StopReason, Timestamp},
+    model::{CallId, LowDiskSpace, RunId, SessionId, StopReason, Timestamp},
     persistence::{AppendResult, CommitMonitor, PersistenceMsg},
     port::{Clock, Journal, SystemPromptError},
     provider::{Lease, Leases},
     supervisor::{ProvidersMsg, SessionsMsg, StableActorRef},
-    tool_executor::{ToolExecutorHandle, ToolPermit},
+    tool_executor::{AdmittedCall, ToolExecutorHandle, ToolPermit},
     turn::{Input, RaiseError, ReplayedSession},
 };
 pub(crate) use shell::SessionActorState;
@@ -146,6 +146,8 @@ impl SessionMsg {
 pub(crate) enum SessionInternalMsg {
     /// An input without a grant, such as the end of a call or a timer.
     Input(Input),
+    /// The answer of a model call, with its admitted calls.
+    Answered(Input, BTreeMap<CallId, AdmittedCall>),
     /// The lease of a model call.
     Leased(Input, Lease),
     /// The lease of a summary call, with its admission.

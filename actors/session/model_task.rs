@@ -12,20 +12,20 @@ use tracing::Instrument;
 
 use crate::{
     compressor::SummaryPermit,
-    model::{AttemptId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
+    model::{AttemptId, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
     policy::{SummaryReport, SummaryResult},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
     provider::Lease,
     session::{
-        model_attempt,
+        SessionInternalMsg, model_attempt,
         shell::Grant,
         stream_publisher::StreamPublisher,
         summary_admission::SummaryLease,
         tasks::{InFlightTask, LostGuard, TaskSpawner},
         view::EncodedView,
     },
-    tool_executor::ToolGeneration,
-    turn::{CallAdmission, Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
+    tool_executor::{Admission, ToolGeneration},
+    turn::{Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
 };
 
 /// What an attempt is for.
@@ -143,18 +143,33 @@ impl TaskSpawner {
             guard.complete(match answer {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
-                    let plans: Arc<[CallAdmission]> = match tools {
+                    let judged = match tools {
                         Some(tools) => tools.admit_calls(&answer, &spec, &cancelled).await,
-                        None => Arc::new([]),
+                        None => Vec::new(),
                     };
-                    Input::Answered { admissions: plans, answer, started }
+                    answered_message(started, answer, judged)
                 }
-                Err((failure, failover)) => Input::ModelFailed { id, failure: Box::new(failure), failover },
+                Err((failure, failover)) => {
+                    let failure = Box::new(failure);
+                    SessionInternalMsg::Input(Input::ModelFailed { id, failure, failover })
+                }
             });
         };
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
     }
+}
+
+/// The message for the session that the model has answered.
+fn answered_message(
+    started: Arc<ModelStarted>,
+    answer: Arc<ModelAnswer>,
+    judged: Vec<Admission>,
+) -> SessionInternalMsg {
+    let (admissions, calls): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
+    let calls = calls.into_iter().zip(1..);
+    let admitted = calls.filter_map(|(call, n)| Some((CallId { n, ..started.call }, call?))).collect();
+    SessionInternalMsg::Answered(Input::Answered { admissions: admissions.into(), answer, started }, admitted)
 }
 
 /// What the Compressor learns from an attempt at a summary that took `ms` milliseconds.

@@ -20,10 +20,10 @@ use crate::{
         lease_wait,
         summary_admission::SummaryLease,
         tasks::{InFlightTask, TaskSpawner},
-        tools::ToolsInUse,
+        tools::CallTools,
         view::EncodedView,
     },
-    tool_executor::ToolPermit,
+    tool_executor::{AdmittedCall, ToolPermit},
     turn::{DueAction, Input, ReplayedSession, Turn},
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct SessionActorState {
     /// Leases and permits of calls whose start is being written.
     pub(super) granted: BTreeMap<AttemptId, Grant>,
     pub(super) running: BTreeMap<DueAction, InFlightTask>,
-    pub(super) tools_in_use: ToolsInUse,
+    pub(super) tools: CallTools,
     pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
     pub(super) inbox: InboxReader,
@@ -114,7 +114,7 @@ impl SessionActorState {
             appends: 0,
             granted: BTreeMap::new(),
             running: BTreeMap::new(),
-            tools_in_use: BTreeMap::new(),
+            tools: CallTools::default(),
             view: EncodedView::default(),
             inbox: InboxReader::default(),
             suspending: None,
@@ -160,6 +160,10 @@ impl SessionActorState {
                 }
                 self.enqueue(input, None, None);
             }
+            SessionMsg::Inner(SessionInternalMsg::Answered(input, admitted)) => {
+                self.keep_prepared(&input, admitted);
+                self.enqueue(input, None, None);
+            }
             SessionMsg::Inner(SessionInternalMsg::Leased(input, lease)) => {
                 self.enqueue(input, None, Some(Grant::Lease(lease)));
             }
@@ -186,6 +190,15 @@ impl SessionActorState {
 
     pub(super) fn enqueue(&mut self, input: Input, reply: Option<InputReply>, grant: Option<Grant>) {
         self.waiting.push_back(QueuedInput { input, reply, grant });
+    }
+
+    /// Keeps the admitted calls of the current answer until they start. A late answer has none.
+    fn keep_prepared(&mut self, input: &Input, admitted: BTreeMap<CallId, AdmittedCall>) {
+        if let (StartPhase::Awake(turn), Input::Answered { started, .. }) = (&self.phase, input)
+            && turn.model_started().is_some_and(|current| current.id() == started.id())
+        {
+            self.tools.prepared = admitted;
+        }
     }
 
     /// Asks Persistence to commit the append in flight next: a stop has to wait for it.
@@ -338,19 +351,17 @@ impl SessionActorState {
                     InFlightTask::Call(CancellationToken::new())
                 }
                 DueAction::RunTool(id) => match self.granted.remove(&id) {
-                    Some(Grant::Permit(permit)) => {
-                        self.tasks.run_tool(turn, &mut self.tools_in_use, id, permit)
-                    }
+                    Some(Grant::Permit(permit)) => self.tasks.run_tool(turn, &mut self.tools, id, permit),
                     None if turn.is_of_earlier_incarnation(id.call) => {
                         let cancel = CancellationToken::new();
-                        self.tasks.attach_tool(turn, &mut self.tools_in_use, id, cancel)
+                        self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                     }
                     Some(Grant::Lease(_) | Grant::Summary(_)) | None => self.tasks.report_lost(id),
                 },
                 DueAction::EndTool(id) => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
-                    self.tasks.attach_tool(turn, &mut self.tools_in_use, id, cancel)
+                    self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                 }
                 DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),

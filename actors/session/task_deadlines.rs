@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    model::{ModelRef, RunSpec},
-    policy::parse_arguments,
+    model::{AttemptId, ModelRef, RunSpec},
     session::{
         SessionDependencies,
         model_attempt::RENEW_TIMEOUT,
@@ -22,14 +21,8 @@ impl TaskDeadlines for SessionDependencies {
     }
 
     /// The tool's own limit, and writing a long result.
-    fn tool(&self, tool: &str, text: &str) -> u64 {
-        let limit = self
-            .executor
-            .tools()
-            .get(tool)
-            .zip(parse_arguments(text).ok())
-            .and_then(|(tool, text)| tool.limit(&text));
-        ms(limit.unwrap_or(TOOL_LIMIT) + ARTIFACT_LIMIT)
+    fn tool(&self, attempt: AttemptId) -> u64 {
+        ms(self.executor.limit_of(attempt).unwrap_or(TOOL_LIMIT) + ARTIFACT_LIMIT)
     }
 
     /// The stop limit of a tool, and the same time for writing its output.

@@ -289,9 +289,9 @@ impl LostGuard {
         Self { session, lost: Some(Input::Lost(id)) }
     }
 
-    pub(super) fn complete(mut self, input: Input) {
+    pub(super) fn complete(mut self, message: SessionInternalMsg) {
         self.lost = None;
-        send(&self.session, SessionInternalMsg::Input(input));
+        send(&self.session, message);
     }
 }
 

@@ -4,16 +4,13 @@
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
-use serde_json::Value;
-use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
     hub::DeltaBody,
-    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus, RunId, ToolClass},
-    policy::parse_arguments,
-    port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, ProgressReporter},
+    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus, RunId, RunSpec, ToolClass},
+    port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, PreparedCall, ProgressReporter},
     session::{
         SessionInternalMsg,
         output::fit_for_view,
@@ -21,26 +18,32 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner, send},
         watchdog,
     },
-    tool_executor::{MAX_INLINE_PARSE_BYTES, RegisteredTool, ToolExecutorHandle, ToolPermit},
+    tool_executor::{AdmittedCall, RegisteredTool, ToolExecutorHandle, ToolPermit},
     turn::{DelegationMode, Input, Turn},
 };
 
-/// The tools of attempts whose ends are not durable yet.
-pub(super) type ToolsInUse = BTreeMap<AttemptId, Arc<RegisteredTool>>;
+/// The tools and the prepared calls of a session.
+#[derive(Debug, Default)]
+pub(super) struct CallTools {
+    /// The tools of attempts whose ends are not durable yet.
+    pub(super) in_use: BTreeMap<AttemptId, Arc<RegisteredTool>>,
+    /// The calls of the last answer that have not started.
+    pub(super) prepared: BTreeMap<CallId, AdmittedCall>,
+}
 
 /// The data that a task needs for its call.
 struct ToolCallTask {
     id: AttemptId,
     name: Arc<str>,
     tool: Option<Arc<RegisteredTool>>,
+    /// The call as it was prepared at its admission; `None` if that was another incarnation's, or another attempt has
+    /// used it.
+    prepared: Option<PreparedCall>,
     /// The arguments as the model wrote them.
-    text: String,
-    /// The arguments in it are null until `parse_arguments`.
+    text: Arc<str>,
+    spec: Arc<RunSpec>,
     invocation: Invocation,
-    /// Why the arguments cannot be parsed.
-    arguments_error: Option<String>,
-    shelf: AttemptArtifacts,
-    cancel: CancellationToken,
+    executor: Arc<ToolExecutorHandle>,
     span: tracing::Span,
 }
 
@@ -49,19 +52,18 @@ impl TaskSpawner {
     pub(super) fn run_tool(
         &self,
         turn: &Turn,
-        in_use: &mut ToolsInUse,
+        tools: &mut CallTools,
         id: AttemptId,
         permit: ToolPermit,
     ) -> InFlightTask {
         let cancel = CancellationToken::new();
         let guard = LostGuard::new(self.session.clone(), id);
-        let Some(mut called) = self.tool_call_task(turn, in_use, id, cancel.clone()) else {
+        let Some(mut called) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
         let span = called.span.clone();
         let permit = permit.begin(Arc::clone(&called.name));
         let task = async move {
-            called.parse_arguments().await;
             let made = AssertUnwindSafe(called.execute()).catch_unwind().await;
             let found = if let Ok(end) = made {
                 permit.finish();
@@ -71,7 +73,7 @@ impl TaskSpawner {
                 drop(permit);
                 called.attach(Boot::Same).await
             };
-            guard.complete(called.to_input(found).await);
+            guard.complete(SessionInternalMsg::Input(called.into_input(found).await));
         };
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
@@ -81,12 +83,12 @@ impl TaskSpawner {
     pub(super) fn attach_tool(
         &self,
         turn: &Turn,
-        in_use: &mut ToolsInUse,
+        tools: &mut CallTools,
         id: AttemptId,
         cancel: CancellationToken,
     ) -> InFlightTask {
         let guard = LostGuard::new(self.session.clone(), id);
-        let Some(mut called) = self.tool_call_task(turn, in_use, id, cancel.clone()) else {
+        let Some(mut called) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
         let executor = Arc::clone(&self.wiring.executor);
@@ -94,12 +96,11 @@ impl TaskSpawner {
         let (boot, detached, span) = (turn.boot_of(id.call), turn.is_detached(id.call), called.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
-            called.parse_arguments().await;
             let found = match detached {
                 true => with_permit(&executor, (id.call.run, class), called.attach(boot)).await,
                 false => AttachOutcome::Unknown,
             };
-            guard.complete(called.to_input(found).await);
+            guard.complete(SessionInternalMsg::Input(called.into_input(found).await));
         };
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
@@ -123,23 +124,23 @@ impl TaskSpawner {
     fn tool_call_task(
         &self,
         turn: &Turn,
-        in_use: &mut ToolsInUse,
+        tools: &mut CallTools,
         AttemptId { call, attempt }: AttemptId,
         cancel: CancellationToken,
     ) -> Option<ToolCallTask> {
         let (name, text, spec) = turn.tool_call(call)?;
         let own = ArtifactName { session: self.id, call, attempt };
-        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), own)
-            .with_hashes(turn.artifact_hashes());
+        let executor = Arc::clone(&self.wiring.executor);
+        let artifacts =
+            AttemptArtifacts::new(Arc::clone(&executor.artifacts), own).with_hashes(turn.artifact_hashes());
         let invocation = Invocation {
             call,
             attempt,
             isolation_key: spec.isolation_key.as_str().into(),
             workspace: spec.workspace.as_str().into(),
-            arguments: Value::Null,
             now: self.wiring.clock.at(),
-            artifacts: shelf.clone(),
-            cancel: cancel.clone(),
+            artifacts,
+            cancel,
             progress: self.progress_reporter(call, attempt),
         };
         let span = tracing::info_span!(
@@ -150,18 +151,19 @@ impl TaskSpawner {
             attempt,
             tool = %name,
         );
-        let tool = self.wiring.executor.tools().get(&name).cloned();
-        in_use.extend(tool.clone().map(|tool| (AttemptId { call, attempt }, tool)));
-        let (text, unreadable) = (text.to_owned(), None);
+        let tool = executor.tools().get(&name).cloned();
+        let admitted = tools.prepared.remove(&call);
+        let prepared = tool.as_ref().zip(admitted).and_then(|(tool, admitted)| admitted.prepared_by(tool));
+        tools.in_use.extend(tool.clone().map(|tool| (AttemptId { call, attempt }, tool)));
         Some(ToolCallTask {
             id: AttemptId { call, attempt },
             name,
             tool,
-            text,
+            prepared,
+            text: text.into(),
+            spec: Arc::clone(spec),
             invocation,
-            arguments_error: unreadable,
-            shelf,
-            cancel,
+            executor,
             span,
         })
     }
@@ -173,47 +175,43 @@ impl TaskSpawner {
 }
 
 impl ToolCallTask {
-    /// Parses the arguments, of which the records have only the text. Long ones are parsed on a blocking thread, which
-    /// delays no session.
-    async fn parse_arguments(&mut self) {
-        let text = std::mem::take(&mut self.text);
-        let read = match text.len() <= MAX_INLINE_PARSE_BYTES {
-            true => parse_arguments(&text),
-            false => match spawn_blocking(move || parse_arguments(&text)).await {
-                Ok(read) => read,
-                Err(error) => {
-                    self.arguments_error = Some(format!("the arguments could not be read: {error}"));
-                    return;
-                }
-            },
-        };
-        match read {
-            Ok(arguments) => self.invocation.arguments = arguments,
-            Err(error) => self.arguments_error = Some(error.to_string()),
-        }
-    }
-
-    async fn execute(&self) -> CallEnd {
-        match (&self.tool, &self.arguments_error) {
-            (Some(tool), None) => watchdog::run_tool(&***tool, self.invocation.clone()).await,
+    /// The prepared call, or its end if there is none.
+    async fn prepare(&mut self) -> Result<PreparedCall, CallEnd> {
+        match (&self.tool, self.prepared.take()) {
+            (Some(_), Some(call)) => Ok(call),
+            (Some(tool), None) => tool.prepare_call(&self.text, &self.spec, &self.invocation.cancel).await,
             (None, _) => {
                 let error = format!("the tool `{}` is not there any more", self.name);
-                CallEnd::error(CallStatus::Error, &error, None, "try another way")
+                Err(CallEnd::error(CallStatus::Error, &error, None, "try another way"))
             }
-            (_, Some(error)) => CallEnd::error(CallStatus::Error, error, None, "send one JSON object"),
         }
     }
 
-    /// Asks the tool how an earlier attempt ended. `Unknown` if the tool panics or is missing, or if the arguments are
-    /// invalid.
-    async fn attach(&self, boot: Boot) -> AttachOutcome {
-        let (Some(tool), None) = (&self.tool, &self.arguments_error) else { return AttachOutcome::Unknown };
-        let found = watchdog::attach(&***tool, self.invocation.clone(), boot);
-        AssertUnwindSafe(found).catch_unwind().await.unwrap_or(AttachOutcome::Unknown)
+    async fn execute(&mut self) -> CallEnd {
+        let call = match self.prepare().await {
+            Ok(call) => call,
+            Err(end) => return end,
+        };
+        let limit = call.limit;
+        let run = watchdog::run_tool(call, self.invocation.clone());
+        self.executor.with_limit(self.id, limit, run).await
+    }
+
+    /// Asks the tool how an earlier attempt ended. `Unknown` if the tool panics or is missing, or if it does not accept
+    /// the arguments any more: an earlier version did, so the call may have begun.
+    async fn attach(&mut self, boot: Boot) -> AttachOutcome {
+        let found = async {
+            let call = self.prepare().await.ok()?;
+            let limit = call.limit;
+            let found = watchdog::attach(call, self.invocation.clone(), boot);
+            Some(self.executor.with_limit(self.id, limit, found).await)
+        };
+        let found = AssertUnwindSafe(found).catch_unwind().await;
+        found.ok().flatten().unwrap_or(AttachOutcome::Unknown)
     }
 
     /// The input for the session.
-    async fn to_input(&self, found: AttachOutcome) -> Input {
+    async fn into_input(self, found: AttachOutcome) -> Input {
         let AttemptId { call, attempt } = self.id;
         match found {
             // The tool does not know whether the call took effect.
@@ -221,7 +219,7 @@ impl ToolCallTask {
                 Input::Lost(AttemptId { call, attempt })
             }
             AttachOutcome::Ended(end) => {
-                let end = fit_for_view(end, &self.shelf, &self.cancel).await;
+                let end = fit_for_view(end, &self.invocation.artifacts, &self.invocation.cancel).await;
                 tracing::debug!(status = ?end.status, "ended");
                 Input::ToolEnded { id: AttemptId { call, attempt }, end }
             }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     active_deadline::ActiveDeadline,
     model::{Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass, ModelAnswer},
-    port::{ArtifactError, AttachOutcome, Boot, Invocation, ModelProvider, Tool},
+    port::{ArtifactError, AttachOutcome, Boot, Invocation, ModelProvider, PreparedCall},
 };
 
 /// Added to the time limit of a whole call, which the adapter itself should enforce.
@@ -88,7 +88,7 @@ pub(super) async fn write_artifact(
 
 /// Attaches to a call of an earlier incarnation. After a day it is cancelled. `Unknown` if the tool does not end after
 /// its cancellation.
-pub(super) async fn attach(tool: &dyn Tool, invocation: Invocation, boot: Boot) -> AttachOutcome {
+pub(super) async fn attach(call: PreparedCall, invocation: Invocation, boot: Boot) -> AttachOutcome {
     let cancel = invocation.cancel.child_token();
     let invocation = Invocation { cancel: cancel.clone(), ..invocation };
     let stopped = async {
@@ -100,14 +100,14 @@ pub(super) async fn attach(tool: &dyn Tool, invocation: Invocation, boot: Boot) 
     };
     tokio::select! {
         biased;
-        found = tool.attach(invocation, boot) => found,
+        found = call.work.attach(invocation, boot) => found,
         () = stopped => AttachOutcome::Unknown,
     }
 }
 
-/// Runs a tool until it ends; drops it if it is overdue.
-pub(super) async fn run_tool(tool: &dyn Tool, invocation: Invocation) -> CallEnd {
-    let limit = tool.limit(&invocation.arguments).unwrap_or(TOOL_LIMIT);
+/// Runs a call until it ends; drops it if it is overdue.
+pub(super) async fn run_tool(call: PreparedCall, invocation: Invocation) -> CallEnd {
+    let limit = call.limit.unwrap_or(TOOL_LIMIT);
     let cancel = invocation.cancel.clone();
     let stopped = async {
         cancel.cancelled().await;
@@ -116,7 +116,7 @@ pub(super) async fn run_tool(tool: &dyn Tool, invocation: Invocation) -> CallEnd
     let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
         biased;
-        end = tool.run(invocation) => end,
+        end = call.work.run(invocation) => end,
         () = stopped => {
             let error = "stopped; it did not end by itself when it was told to, and was dropped";
             CallEnd::error(CallStatus::Stopped, error, None, "look at what is there before you repeat anything")
@@ -137,7 +137,12 @@ mod tests {
     use crate::{
         doubles::{ScriptedTool, invocation},
         model::EffectClass,
+        port::Tool,
     };
+
+    fn prepared(tool: &ScriptedTool) -> PreparedCall {
+        tool.prepare(&serde_json::json!({}), "/").expect("it accepts everything")
+    }
 
     /// The outcome of attaching to a tool that takes this long, and whether the tool was cancelled.
     async fn seek(takes: Duration) -> (AttachOutcome, bool) {
@@ -155,7 +160,7 @@ mod tests {
                 }
             }
         });
-        let found = attach(&tool, invocation("/", serde_json::json!({})), Boot::Same).await;
+        let found = attach(prepared(&tool), invocation("/"), Boot::Same).await;
         (found, was_told.is_cancelled())
     }
 
@@ -222,10 +227,10 @@ mod tests {
             ends_elsewhere(takes).await;
             AttachOutcome::Ended(CallEnd::ok("found"))
         });
-        let of = || invocation("/", serde_json::json!({}));
-        let (ended, ()) = tokio::join!(run_tool(&tool, of()), gap());
+        let of = || invocation("/");
+        let (ended, ()) = tokio::join!(run_tool(prepared(&tool), of()), gap());
         assert_eq!(ended, CallEnd::ok("ended"));
-        let (found, ()) = tokio::join!(attach(&tool, of(), Boot::Same), gap());
+        let (found, ()) = tokio::join!(attach(prepared(&tool), of(), Boot::Same), gap());
         assert_eq!(found, AttachOutcome::Ended(CallEnd::ok("found")));
         // Even after a cancellation.
         let stopped = of();
@@ -234,7 +239,7 @@ mod tests {
             ends_elsewhere(Duration::from_secs(2)).await;
             CallEnd::ok("ended")
         });
-        let (ended, ()) = tokio::join!(run_tool(&late, stopped), gap());
+        let (ended, ()) = tokio::join!(run_tool(prepared(&late), stopped), gap());
         assert_eq!(ended, CallEnd::ok("ended"));
         let keeping = async {
             ends_elsewhere(takes).await;

@@ -19,7 +19,7 @@ pub use faulty::{FaultyJournal, JournalFault};
 pub use hermod_actors::{
     doubles::{
         MemoryArtifacts, PlainEncoder, ScriptFn, ScriptedProvider, ScriptedTool, VirtualClock, calls,
-        invocation, says,
+        invocation, run_call, says,
     },
     fault_injection::{ActorFault, ActorKind, inject, inject_if_alive},
 };

@@ -1,9 +1,9 @@
-//! Admission of the calls of an answer: finds the tool that a call means, and whether the tool accepts the arguments.
-//! Runs nothing and records nothing.
+//! Admission of the calls of an answer: finds the tool that a call means, and has it prepare the call. Runs nothing and
+//! records nothing. The session keeps a prepared call until its start.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -11,28 +11,48 @@ use serde_json::Value;
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::generation::ToolGeneration;
+use super::generation::{RegisteredTool, ToolGeneration};
 use crate::{
-    model::{CallEnd, CallStatus, EffectClass, Hash, ModelAnswer, RunSpec, ToolCall},
+    model::{CallEnd, Hash, ModelAnswer, RunSpec, ToolCall},
     policy::{
         ArgumentsParseError,
         delegation::{DELEGATE_TASK, parse_delegation},
         match_tool_name, parse_arguments,
         todo::TODO,
     },
-    port::BadArguments,
+    port::{BadArguments, PreparedCall},
     turn::{CallAdmission, CallRejection},
 };
 
 /// Most bytes of arguments that are parsed on an async worker thread. Parsing more takes longer than a change of
 /// threads.
-pub(crate) const MAX_INLINE_PARSE_BYTES: usize = 16 * 1024;
+const MAX_INLINE_PARSE_BYTES: usize = 16 * 1024;
 /// Most bytes of arguments of a call that a session's handler processes itself.
 const MAX_HANDLER_BYTES: usize = 1 << 20;
 /// Limit for admitting the calls of an answer. The work is bounded, but it may wait for a file system.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit once the run is being stopped.
 const STOPPED_ADMISSION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A call that was prepared at its admission, until it starts.
+#[derive(Debug)]
+pub(crate) struct AdmittedCall {
+    tool: Weak<RegisteredTool>,
+    call: PreparedCall,
+}
+
+impl AdmittedCall {
+    /// The call, if this tool has prepared it: the tools may have been exchanged since.
+    pub(crate) fn prepared_by(self, tool: &Arc<RegisteredTool>) -> Option<PreparedCall> {
+        std::ptr::eq(self.tool.as_ptr(), Arc::as_ptr(tool)).then_some(self.call)
+    }
+}
+
+/// The verdict on a call, and the call if it is admitted.
+pub(crate) type Admission = (CallAdmission, Option<AdmittedCall>);
+
+/// Why a call is rejected, and the error for the model.
+type Rejection = (CallRejection, BadArguments);
 
 impl ToolGeneration {
     /// Admits or rejects each call of an answer; runs none. Work that could block happens on a blocking thread; calls
@@ -42,102 +62,140 @@ impl ToolGeneration {
         answer: &Arc<ModelAnswer>,
         spec: &Arc<RunSpec>,
         cancel: &CancellationToken,
-    ) -> Arc<[CallAdmission]> {
+    ) -> Vec<Admission> {
         let calls = &answer.message.calls;
         if calls.iter().all(|call| self.is_quick(call, spec)) {
             return self.admit_all(calls, spec);
         }
         let (tools, judged, of) = (Arc::clone(self), Arc::clone(answer), Arc::clone(spec));
-        let work = spawn_blocking(move || tools.admit_all(&judged.message.calls, &of));
-        let stopped = async {
-            cancel.cancelled().await;
-            sleep(STOPPED_ADMISSION_TIMEOUT).await;
+        let admitted = run_blocking(cancel, move || tools.admit_all(&judged.message.calls, &of)).await;
+        let rejected = |late: BadArguments| {
+            let admission = reject((CallRejection::Unacceptable, late));
+            calls.iter().map(|_| (admission.clone(), None)).collect()
         };
-        tokio::select! {
-            biased;
-            done = work => match done {
-                Ok(plans) => plans,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => resume_unwind(panic),
-                    // The process ends.
-                    Err(_) => std::future::pending().await,
-                },
-            },
-            () = stopped => calls.iter().map(|_| admission_timeout(STOPPED_ADMISSION_TIMEOUT)).collect(),
-            () = sleep(ADMISSION_TIMEOUT) => calls.iter().map(|_| admission_timeout(ADMISSION_TIMEOUT)).collect(),
-        }
+        admitted.unwrap_or_else(rejected)
     }
 
     fn is_quick(&self, call: &ToolCall, spec: &RunSpec) -> bool {
         let known: Vec<&str> = self.allowed(&spec.tools).map(|(name, _)| &**name).collect();
         let tool = match_tool_name(&call.name, &known).and_then(|name| self.get(name));
         call.arguments.len() <= MAX_INLINE_PARSE_BYTES
-            && tool.is_none_or(|tool| tool.plans_without_blocking())
+            && tool.is_none_or(|tool| tool.prepares_without_blocking())
     }
 
     /// Admits or rejects each call of an answer; runs none.
-    fn admit_all(&self, calls: &[ToolCall], spec: &RunSpec) -> Arc<[CallAdmission]> {
-        calls.iter().map(|call| self.admit_one(call, spec)).collect()
+    fn admit_all(&self, calls: &[ToolCall], spec: &RunSpec) -> Vec<Admission> {
+        let admit = |call| self.admit_one(call, spec).unwrap_or_else(|rejection| (reject(rejection), None));
+        calls.iter().map(admit).collect()
     }
 
-    fn admit_one(&self, call: &ToolCall, spec: &RunSpec) -> CallAdmission {
+    fn admit_one(&self, call: &ToolCall, spec: &RunSpec) -> Result<Admission, Rejection> {
         let known: Vec<&str> = self.allowed(&spec.tools).map(|(name, _)| &**name).collect();
         let found = match_tool_name(&call.name, &known).and_then(|name| self.get_key_value(name));
         let Some((name, tool)) = found else {
             let error = format!("there is no tool `{}`", call.name);
             let hint = format!("the tools are: {}", known.join(", "));
-            return reject(CallRejection::UnknownTool, &error, None, &hint);
+            return Err((CallRejection::UnknownTool, BadArguments { field: None, error, hint }));
         };
         let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
             let error =
                 format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());
-            return reject(
-                CallRejection::Unacceptable,
-                &error,
-                None,
-                "put long texts into files, and name those",
-            );
+            return Err(unacceptable(error, "put long texts into files, and name those"));
         }
-        let arguments = match parse_arguments(&call.arguments) {
-            Ok(arguments) => arguments,
-            Err(error @ ArgumentsParseError::Malformed { .. }) => {
-                return reject(CallRejection::Malformed, &error.to_string(), None, ONE_OBJECT_HINT);
-            }
-            Err(error @ ArgumentsParseError::NotAnObject(_)) => {
-                return reject(CallRejection::Unacceptable, &error.to_string(), None, ONE_OBJECT_HINT);
-            }
+        let (prepared, arguments) = tool.prepare_text(&call.arguments, spec)?;
+        let verdict = CallAdmission::Admit {
+            tool: Arc::clone(name),
+            intent: prepared.intent.clone(),
+            arguments: hash(arguments),
         };
-        let planned = || match **name == *DELEGATE_TASK {
-            true => parse_delegation(&arguments, spec)
-                .map(|_| EffectClass::Once.into())
-                .map_err(BadArguments::from),
-            false => tool.plan(&arguments, &spec.workspace),
+        Ok((verdict, Some(AdmittedCall { tool: Arc::downgrade(tool), call: prepared })))
+    }
+}
+
+impl RegisteredTool {
+    /// Prepares a call of a run of this spec; on a blocking thread if that could take long. The error is the end of the
+    /// call.
+    pub(crate) async fn prepare_call(
+        self: &Arc<Self>,
+        text: &Arc<str>,
+        spec: &Arc<RunSpec>,
+        cancel: &CancellationToken,
+    ) -> Result<PreparedCall, CallEnd> {
+        let prepared = if text.len() <= MAX_INLINE_PARSE_BYTES && self.prepares_without_blocking() {
+            self.prepare_text(text, spec)
+        } else {
+            let (tool, text, of) = (Arc::clone(self), Arc::clone(text), Arc::clone(spec));
+            run_blocking(cancel, move || tool.prepare_text(&text, &of)).await?
         };
-        match catch_unwind(AssertUnwindSafe(planned)) {
-            Ok(Ok(intent)) => {
-                CallAdmission::Admit { tool: Arc::clone(name), intent, arguments: hash(arguments) }
+        prepared.map(|(call, _)| call).map_err(|(_, bad)| bad.into())
+    }
+
+    /// Parses the arguments of a call, and has the tool prepare it.
+    fn prepare_text(&self, text: &str, spec: &RunSpec) -> Result<(PreparedCall, Value), Rejection> {
+        let arguments = parse_arguments(text).map_err(|error| {
+            let rejection = match error {
+                ArgumentsParseError::Malformed { .. } => CallRejection::Malformed,
+                ArgumentsParseError::NotAnObject(_) => CallRejection::Unacceptable,
+            };
+            let hint = "send the arguments as one JSON object".into();
+            (rejection, BadArguments { field: None, error: error.to_string(), hint })
+        })?;
+        let name = &self.spec().name;
+        let prepare = || {
+            if name == DELEGATE_TASK {
+                parse_delegation(&arguments, spec)?;
             }
-            Ok(Err(bad)) => reject(CallRejection::Unacceptable, &bad.error, bad.field.as_deref(), &bad.hint),
+            self.prepare(&arguments, &spec.workspace)
+        };
+        match catch_unwind(AssertUnwindSafe(prepare)) {
+            Ok(Ok(call)) => Ok((call, arguments)),
+            Ok(Err(bad)) => Err((CallRejection::Unacceptable, bad)),
             Err(_) => {
                 let error = format!("`{name}` panicked when it looked at the arguments");
-                reject(CallRejection::Unacceptable, &error, None, "try another way")
+                Err(unacceptable(error, "try another way"))
             }
         }
     }
 }
 
-const ONE_OBJECT_HINT: &str = "send the arguments as one JSON object";
-
-fn admission_timeout(waited: Duration) -> CallAdmission {
-    let error = format!("the arguments could not be judged within {} s", waited.as_secs());
-    let hint =
-        "the file system of the workspace does not answer: try again later, or ask the operator to look";
-    reject(CallRejection::Unacceptable, &error, None, hint)
+/// Awaits work on a blocking thread, or gives it up in time.
+async fn run_blocking<T: Send + 'static>(
+    cancel: &CancellationToken,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, BadArguments> {
+    let stopped = async {
+        cancel.cancelled().await;
+        sleep(STOPPED_ADMISSION_TIMEOUT).await;
+    };
+    let waited = tokio::select! {
+        biased;
+        done = spawn_blocking(work) => match done {
+            Ok(done) => return Ok(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The process ends.
+                Err(_) => std::future::pending().await,
+            },
+        },
+        () = stopped => STOPPED_ADMISSION_TIMEOUT,
+        () = sleep(ADMISSION_TIMEOUT) => ADMISSION_TIMEOUT,
+    };
+    Err(BadArguments {
+        field: None,
+        error: format!("the arguments could not be judged within {} s", waited.as_secs()),
+        hint:
+            "the file system of the workspace does not answer: try again later, or ask the operator to look"
+                .into(),
+    })
 }
 
-fn reject(fault: CallRejection, error: &str, field: Option<&str>, hint: &str) -> CallAdmission {
-    CallAdmission::Reject { rejection: fault, end: CallEnd::error(CallStatus::Error, error, field, hint) }
+fn unacceptable(error: String, hint: &str) -> Rejection {
+    (CallRejection::Unacceptable, BadArguments { field: None, error, hint: hint.into() })
+}
+
+fn reject((rejection, bad): Rejection) -> CallAdmission {
+    CallAdmission::Reject { rejection, end: bad.into() }
 }
 
 /// The hash of the arguments; independent of the order of fields.
@@ -153,7 +211,7 @@ mod tests {
     use super::*;
     use crate::{
         doubles::{MemoryArtifacts, ScriptedTool},
-        model::{EffectClass, ModelRef},
+        model::{CallStatus, EffectClass, ModelRef},
         port::Tool,
         tool_executor::ToolExecutorHandle,
     };
@@ -166,7 +224,7 @@ mod tests {
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
         let model = ModelRef::new("test", "model").expect("two names");
         let spec = RunSpec { tools: vec!["read".into()], ..RunSpec::new(vec![model], "/workspace") };
-        executor.tools().admit_all(&[call], &spec)[0].clone()
+        executor.tools().admit_all(&[call], &spec).remove(0).0
     }
 
     /// Checks that the call is rejected for this reason, and that the model reads `part`.

@@ -1,9 +1,13 @@
 //! The part of the ToolExecutor that outlives its actor: the stable reference, the permits, and the tools. Sessions use
 //! it.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -13,7 +17,7 @@ use super::{
     generation::{RegisteredTool, ToolGeneration, check, close},
 };
 use crate::{
-    model::{RunId, ToolClass},
+    model::{AttemptId, RunId, ToolClass},
     port::{Artifacts, Tool},
     supervisor::StableActorRef,
 };
@@ -31,6 +35,8 @@ pub(crate) struct ToolExecutorHandle {
     tools: Mutex<Tools>,
     /// Tools that no generation and no call has any more.
     unused: Mutex<Vec<Arc<dyn Tool>>>,
+    /// Time limits of the attempts in progress whose tools have limits of their own.
+    limits: Mutex<BTreeMap<AttemptId, Duration>>,
 }
 
 #[derive(Debug)]
@@ -75,6 +81,7 @@ impl ToolExecutorHandle {
             max_concurrent,
             tools: Mutex::default(),
             unused: Mutex::default(),
+            limits: Mutex::default(),
         });
         handle.exchange(tools)?;
         Ok(handle)
@@ -153,6 +160,23 @@ impl ToolExecutorHandle {
         Some(ToolPermit { permit: Some(permit), executor: Arc::clone(self), tool: None })
     }
 
+    /// The limit of an attempt in progress, if its tool has a limit of its own.
+    pub(crate) fn limit_of(&self, attempt: AttemptId) -> Option<Duration> {
+        lock(&self.limits).get(&attempt).copied()
+    }
+
+    /// Awaits an attempt with this limit, which is known meanwhile.
+    pub(crate) async fn with_limit<T>(
+        &self,
+        attempt: AttemptId,
+        limit: Option<Duration>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        lock(&self.limits).extend(limit.map(|limit| (attempt, limit)));
+        let _known = KnownLimit { executor: self, attempt };
+        work.await
+    }
+
     /// Number of calls in progress.
     pub(super) fn running(&self, class: ToolClass) -> usize {
         self.max_concurrent.saturating_sub(self.permits(class).free.available_permits())
@@ -194,6 +218,18 @@ impl Drop for ToolPermit {
     fn drop(&mut self) {
         let tool = self.tool.take();
         self.release(tool.map(ToolExecutorMsg::Lost));
+    }
+}
+
+/// Forgets the limit of an attempt when dropped.
+struct KnownLimit<'a> {
+    executor: &'a ToolExecutorHandle,
+    attempt: AttemptId,
+}
+
+impl Drop for KnownLimit<'_> {
+    fn drop(&mut self) {
+        lock(&self.executor.limits).remove(&self.attempt);
     }
 }
 

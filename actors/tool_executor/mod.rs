@@ -18,7 +18,7 @@ use crate::{
     model::{RunId, ToolClass},
     policy::PermitQueue,
 };
-pub(crate) use admission::MAX_INLINE_PARSE_BYTES;
+pub(crate) use admission::{Admission, AdmittedCall};
 pub(crate) use generation::{RegisteredTool, ToolGeneration};
 pub(crate) use handle::{ToolExecutorHandle, ToolPermit};
 

@@ -10,8 +10,6 @@ use hermod_actors::{
 use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-use super::typed_tool::refused_end;
-
 /// Time that a stopped call waits for a file operation to return.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -67,7 +65,7 @@ where
     };
     Err(match joined {
         Ok(Ok(Ok(result))) => return Ok(result),
-        Ok(Ok(Err(FileWorkError::Refused(bad)))) => refused_end(&bad),
+        Ok(Ok(Err(FileWorkError::Refused(bad)))) => bad.into(),
         Ok(Ok(Err(FileWorkError::Stopped))) => stopped_end(
             "the call was stopped before it was done; no file was changed",
             "call again if it is still wanted",

@@ -8,7 +8,7 @@ use hermod_actors::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::typed_tool::{ToolContext, TypedTool, refused_end};
+use super::typed_tool::{ToolContext, TypedTool};
 use crate::process::without_cut_end;
 
 /// Default size of a page, in bytes.
@@ -45,13 +45,13 @@ impl TypedTool for ReadArtifact {
         let Arguments { handle, offset, limit } = arguments;
         let (offset, limit) = (offset.unwrap_or(0), limit.unwrap_or(DEFAULT_PAGE_BYTES));
         match site.artifacts.read(&handle, offset, limit).await {
-            Ok(excerpt) if offset > excerpt.total => refused_end(&BadArguments {
+            Ok(excerpt) if offset > excerpt.total => CallEnd::from(BadArguments {
                 field: Some("offset".into()),
                 error: format!("`offset` {offset} is past the end: {handle} has {} bytes", excerpt.total),
                 hint: "use a smaller `offset`".into(),
             }),
             Ok(excerpt) => CallEnd::ok(page(&excerpt, offset)),
-            Err(error @ ArtifactError::NotFound(_)) => refused_end(&BadArguments {
+            Err(error @ ArtifactError::NotFound(_)) => CallEnd::from(BadArguments {
                 field: Some("handle".into()),
                 error: error.to_string(),
                 hint: "give a handle exactly as an earlier result of this conversation says it".into(),

@@ -8,7 +8,6 @@ use hermod_actors::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -19,7 +18,7 @@ use super::{
     detached,
     paths::ToolWorkspace,
     spool::collect_output,
-    typed_tool::{self, ToolContext, TypedTool},
+    typed_tool::{ToolContext, TypedTool},
 };
 use crate::{
     excerpt::quoted_first_chars,
@@ -32,8 +31,6 @@ pub const SHELL: &str = "/bin/sh";
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 const WRITE_A_SCRIPT: &str =
     "make it shorter and plainer, or put the script into a file with `write_file` and run that";
-/// Longest timeout of a command: the upper limit in the schema.
-const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 /// Time to end a command and read the rest of its output, with reserve.
 pub(super) const END_SLACK: Duration = Duration::from_secs(30);
 
@@ -104,7 +101,7 @@ impl TypedTool for Shell {
         let area = site.area();
         let folder = match spawn_blocking(move || folder(&area, workdir.as_deref())).await {
             Ok(Ok(folder)) => folder,
-            Ok(Err(bad)) => return typed_tool::refused_end(&bad),
+            Ok(Err(bad)) => return bad.into(),
             Err(error) => return panic_end(&error),
         };
         let timeout = timeout_of(timeout, &site.settings);
@@ -120,10 +117,8 @@ impl TypedTool for Shell {
         }
     }
 
-    fn limit(arguments: &Value, settings: &Settings) -> Option<Duration> {
-        let seconds = arguments.get("timeout").and_then(Value::as_f64);
-        let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Some(timeout.map_or(settings.shell_timeout, |timeout| timeout.min(MAX_TIMEOUT)) + END_SLACK)
+    fn limit(arguments: &Arguments, settings: &Settings) -> Option<Duration> {
+        Some(timeout_of(arguments.timeout, settings) + END_SLACK)
     }
 
     async fn attach(_: Arguments, site: ToolContext, boot: Boot) -> AttachOutcome {

@@ -10,16 +10,18 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, RunId, Timestamp, ToolSpec},
-    port::{AttachOutcome, AttemptArtifacts, BadArguments, Boot, Intent, Invocation, ProgressReporter, Tool},
+    model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, Timestamp, ToolSpec},
+    port::{
+        AttachOutcome, AttemptArtifacts, BadArguments, Boot, CallWork, Intent, Invocation, PreparedCall,
+        ProgressReporter, Tool,
+    },
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-use super::{ArgumentSchema, Settings, blocking::panic_end, paths::ToolWorkspace};
+use super::{ArgumentSchema, Settings, paths::ToolWorkspace};
 
 /// A tool whose arguments are a type. [`make`] turns it into a [`Tool`].
 pub trait TypedTool: Debug + Send + Sync + 'static {
@@ -53,13 +55,13 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
     /// Called when a run was ended without the ends of its calls.
     fn abandon(_run: RunId, _settings: &Settings) {}
 
-    /// The call's upper time limit, if the tool has its own. The arguments are not validated yet.
-    fn limit(_arguments: &Value, _settings: &Settings) -> Option<Duration> {
+    /// The call's upper time limit, if the tool has its own.
+    fn limit(_arguments: &Self::Arguments, _settings: &Settings) -> Option<Duration> {
         None
     }
 
-    /// Finds the outcome of a call that an earlier process started; see [`Tool::attach`]. The default fits tools whose
-    /// calls end with the process.
+    /// Finds the outcome of a call that an earlier process started; see [`CallWork::attach`]. The default fits tools
+    /// whose calls end with the process.
     fn attach(
         _arguments: Self::Arguments,
         _site: ToolContext,
@@ -108,33 +110,21 @@ pub fn make<T: TypedTool>(settings: Settings) -> Arc<dyn Tool> {
         description: T::DESCRIPTION.into(),
         parameters: shape.schema().clone(),
     };
-    Arc::new(TypedToolAdapter::<T> { spec, shape: Arc::new(shape), settings, marker: PhantomData })
+    Arc::new(TypedToolAdapter::<T> { spec, shape, settings, marker: PhantomData })
 }
 
 #[derive(Debug)]
 struct TypedToolAdapter<T> {
     spec: ToolSpec,
-    shape: Arc<ArgumentSchema>,
+    shape: ArgumentSchema,
     settings: Settings,
     marker: PhantomData<T>,
 }
 
-fn parse_arguments<T: TypedTool>(
-    shape: &ArgumentSchema,
-    arguments: &Value,
-) -> Result<T::Arguments, BadArguments> {
-    let arguments = shape.parse(arguments)?;
-    T::check(&arguments)?;
-    Ok(arguments)
-}
-
-/// Parses arguments off the async threads, so that it blocks no session. They are parsed at the admission of the call
-/// and again when it runs, because a record has only their text.
-async fn parse_off_thread<T: TypedTool>(
-    shape: Arc<ArgumentSchema>,
-    arguments: Value,
-) -> Result<Result<T::Arguments, BadArguments>, JoinError> {
-    spawn_blocking(move || parse_arguments::<T>(&shape, &arguments)).await
+/// A call with valid arguments.
+struct TypedCall<T: TypedTool> {
+    arguments: T::Arguments,
+    settings: Settings,
 }
 
 fn tool_context(invocation: Invocation, settings: Settings) -> ToolContext {
@@ -155,34 +145,17 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
         &self.spec
     }
 
-    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
-        let arguments = parse_arguments::<T>(&self.shape, arguments)?;
-        let detached = T::is_detached(&self.settings);
-        Ok(Intent { effect: T::EFFECT, access: T::access(&arguments, workspace, &self.settings), detached })
-    }
-
-    fn run(&self, mut invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        let (settings, shape) = (self.settings.clone(), Arc::clone(&self.shape));
-        Box::pin(async move {
-            let arguments = std::mem::take(&mut invocation.arguments);
-            match parse_off_thread::<T>(shape, arguments).await {
-                Ok(Ok(arguments)) => T::run(arguments, tool_context(invocation, settings)).await,
-                Ok(Err(bad)) => refused_end(&bad),
-                Err(error) => panic_end(&error),
-            }
-        })
-    }
-
-    fn attach(&self, mut invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
-        let (settings, shape) = (self.settings.clone(), Arc::clone(&self.shape));
-        Box::pin(async move {
-            let arguments = std::mem::take(&mut invocation.arguments);
-            match parse_off_thread::<T>(shape, arguments).await {
-                Ok(Ok(arguments)) => T::attach(arguments, tool_context(invocation, settings), boot).await,
-                // An earlier version accepted them, so the call may have begun.
-                Ok(Err(_)) | Err(_) => AttachOutcome::Unknown,
-            }
-        })
+    fn prepare(&self, arguments: &Value, workspace: &str) -> Result<PreparedCall, BadArguments> {
+        let arguments: T::Arguments = self.shape.parse(arguments)?;
+        T::check(&arguments)?;
+        let settings = self.settings.clone();
+        let intent = Intent {
+            effect: T::EFFECT,
+            access: T::access(&arguments, workspace, &settings),
+            detached: T::is_detached(&settings),
+        };
+        let limit = T::limit(&arguments, &settings);
+        Ok(PreparedCall { intent, limit, work: Box::new(TypedCall::<T> { arguments, settings }) })
     }
 
     fn abandon(&self, run: RunId) {
@@ -192,13 +165,14 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     fn forget(&self, call: CallId, attempt: Attempt) {
         T::forget(call, attempt, &self.settings);
     }
-
-    fn limit(&self, arguments: &Value) -> Option<Duration> {
-        T::limit(arguments, &self.settings)
-    }
 }
 
-/// The end of a call whose arguments are rejected when it runs.
-pub(super) fn refused_end(bad: &BadArguments) -> CallEnd {
-    CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
+impl<T: TypedTool> CallWork for TypedCall<T> {
+    fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        Box::pin(T::run(self.arguments, tool_context(invocation, self.settings)))
+    }
+
+    fn attach(self: Box<Self>, invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
+        Box::pin(T::attach(self.arguments, tool_context(invocation, self.settings), boot))
+    }
 }

@@ -20,8 +20,8 @@ use crate::{
 pub trait TaskDeadlines {
     /// Limit of one attempt at this model by a run of this spec, with everything that belongs to the attempt.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64;
-    /// Limit of one attempt of a call of this tool with these arguments, until its result is stored.
-    fn tool(&self, tool: &str, arguments: &str) -> u64;
+    /// Limit of an attempt of a tool call, until its result is stored.
+    fn tool(&self, attempt: AttemptId) -> u64;
     /// Limit of bringing a call to its end.
     fn stop(&self) -> u64;
 }
@@ -180,10 +180,10 @@ impl WaitTracker {
                 Some(RunWait { kind: WaitKind::Model { model, attempt }, since, until })
             }
             DueAction::RunTool(AttemptId { call, .. }) if run.subagents.wait_of(call).is_some() => None,
-            DueAction::RunTool(AttemptId { call, attempt }) => {
-                let (tool, arguments, _) = self.turn.tool_call(call)?;
+            DueAction::RunTool(id @ AttemptId { call, attempt }) => {
+                let (tool, ..) = self.turn.tool_call(call)?;
                 let since = self.call_time(call);
-                let until = since.max(self.alive_since).plus_ms(bounds.tool(&tool, arguments));
+                let until = since.max(self.alive_since).plus_ms(bounds.tool(id));
                 let what = WaitKind::Tool { call, tool: tool.to_string(), attempt };
                 Some(RunWait { kind: what, since, until: Some(until) })
             }

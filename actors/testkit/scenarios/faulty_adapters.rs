@@ -24,8 +24,8 @@ use hermod_actors::{
         SessionId, ToolSpec,
     },
     port::{
-        BadArguments, DeltaSink, EncodedHead, Encoder, Intent, Invocation, Journal, MessageBuffer,
-        ModelProvider, ModelRequest, Tool,
+        BadArguments, DeltaSink, EncodedHead, Encoder, Invocation, Journal, MessageBuffer, ModelProvider,
+        ModelRequest, PreparedCall, Tool,
     },
 };
 
@@ -226,16 +226,12 @@ impl Tool for FaultyTool {
         self.0.spec()
     }
 
-    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
+    fn prepare(&self, arguments: &Value, workspace: &str) -> Result<PreparedCall, BadArguments> {
         assert!(!self.1.is_due(AdapterFault::PlanPanics), "the tool panics when it looks at its arguments");
-        self.0.plan(arguments, workspace)
+        self.0.prepare(arguments, workspace)
     }
 
-    fn plans_without_blocking(&self) -> bool {
+    fn prepares_without_blocking(&self) -> bool {
         true
-    }
-
-    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        self.0.run(invocation)
     }
 }

@@ -271,7 +271,7 @@ pub const FAULT_SCENARIOS: &[FaultScenario] = &[
     ),
     call_fault(
         "tool call",
-        ("panic", "`plan` panics"),
+        ("panic", "`prepare` panics"),
         AdapterFault::PlanPanics,
         "caught; the model reads that the call was refused",
         continues(&["model.answered", "call.ended", "model.started"], COMPLETED),

@@ -13,7 +13,7 @@ use super::{
 };
 use hermod_actors::{
     model::{Access, Attempt, AttemptId, CallEnd, CallStatus, EffectClass, ToolSpec},
-    port::{AttachOutcome, BadArguments, Boot, Intent, Invocation, Tool},
+    port::{AttachOutcome, BadArguments, Boot, CallWork, Intent, Invocation, PreparedCall, Tool},
 };
 
 /// The arguments of a simulated call.
@@ -51,12 +51,13 @@ impl Tool for SimulatedTool {
         &self.spec
     }
 
-    fn plans_without_blocking(&self) -> bool {
+    fn prepares_without_blocking(&self) -> bool {
         true
     }
 
-    fn plan(&self, arguments: &Value, _: &str) -> Result<Intent, BadArguments> {
-        let arguments = read(arguments)?;
+    fn prepare(&self, arguments: &Value, _: &str) -> Result<PreparedCall, BadArguments> {
+        let arguments: SimulatedArguments = serde_json::from_value(arguments.clone())
+            .map_err(|error| BadArguments { field: None, error: error.to_string(), hint: "none".into() })?;
         let panics = arguments.does == ToolBehaviour::PlanPanics
             && self.outside.is_first(format!("plan {}", arguments.of));
         let is_due = panics || arguments.does != ToolBehaviour::PlanPanics;
@@ -65,7 +66,7 @@ impl Tool for SimulatedTool {
         }
         assert!(!panics, "planned: the tool panics when it looks at its arguments");
         let intent = |effect: EffectClass| Intent::from(effect);
-        Ok(match self.kind {
+        let intent = match self.kind {
             ToolKind::Look => intent(EffectClass::Pure),
             ToolKind::Put => {
                 Intent { access: Access::writes("/workspace/a"), ..intent(EffectClass::Idempotent) }
@@ -74,15 +75,23 @@ impl Tool for SimulatedTool {
             ToolKind::Build => {
                 Intent { access: Access::Anything, detached: true, ..intent(EffectClass::Once) }
             }
-        })
+        };
+        let outside = Arc::clone(&self.outside);
+        Ok(PreparedCall::new(intent, SimulatedCall { kind: self.kind, arguments, outside }))
     }
+}
 
-    fn run(&self, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        let (kind, outside) = (self.kind, Arc::clone(&self.outside));
+/// A call whose arguments were accepted.
+struct SimulatedCall {
+    kind: ToolKind,
+    arguments: SimulatedArguments,
+    outside: Arc<ExternalWorld>,
+}
+
+impl CallWork for SimulatedCall {
+    fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
+        let Self { kind, arguments, outside } = *self;
         async move {
-            let Ok(arguments) = read(&invocation.arguments) else {
-                return CallEnd::error(CallStatus::Error, "unreadable", None, "none");
-            };
             let end = match kind {
                 ToolKind::Look | ToolKind::Put | ToolKind::Send => {
                     run_in_process(outside, kind, &invocation, &arguments).await
@@ -103,8 +112,8 @@ impl Tool for SimulatedTool {
         .boxed()
     }
 
-    fn attach(&self, invocation: Invocation, _: Boot) -> BoxFuture<'static, AttachOutcome> {
-        let (kind, outside) = (self.kind, Arc::clone(&self.outside));
+    fn attach(self: Box<Self>, invocation: Invocation, _: Boot) -> BoxFuture<'static, AttachOutcome> {
+        let Self { kind, arguments, outside } = *self;
         let id = AttemptId { call: invocation.call, attempt: invocation.attempt };
         async move {
             if kind != ToolKind::Build {
@@ -115,20 +124,11 @@ impl Tool for SimulatedTool {
                 outside.lock().fenced.insert(id);
                 return AttachOutcome::NeverStarted;
             }
-            let pad = read(&invocation.arguments).map_or(0, |arguments| arguments.pad);
             let end = wait_for_command(outside, id, &invocation.cancel).await;
-            end.map_or(AttachOutcome::Unknown, |end| AttachOutcome::Ended(padded(end, pad)))
+            end.map_or(AttachOutcome::Unknown, |end| AttachOutcome::Ended(padded(end, arguments.pad)))
         }
         .boxed()
     }
-}
-
-fn read(arguments: &Value) -> Result<SimulatedArguments, BadArguments> {
-    serde_json::from_value(arguments.clone()).map_err(|error| BadArguments {
-        field: None,
-        error: error.to_string(),
-        hint: "none".into(),
-    })
 }
 
 /// Pads a result with `bytes` bytes.

@@ -8,11 +8,10 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, SessionChoice,
     model::{CallEnd, EffectClass, Outcome, StopReason, ToolSpec},
-    port::{BadArguments, Intent, Invocation, Tool},
+    port::{BadArguments, PreparedCall, Tool},
 };
 use hermod_testkit::{MemoryJournal, ScriptedProvider, calls, says, world};
 use serde_json::{Value, json};
@@ -34,16 +33,12 @@ impl Tool for SlowJudge {
         &self.spec
     }
 
-    fn plan(&self, arguments: &Value, _workspace: &str) -> Result<Intent, BadArguments> {
+    fn prepare(&self, arguments: &Value, _workspace: &str) -> Result<PreparedCall, BadArguments> {
         if arguments["slow"] == true {
             self.judging.send(()).expect("the test looks on");
             self.let_go.lock().expect("no other judgement panics").recv().expect("the test looks on");
         }
-        Ok(EffectClass::Pure.into())
-    }
-
-    fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        Box::pin(std::future::ready(CallEnd::ok("done")))
+        Ok(PreparedCall::new(EffectClass::Pure, |_| std::future::ready(CallEnd::ok("done"))))
     }
 }
 

@@ -64,7 +64,7 @@ async fn a_task_goes_through_tools_to_its_answer() {
 async fn check_time(access: Access, seconds: u64) {
     let tool = ScriptedTool::new("work", EffectClass::Idempotent, |invocation| async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        CallEnd::ok(invocation.arguments["n"].to_string())
+        CallEnd::ok(invocation.call.n.to_string())
     });
     let provider = ScriptedProvider::new(NO_TIME, |view| {
         let results = view.iter().filter(|message| message["role"] == "tool");

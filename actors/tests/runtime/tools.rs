@@ -11,7 +11,7 @@ use std::{
 use hermod_actors::{
     AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, ToolClassStatus, ToolStatus,
     model::{Access, CallEnd, EffectClass, StopReason, ToolClass, ToolSpec},
-    port::{BadArguments, Intent, Invocation, Tool},
+    port::{BadArguments, PreparedCall, Tool},
 };
 use hermod_testkit::{
     ActorFault, ActorKind, MemoryJournal, ScriptedProvider, ScriptedTool, calls, inject, says, world,
@@ -186,12 +186,8 @@ impl Tool for Named {
         &self.0
     }
 
-    fn plan(&self, _: &Value, _: &str) -> Result<Intent, BadArguments> {
-        Ok(EffectClass::Pure.into())
-    }
-
-    fn run(&self, _: Invocation) -> futures::future::BoxFuture<'static, CallEnd> {
-        Box::pin(std::future::ready(CallEnd::ok("")))
+    fn prepare(&self, _: &Value, _: &str) -> Result<PreparedCall, BadArguments> {
+        Ok(PreparedCall::new(EffectClass::Pure, |_| std::future::ready(CallEnd::ok(""))))
     }
 }
 
@@ -234,11 +230,8 @@ async fn each_tool_is_closed_once_at_the_end() {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn plan(&self, _: &Value, _: &str) -> Result<Intent, BadArguments> {
-            Ok(EffectClass::Pure.into())
-        }
-        fn run(&self, _: Invocation) -> futures::future::BoxFuture<'static, CallEnd> {
-            Box::pin(std::future::pending())
+        fn prepare(&self, _: &Value, _: &str) -> Result<PreparedCall, BadArguments> {
+            Ok(PreparedCall::new(EffectClass::Pure, |_| std::future::pending()))
         }
         fn close(&self) {
             self.1.lock().expect("a list").push(self.0.name.clone());

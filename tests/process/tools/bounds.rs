@@ -14,7 +14,7 @@ use hermod::{
     tool::{Settings, builtin, command_denylist::denial_reason},
 };
 use hermod_actors::model::{CallEnd, CallStatus};
-use hermod_testkit::invocation;
+use hermod_testkit::{invocation, run_call};
 use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use serde_json::{Value, json};
 
@@ -186,7 +186,7 @@ fn every_tool_comes_to_a_verdict_on_every_argument() {
             let tool = Arc::clone(&tool);
             bounded(&name, move || {
                 for arguments in all {
-                    if let Err(bad) = tool.plan(&arguments, "/nowhere") {
+                    if let Err(bad) = tool.prepare(&arguments, "/nowhere") {
                         assert!(
                             bad.error.len() < 20_000,
                             "{} has {} bytes",
@@ -215,7 +215,8 @@ fn a_workspace_cannot_bring_rules_that_break_the_search() {
             let path = folder.path().join(place);
             fs::write(&path, &rules).expect("a file");
             let workspace = folder.path().to_str().expect("UTF-8").to_owned();
-            let call = search.run(invocation(&workspace, json!({"pattern": "needle", "path": "below"})));
+            let arguments = json!({"pattern": "needle", "path": "below"});
+            let call = run_call(&*search, &arguments, invocation(&workspace));
             let end = bounded(place, move || {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -233,7 +234,7 @@ fn arguments_that_do_not_do_are_named_briefly() {
     let (_folder, tools) = tools();
     let check = |name: &str, arguments: Value, part: &str| {
         let tool = tools.iter().find(|tool| tool.spec().name == name).expect("it is there");
-        let bad = tool.plan(&arguments, "/nowhere").expect_err("it does not do");
+        let bad = tool.prepare(&arguments, "/nowhere").expect_err("it does not do");
         assert!(bad.error.contains(part), "{}", bad.error);
     };
     let long = "a".repeat(200_000);
@@ -263,7 +264,7 @@ fn with_path(path: &str) -> [(&'static str, Value); 6] {
 
 async fn run(tools: &[Arc<dyn Tool>], workspace: &Path, (name, arguments): (&str, Value)) -> CallEnd {
     let tool = tools.iter().find(|tool| tool.spec().name == name).expect("it is there");
-    tool.run(invocation(workspace.to_str().expect("UTF-8"), arguments)).await
+    run_call(&**tool, &arguments, invocation(workspace.to_str().expect("UTF-8"))).await
 }
 
 /// A path that no system call takes is refused before any step of it is made.

@@ -16,7 +16,7 @@ use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, EffectClass, RunId},
     port::{Artifacts, AttemptArtifacts, Invocation},
 };
-use hermod_testkit::{MemoryArtifacts, invocation};
+use hermod_testkit::{MemoryArtifacts, invocation, run_call};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -62,7 +62,8 @@ impl World {
         let (_, make) = TOOLS.iter().find(|(name, _)| *name == tool).expect("a tool");
         let workspace = self.at("");
         let workspace = workspace.to_str().expect("a path in UTF-8");
-        make(settings).run(Invocation { cancel: cancel.clone(), ..invocation(workspace, arguments) }).await
+        let call = Invocation { cancel: cancel.clone(), ..invocation(workspace) };
+        run_call(&*make(settings), &arguments, call).await
     }
 }
 
@@ -101,7 +102,7 @@ fn the_table_names_each_tool_as_it_names_itself() {
 fn a_plan_tells_the_effect_or_the_fault() {
     let plan = |name: &str, arguments: Value| {
         let (_, make) = TOOLS.iter().find(|(tool, _)| *tool == name).unwrap();
-        make(Settings::default()).plan(&arguments, "/nowhere").map(|intent| intent.effect)
+        make(Settings::default()).prepare(&arguments, "/nowhere").map(|call| call.intent.effect)
     };
     assert_eq!(plan("read_file", json!({"path": "a"})), Ok(EffectClass::Pure));
     assert_eq!(plan("list_files", json!({})), Ok(EffectClass::Pure));
@@ -395,16 +396,17 @@ async fn edits_that_are_too_much_work_change_nothing() {
 /// An attempt of an edit, with what earlier attempts of the call have noted.
 async fn attempt(world: &World, shelf: &AttemptArtifacts, attempt: u32, edit: &Value) -> CallEnd {
     let workspace = world.at("");
-    let call =
-        invocation(workspace.to_str().expect("a path in UTF-8"), json!({"path": "a", "edits": [edit]}));
+    let call = invocation(workspace.to_str().expect("a path in UTF-8"));
     let shelf = shelf.for_attempt(attempt);
     let (_, make) = TOOLS.iter().find(|(name, _)| *name == "edit_file").expect("the tool");
-    make(Settings::default()).run(Invocation { artifacts: shelf, attempt, ..call }).await
+    let arguments = json!({"path": "a", "edits": [edit]});
+    let call = Invocation { artifacts: shelf, attempt, ..call };
+    run_call(&*make(Settings::default()), &arguments, call).await
 }
 
 #[tokio::test]
 async fn an_edit_that_is_repeated_after_a_crash_finds_its_own_result() {
-    let (world, shelf) = (World::new(), invocation("/", json!({})).artifacts);
+    let (world, shelf) = (World::new(), invocation("/").artifacts);
     // It would fit again, so only the notes tell that it was made.
     let edit = json!({"old": "x", "new": "xy"});
     let content = || fs::read_to_string(world.at("a")).unwrap();
@@ -430,7 +432,7 @@ async fn an_edit_without_its_note_is_not_made() {
     let world = World::new();
     world.write("a", "x");
     let full: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::full_after(0));
-    let shelf = AttemptArtifacts::new(full, invocation("/", json!({})).artifacts.name());
+    let shelf = AttemptArtifacts::new(full, invocation("/").artifacts.name());
     let end = attempt(&world, &shelf, 1, &json!({"old": "x", "new": "y"})).await;
     assert_eq!((end.status, fs::read_to_string(world.at("a")).unwrap().as_str()), (CallStatus::Error, "x"));
     assert!(end.content.contains("no space left"), "{}", end.content);

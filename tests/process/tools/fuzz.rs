@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::BoxFuture;
 use hermod::{
     Tool,
     memory::MemoryFiles,
@@ -18,7 +17,7 @@ use hermod::{
 use hermod_actors::{
     RunRequest, Runtime,
     model::{AssistantMessage, CallEnd, FinishReason, ModelAnswer, OutcomeCause, ToolCall, ToolSpec},
-    port::{BadArguments, Intent, Invocation},
+    port::{BadArguments, PreparedCall},
 };
 use hermod_testkit::{MemoryJournal, ScriptedProvider, says, world};
 use serde_json::{Map, Value, json};
@@ -216,16 +215,10 @@ impl Tool for OnlyJudged {
         self.0.spec()
     }
 
-    fn plan(&self, arguments: &Value, workspace: &str) -> Result<Intent, BadArguments> {
-        self.0.plan(arguments, workspace)
-    }
-
-    fn limit(&self, arguments: &Value) -> Option<Duration> {
-        self.0.limit(arguments)
-    }
-
-    fn run(&self, _invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        Box::pin(std::future::ready(CallEnd::ok("it would have run")))
+    fn prepare(&self, arguments: &Value, workspace: &str) -> Result<PreparedCall, BadArguments> {
+        let call = self.0.prepare(arguments, workspace)?;
+        let end = CallEnd::ok("it would have run");
+        Ok(PreparedCall { work: Box::new(|_| std::future::ready(end)), ..call })
     }
 }
 

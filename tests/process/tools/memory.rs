@@ -17,7 +17,7 @@ use hermod_actors::{
     model::{Access, CallEnd, CallStatus, EffectClass},
     port::{AttemptArtifacts, Invocation, Tool},
 };
-use hermod_testkit::invocation;
+use hermod_testkit::{invocation, run_call};
 use rustix::{
     fs::{FlockOperation, flock},
     process::Signal,
@@ -55,7 +55,7 @@ impl Place {
     }
 
     async fn call(&self, arguments: Value) -> (CallStatus, Value) {
-        said(self.tool().run(invocation("/nowhere", arguments)).await)
+        said(run_call(&*self.tool(), &arguments, invocation("/nowhere")).await)
     }
 
     /// An attempt of a call, with what earlier ones have noted.
@@ -65,8 +65,8 @@ impl Place {
         arguments: &Value,
     ) -> (CallStatus, Value) {
         let shelf = shelf.for_attempt(attempt);
-        let call = invocation("/nowhere", arguments.clone());
-        said(self.tool().run(Invocation { artifacts: shelf, attempt, ..call }).await)
+        let call = Invocation { artifacts: shelf, attempt, ..invocation("/nowhere") };
+        said(run_call(&*self.tool(), arguments, call).await)
     }
 
     fn write(&self, content: impl AsRef<[u8]>) {
@@ -205,7 +205,7 @@ async fn what_a_killed_writer_left_is_removed() {
 
 #[tokio::test]
 async fn a_call_that_is_repeated_after_a_crash_finds_its_own_result() {
-    let (place, shelf) = (Place::new(), invocation("/", json!({})).artifacts);
+    let (place, shelf) = (Place::new(), invocation("/").artifacts);
     // Each would do something again, so only the note tells that it was done.
     for (order, before, after) in [
         (remove("tea"), "tea\n§\nmilk", "milk"),
@@ -227,7 +227,7 @@ async fn a_call_that_is_repeated_after_a_crash_finds_its_own_result() {
         assert_eq!(place.content(), after);
     }
     // Without a note nothing was done, and what is not there cannot be removed.
-    let fresh = invocation("/", json!({})).artifacts;
+    let fresh = invocation("/").artifacts;
     assert_eq!(place.attempt((&fresh, 2), &remove("coffee")).await.0, CallStatus::Error);
 }
 
@@ -270,7 +270,7 @@ async fn of_many_that_write_at_once_nobody_loses_anything() {
 #[test]
 fn two_calls_for_one_file_keep_their_order() {
     let place = Place::new();
-    let plan = |arguments: &Value| place.tool().plan(arguments, "/nowhere").unwrap();
+    let plan = |arguments: &Value| place.tool().prepare(arguments, "/nowhere").unwrap().intent;
     let (one, other) = (plan(&add("a")), plan(&remove("a")));
     assert_eq!(one.effect, EffectClass::Idempotent);
     assert_eq!(one.access, Access::writes(place.file().to_str().unwrap()));

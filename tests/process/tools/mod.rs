@@ -6,4 +6,5 @@ mod fuzz;
 mod hardline;
 mod memory;
 mod output;
+mod prepared;
 mod shell;

@@ -21,7 +21,7 @@ use hermod_actors::{
     model::{CallEnd, CallStatus, MAX_RESULT_BYTES},
     port::{Artifacts, AttemptArtifacts, Invocation},
 };
-use hermod_testkit::{MemoryArtifacts, invocation};
+use hermod_testkit::{MemoryArtifacts, invocation, run_call};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
@@ -61,11 +61,11 @@ impl World {
         let (_, make) = TOOLS.iter().find(|(name, _)| *name == tool).expect("a tool");
         let workspace = self.folder.path().join("work");
         let attempt = self.calls.fetch_add(1, Ordering::Relaxed);
-        let call = invocation(workspace.to_str().expect("a path in UTF-8"), arguments);
+        let call = invocation(workspace.to_str().expect("a path in UTF-8"));
         let shelf =
             AttemptArtifacts::new(Arc::clone(&self.artifacts), call.artifacts.name()).for_attempt(attempt);
         let call = Invocation { artifacts: shelf, attempt, cancel: self.cancel.clone(), ..call };
-        let end = make(self.settings.clone()).run(call);
+        let end = run_call(&*make(self.settings.clone()), &arguments, call);
         timeout(SOON, end).await.expect("the call ends soon")
     }
 
@@ -79,8 +79,7 @@ impl World {
     /// All bytes of an artifact.
     async fn kept(&self, end: &CallEnd) -> Vec<u8> {
         let artifact = end.artifact.as_ref().expect("an artifact");
-        let shelf =
-            AttemptArtifacts::new(Arc::clone(&self.artifacts), invocation("/", json!({})).artifacts.name());
+        let shelf = AttemptArtifacts::new(Arc::clone(&self.artifacts), invocation("/").artifacts.name());
         let mut all = Vec::new();
         loop {
             let excerpt = shelf.read(&artifact.handle, all.len() as u64, 1 << 20).await.expect("it is there");

@@ -10,7 +10,7 @@ use hermod_actors::{
     model::{CallEnd, CallId, CallStatus, RunId},
     port::{AttachOutcome, Boot, Invocation, ProgressReporter, Tool},
 };
-use hermod_testkit::invocation;
+use hermod_testkit::{invocation, run_call};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,9 +52,14 @@ impl World {
         make(self.settings.clone())
     }
 
-    fn invocation(&self, arguments: Value) -> Invocation {
+    fn invocation(&self) -> Invocation {
         let workspace = self.folder.path().to_str().expect("a path in UTF-8");
-        Invocation { cancel: self.cancel.clone(), ..invocation(workspace, arguments) }
+        Invocation { cancel: self.cancel.clone(), ..invocation(workspace) }
+    }
+
+    async fn attach(&self, invocation: Invocation, boot: Boot) -> AttachOutcome {
+        let call = self.shell().prepare(&json!({"command": WAITS}), "/nowhere").expect("it is accepted");
+        timeout(SOON, call.work.attach(invocation, boot)).await.expect("it is found soon")
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -62,7 +67,7 @@ impl World {
     }
 
     fn start(&self, arguments: Value) -> impl Future<Output = CallEnd> + use<> {
-        self.shell().run(self.invocation(arguments))
+        run_call(&*self.shell(), &arguments, self.invocation())
     }
 
     async fn run(&self, arguments: Value) -> (CallStatus, Value) {
@@ -161,7 +166,7 @@ async fn what_is_not_acceptable_is_refused() {
     check_refused(json!({"command": "a\0b"}), "command", "NUL").await;
     check_refused(json!({"command": "sudo rm -rf /"}), "command", "deletes the whole system").await;
     check_refused(json!({"command": "ls", "timeout": 0}), "timeout", "less than the minimum").await;
-    let bad = World::new().shell().plan(&json!({"command": "shutdown now"}), "/nowhere").unwrap_err();
+    let bad = World::new().shell().prepare(&json!({"command": "shutdown now"}), "/nowhere").unwrap_err();
     assert_eq!(bad.error, "`command` \"shutdown now\" is never run: it stops or restarts the machine");
 }
 
@@ -292,8 +297,8 @@ async fn calls_run_side_by_side() {
     for world in World::both() {
         let meet = |attempt, mine: &str, other: &str| {
             let command = format!("touch {mine}.up; while ! [ -e {other}.up ]; do sleep 0.01; done");
-            let call = world.invocation(json!({"command": command}));
-            tokio::spawn(world.shell().run(Invocation { attempt, ..call }))
+            let call = Invocation { attempt, ..world.invocation() };
+            tokio::spawn(run_call(&*world.shell(), &json!({"command": command}), call))
         };
         let (one, two) = (meet(1, "one", "two"), meet(2, "two", "one"));
         let both = timeout(SOON, async { (one.await.unwrap(), two.await.unwrap()) })
@@ -310,8 +315,7 @@ const WAITS: &str =
 #[tokio::test]
 async fn dropping_the_call_lets_a_detached_command_go_on() {
     let world = World::detached();
-    let arguments = json!({"command": WAITS});
-    let call = tokio::spawn(world.start(arguments.clone()));
+    let call = tokio::spawn(world.start(json!({"command": WAITS})));
     let pid = world.pid("pid").await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
@@ -320,7 +324,7 @@ async fn dropping_the_call_lets_a_detached_command_go_on() {
         let notes = std::sync::Arc::clone(&notes);
         ProgressReporter::new(move |note| notes.lock().unwrap().push(note.to_owned()))
     };
-    let again = world.shell().attach(Invocation { progress, ..world.invocation(arguments) }, Boot::Same);
+    let again = world.attach(Invocation { progress, ..world.invocation() }, Boot::Same);
     let release = async {
         until(|| (!notes.lock().unwrap().is_empty()).then_some(())).await;
         fs::write(world.at("release"), "").unwrap();
@@ -336,10 +340,7 @@ async fn dropping_the_call_lets_a_detached_command_go_on() {
 
 #[tokio::test]
 async fn what_became_of_an_earlier_call_is_found() {
-    let attach = async |world: &World, boot| {
-        let found = world.shell().attach(world.invocation(json!({"command": WAITS})), boot);
-        timeout(SOON, found).await.expect("it is found soon")
-    };
+    let attach = async |world: &World, boot| world.attach(world.invocation(), boot).await;
     // Nothing is known of commands that were this process's own.
     assert_eq!(attach(&World::new(), Boot::Same).await, AttachOutcome::Unknown);
     let world = World::detached();
@@ -356,10 +357,10 @@ async fn what_became_of_an_earlier_call_is_found() {
         "its run may be older than the ledger"
     );
     // Of a run that was accepted long after the ledger was made.
-    let invocation = world.invocation(json!({"command": WAITS}));
+    let invocation = world.invocation();
     let call = CallId { run: RunId::from_bits(7 | 1 << 127), ..invocation.call };
-    let found = world.shell().attach(Invocation { call, ..invocation }, Boot::Same);
-    assert_eq!(timeout(SOON, found).await.expect("it is found soon"), AttachOutcome::NeverStarted);
+    let found = world.attach(Invocation { call, ..invocation }, Boot::Same).await;
+    assert_eq!(found, AttachOutcome::NeverStarted);
     // A stop that comes when it is over has killed nothing.
     world.cancel.cancel();
     assert_eq!(attach(&world, Boot::Other).await, AttachOutcome::Unknown);
@@ -376,7 +377,7 @@ async fn what_became_of_an_earlier_call_is_found() {
         assert!(matches!(&found, AttachOutcome::Ended(again) if *again == end), "{found:?}");
     }
     // What is forgotten is found no more.
-    let call = world.invocation(json!({}));
+    let call = world.invocation();
     world.shell().forget(call.call, call.attempt);
     let spool = world.state.as_ref().unwrap().path().join("spool");
     until(|| (fs::read_dir(&spool).unwrap().count() == 0).then_some(())).await;

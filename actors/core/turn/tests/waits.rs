@@ -18,8 +18,8 @@ impl TaskDeadlines for Fixed {
         if &**model.model() == "m" { 100_000 } else { 0 }
     }
 
-    fn tool(&self, tool: &str, arguments: &str) -> u64 {
-        if tool == "tool" && arguments == r#"{"a":1}"# { 50_000 } else { 0 }
+    fn tool(&self, attempt: AttemptId) -> u64 {
+        if attempt.call.is_model_call() { 0 } else { 50_000 }
     }
 
     fn stop(&self) -> u64 {

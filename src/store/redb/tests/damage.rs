@@ -58,12 +58,12 @@ fn tools(hold: &Arc<AtomicBool>, held: &Arc<Notify>) -> Vec<Arc<dyn Tool>> {
         ScriptedTool::new(name, EffectClass::Pure, move |invocation| {
             let (hold, held) = (Arc::clone(&hold), Arc::clone(&held));
             async move {
-                let n = invocation.arguments["n"].as_u64().unwrap_or_default();
-                if holds && n == 4 && hold.load(Ordering::Relaxed) {
+                let iteration = invocation.call.iteration;
+                if holds && iteration == 3 && hold.load(Ordering::Relaxed) {
                     held.notify_one();
                     std::future::pending::<()>().await;
                 }
-                let length = if n == 2 { 18_000 } else { 700 };
+                let length = if iteration == 2 { 18_000 } else { 700 };
                 CallEnd::ok(format!("{} {}", invocation.call, "x".repeat(length)))
             }
         })

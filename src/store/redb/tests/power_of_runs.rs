@@ -81,8 +81,8 @@ pub(super) fn provider() -> ScriptedProvider {
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     let read = ScriptedTool::new("read", EffectClass::Pure, |invocation| async move {
-        let n = invocation.arguments["n"].as_u64().unwrap_or_default();
-        CallEnd::ok(format!("{} {}", invocation.call, "x".repeat(if n == 2 { 18_000 } else { 500 })))
+        let length = if invocation.call.iteration == 2 { 18_000 } else { 500 };
+        CallEnd::ok(format!("{} {}", invocation.call, "x".repeat(length)))
     });
     vec![Arc::new(read), Arc::new(ScriptedTool::fixed("write", EffectClass::Once, "written"))]
 }

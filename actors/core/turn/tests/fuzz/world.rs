@@ -382,7 +382,7 @@ impl crate::turn::TaskDeadlines for NoBounds {
         1
     }
 
-    fn tool(&self, _: &str, _: &str) -> u64 {
+    fn tool(&self, _: crate::model::AttemptId) -> u64 {
         1
     }
 
