@@ -101,7 +101,7 @@ async fn check(requests: &[(&str, u128, u32, SummaryUrgency)], expect: &str) {
     assert_eq!(world.admitted(), "", "the permit is taken");
     drop(first);
     for (updates, call) in waiting {
-        // The permit is dropped at once and goes to the next.
+        // The admitted call drops its permit at once, so the next call gets it.
         tokio::spawn(async move { drop((call.await, updates)) });
     }
     while world.admitted.lock().expect("no panic").len() < requests.len() {

@@ -1,4 +1,4 @@
-//! Credentials and the limits of accounts, over all sessions.
+//! Credentials of a provider and the limits of its accounts, shared by all sessions.
 
 use std::{
     collections::VecDeque,
@@ -24,16 +24,16 @@ use hermod_actors::{
 use hermod_testkit::{MemoryJournal, PlainEncoder, ScriptedProvider, says, world};
 use tokio::time::Instant;
 
-/// Milliseconds since the beginning, and what an attempt was made with.
+/// The result of an attempt at this time (milliseconds since the start) with this credential.
 type Script = dyn Fn(u64, CredentialId) -> Result<ModelAnswer, Failure> + Send + Sync;
 
-/// What is left at that time.
+/// The remaining limits at a time in milliseconds since the start.
 type Info = dyn Fn(u64) -> RateInfo + Send + Sync;
 
-/// When the clock of a world begins.
+/// The wall clock at the start of a test.
 const BEGIN: Timestamp = Timestamp(1_767_225_600_000);
 
-/// A provider with several credentials.
+/// A provider with several credentials, which records the time and the credential of each attempt.
 struct Account {
     since: Instant,
     script: Box<Script>,
@@ -77,7 +77,7 @@ impl Account {
         self.asked.lock().expect("no panic holds it").clone()
     }
 
-    /// Which credentials were used, in order.
+    /// The numbers of the used credentials, in order.
     fn used(&self) -> Vec<usize> {
         self.asked().into_iter().map(|(_, credential)| credential.0).collect()
     }
@@ -188,7 +188,7 @@ async fn the_strategy_says_which_credential_is_used() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_credential_is_renewed_once() {
-    // It is accepted after a renewal, and refused again an hour later.
+    // The new credential is accepted after the renewal, and refused an hour later.
     let accepted = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&accepted);
     let account = Account::new(move |_, _| match seen.fetch_add(1, Ordering::SeqCst) {
@@ -201,7 +201,7 @@ async fn a_refused_credential_is_renewed_once() {
     assert_eq!(runtime.chat("hi").await.as_deref(), Ok("hello"));
     assert_eq!((account.renewals.load(Ordering::SeqCst), account.used().len()), (2, 4));
 
-    // A renewal that does not help is not repeated until the credential is accepted.
+    // After a renewal that does not help, there is no other one until the credential is accepted.
     let account = Account::new(|_, _| fails(FailureClass::Auth));
     let account = Arc::new(Account { renews: |_| true, ..account });
     let runtime = start(&account).await;
@@ -221,7 +221,8 @@ async fn an_attempt_that_was_refused_for_the_old_credential_goes_on_with_the_new
         });
         let account = Arc::new(Account { renews: |_| true, ..account });
         let runtime = start(&account).await;
-        // The second one is refused when the first has a new credential, which nobody has accepted yet.
+        // The second run is refused after the credential was renewed for the first one, and before the new one was
+        // accepted.
         let later = |ms| {
             let runtime = &runtime;
             async move {
@@ -233,11 +234,11 @@ async fn an_attempt_that_was_refused_for_the_old_credential_goes_on_with_the_new
         assert!(account.used().len() <= most, "{:?}", account.asked());
     };
     check(2_000, Outcome::Completed, 4).await;
-    // One that is of no use is not renewed again for it.
+    // If the renewed credential is refused too, it is not renewed again.
     check(u64::MAX, Outcome::Failed, 4).await;
 }
 
-/// A provider's own limiter: at most so many requests in any minute. What is over it is refused, and counted.
+/// A provider's own limiter: at most `most` requests within any minute. It counts those that it refuses.
 struct Server {
     most: usize,
     seen: Mutex<VecDeque<u64>>,
@@ -271,14 +272,14 @@ impl Server {
     }
 }
 
-/// Whether a server says what is left.
+/// Whether a server reports its remaining limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manners {
     Silent,
     Telling,
 }
 
-/// 200 runs at once over one account; how many requests are refused.
+/// Starts 200 runs at once with one account, and checks how many requests are refused.
 async fn check_runs(limits: RateLimits, manners: Manners, most_refused: usize) {
     let server = Server::new(40);
     let (asked, told) = (Arc::clone(&server), Arc::clone(&server));
@@ -295,11 +296,11 @@ async fn check_runs(limits: RateLimits, manners: Manners, most_refused: usize) {
 #[tokio::test(start_paused = true)]
 async fn many_runs_over_one_account_keep_its_limit() {
     check_runs(RateLimits { requests: Some(40), tokens: None }, Manners::Silent, 0).await;
-    // 15 tokens an answer, 40 answers a minute; what one costs is known when the first has ended.
+    // 15 tokens for each answer, so 40 answers a minute. The cost of an answer is known when the first one has ended.
     check_runs(RateLimits { requests: Some(60), tokens: Some(600) }, Manners::Silent, 0).await;
-    // Eight are under way before the first response tells of the limit.
+    // Eight requests start before the first response reports the limit.
     check_runs(RateLimits::default(), Manners::Telling, 0).await;
-    // Nobody tells: who is refused waits, one finds out, and then all come at once.
+    // The limit is not reported: the refused runs wait, one probes, and then all start at once.
     check_runs(RateLimits::default(), Manners::Silent, 420).await;
 }
 
@@ -317,7 +318,7 @@ async fn what_a_provider_says_is_left_is_kept_and_the_wait_is_told() {
     let first = runtime.run(request()).await.expect("it ends");
     let mut watch = runtime.watch(first.session, 1);
     let second = runtime.submit(request()).await.expect("it is accepted");
-    // A little behind what is told.
+    // The gate waits a little longer than the reported reset time.
     let until = BEGIN.plus_ms(30_100);
     let mut waits = 0;
     loop {

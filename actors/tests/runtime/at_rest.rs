@@ -1,5 +1,5 @@
-//! Orders to sessions that nobody runs, and the same orders when somebody takes the session up meanwhile: whatever comes
-//! first, an order is carried out, what is to go on goes on, and what is not, does not. On virtual time.
+//! Write-only orders (stop, decide, raise without resume) to sessions whose runs no process carries out, also if the
+//! session is revived at the same time. Each order takes effect, and it alone starts nothing. On virtual time.
 
 use std::{
     cell::Cell,
@@ -28,9 +28,9 @@ use serde_json::json;
 use tokio::task::yield_now;
 
 const STEP: Duration = Duration::from_secs(1);
-/// Everything has come to its end or hangs.
+/// Time after which everything has ended, or hangs.
 const LONG: Duration = Duration::from_mins(10);
-/// Rounds of the scheduler between an order's answer and the last that is done for it.
+/// Rounds of the scheduler between the answer of an order and the last of its work.
 const AFTER: u32 = 20;
 
 fn provider() -> ScriptedProvider {
@@ -66,8 +66,8 @@ async fn submit(runtime: &Runtime) -> AcceptedRun {
     runtime.submit(request).await.expect("it is accepted")
 }
 
-/// A process in which nobody has taken up the session of these two runs: the first waits for a person, if `parked`, or was
-/// under way; the second waits behind it.
+/// A process that has not revived the session of two runs. The first run waits for a person if `parked`, otherwise it
+/// was under way; the second one is queued behind it.
 async fn left(parked: bool) -> (Runtime, AcceptedRun, AcceptedRun) {
     let mut journal = MemoryJournal::new();
     let runtime = start(with(&journal, endless())).await;
@@ -94,14 +94,14 @@ async fn count(runtime: &Runtime, accepted: AcceptedRun, kind: Kind) -> usize {
     records.iter().filter(|(_, record)| record.body.kind() == kind).count()
 }
 
-/// Runs a test on a scheduler whose rounds are single steps of single tasks.
+/// Runs a test on a scheduler that polls one task per round.
 fn step_by_step(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true).event_interval(1).build().unwrap().block_on(test);
 }
 
-/// Does `meanwhile` in every round of the scheduler from before an order at rest until after all that is done for it: each
-/// time in a world of its own, to which `check` is applied.
+/// Runs `meanwhile` at each round of the scheduler, from before a write-only order until all its work is done. Each
+/// time a new runtime is used, to which `check` is applied.
 fn in_every_round<O, M, C>(parked: bool, order: O, meanwhile: M, check: C)
 where
     O: AsyncFn(&Runtime, AcceptedRun),
@@ -143,7 +143,7 @@ async fn decide(runtime: &Runtime, first: AcceptedRun) {
     runtime.decide_without_resume(asked(first), ApprovalDecision::Allow).await.unwrap();
 }
 
-/// Decides unless that was done already.
+/// Decides, unless the decision was made already.
 async fn decide_perhaps(runtime: &Runtime, first: AcceptedRun) {
     match runtime.decide_without_resume(asked(first), ApprovalDecision::Allow).await {
         Ok(_) | Err(RunError::NoPendingApproval(_)) => {}
@@ -192,7 +192,7 @@ async fn an_order_at_rest_to_a_session_that_goes_on_does_not_stop_it() {
     assert_eq!(count(&runtime, first, Kind::ModelStarted).await, 2, "no answer was lost");
 }
 
-/// The session is not taken up by any of this: nothing of it is begun, ever.
+/// Checks that the session was not revived: none of its calls is started.
 async fn check_is_left(runtime: &Runtime, (first, second): (AcceptedRun, AcceptedRun), round: u32) {
     tokio::time::sleep(LONG).await;
     assert!(!runtime.health_probe().runs(first.session).await, "round {round}");
@@ -236,7 +236,7 @@ async fn the_time_of_a_run_goes_on_when_one_behind_it_is_given_up() {
     let runtime = start(limited(&journal)).await;
     let (first, second) = (submit(&runtime).await, submit(&runtime).await);
     tokio::time::sleep(STEP * 6).await;
-    // What the session is told last is what is known of its age.
+    // The last record of the session tells its active time.
     runtime.steer(first.run, "go on").await.unwrap();
     runtime.suspend().await;
     let mut world = limited(&journal.reopened());
@@ -246,7 +246,7 @@ async fn the_time_of_a_run_goes_on_when_one_behind_it_is_given_up() {
     assert_eq!(runtime.row(second.run).await.unwrap().state, RunState::Ended);
     let began = tokio::time::Instant::now();
     runtime.revive_all().await.unwrap();
-    // Six of its ten seconds are over, and a call that does not end by itself has three more.
+    // Six of the run's ten seconds have passed. A call that does not end by itself gets three more.
     let ended = runtime.wait(first.run, None).await.unwrap().ended;
     assert_eq!((ended.outcome, began.elapsed().as_secs()), (Outcome::TimedOut, 7));
 }
@@ -260,14 +260,14 @@ async fn places(runtime: &Runtime) -> Vec<SessionPhase> {
     sessions.into_iter().map(|status| status.phase).collect()
 }
 
-/// Nothing of any session is in memory, once whatever was done has come to its end.
+/// Checks that no session stays in memory when all work has ended.
 async fn check_forgotten(runtime: &Runtime, journal: &MemoryJournal, what: &str) {
     tokio::time::sleep(LONG).await;
     assert_eq!(places(runtime).await, [], "{what}");
     assert_eq!(journal.open_sessions(), 0, "{what}: in the store");
 }
 
-/// The next process, with a journal over its store, of one that was suspended in the middle of a run.
+/// A process over the store of one that was suspended in the middle of a run, with a journal that `over` makes.
 async fn left_in(over: fn(MemoryJournal) -> Arc<dyn Journal>) -> (Runtime, MemoryJournal, AcceptedRun) {
     let journal = MemoryJournal::new();
     let runtime = start(with(&journal, quick())).await;
@@ -291,7 +291,7 @@ fn a_directory_that_dies_while_a_session_is_opened_leaves_it_to_the_next() {
             tokio::select! {
                 biased;
                 stopped = runtime.stop_without_resume(run.run, StopReason::Command) => stopped.unwrap(),
-                // Nobody says it again.
+                // The order is not repeated.
                 () = rounds => {}
             }
             inject(&runtime, ActorKind::SessionSupervisor, ActorFault::Kill).await;
@@ -300,7 +300,7 @@ fn a_directory_that_dies_while_a_session_is_opened_leaves_it_to_the_next() {
     });
 }
 
-/// A store that takes no appends.
+/// A store that refuses every append.
 #[derive(Debug)]
 struct Refusing(MemoryJournal);
 

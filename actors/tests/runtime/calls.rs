@@ -1,4 +1,4 @@
-//! Calls that are not as they should be, through the whole tree.
+//! Tool calls in special cases, through the whole runtime: a misspelled tool name, a huge result, two permits.
 
 use std::{
     sync::{Arc, Mutex},
@@ -12,7 +12,7 @@ use hermod_actors::{
 use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::{Value, json};
 
-/// Asks for these tools once, and then says what it sees: the names of its calls, and the results.
+/// A model that calls these tools once, then answers with the names of its calls and their results.
 fn asking(names: &'static [&'static str]) -> ScriptedProvider {
     ScriptedProvider::new(Duration::ZERO, move |view| {
         let Some(asked) = view.iter().find(|message| message["calls"].is_array()) else {
@@ -65,7 +65,7 @@ async fn a_result_of_any_size_is_recorded_short() {
     assert_eq!(artifact.as_ref().map(|artifact| artifact.bytes), Some(10_000_000));
 }
 
-/// A permit comes to the task that waits for it, and at the same moment another one is free when the session decides.
+/// The waiting task gets a permit at the same moment in which the deciding session finds another one free.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_gets_two_permits_is_made_once() {
     let made = Arc::new(Mutex::new(Vec::new()));

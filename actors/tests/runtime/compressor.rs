@@ -72,7 +72,7 @@ async fn until(runtime: &Runtime, accepted: AcceptedRun, kind: Kind) {
     }
 }
 
-/// Waits until the Compressor's status is so.
+/// Waits until the Compressor's status meets the condition.
 async fn until_status(runtime: &Runtime, is_so: impl Fn(&CompressorStatus) -> bool) {
     let wait = async {
         while !runtime.compressor_status().await.as_ref().is_some_and(&is_so) {

@@ -1,4 +1,4 @@
-//! What subagents leave behind whoever dies, and when. On virtual time.
+//! Delegation while sessions crash: no end of a subagent is lost, and accounts stay right. On virtual time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use hermod_testkit::{
 };
 use serde_json::json;
 
-/// What a commit takes, so that there is time to die in.
+/// The duration of a commit: long enough for a crash during it.
 const COMMIT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_hours(1);
 
-/// A model that has a subagent do what it is told, which that answers.
+/// A runtime whose model delegates its task to a subagent, which answers.
 async fn start(store: &MemoryJournal, answers_in: Duration) -> Runtime {
     let provider = ScriptedProvider::new(answers_in, |view| {
         let is_subagent = view[1]["text"].as_str().unwrap().starts_with("count");
@@ -50,7 +50,7 @@ async fn account(store: &MemoryJournal, run: RunId) -> BudgetAccount {
     store.rows().account(run.into()).await.unwrap().expect("the run has an account")
 }
 
-/// Kills the session of the run, or of its subagent, at each moment; somebody waits for the run.
+/// Kills the session of the run, or of its subagent, at each tenth of a commit, while a caller waits for the run.
 async fn check(kills: Kills) {
     for tenths in 1..120 {
         let store = MemoryJournal::new();
@@ -79,13 +79,13 @@ enum Kills {
     Subagent,
 }
 
-/// The end is durable and its session dead: the run is told of it, and goes on.
+/// The subagent's session crashes when its end is durable: the parent receives the end, and continues.
 #[tokio::test(start_paused = true)]
 async fn an_end_is_heard_though_whoever_tells_it_dies() {
     check(Kills::Subagent).await;
 }
 
-/// The end is durable and its session dead: whoever waits is told of it.
+/// The run's session crashes when its end is durable: the waiting caller gets the outcome.
 #[tokio::test(start_paused = true)]
 async fn an_outcome_is_told_though_whoever_came_to_it_dies() {
     check(Kills::Run).await;
@@ -102,7 +102,7 @@ async fn the_row_of_a_subagent_names_its_parent_for_ever() {
     assert_eq!(row.parent.map(|parent| parent.call.run), Some(accepted.run));
 }
 
-/// The session of a run dies until it is given up, while its subagent has reserved what a call of it may cost.
+/// The session of a run crashes until the run is force-failed, while its subagent has reserved the cost of a call.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_given_up_pays_for_its_own_calls_alone() {
     let store = MemoryJournal::new();
@@ -134,7 +134,7 @@ async fn a_run_that_is_given_up_pays_for_its_own_calls_alone() {
             .all(|amount| amount == 0)
     };
     assert!(nothing(&all.reserved) && nothing(&own.reserved), "{all:?} {own:?}");
-    // 15 for the one call of the run that was answered.
+    // 15 tokens for the one answered call of the run.
     assert_eq!(all.spent.tokens, own.spent.tokens.map(|tokens| tokens + 15));
     assert_eq!((all.spent.children.unwrap_or(0), all.spent.tool_calls), (0, Some(1)));
 }

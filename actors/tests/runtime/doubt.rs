@@ -1,4 +1,4 @@
-//! Calls that must not be repeated silently, over crashes of the process, on virtual time.
+//! Calls in doubt, over crashes of the process, on virtual time.
 
 use std::{
     future::{pending, ready},
@@ -19,7 +19,7 @@ use serde_json::json;
 
 const STEP: Duration = Duration::from_secs(1);
 
-/// Asks for one `build`, then says what stands in its result.
+/// A model that calls `build` once, then answers with its result.
 fn provider() -> ScriptedProvider {
     ScriptedProvider::new(STEP, |view| match view.last() {
         Some(last) if last["role"] == "tool" => Ok(says(last["content"].as_str().unwrap_or_default())),
@@ -27,7 +27,7 @@ fn provider() -> ScriptedProvider {
     })
 }
 
-/// A tool that must not be repeated silently and never ends by itself.
+/// A tool of effect class `Once` that never ends by itself.
 fn build() -> ScriptedTool {
     ScriptedTool::new("build", EffectClass::Once, |_| pending())
         .with_attach(|_, _| ready(AttachOutcome::Unknown))
@@ -54,7 +54,7 @@ async fn interrupted(then: InDoubtAction) -> (MemoryJournal, hermod_actors::Acce
     (journal.reopened(), accepted)
 }
 
-/// The next process, on this boot; its tool finds what `found` says.
+/// The next process, on the given boot, with this tool.
 async fn next(journal: &MemoryJournal, then: InDoubtAction, (boot, tool): (&str, &ScriptedTool)) -> Runtime {
     let world = RuntimeDependencies { boot: boot.into(), ..with(journal, tool, then) };
     let runtime = start(world).await;
@@ -142,7 +142,7 @@ async fn a_parked_run_goes_on_when_a_person_has_decided() {
         let (journal, accepted) = interrupted(InDoubtAction::Ask).await;
         let runtime = next(&journal, InDoubtAction::Ask, ("boot-1", &build())).await;
         assert_eq!(runtime.wait_until_ended_or_parked(accepted.run).await.unwrap().state, RunState::Parked);
-        // Hours and processes later.
+        // The approval waits over hours and processes.
         tokio::time::sleep(Duration::from_hours(5)).await;
         runtime.suspend().await;
         let journal = journal.reopened();

@@ -1,4 +1,4 @@
-//! How many appends an iteration takes: results that come together go to disk together.
+//! The number of appends of an iteration: results that arrive together are written together.
 
 use std::{
     sync::{
@@ -40,7 +40,7 @@ impl Journal for Counting {
     }
 }
 
-/// A tool that takes so long.
+/// A tool whose calls take `ms` milliseconds.
 fn taking(name: &str, ms: u64) -> Arc<dyn Tool> {
     Arc::new(ScriptedTool::new(name, EffectClass::Pure, move |_| async move {
         if ms > 0 {
@@ -62,7 +62,7 @@ async fn start(asked: &'static [&'static str]) -> (Arc<Counting>, Runtime) {
     (journal, Runtime::start(world).await.expect("the runtime starts"))
 }
 
-/// A run of one answer with these calls takes so many appends.
+/// Checks the number of appends of a run with one answer that makes these calls.
 async fn check(asked: &'static [&'static str], appends: usize) {
     let (journal, runtime) = start(asked).await;
     let result = runtime.run(RunRequest::new("do it")).await.expect("it ends");
@@ -72,11 +72,11 @@ async fn check(asked: &'static [&'static str], appends: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn results_that_come_together_are_one_append() {
-    // Accepted, answered, results, answered.
+    // The appends: accepted, answered, results, answered.
     check(&["quick"], 4).await;
     check(&["quick", "quick", "quick", "quick"], 4).await;
     check(&["slow", "slow", "slow"], 4).await;
-    // A result never waits for one that takes longer.
+    // A result does not wait for a call that takes longer.
     check(&["quick", "slow", "quick"], 5).await;
     check(&["quick", "slow", "slower"], 6).await;
 }

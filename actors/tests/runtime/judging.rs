@@ -1,4 +1,4 @@
-//! Judging the calls of an answer holds up no session, whatever a tool does meanwhile.
+//! The admission of an answer's calls delays no session, whatever a tool's `plan` does.
 
 use std::{
     sync::{
@@ -17,10 +17,10 @@ use hermod_testkit::{MemoryJournal, ScriptedProvider, calls, says, world};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// What anything here may take.
+/// Limit of each wait.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A tool whose judgement takes until it is let go, if the arguments say so.
+/// A tool whose `plan` waits until it is released, if the arguments say so.
 #[derive(Debug)]
 struct SlowJudge {
     spec: ToolSpec,
@@ -42,7 +42,8 @@ impl Tool for SlowJudge {
     }
 }
 
-/// A world whose model makes one call, a slow one if its task says so; hears when a judgement begins, and lets it go.
+/// Dependencies whose model makes one call, a slow one if its task says so. The receiver learns when `plan` begins, and
+/// the sender releases it.
 fn slow_world() -> (RuntimeDependencies, Receiver<()>, Sender<()>) {
     let provider = ScriptedProvider::new(Duration::ZERO, |view| {
         let is_called = view.iter().any(|message| message["role"] == "tool");
@@ -61,7 +62,7 @@ async fn submit(runtime: &Runtime, key: &str, task: &str) -> AcceptedRun {
     runtime.submit(request).await.expect("it is accepted")
 }
 
-/// A judgement of the run `slow` is under way; then all others go on, and it comes to its own end.
+/// The admission of the run `slow` hangs until it is released. Meanwhile other runs continue; then `slow` completes.
 #[tokio::test]
 async fn a_judgement_that_does_not_come_back_holds_up_no_session() {
     let (world, begun, go) = slow_world();
@@ -80,7 +81,7 @@ async fn a_judgement_that_does_not_come_back_holds_up_no_session() {
     assert_eq!(result.expect("it ends").ended.outcome, Outcome::Completed);
 }
 
-/// A run whose calls are being judged is stopped.
+/// A run is stopped during the admission of its calls.
 #[tokio::test]
 async fn a_run_is_stopped_while_its_calls_are_judged() {
     let (world, begun, go) = slow_world();

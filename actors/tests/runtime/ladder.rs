@@ -1,4 +1,4 @@
-//! Answers that are not plain, through the whole runtime.
+//! Answers with flaws, through the whole runtime: what follows, and what callers and later runs read.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use hermod_actors::{
 use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
 use serde_json::json;
 
-/// A model that says one thing after the other, and the last one for ever.
+/// A model that gives these answers in order, then repeats the last one.
 fn in_turn(answers: Vec<ModelAnswer>) -> ScriptedProvider {
     let next = AtomicUsize::new(0);
     ScriptedProvider::new(Duration::from_millis(1), move |_| {
@@ -56,7 +56,7 @@ fn keeps_house(text: &str) -> ModelAnswer {
     ModelAnswer { message: AssistantMessage { text: text.into(), ..asked.message.clone() }, ..asked }
 }
 
-/// A run against this chain: its outcome, its text and what that is, and its iterations.
+/// Checks a run with this chain: its outcome, its text and the source of the text, and its iterations.
 async fn check(
     chain: Vec<Vec<ModelAnswer>>,
     outcome: Outcome,
@@ -68,7 +68,7 @@ async fn check(
     assert_eq!(result.ended.outcome, outcome, "{}", result.ended);
     assert_eq!(result.answer.as_ref().map(|said| (said.text.as_str(), said.source)), answer);
     assert_eq!(result.iterations, iterations);
-    // The text of a completed run is what the next run reads, too.
+    // The next run reads the same text as the caller.
     let last = result.messages.last();
     let read = matches!(last, Some(Message::Assistant(said)) if Some(said.text.as_str()) == result.text());
     assert_eq!(read, outcome == Outcome::Completed, "{last:?}");
@@ -126,7 +126,7 @@ async fn a_process_that_dies_on_the_ladder_does_not_begin_it_anew() {
     let accepted = runtime.submit(RunRequest::new("task")).await.expect("accepted");
     let mut watch = runtime.watch(accepted.session, 1);
     let mut answers = 0;
-    // The call, the silence that is told to go on, and one that is asked for again.
+    // The call, the empty answer that gets a nudge, and the answer to the nudge.
     while answers < 3 {
         let event = watch.next().await.expect("the store is read");
         if let hermod_actors::model::EventBody::Recorded { record } = event.body {

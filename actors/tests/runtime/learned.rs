@@ -1,4 +1,4 @@
-//! What runs find out about models is there for later ones, in other sessions and processes.
+//! Observations of models (density, window) serve later runs in other sessions and processes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use hermod_testkit::{MemoryJournal, ScriptedProvider, VirtualClock, says, world}
 
 const TEXT: usize = 40_000;
 
-/// A provider that counts a token for every two bytes of `TEXT`, and refuses what has `long` in it.
+/// A provider that counts a token for every two bytes of `TEXT`, and refuses requests that contain `long`.
 fn provider() -> ScriptedProvider {
     ScriptedProvider::new(Duration::ZERO, |view| {
         if view.iter().any(|message| message["text"].as_str().is_some_and(|text| text.contains("long"))) {
@@ -22,13 +22,13 @@ fn provider() -> ScriptedProvider {
     })
 }
 
-/// A process, whose ids are its own by `chance`.
+/// A process whose ids differ from those of other processes by `chance`.
 async fn start(journal: &MemoryJournal, chance: u64) -> Runtime {
     let world = world(Arc::new(journal.clone()), provider(), vec![]);
     Runtime::start(RuntimeDependencies { clock: Arc::new(VirtualClock::new(chance)), ..world }).await.unwrap()
 }
 
-/// Runs this in a session of its own; says what the run began with and its first request.
+/// Runs the input in a session of its own. Returns the model profile of the run and its first request.
 async fn run(runtime: &Runtime, input: &str) -> (ModelProfile, ModelStarted) {
     let request = RunRequest { session: SessionChoice::New, ..RunRequest::new(input) };
     let result = runtime.run(request).await.unwrap();
@@ -48,7 +48,7 @@ fn find<T>(records: &[(u64, Arc<Record>)], of: impl Fn(&Body) -> Option<T>) -> T
     records.iter().find_map(|(_, record)| of(&record.body)).expect("a record")
 }
 
-/// What is reserved for what a request reads.
+/// Tokens that are reserved for the input of a request.
 fn input(started: &ModelStarted) -> u64 {
     started.reserved.tokens.unwrap() - started.max_tokens
 }
@@ -67,7 +67,7 @@ async fn the_next_session_begins_with_what_the_last_one_has_found_out() {
     let likely = known.tokens(second.bytes);
     assert_eq!(input(&second), likely + likely / 4);
     runtime.suspend().await;
-    // What its provider names is known too, when a run has met it.
+    // The window that a provider names in a refusal is known after that run.
     let runtime = start(&journal.reopened(), 2).await;
     let (traits, _) = run(&runtime, "long").await;
     assert!(traits.density > Some(known), "{traits:?}, and before {known:?}");

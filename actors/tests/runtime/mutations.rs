@@ -1,4 +1,4 @@
-//! Each planted mutation breaks a promise that the sound runtime keeps, in the smallest scenario on virtual time.
+//! Each mutant breaks a promise that the sound runtime keeps, in the smallest scenario on virtual time.
 
 use std::{
     future::{pending, ready},
@@ -29,14 +29,14 @@ use serde_json::json;
 const STEP: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_hours(1);
 
-/// What became of a promise: kept, or how it was broken.
+/// Whether a promise is kept, or how it was broken.
 type Kept = Result<(), String>;
 
 fn kept(holds: bool, broken: impl FnOnce() -> String) -> Kept {
     if holds { Ok(()) } else { Err(broken()) }
 }
 
-/// The promise that a mutation breaks.
+/// The promise that a mutant breaks.
 fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
     match mutation {
         Mutant::AcknowledgeEarly => what_is_accepted_is_in_the_store().boxed_local(),
@@ -52,7 +52,7 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
     }
 }
 
-/// What becomes of a promise, on virtual time in this thread.
+/// Checks a promise on virtual time, on this thread.
 fn outcome(promise: LocalBoxFuture<'static, Kept>) -> Kept {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().start_paused(true).build().expect("tokio starts").block_on(promise)
@@ -106,7 +106,7 @@ fn asks(times: usize) -> ScriptedProvider {
     })
 }
 
-/// A model that says "done" after a while, and how often it was asked.
+/// A model that answers "done" after this time, and the number of its calls.
 fn answers(after: Duration) -> (ScriptedProvider, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -135,7 +135,7 @@ async fn account(journal: &MemoryJournal, run: RunId) -> BudgetAccount {
     journal.rows().account(run.into()).await.expect("it is read").expect("the run has an account")
 }
 
-/// How many terminal records a run has, and what its row says.
+/// The number of `run.ended` records of a run, and the state in its row.
 async fn ends(journal: &MemoryJournal, of: AcceptedRun) -> (usize, RunState) {
     let records = journal.records(of.session, 1, usize::MAX).await.expect("its records");
     let is_end = |body: &Body| matches!(body, Body::RunEnded(ended) if ended.run == of.run);
@@ -144,7 +144,7 @@ async fn ends(journal: &MemoryJournal, of: AcceptedRun) -> (usize, RunState) {
     (ends, row.state)
 }
 
-/// The disk is full when the submission is to be written.
+/// The disk is full when the submission is written.
 async fn what_is_accepted_is_in_the_store() -> Kept {
     let store = MemoryJournal::new();
     let full = FaultyJournal::new(Arc::new(store.clone()), JournalFault::FullDisk, 2);
@@ -155,7 +155,7 @@ async fn what_is_accepted_is_in_the_store() -> Kept {
     kept(accepted.is_err() && runs.is_empty(), broken)
 }
 
-/// The process ends while a call that must not be repeated is under way.
+/// The process ends during a call of effect class `Once`.
 async fn what_is_in_doubt_is_not_repeated() -> Kept {
     let journal = MemoryJournal::new();
     let begun = Arc::new(AtomicUsize::new(0));
@@ -176,7 +176,7 @@ async fn what_is_in_doubt_is_not_repeated() -> Kept {
     kept(begun == 1, || format!("begun {begun} times without leave, then {}", result.ended))
 }
 
-/// A process that was thought dead goes on while the next one has the store.
+/// A process that was taken for dead continues while the next one owns the store.
 async fn a_process_whose_store_was_taken_over_ends() -> Kept {
     let journal = MemoryJournal::new();
     let tool = ScriptedTool::new("build", EffectClass::Pure, |_| async {
@@ -213,7 +213,7 @@ async fn after_a_run() -> (usize, RunState) {
 
 async fn the_journal_keeps_its_contract() -> Kept {
     let mut broken = Vec::new();
-    // What takes its time is not about who writes, nor about inboxes.
+    // This slow case concerns neither fencing nor inboxes.
     for (name, case) in CASES.iter().filter(|(name, _)| *name != "large_records_come_back") {
         let mut last: Option<MemoryJournal> = None;
         let open: StoreOpener = Box::new(move || {
@@ -228,7 +228,7 @@ async fn the_journal_keeps_its_contract() -> Kept {
     kept(broken.is_empty(), || format!("cases fail: {}", broken.join(", ")))
 }
 
-/// Five calls at once, and an allowance for two.
+/// Five calls at once, with a budget for two.
 async fn an_account_is_never_exceeded() -> Kept {
     let journal = MemoryJournal::new();
     let tool = ScriptedTool::fixed("build", EffectClass::Pure, "built");
@@ -241,14 +241,14 @@ async fn an_account_is_never_exceeded() -> Kept {
     kept(spent <= Some(2), || format!("{spent:?} of 2 calls"))
 }
 
-/// A run is stopped, and its model has answered before anybody could tell it.
+/// A run is stopped after its model has answered and before the answer arrives.
 async fn a_late_answer_is_paid_for() -> Kept {
     let store = MemoryJournal::new();
     let slow = FaultyJournal::new(Arc::new(store.clone()), JournalFault::Slow(STEP), 1);
     let (provider, asked) = answers(STEP * 2);
     let runtime = start(on(slow, provider, &[])).await;
     let accepted = submit(&runtime).await;
-    // An append is under way while both the stop and the answer come in.
+    // An append is in flight while both the stop and the answer arrive.
     tokio::time::sleep(STEP * 3 / 2).await;
     let next = submit(&runtime);
     let stop = async {
@@ -262,7 +262,7 @@ async fn a_late_answer_is_paid_for() -> Kept {
     kept(account.spent.tokens == told, || format!("spent {:?}, told {told:?}", account.spent.tokens))
 }
 
-/// A session dies while a call of it is under way.
+/// A session crashes during a call.
 async fn attempts_do_not_overlap() -> Kept {
     struct Under(Arc<AtomicUsize>);
     impl Drop for Under {
@@ -290,7 +290,7 @@ async fn attempts_do_not_overlap() -> Kept {
     kept(most == 1, || format!("{most} attempts at once"))
 }
 
-/// The store never says that the revival is written.
+/// The store never acknowledges the revival.
 async fn nothing_is_done_before_the_revival_is_durable() -> Kept {
     let store = MemoryJournal::new();
     let runtime = start(on(store.clone(), answers(STEP).0, &[])).await;

@@ -1,16 +1,16 @@
-//! The simulation finds what is planted: seeds until the first violation, for each mutation.
+//! The simulation finds each mutant: it tries seeds until the first violation.
 //!
-//! `just mutations 50000` gives each of them more seeds.
+//! `just mutations 50000` tries more seeds for each mutant.
 
 use std::{collections::BTreeSet, env, thread};
 
 use hermod_actors::mutants::Mutant;
 use hermod_testkit::simulation::{SimulationReport, first_violation};
 
-/// Each is found within so many seeds.
+/// The number of seeds within which each mutant is found.
 const SEEDS: u64 = 500;
 
-/// The first seed that is violated with this planted, and not without it.
+/// The first seed that has a violation with this mutant, and none without it.
 fn find(mutation: Mutant, seeds: u64) -> Option<(u64, SimulationReport)> {
     let mut from = 0;
     loop {

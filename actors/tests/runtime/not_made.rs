@@ -1,4 +1,5 @@
-//! Model calls that were started and never made: they cost nothing, and are made. On virtual time.
+//! Model calls whose attempt was recorded as started and never sent: they cost nothing, and the next attempt is made.
+//! On virtual time.
 
 use std::{
     sync::{
@@ -33,7 +34,7 @@ async fn account(journal: &MemoryJournal, run: RunId) -> BudgetAccount {
     journal.rows().account(run.into()).await.unwrap().expect("the run has an account")
 }
 
-/// The classes of the attempts that failed.
+/// The failure classes of the failed attempts.
 async fn failures(runtime: &Runtime, session: SessionId) -> Vec<FailureClass> {
     let records = runtime.journal(session, 1).await.unwrap();
     let failures = records.into_iter().filter_map(|(_, record)| {
@@ -48,7 +49,7 @@ async fn what_a_suspension_prevents_costs_nothing() {
     let (memory, asked) = (MemoryJournal::new(), Arc::default());
     let slow = FaultyJournal::new(Arc::new(memory.clone()), JournalFault::Slow(COMMIT), 1);
     let runtime = Runtime::start(with(Arc::new(slow), &asked)).await.unwrap();
-    // The session is opened with the first commit; the second one, with the start of the call, is under way.
+    // The first commit opens the session; the second one, with the start of the call, is in progress.
     let submitted = tokio::time::timeout(COMMIT * 3 / 2, runtime.submit(RunRequest::new("do it"))).await;
     assert!(submitted.is_err(), "it is not on disk");
     runtime.suspend().await;

@@ -1,4 +1,4 @@
-//! When a system prompt is built, and what comes of one that cannot be: the whole tree on virtual time.
+//! When a system prompt is built, and what follows if it cannot be built. On virtual time.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,7 +17,7 @@ use hermod_actors::{
 use hermod_testkit::{MemoryJournal, ScriptedProvider, says, world};
 use tokio::time::Instant;
 
-/// What an engine comes to.
+/// The result of a prompt builder.
 #[derive(Debug, Clone, Copy)]
 enum Comes {
     Built,
@@ -26,7 +26,7 @@ enum Comes {
     Never,
 }
 
-/// An engine that notes for what it was asked.
+/// A prompt builder that records its requests.
 #[derive(Debug)]
 struct Engine {
     comes: Comes,
@@ -123,7 +123,7 @@ async fn without_a_prompt_no_run_is_accepted() {
         assert!(error.to_string().contains(part), "{error}");
         assert!(since.elapsed() <= most, "{:?}", since.elapsed());
         assert_eq!(runtime.sessions(10).await.unwrap(), []);
-        // Nothing is held against the next one.
+        // A failed build does not affect the next submission.
         let own = RunRequest { prompt: Some("own".into()), ..keyed("k") };
         let run = runtime.run(own).await.unwrap();
         assert_eq!(prompts(&journal, run.session).await, ["own"]);
@@ -133,7 +133,8 @@ async fn without_a_prompt_no_run_is_accepted() {
     check(Comes::Never, "longer than 5 s", Duration::from_secs(6)).await;
 }
 
-/// A journal whose rows are those of another one until the first session is opened: it was removed meanwhile.
+/// A journal that shows the rows of another one until the first session is opened, as if that session was removed
+/// meanwhile.
 #[derive(Debug, Clone)]
 struct Stale {
     journal: MemoryJournal,
@@ -170,7 +171,7 @@ async fn a_session_that_is_removed_meanwhile_is_begun_anew() {
     let (journal, engine) = (MemoryJournal::new(), Engine::new(Comes::Built));
     let before = MemoryJournal::new();
     let earlier = start(before.clone(), &Engine::new(Comes::Built)).await;
-    // The ids of a runtime begin anew: the removed session is not the first one.
+    // The ids of a runtime begin again, so the removed session must not be the first one.
     earlier.run(keyed("first")).await.unwrap();
     let removed = earlier.run(keyed("k")).await.unwrap();
     let stale = Stale { journal: journal.clone(), before, opened: Arc::default() };

@@ -1,4 +1,4 @@
-//! A run that has used up its budget goes on with more of it, in whatever process. On virtual time.
+//! A run with an exhausted budget continues when its limits are raised, also in another process. On virtual time.
 
 use std::{future::ready, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says,
 use serde_json::json;
 
 const STEP: Duration = Duration::from_secs(1);
-/// Calls until the model has what it needs.
+/// Calls of the model before it answers.
 const CALLS: usize = 5;
 const LONG: Duration = Duration::from_hours(1);
 
@@ -33,7 +33,7 @@ async fn start(journal: &MemoryJournal) -> Runtime {
     Runtime::start(world(shared, provider, vec![Arc::new(look)])).await.expect("the runtime starts")
 }
 
-/// Has a run use up two seconds and a half of its time, which are two iterations.
+/// Lets a run exhaust its time of two and a half seconds, which is two iterations.
 async fn exhausted(runtime: &Runtime) -> AcceptedRun {
     let budget = Amounts { iterations: Some(4), ..Amounts::default() };
     let wall = Some(Duration::from_millis(2_500));
@@ -63,7 +63,7 @@ async fn an_exhausted_run_goes_on_in_the_next_process_and_completes() {
         runtime.suspend().await;
         let journal = journal.reopened();
         let runtime = start(&journal).await;
-        // What lies between the legs is nobody's time.
+        // The time between two legs does not count.
         tokio::time::sleep(LONG).await;
         let by = more(10, Some(60_000));
         if at_rest {
@@ -81,7 +81,7 @@ async fn an_exhausted_run_goes_on_in_the_next_process_and_completes() {
         assert_eq!(count(&runtime, accepted, Kind::RunEnded).await, 2, "one for each leg");
         let calls = u64::try_from(CALLS).unwrap();
         let account = account(&journal, accepted).await;
-        // The attempt that the end of its time cut off is an iteration too.
+        // The attempt that the time limit cut off is an iteration too.
         assert_eq!(account.limits.iterations, Some(14));
         assert_eq!((account.spent.iterations, account.spent.tool_calls), (Some(calls + 2), Some(calls)));
         assert_eq!(u64::from(result.iterations), calls + 2);

@@ -1,4 +1,4 @@
-//! What a request may say, and what comes back: the whole tree on virtual time.
+//! Fields of requests and results, on virtual time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ async fn a_history_is_mended_recorded_and_told() {
     let view = "system You are a test.//be kind//be brief; user a//b; assistant c; user d";
     assert_eq!(result.text(), Some(view));
     assert_eq!(result.messages, [user("a\n\nb"), assistant("c"), user("d"), assistant(view)]);
-    // The system message was for that run alone; the history stays.
+    // The system message is for that run alone; the history stays.
     let next = RunRequest { history: Vec::new(), system: None, ..request.clone() };
     let next = runtime.run(RunRequest { input: "e".into(), ..next }).await.unwrap();
     assert!(next.text().unwrap().starts_with("system You are a test.; user a//b; assistant c; user d; "));
@@ -143,7 +143,7 @@ async fn a_key_with_another_task_is_refused() {
         of(|r| r.thinking = Some(ThinkingLevel::Low)),
         RunRequest { session: SessionChoice::Id(run.session), ..first.clone() },
     ];
-    // The second time by another process, when the run has ended.
+    // The second time in another process, after the end of the run.
     for _ in 0..2 {
         for (request, part) in &others {
             let refused = runtime.submit(request.clone()).await;
@@ -215,7 +215,7 @@ async fn chat_gives_the_answer_or_says_why_there_is_none() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_counts_active_time_and_is_not_the_wall_budget() {
     let runtime = start(&MemoryJournal::new(), mirror(Duration::from_secs(5))).await;
-    // The second of the two waits for the first: its own time is enough.
+    // The second run waits for the first. Only its own time counts.
     let request = RunRequest {
         session: SessionChoice::Key("k".into()),
         timeout: Some(Duration::from_secs(6)),
@@ -257,7 +257,7 @@ async fn who_waits_behind_a_refused_submission_is_answered_too() {
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     let request = RunRequest { session: SessionChoice::Key("k".into()), ..RunRequest::new("d") };
     let first = runtime.submit(request.clone()).await.unwrap();
-    // Its end is on its way to disk, and nothing follows it.
+    // The run's end is being committed, and no run follows it.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let submit = |key: &str| {
         let idempotency_key = Some(key.into());

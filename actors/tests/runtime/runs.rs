@@ -1,4 +1,4 @@
-//! The whole tree on virtual time: a scripted model, scripted tools, a journal in memory.
+//! Runs from submission to outcome, on virtual time.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 const NO_TIME: Duration = Duration::ZERO;
 
-/// Asks for `tool` as often as `times`, then says how many results it has seen.
+/// A model that calls `tool` `times` times, then answers with the number of its results.
 fn loops(tool: &'static str, times: usize) -> ScriptedProvider {
     ScriptedProvider::new(Duration::from_millis(100), move |view| {
         match view.iter().filter(|message| message["role"] == "tool").count() {
@@ -60,7 +60,7 @@ async fn a_task_goes_through_tools_to_its_answer() {
     assert_eq!(kinds[kinds.len() - 2..], ["model.answered", "run.ended"]);
 }
 
-/// Four calls of a second each in one answer: how long the tools take together.
+/// Checks how long four calls of one answer take together; each takes a second.
 async fn check_time(access: Access, seconds: u64) {
     let tool = ScriptedTool::new("work", EffectClass::Idempotent, |invocation| async move {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -264,7 +264,7 @@ async fn a_watcher_misses_no_record() {
     let accepted = runtime.submit(RunRequest::new("a")).await.unwrap();
     let mut watch = runtime.watch(accepted.session, 1);
     let mut seen = Vec::new();
-    // Reads nothing until the run has ended: far more than the buffer holds.
+    // The watcher reads nothing until the run has ended: there are far more events than its buffer holds.
     runtime.wait(accepted.run, None).await.unwrap();
     loop {
         let event = watch.next().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a model is shown: requests as an adapter gets them.
+//! The requests that an adapter gets: views, images and prefixes.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ use hermod_testkit::{
 };
 use serde_json::{Value, json};
 
-/// A model that keeps what it is asked.
+/// A model that records its requests.
 #[derive(Debug)]
 struct Kept(ScriptedProvider, Arc<Mutex<Vec<ModelRequest>>>);
 
@@ -46,7 +46,7 @@ impl ModelProvider for Kept {
     }
 }
 
-/// A runtime and what its model was asked.
+/// A runtime, and the requests that its model got.
 struct Scene {
     runtime: Runtime,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
@@ -63,7 +63,7 @@ impl Scene {
         let model = ScriptedProvider::new(Duration::ZERO, script);
         let asked = Arc::default();
         let mut world = world(journal, model.clone(), vec![look]);
-        // Two scenes on one journal must not make the same ids.
+        // Two scenes on one journal must not create the same ids.
         world.clock = Arc::new(VirtualClock::new(SCENES.fetch_add(1, Ordering::Relaxed)));
         world.providers = ["test", "other"]
             .map(|name| {
@@ -166,7 +166,7 @@ async fn a_picture_is_there_after_a_crash_and_said_to_be_missing_if_it_is_not() 
     };
     scene.runtime.run(request).await.unwrap();
     scene.runtime.suspend().await;
-    // Another process, whose artifacts are gone.
+    // Another process, without the artifacts.
     let scene = Scene::new(&journal.reopened(), |_| Ok(says("fine"))).await;
     let result = scene.runtime.run(RunRequest { session, ..RunRequest::new("and now?") }).await.unwrap();
     let told = result.ended.to_string();
@@ -175,7 +175,7 @@ async fn a_picture_is_there_after_a_crash_and_said_to_be_missing_if_it_is_not() 
     assert!(status.iter().all(|provider| provider.failed == 0), "nobody was asked: {status:?}");
 }
 
-/// Artifacts that cannot be read once.
+/// Artifacts whose next reads fail.
 #[derive(Debug, Default)]
 struct Flaky(MemoryArtifacts, AtomicU64);
 
@@ -220,7 +220,7 @@ async fn a_picture_that_cannot_be_read_now_is_read_again() {
     assert_eq!((status.answered, status.failed), (1, 0));
 }
 
-/// What each model call's start says of its prefix.
+/// The change of the prefix that each `model.started` records.
 async fn prefixes(scene: &Scene, session: SessionId) -> Vec<Option<PrefixChange>> {
     let records = scene.runtime.journal(session, 1).await.expect("its journal");
     let started = records.iter().filter_map(|(_, record)| {
@@ -283,7 +283,7 @@ async fn a_request_begins_as_the_one_before_it_or_its_start_says_why_not() {
             first(PrefixChange::Thinking),
         ]
     );
-    // A level of thinking and the model are not in these bytes.
+    // The thinking level and the model are not in these bytes.
     let bytes = scene.bytes();
     for (n, pair) in bytes.windows(2).enumerate() {
         let change = told[n.div_ceil(2)];

@@ -1,7 +1,7 @@
-//! Whole runtimes under seeded schedules of faults, on virtual time: nothing that must hold is violated.
+//! Whole runtimes under seeded schedules of faults, on virtual time: no invariant is violated.
 //!
-//! `just simulation 50000` tries more seeds, `just simulation 2000..50000` those from 2,000 on.
-//! `HERMOD_SEED=17 cargo test --test runtime simulation:: -- --nocapture` replays one.
+//! `just simulation 50000` tries more seeds, `just simulation 2000..50000` those from 2,000 on. `HERMOD_SEED=17 cargo
+//! test --test runtime simulation:: -- --nocapture` replays one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,27 +15,27 @@ use hermod_actors::model::Kind;
 use hermod_testkit::simulation::{FAULT_NAMES, SimulationPlan, shrink, simulate};
 use tokio::time::Instant;
 
-/// How many seeds are tried if nothing else is said.
+/// The default number of seeds.
 const SEEDS: u64 = 1_000;
-/// Other seeds than these are asked for everything that there is only if they are so many: then the rarest comes about for
-/// certain. These are the same each time.
+/// With at least this many seeds, every fault and every kind of record must occur. With fewer, this is required of the
+/// default seeds only, which are always the same.
 const CERTAIN: u64 = 20_000;
 /// Seeds that a thread takes at once.
 const BLOCK: u64 = 16;
 
-/// What was seen in the reports of seeds.
+/// Totals of the reports of seeds.
 #[derive(Debug, Default)]
 struct Seen {
     seeds: u64,
     failures: Vec<SimulationPlan>,
-    /// The kinds of records, and what went wrong as it was planned: in how many seeds.
+    /// The number of seeds in which each kind of record and each planned fault occurred.
     reached: BTreeMap<&'static str, u64>,
-    /// In how many seeds something did.
+    /// The number of seeds with a fault.
     faulty: u64,
 }
 
 impl Seen {
-    /// Whether the seed violates nothing.
+    /// Simulates a seed and adds its report; true if no invariant is violated.
     fn sees(&mut self, seed: u64) -> bool {
         let plan = SimulationPlan::of(seed);
         let report = simulate(&plan);
@@ -62,7 +62,7 @@ impl Seen {
     }
 }
 
-/// The seeds that `HERMOD_SEEDS` names: so many, or those from one to before another.
+/// The seeds that `HERMOD_SEEDS` names: a number of them, or a range.
 fn seeds(text: &str) -> Range<u64> {
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let seeds = match text.split_once("..") {
@@ -75,7 +75,7 @@ fn seeds(text: &str) -> Range<u64> {
     })
 }
 
-/// Tries them on all cores, until one fails.
+/// Simulates the seeds on this number of threads, until one fails.
 fn try_all(seeds: &Range<u64>, threads: usize) -> Seen {
     let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let work = || {

@@ -1,4 +1,4 @@
-//! Messages to runs under way, through the whole tree on virtual time.
+//! Steering messages, through the whole runtime on virtual time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 const STEP: Duration = Duration::from_secs(1);
 
-/// Asks for one `read`, then says what stands in its result.
+/// A model that calls `read` once, then answers with its result.
 fn provider() -> ScriptedProvider {
     ScriptedProvider::new(STEP, |view| match view.last() {
         Some(last) if last["role"] == "tool" => Ok(says(last["content"].as_str().unwrap_or_default())),
@@ -90,7 +90,7 @@ async fn a_run_that_nobody_runs_is_stopped_and_what_waits_behind_it_is_not_begun
     tokio::time::sleep(STEP * 2).await;
     runtime.suspend().await;
 
-    // No provider and no tool is there.
+    // Without provider and tool.
     let shared: Arc<dyn Journal> = Arc::new(journal.reopened());
     let mut bare = world(shared, provider(), vec![]);
     bare.providers.clear();

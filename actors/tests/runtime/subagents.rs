@@ -1,4 +1,4 @@
-//! Subagents, through the whole tree on virtual time.
+//! Subagents, through the whole runtime on virtual time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const STEP: Duration = Duration::from_secs(1);
 
-/// The last user's text and, if something was called for since, the last result.
+/// The last user's text and, if there is one after it, the last tool result.
 fn last(view: &[Value]) -> (String, Option<String>) {
     let at = view.iter().rposition(|message| message["role"] == "user").unwrap_or(0);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -25,8 +25,8 @@ fn last(view: &[Value]) -> (String, Option<String>) {
     (text(&view[at]["text"]), result.map(|result| text(&result["content"])))
 }
 
-/// A task whose text begins with `give ` is given away as what stands behind it; `fail` fails; any other is answered with
-/// its own text. What comes back is the answer.
+/// A model that delegates the rest of a text that begins with `give `, and answers with what it hears of the subagent.
+/// It fails for `fail`, and answers any other text with that text.
 fn model() -> ScriptedProvider {
     ScriptedProvider::new(STEP, |view| {
         let (text, result) = last(view);
@@ -47,7 +47,7 @@ fn model() -> ScriptedProvider {
     })
 }
 
-/// An answer that calls a tool again and again; `aloud` with a text, and `obeying` not where no call is allowed.
+/// An answer that calls a tool without end: `aloud` with a text, and `obeying` not if calls are forbidden.
 fn toil(text: &str, view: &[Value]) -> ModelAnswer {
     if text.ends_with("obeying") && view[0]["tool_choice"] == "none" {
         return says("what there is");
@@ -95,7 +95,7 @@ async fn account(journal: &MemoryJournal, row: &RunRow) -> BudgetAccount {
     journal.rows().account(row.account).await.expect("it is read").expect("the run has an account")
 }
 
-/// What stands behind `heard ` in the answer, as JSON.
+/// The JSON behind `heard ` in the answer.
 fn heard(result: &RunResult) -> Value {
     assert_eq!(result.ended.outcome, Outcome::Completed, "{:?}", result.ended);
     let text = result.text().unwrap_or_default();
@@ -131,7 +131,7 @@ async fn a_batch_is_told_as_one_with_what_failed_in_it() {
     assert!(of(2, "answer").as_str().unwrap_or_default().contains("did deeper"), "{told}");
 }
 
-/// What the parent of a subagent reads whose iterations are used up while it calls tools.
+/// What the parent reads of a subagent that exhausts its iterations.
 async fn exhausted(task: &str) -> Value {
     let (_, _, result) = run(&format!("give {task}")).await;
     let told = heard(&result);
@@ -204,7 +204,7 @@ async fn a_parent_that_was_being_stopped_ends_at_rest_with_what_is_below() {
             tokio::time::sleep(STEP / 4).await;
         }
         dead.stop(run, StopReason::Command).await.unwrap();
-        // The process dies before the subagent has heard of it.
+        // The process ends before the subagent gets the stop.
         let journal = journal.reopened();
         let runtime = start(&journal).await;
         assert_eq!(runtime.open_runs().await.unwrap().len(), 2, "{task}");

@@ -1,4 +1,4 @@
-//! What dies, is started again; what freezes, is dropped; and nobody else notices.
+//! Supervision: a crashed actor is restarted, a frozen call is dropped, and other sessions continue.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -47,7 +47,7 @@ fn every_kind_is_drilled_in_every_way() {
     }
 }
 
-/// A world whose model asks for `read` so often, with a pause of 100 ms before each answer.
+/// Dependencies whose model calls `read` so often, with a pause of 100 ms before each answer.
 fn reading(journal: &MemoryJournal, times: usize) -> RuntimeDependencies {
     let provider = ScriptedProvider::new(Duration::from_millis(100), move |view| {
         match view.iter().rev().take_while(|message| message["role"] != "user").count() / 2 {
@@ -68,7 +68,7 @@ async fn submit(runtime: &Runtime, key: &str) -> AcceptedRun {
     runtime.submit(request).await.expect("it is accepted")
 }
 
-/// Waits until a session has so many records of a kind.
+/// Waits until a session has `count` records of this kind.
 async fn until(runtime: &Runtime, accepted: AcceptedRun, count: usize, kind: Kind) {
     let mut watch = runtime.watch(accepted.session, 1);
     let mut seen = 0;
@@ -118,7 +118,7 @@ async fn what_is_to_be_revived_is_not_forgotten_with_the_supervisor() {
     runtime.suspend().await;
     let runtime = start(reading(&journal.reopened(), 3)).await;
     assert_eq!(runtime.revive_all().await.unwrap(), 1);
-    // It dies before it has heard of it.
+    // The supervisor crashes before it handles the message.
     inject(&runtime, ActorKind::SessionSupervisor, ActorFault::Kill).await;
     let result = runtime.wait(accepted.run, Some(Duration::from_hours(1))).await.expect("it goes on");
     assert_eq!(result.ended.outcome, Outcome::Completed);
@@ -157,7 +157,7 @@ async fn a_part_that_keeps_dying_ends_the_runtime() {
     }
 }
 
-/// A world on a disk that takes 150 ms for a commit, and whose model answers after 100 ms.
+/// Dependencies with a disk that takes 150 ms for a commit, and a model that answers after 100 ms.
 fn on_slow_disk(inner: &MemoryJournal) -> RuntimeDependencies {
     let slow = JournalFault::Slow(Duration::from_millis(150));
     let journal = Arc::new(FaultyJournal::new(Arc::new(inner.clone()), slow, 1));
@@ -271,8 +271,8 @@ async fn a_store_that_cannot_be_read_is_tried_again_and_never_counts_against_a_s
     }
 }
 
-/// Runs a task on a journal whose commit number `at` meets the fault, then again on the next start; says whether the fault
-/// was met.
+/// Runs a task on a journal whose commit number `at` meets the fault, then again after the next start. Returns whether
+/// the fault was met.
 async fn check_fault(fault: JournalFault, at: usize) -> bool {
     const LONG: Duration = Duration::from_hours(1);
     let name = format!("{fault:?} at commit {at}");
@@ -298,7 +298,7 @@ async fn check_fault(fault: JournalFault, at: usize) -> bool {
     match (ended, expect) {
         (Some(Ok(result)), _) => {
             assert_eq!(result.ended.outcome, Outcome::Completed, "{name}");
-            // The end itself was written: who waits reads it, whatever became of the runtime.
+            // The end was written: the waiting caller reads it, however the runtime ended.
             assert!(!met || fault.is_written(), "{name}: nothing was wrong");
         }
         (Some(Err(RunError::Terminated(reason))), Some(expect)) => {

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 const CALL: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_hours(10);
 
-/// A model that makes the calls that its task names, `TOOL*COUNT` one answer after the other, and then says its results.
+/// A model that makes the calls that its task names, each `TOOL*COUNT` as one answer, then answers with the results.
 fn model() -> ScriptedProvider {
     ScriptedProvider::new(Duration::ZERO, |view| {
         let task = view.iter().find(|message| message["role"] == "user").expect("a task");
@@ -53,7 +53,7 @@ async fn answer(runtime: &Runtime, accepted: AcceptedRun) -> String {
     result.text().unwrap_or_default().to_owned()
 }
 
-/// A tool whose calls take `CALL`, and the most calls that ran at a time.
+/// A tool whose calls take `CALL`, and the most calls that ran at the same time.
 fn slow(name: &str) -> (Arc<ScriptedTool>, Arc<AtomicUsize>) {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
@@ -73,7 +73,7 @@ async fn status(runtime: &Runtime) -> ToolStatus {
     runtime.tool_status().await.expect("it runs")
 }
 
-/// Waits until the executor's status is so.
+/// Waits until the executor's status meets the condition.
 async fn until(runtime: &Runtime, is_so: impl Fn(&ToolStatus) -> bool) {
     let wait = async {
         while !runtime.tool_status().await.as_ref().is_some_and(&is_so) {
@@ -83,7 +83,7 @@ async fn until(runtime: &Runtime, is_so: impl Fn(&ToolStatus) -> bool) {
     timeout(LONG, wait).await.expect("the status becomes so");
 }
 
-/// Waits until this number of calls runs and waits.
+/// Waits until this many calls are running and waiting.
 async fn until_files(runtime: &Runtime, running: usize, waiting: usize) {
     until(runtime, |status| status.classes[&ToolClass::Files] == ToolClassStatus { running, waiting }).await;
 }
@@ -221,7 +221,7 @@ async fn invalid_tools_are_refused_as_a_whole() {
     assert!(error.contains("\"a b\" is no name of a tool"), "{error}");
 }
 
-/// A tool may panic when it is closed: the others are closed nevertheless.
+/// A tool that panics when it is closed does not keep others from being closed.
 #[tokio::test(start_paused = true)]
 async fn each_tool_is_closed_once_at_the_end() {
     #[derive(Debug)]

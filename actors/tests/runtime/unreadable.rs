@@ -1,4 +1,4 @@
-//! A record that could not be read back is not written, and what brought it is told: the whole tree on virtual time.
+//! A record that could not be read back is not written, and its cause is reported. On virtual time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use hermod_actors::{
 use hermod_testkit::{MemoryJournal, ScriptedProvider, says, world};
 use serde_json::json;
 
-/// A message whose opaque state nests deeper than the reader of records goes. Only a deserialiser makes one.
+/// A message whose opaque state nests too deep for the decoder of records. Only deserialization can make one.
 fn too_deep() -> AssistantMessage {
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
@@ -43,7 +43,7 @@ async fn is_readable(journal: &MemoryJournal, session: SessionId) -> bool {
     journal.records(session, 1, usize::MAX).await.is_ok_and(|records| !records.is_empty())
 }
 
-/// A store that refuses to accept one task, as it would a record that it could not read back.
+/// A store that refuses to accept one task, as if its record could not be read back.
 #[derive(Debug)]
 struct Refusing(MemoryJournal);
 

@@ -1,4 +1,4 @@
-//! What a run under way waits for, by the whole runtime.
+//! What a run under way waits for, as the runtime reports it.
 
 use std::{
     future::ready,
@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The names of what a run waits for.
+/// The names of a run's waits.
 async fn names(runtime: &Runtime, run: RunId) -> Vec<&'static str> {
     let waits = runtime.waits(run).await.expect("the store is read");
     waits.iter().map(|wait: &RunWait| wait.kind.name()).collect()
@@ -57,7 +57,7 @@ fn slow() -> RuntimeDependencies {
     world
 }
 
-/// The waits that a watcher hears of until a run has ended.
+/// The waits that a watcher gets until a run has ended.
 async fn told(mut watch: Watch) -> Vec<(Arc<str>, Option<Timestamp>)> {
     let mut told = Vec::new();
     loop {
@@ -84,12 +84,12 @@ async fn every_wait_of_two_runs_with_one_of_each_has_its_name() {
     assert_eq!(names(&runtime, first.run).await, ["tool", "permit"]);
     assert_eq!(names(&runtime, second.run).await, ["model"]);
     let waits = runtime.waits(first.run).await.expect("the store is read");
-    // The tool says no limit of its own: 10 min, and a minute for its result.
+    // The tool has no limit of its own: 10 min, and a minute to store its result.
     assert_eq!(waits[0].until.map(|until| until.ms_since(waits[0].since)), Some(660_000));
     let one = runtime.wait(first.run, None).await.expect("it ends");
     assert_eq!(names(&runtime, first.run).await, Vec::<&str>::new(), "{}", one.ended);
     runtime.wait(second.run, None).await.expect("it ends");
-    // Whoever watched has heard that it waited for room.
+    // The watcher got the wait for a permit.
     let full = (Arc::from("as many calls as may be are under way"), None);
     assert_eq!(told.await.expect("it does not panic"), [full]);
 }
@@ -98,7 +98,7 @@ async fn every_wait_of_two_runs_with_one_of_each_has_its_name() {
 async fn a_disk_that_does_not_answer_is_seen() {
     let provider = ScriptedProvider::new(Duration::from_secs(1), |_| Ok(says("done")));
     let journal = Arc::new(MemoryJournal::new());
-    // Taking the session over, accepting the run, and the answer, of which nobody hears.
+    // The commits: taking the session over, accepting the run, and the answer, which is never acknowledged.
     let faulty = FaultyJournal::new(journal, JournalFault::LostAnswer, 3);
     let runtime = Runtime::start(world(Arc::new(faulty), provider, vec![])).await.expect("it starts");
     let accepted = runtime.submit(RunRequest::new("hi")).await.expect("it is accepted");
@@ -111,7 +111,7 @@ async fn a_disk_that_does_not_answer_is_seen() {
     assert_eq!(runtime.health_probe().writing_since(), Some(since));
 }
 
-/// A journal whose commits find the disk full, as long as that is said.
+/// A journal whose commits find the disk full while the watched value is true.
 #[derive(Debug, Clone)]
 struct Full(MemoryJournal, watch::Receiver<bool>);
 
@@ -156,7 +156,7 @@ async fn a_full_disk_is_told_at_once_and_waited_for() {
     assert_eq!(result.ended.outcome, Outcome::Completed);
 }
 
-/// So little room that nothing may be accepted, as long as that is said.
+/// A gauge that reports low disk space while the watched value is true.
 #[derive(Debug)]
 struct Little(watch::Receiver<bool>);
 

@@ -1,4 +1,4 @@
-//! What watchers see, now and later: the whole tree on virtual time.
+//! What watchers get, live and from the journal. On virtual time.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ use crate::not_made::Poison;
 
 const WORDS: [&str; 3] = ["one ", "two ", "three"];
 
-/// A model that thinks aloud and speaks word by word, and whose first attempt breaks off after two words.
+/// A model that streams reasoning and text word by word, and whose first attempt breaks off after two words.
 #[derive(Debug)]
 struct Breaking {
     attempts: AtomicUsize,
@@ -67,7 +67,7 @@ async fn breaking() -> Runtime {
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-/// Calls a tool that notes how far it is, so often, then answers.
+/// A runtime whose model calls a tool that reports progress, `times` times, then answers.
 async fn noting(journal: &MemoryJournal, times: usize) -> Runtime {
     let provider = ScriptedProvider::new(Duration::from_millis(10), move |view| {
         match view.iter().filter(|message| message["role"] == "tool").count() {
@@ -101,7 +101,7 @@ async fn until_the_end(watch: &mut Watch) -> Vec<SessionEvent> {
     }
 }
 
-/// What is told to whoever comes later, too.
+/// The events that later watchers get too.
 fn lasting(events: &[SessionEvent]) -> Vec<(u64, EventBody)> {
     let lasts = |event: &&SessionEvent| {
         !matches!(
@@ -172,7 +172,7 @@ async fn a_replayed_watcher_sees_what_a_live_one_saw_from_wherever_it_goes_on() 
     let runtime = noting(&journal.reopened(), 3).await;
     for seen in 0..live.last().unwrap().0 {
         let later = until_the_end(&mut runtime.watch(accepted.session, seen + 1)).await;
-        // An event is told again only if the record that it follows from was not seen whole.
+        // An event is sent again only if the record that it follows from was not received whole.
         let rest = live.iter().skip_while(|(seq, body)| {
             let own = u64::from(!matches!(body, EventBody::Recorded { .. }));
             seq + own <= seen
@@ -188,7 +188,7 @@ async fn a_slow_watcher_is_dropped_and_goes_on_without_a_gap_or_a_repeat() {
     let mut slow = runtime.watch(accepted.session, 1);
     let mut seen = vec![slow.next().await.unwrap()];
     while !is_last(&seen[seen.len() - 1]) {
-        // Takes ten, and rests while hundreds come.
+        // The watcher takes ten events, then reads nothing while hundreds arrive.
         for _ in 0..10 {
             seen.push(slow.next().await.unwrap());
             if is_last(&seen[seen.len() - 1]) {

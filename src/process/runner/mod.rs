@@ -19,7 +19,7 @@
 //!
 //! | state | meaning |
 //! | --- | --- |
-//! | no `started`, and the ledger proves that the command was not begun | the owner makes `started` to revoke it for good |
+//! | no `started`, and the ledger proves that the command was not begun | the owner revokes it by making `started` |
 //! | the lock is held, or the process of the ledger is this runner | the runner is alive: wait for it |
 //! | neither, and `exit` is complete | `exit` has the outcome |
 //! | neither otherwise, but the ledger proves that the command was not begun | the runner ended before step 5 |

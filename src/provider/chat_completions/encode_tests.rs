@@ -1,3 +1,5 @@
+//! Tests of how a request is encoded for the Chat Completions API.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;

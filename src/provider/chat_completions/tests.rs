@@ -1,3 +1,5 @@
+//! Tests of the Chat Completions provider.
+
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
 use std::sync::{Arc, Mutex};
@@ -17,7 +19,7 @@ use crate::provider::{
     wire::{DecodeProgress, Decoder},
 };
 
-/// Records the shown text and reasoning.
+/// Collects the text and reasoning that watchers are shown.
 #[derive(Default)]
 struct Shown(Mutex<(String, String)>);
 
@@ -139,7 +141,7 @@ fn calls_are_put_together_however_they_come() {
     let bare = |name, arguments| call(no(), no(), name, arguments);
     let bares = [bare("f", json!("{")), bare("", json!("}")), bare("g", json!({"x": [1]}))];
     check_calls(&bares, &[("call_0", "f", "{}"), ("call_1", "g", "{\"x\":[1]}")]);
-    // All with index 0; and one id for two calls.
+    // All calls with index 0; and one id for two calls.
     let zero = |id, name| call(json!(0), json!(id), name, json!("{}"));
     check_calls(&[zero("a", "f"), zero("b", "g")], &[("a", "f", "{}"), ("b", "g", "{}")]);
     let same = |index, id| call(json!(index), json!(id), "f", json!("{}"));
@@ -364,7 +366,7 @@ fn state_that_no_record_can_carry_makes_the_answer_unusable() {
         let call = json!({"index": 0, "id": "a", "function": function, "extra_content": state});
         stream(&[delta(json!({"tool_calls": [call]})), finish("tool_calls")])
     };
-    // The object with the call's number surrounds the state.
+    // The serialized object adds the call's number around the state.
     assert!(decode_in_all_ways(nested(63).as_bytes()).unwrap().message.opaque.is_some());
     check_failure(&nested(64), FailureClass::IncompleteStream, "nests more than 64 arrays or objects");
 }

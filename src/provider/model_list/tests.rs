@@ -1,3 +1,5 @@
+//! Tests of how the model lists of providers are read.
+
 use super::*;
 
 /// Checks the limits that a list reads for the model `m` in a body.

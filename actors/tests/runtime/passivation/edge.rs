@@ -1,4 +1,4 @@
-//! Whatever comes in the moment in which an idle session is asked to end.
+//! Events at the moment in which an idle session is requested to end.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use tokio::{task::yield_now, time::sleep};
 
 use super::{LONG, STEP, check_completes, check_forgotten, count, one_run, places, request, start};
 
-/// When a session that was opened at 0 and worked for a step is asked to end: an eighth late.
+/// The time at which a session that was opened at 0 and worked for one step is requested to end: an eighth of the idle
+/// time late.
 const EDGE: Duration = Duration::from_millis(67_500);
-/// Rounds of the scheduler in which all is done that is done at the edge.
+/// Rounds of the scheduler in which the passivation is done.
 const ROUNDS: u32 = 40;
 
-/// Does this in each of the rounds of the scheduler around the moment in which an idle session is asked to end, each time in
-/// a world of its own, and says how often the session was opened again for that in each.
+/// Runs `deed` at each round of the scheduler around the request for passivation, each time in a new runtime. Returns
+/// how often the session was opened again in each.
 fn at_the_edge<D>(deed: D) -> Vec<usize>
 where
     D: AsyncFn(Runtime, &MemoryJournal, AcceptedRun) -> usize,
@@ -85,7 +86,7 @@ fn a_call_at_the_edge_is_heard() {
 #[test]
 fn an_item_at_the_edge_keeps_the_session() {
     let revivals = at_the_edge(async |runtime, journal, first| {
-        // As whoever writes into an inbox does: the row first, then the bell.
+        // As another session does: first the inbox row, then the notification.
         journal.commit(vec![WriteOp::Deliver(first.session, "\"hello\"".into())]).await.unwrap();
         runtime.revive(first.session).unwrap();
         sleep(STEP).await;
@@ -141,7 +142,8 @@ fn all_may_be_suspended_at_the_edge() {
     });
 }
 
-/// Whoever hears of a call only after it has let the session go, and dies before it hears of it, leaves it to the next.
+/// The directory crashes after the session is closed and before it handles a message for it: the next directory handles
+/// the message.
 #[test]
 fn a_call_at_the_edge_outlives_the_directory() {
     for gap in 0..3 {

@@ -1,5 +1,5 @@
-//! Sessions with nothing to do: their actors end, nothing of them stays in memory, and whatever comes for them, at whatever
-//! moment, finds them again. On virtual time.
+//! Passivation: actors of idle sessions end, nothing of these sessions stays in memory, and a message at any moment
+//! opens them again. On virtual time.
 
 mod edge;
 mod storm;
@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 const STEP: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_mins(1);
-/// Everything has come to its end or hangs.
+/// Time after which everything has ended, or hangs.
 const LONG: Duration = Duration::from_mins(10);
 
 fn with(journal: &MemoryJournal) -> RuntimeDependencies {
@@ -57,7 +57,7 @@ async fn places(runtime: &Runtime) -> Vec<SessionPhase> {
     sessions.into_iter().map(|status| status.phase).collect()
 }
 
-/// Nothing of any session is in memory, once whatever was done has come to its end.
+/// Checks that no session stays in memory when all work has ended.
 async fn check_forgotten(runtime: &Runtime, journal: &MemoryJournal, what: &str) {
     sleep(LONG).await;
     assert_eq!(places(runtime).await, [], "{what}");
@@ -209,7 +209,7 @@ async fn any_time_to_be_idle_will_do() {
         sleep(LONG).await;
         assert_eq!(places(&runtime).await, late, "{idle:?}");
     };
-    // It is not looked for the idle at every turn.
+    // A tiny idle time does not scan at each turn of the scheduler.
     check(Duration::from_micros(1), vec![SessionPhase::Live], vec![]).await;
     check(Duration::MAX, vec![SessionPhase::Live], vec![SessionPhase::Live]).await;
 }

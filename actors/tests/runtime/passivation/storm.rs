@@ -1,4 +1,4 @@
-//! Many sessions that come and go.
+//! Many sessions that are opened, passivated and crash at random times.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use super::{LONG, check_completes, check_forgotten, request, start};
 
-/// Tasks and messages for many sessions at random times, near the edge more often than not; some sessions die meanwhile.
+/// Submits tasks and messages to many sessions at random times, most of them near the passivation; some sessions crash
+/// meanwhile.
 async fn storm(seed: u64) {
     const SESSIONS: u64 = 200;
     let chance = VirtualClock::new(seed);
@@ -49,7 +50,7 @@ async fn storm(seed: u64) {
         let records = runtime.journal(accepted[0].session, 1).await.unwrap();
         let texts = records.iter().filter_map(|(_, record)| {
             let Body::RunAccepted(accepted) = &record.body else { return None };
-            // A message that came too late for its run is the input of another.
+            // A message that came too late for its run is the input of another run.
             (accepted.input.len() == 1).then(|| accepted.input.to_string())
         });
         assert_eq!(texts.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5"], "seed {seed}");

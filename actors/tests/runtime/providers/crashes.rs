@@ -10,7 +10,8 @@ use hermod_testkit::{MemoryJournal, VirtualClock};
 
 use super::{Side, limited, of, run, start};
 
-/// The process dies `dies` seconds after the run began, and the next one takes it up `back` seconds later.
+/// The process ends `dies` seconds after the run began, and the next one revives the run `back` seconds later. `asked`
+/// has the seconds of the model calls.
 async fn check_crash(class: FailureClass, (dies, back): (u64, u64), asked: &[u64]) {
     let (journal, clock) = (MemoryJournal::new(), Arc::new(VirtualClock::new(1)));
     let only = Side::failing(asked.len() - 1, class.clone());
@@ -31,7 +32,7 @@ async fn check_crash(class: FailureClass, (dies, back): (u64, u64), asked: &[u64
 async fn a_crash_does_not_begin_a_wait_anew() {
     check_crash(limited(90), (30, 10), &[0, 90]).await;
     check_crash(limited(90), (30, 100), &[0, 130]).await;
-    // In the middle of the fifth pause, which is 8 to 16 s long: the same pause as without a crash.
+    // The crash is in the middle of the fifth pause, which takes 8 to 16 s. The pause is the same as without a crash.
     let only = Side::failing(6, FailureClass::Overloaded);
     run(&start(&[&only]).await).await;
     let asked = only.asked();

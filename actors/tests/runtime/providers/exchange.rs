@@ -22,7 +22,7 @@ async fn start(sides: &[&Side], calls: usize) -> (Runtime, Providers) {
     (Runtime::start(world).await.expect("the runtime starts"), providers)
 }
 
-/// A provider that answers with this after ten seconds.
+/// A provider that answers with this text after ten seconds.
 fn slow(text: &'static str) -> Arc<dyn ModelProvider> {
     Arc::new(ScriptedProvider::new(Duration::from_secs(10), move |_| Ok(says(text))))
 }
@@ -49,7 +49,7 @@ async fn providers_that_stay_keep_their_breakers_and_statistics() {
     assert_eq!(after[..2], before);
     assert!(matches!(after[0].models[0].breaker, BreakerState::Open { .. }), "{after:?}");
     assert_eq!((after.len(), after[2].name.as_str(), after[2].answered), (3, "c", 0));
-    // Another adapter of the same name begins anew.
+    // Another adapter of the same name has a new gate.
     providers[0].1 = Arc::new(Side::answering().provider);
     runtime.exchange_providers(providers).expect("they are valid");
     let status = runtime.providers().await.remove(0);

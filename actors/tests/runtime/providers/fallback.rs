@@ -1,4 +1,4 @@
-//! Who is asked instead of whom, and when the first one is asked again.
+//! Failover: when the next model of the chain is called, and when the first one is called again.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::{SLOW_DOWN, Side, limited, run, start, works};
 
 const LATE: FailureClass = FailureClass::Timeout { which: Deadline::FirstEvent };
 
-/// Whoever fails so is asked so often before the second answers, within so many milliseconds.
+/// Checks that a model with this failure gets `requests` calls before the second one answers, within `within_ms`
+/// milliseconds.
 async fn check_fallback(class: FailureClass, requests: usize, within_ms: u64) {
     let (first, second) = (Side::failing(usize::MAX, class.clone()), Side::answering());
     let runtime = start(&[&first, &second]).await;
@@ -51,7 +52,7 @@ async fn the_first_is_asked_again_within_the_run_when_its_cooldown_is_over() {
     let runtime = start(&[&first, &second]).await;
     let result = run(&runtime).await;
     assert_eq!(result.text(), Some("6 results"), "{}", result.ended);
-    // Three attempts, then half a minute without it; the call at 31 s finds it half-open.
+    // Three attempts open the breaker for half a minute. The call at 31 s is the trial of the half-open breaker.
     assert_eq!(first.asked(), [0, 0, 1, 31, 41, 51, 61]);
     assert_eq!(second.asked(), [1, 11, 21]);
 }
@@ -89,7 +90,7 @@ async fn two_that_fail_are_not_asked_in_circles() {
         let request = RunRequest { timeout: Some(Duration::from_mins(10)), ..RunRequest::new("do it") };
         runtime.run(request).await.expect("it ends");
         let asked = first.asked().len() + second.asked().len();
-        // What the provider itself asks to wait for counts for no timeout, but for six hours at most.
+        // Pauses until a reset time that the provider names do not count against the timeout, for six hours at most.
         let most = if class.reset_is_known() { 1_500 } else { 100 };
         assert!((4..=most).contains(&asked), "{class:?}: {asked}");
     }

@@ -1,4 +1,4 @@
-//! Who is let through to a provider, and what is shown of that.
+//! The gate of a provider: which calls it admits, and what its status shows.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{SLOW_DOWN, Side, limited, of, run, start};
 
 #[tokio::test(start_paused = true)]
 async fn one_finds_out_whether_it_answers_again_and_then_all_are_let_in() {
-    // A provider that has said nothing yet is asked by eight; they are refused, and then all wait for the one that finds out.
+    // A provider that has not responded yet gets eight calls. They are refused, and all others wait for one probe.
     let only = Side::new(|_, now, _| match now < Duration::from_secs(30) {
         true => Err(Failure::new(limited(30), "no")),
         false => Ok(says("again")),
@@ -22,7 +22,7 @@ async fn one_finds_out_whether_it_answers_again_and_then_all_are_let_in() {
     assert!(runs.iter().all(|result| result.text() == Some("again")));
     let asked = only.asked.lock().expect("no panic holds it").clone();
     assert_eq!(asked.len(), 28);
-    // After 10 ms the probe begins to be answered, and the others are asked.
+    // The answer of the probe begins after 10 ms, and the others are admitted.
     let at_30 = asked.iter().filter(|at| at.as_millis() < 30_030).count() - 8;
     assert_eq!(at_30, 1, "{asked:?}");
 }
@@ -109,7 +109,7 @@ async fn the_status_counts_attempts_by_model() {
     let [model] = &status.models[..] else { panic!("{status:?}") };
     let failures: Vec<_> = model.failures.iter().map(|(class, count)| (class.as_str(), *count)).collect();
     assert_eq!((model.failed, failures), (2, vec![("overloaded", 1), ("server", 1)]));
-    // Each answer comes whole after 10 ms, with 5 tokens; the first counts neither failure's time.
+    // Each answer arrives whole after 10 ms, with 5 tokens. The times of failures do not count.
     assert_eq!((model.answered, model.first_delta_ms, model.answer_ms), (2, Some(10), Some(10)));
     assert_eq!(model.output_tokens_per_second, Some(500));
 }

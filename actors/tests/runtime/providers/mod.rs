@@ -1,4 +1,4 @@
-//! Providers that fail: who is asked instead, when the first one is asked again, and what is waited for.
+//! Providers that fail: failover, return to the first model, waits, exchanges and free probes. Here are the doubles.
 
 mod crashes;
 mod exchange;
@@ -23,14 +23,14 @@ use tokio::time::Instant;
 
 type Said = Result<ModelAnswer, Failure>;
 
-/// A provider, and when it was asked.
+/// A provider that records the times of its calls.
 struct Side {
     provider: ScriptedProvider,
     asked: Arc<Mutex<Vec<Duration>>>,
 }
 
 impl Side {
-    /// It says what `script` makes of the view, the time since now and how often it was asked before.
+    /// A provider that answers by `script`: a function of the view, the time since now and the number of earlier calls.
     fn new(script: impl Fn(&[Value], Duration, usize) -> Said + Send + Sync + 'static) -> Self {
         let (since, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
         let seen = Arc::clone(&asked);
@@ -42,7 +42,7 @@ impl Side {
         Self { provider, asked }
     }
 
-    /// It fails in this way the first times, then answers.
+    /// A provider that fails in this way the first `times` calls, then answers.
     fn failing(times: usize, class: FailureClass) -> Self {
         Self::new(move |_, _, before| match before < times {
             true => Err(Failure::new(class.clone(), "no")),
@@ -54,7 +54,7 @@ impl Side {
         Self::new(|_, _, _| Ok(says("from the second")))
     }
 
-    /// Seconds at which it was asked.
+    /// The seconds of its calls.
     fn asked(&self) -> Vec<u64> {
         self.asked.lock().expect("no panic holds it").iter().map(Duration::as_secs).collect()
     }
@@ -62,7 +62,7 @@ impl Side {
 
 const CHAIN: [&str; 2] = ["a/m", "b/n"];
 
-/// A world of these providers, named a, b, c; a run asks for them in this order.
+/// Dependencies with these providers, named a, b, c; the chain of a run is in this order.
 fn of(sides: &[&Side], (journal, clock): (&MemoryJournal, &Arc<VirtualClock>)) -> RuntimeDependencies {
     let wait = ScriptedTool::new("wait", EffectClass::Pure, |_| async {
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -95,7 +95,7 @@ fn limited(seconds: u64) -> FailureClass {
 
 const SLOW_DOWN: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
 
-/// Asks for the tool so often, with 10 s each, then answers.
+/// A model that calls the tool `times` times, for 10 s each, then answers.
 fn works(view: &[Value], times: usize) -> ModelAnswer {
     match view.iter().filter(|message| message["role"] == "tool").count() {
         seen if seen < times => calls(&[("wait", json!({"n": seen}))]),

@@ -30,7 +30,7 @@ struct Listing {
     probe: Hook<Result<(), Failure>>,
     /// Seconds at which the list was requested.
     listed: Arc<Mutex<Vec<u64>>>,
-    /// Seconds at which it was probed.
+    /// Seconds at which a free probe was requested.
     probed: Arc<Mutex<Vec<u64>>>,
 }
 
@@ -114,7 +114,7 @@ async fn start(first: &Listing, second: &[&Side], journal: &MemoryJournal) -> Ru
     Runtime::start(world).await.expect("the runtime starts")
 }
 
-/// The window with which a run was accepted.
+/// The context window with which a run was accepted.
 async fn window(runtime: &Runtime, result: &RunResult) -> Option<u64> {
     let records = runtime.journal(result.session, 1).await.expect("it is read");
     let accepted = records.iter().find_map(|(_, record)| {
@@ -183,7 +183,7 @@ async fn a_list_that_panics_is_a_list_that_does_not_answer() {
     assert_eq!(panics.listed(), [0, 600], "it is requested again");
 }
 
-/// A provider that cannot be reached until this second. Counts the calls that found that out.
+/// A provider that cannot be reached before this second, and the number of calls that have failed for it.
 fn down(until: u64) -> (Listing, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
@@ -212,13 +212,13 @@ async fn an_endpoint_that_is_down_is_probed_without_a_call() {
     assert_eq!(run(&runtime).await.text(), Some("from the second"));
     let opened = calls.load(Ordering::Relaxed);
     assert_eq!((opened, runtime.providers().await[0].endpoint == BreakerState::Closed), (3, false));
-    // Runs go on at the second one, and none of them finds out that the first is still down.
+    // Runs continue with the second provider, and none of them calls the first, which is still unreachable.
     for _ in 0..20 {
         sleep(Duration::from_secs(10)).await;
         run(&runtime).await;
     }
     assert_eq!(calls.load(Ordering::Relaxed), opened);
-    // Cooldowns of 30, 60 and 300 s, each probed a second before its end.
+    // Cooldowns of 30, 60 and 300 s, each with a free probe a second before its end.
     sleep(Duration::from_mins(5)).await;
     let probed = first.probed();
     assert_eq!(probed.len(), 3, "{probed:?}");
@@ -231,7 +231,7 @@ async fn an_endpoint_that_is_down_is_probed_without_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_wait_for_a_probe_that_takes_long_and_a_lost_one_leaves_the_trial_to_them() {
-    // The probe neither answers nor fails: after 15 s it tells nothing, and a call is the trial.
+    // The probe neither answers nor fails. After 15 s it is given up without a result, and the trial is a call.
     let (first, calls) = down(31);
     let first = first.with_probe(|_| std::future::pending().boxed());
     let second = Side::answering();

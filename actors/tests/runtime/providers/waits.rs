@@ -1,4 +1,4 @@
-//! What is waited for, and for how long.
+//! Waits for providers, and how long they take.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{SLOW_DOWN, Side, limited, of, run, start, works};
 
-/// Without a fallback: what fails so often in this way is answered after so many seconds.
+/// Without another model: checks that `times` failures of this class lead to an answer after so many seconds.
 async fn check_alone(class: FailureClass, times: usize, seconds: std::ops::RangeInclusive<u64>) {
     let only = Side::failing(times, class.clone());
     let runtime = start(&[&only]).await;
@@ -37,7 +37,7 @@ async fn without_a_fallback_what_may_pass_is_waited_for() {
     check_alone(limited(5_400), 3, 16_200..=16_201).await;
 }
 
-/// Nobody can be reached for two minutes, from a second after the run began.
+/// No provider can be reached for two minutes, from a second after the run began.
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_ridden_out_by_a_run_that_was_answered_and_ends_one_that_never_was() {
     let out = |now: Duration| (1..120).contains(&now.as_secs());
@@ -75,7 +75,7 @@ async fn a_known_reset_is_waited_for_visibly_and_does_not_count() {
     assert!(events(&runtime, &result).await.iter().any(|event| event.body == waiting));
 }
 
-/// All that was told of a run's session.
+/// All events of a run's session.
 async fn events(runtime: &Runtime, result: &RunResult) -> Vec<SessionEvent> {
     let mut watch = runtime.watch(result.session, 1);
     let mut events = Vec::new();
@@ -115,7 +115,7 @@ async fn a_new_run_waits_for_the_reset_that_another_has_met() {
     for result in [&one, &two] {
         assert_eq!(result.ended.outcome, Outcome::Completed, "{}", result.ended);
     }
-    // The one that is open first answers both; the other is asked when it is open and somebody comes.
+    // The model that opens first answers both runs. The other one is called when it is open and a run needs it.
     assert_eq!((first.asked(), second.asked().len()), (vec![0], 3));
     let records = runtime.journal(two.session, 1).await.expect("it is read");
     let kinds: Vec<_> = records.iter().map(|(_, record)| record.body.kind().name()).collect();
@@ -134,7 +134,7 @@ async fn a_stop_ends_a_wait_at_once() {
     assert_eq!((result.ended.outcome, began.elapsed()), (Outcome::Stopped, Duration::ZERO));
 }
 
-/// A journal that commits nothing while somebody holds it.
+/// A journal that commits nothing while the lock is held.
 #[derive(Debug)]
 struct Held(MemoryJournal, Arc<tokio::sync::Mutex<()>>);
 
@@ -171,7 +171,7 @@ async fn a_wait_that_is_over_when_it_can_be_recorded_is_followed_by_another_one(
         let request = RunRequest { spec, ..RunRequest::new("do it") };
         runs.push(runtime.submit(request).await.expect("it is accepted").run);
     }
-    // The second one has an append on its way while it hears that it is to wait for a second; the third one takes the room.
+    // The second run has an append in flight when it learns of a wait of a second; the third run takes the permit.
     let held = hold.lock().await;
     let steered = runtime.steer(runs[1], "and that");
     let later = async {
@@ -185,7 +185,7 @@ async fn a_wait_that_is_over_when_it_can_be_recorded_is_followed_by_another_one(
     }
 }
 
-/// Who is to summarise cannot be reached; the run's own model answers.
+/// The summariser cannot be reached; the run's own model answers.
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_not_waited_for() {
     let main = Side::new(|_, _, before| match before < 400 {
@@ -216,7 +216,7 @@ async fn a_summary_is_not_waited_for() {
     });
     let waited: Vec<u64> = waited.collect();
     assert!(waited.len() > 2 && waited.iter().all(|ms| *ms <= 2_100), "{waited:?} ms");
-    // Behind its first failures it is not asked for a while.
+    // After its first failures the summariser is not called for a while.
     assert!(nobody.asked().len() <= 6, "{:?}", nobody.asked());
     assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }

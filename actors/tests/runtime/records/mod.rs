@@ -1,4 +1,5 @@
-//! What is written can be read: every kind of record, made of arbitrary arguments of the public constructors.
+//! Every record that is written can be read: records of every kind, made of arbitrary arguments of the public
+//! constructors.
 
 mod bodies;
 mod parts;
@@ -30,7 +31,7 @@ use self::{
 /// Records of each kind that are written and read.
 const CASES: u32 = 200;
 
-/// Runs `CASES` cases and expects each to be checked.
+/// Runs `CASES` cases, and checks that each was checked.
 fn each<T: std::fmt::Debug>(of: &Made<T>, check: impl Fn(T) -> Result<(), TestCaseError>) {
     let counted = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
@@ -122,7 +123,7 @@ fn every_row_beside_the_records_can_be_read_back() {
     });
 }
 
-/// A record around opaque state in the two places where it nests deepest.
+/// Two records with opaque state, at the two places where it nests deepest.
 fn carriers(opaque: OpaqueState) -> [Body; 2] {
     let message =
         || Arc::new(AssistantMessage { opaque: Some(Arc::new(opaque.clone())), ..Default::default() });

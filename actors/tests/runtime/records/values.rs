@@ -113,7 +113,7 @@ pub(crate) fn amounts() -> Made<Amounts> {
         .boxed()
 }
 
-/// Whatever of two names is accepted.
+/// A reference of any provider and model name that the constructor accepts.
 pub(crate) fn model() -> Made<ModelRef> {
     let made = (text(), text())
         .prop_filter_map("a name that is refused", |(provider, model)| ModelRef::new(provider, model).ok());
@@ -142,7 +142,7 @@ pub(crate) fn value() -> Made<Value> {
         .boxed()
 }
 
-/// Whatever state of a provider is accepted.
+/// Any opaque state that the constructor accepts.
 pub(crate) fn opaque() -> Made<Option<Arc<OpaqueState>>> {
     (shared(), shared(), shared(), list(value()), any::<bool>())
         .prop_map(|(provider, wire, model, parts, is_there)| {

@@ -1,4 +1,4 @@
-//! Bytes that nobody would send, and streams in any pieces.
+//! Property tests of the decoder: arbitrary bytes, and streams cut at any position.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn bytes_that_are_no_text_are_made_visible() {
     assert_eq!(decode_in_all_ways(&body).unwrap().message.text, "a\u{fffd}b");
 }
 
-/// A stream with all that can be in one.
+/// A stream with every kind of event and block.
 fn everything() -> String {
     let search = json!({"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "x", "content": []});

@@ -1,4 +1,4 @@
-//! What a whole stream says.
+//! Decoding of complete streams: text, reasoning, calls, opaque blocks and usage.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
 use hermod_actors::model::{AssistantMessage, FinishReason, ToolCall, Usage};
@@ -51,7 +51,7 @@ fn text_and_reasoning_are_told_apart() {
         stop(1),
     ];
     check_answer(&both, "stop_sequence", ("ab", "xy", FinishReason::Stop));
-    // Blocks that nobody has begun.
+    // Deltas of blocks that were not started.
     check_answer(
         &[thinking(0, "x"), text(1, "a"), text(0, "b")],
         "end_turn",
@@ -90,11 +90,11 @@ fn a_stop_reason_is_one_of_ours() {
 fn calls_are_put_together_however_they_come() {
     let begin = |index: u64, id, name| start(json!(index), call(id, name, json!({})));
     let at = |index: u64, json| input(json!(index), json!(json));
-    // Interleaved, by index.
+    // Interleaved calls with an index each.
     let first = [begin(1, "a", "f"), begin(2, "b", "g"), at(1, "{\"x"), at(2, "{")];
     let then = [at(1, "\":1}"), at(2, "}"), stop(1), stop(2)];
     check_calls(&[&first[..], &then].concat(), &[("a", "f", "{\"x\":1}"), ("b", "g", "{}")]);
-    // Nothing in pieces, or all at once, or both.
+    // Empty input, input in the block's start, and both.
     check_calls(&[begin(0, "a", "f"), at(0, "")], &[("a", "f", "{}")]);
     check_calls(&[start(json!(0), call("a", "f", json!({"x": 1})))], &[("a", "f", "{\"x\":1}")]);
     let both = [start(json!(0), call("a", "f", json!({"x": 1}))), at(0, "{\"x\":"), at(0, "2}")];
@@ -102,7 +102,7 @@ fn calls_are_put_together_however_they_come() {
     let begun = [start(json!(0), call("a", "f", json!("{\"x\""))), at(0, ":3}")];
     check_calls(&begun, &[("a", "f", "{\"x\":3}")]);
     check_calls(&[begin(0, "a", "f"), input(json!(0), json!({"x": [1]}))], &[("a", "f", "{\"x\":[1]}")]);
-    // Neither index nor id; and one id for two.
+    // Neither index nor id; and one id for two calls.
     let bare = |name| start(Value::Null, json!({"type": "tool_use", "name": name}));
     let piece = |json| input(Value::Null, json!(json));
     check_calls(
@@ -113,7 +113,7 @@ fn calls_are_put_together_however_they_come() {
         &[begin(0, "a", "f"), begin(1, "a", "f"), begin(2, "call_1", "f")],
         &[("a", "f", "{}"), ("call_1", "f", "{}"), ("call_2", "f", "{}")],
     );
-    // All with index 0.
+    // All calls with index 0.
     let same = [begin(0, "a", "f"), at(0, "{"), at(0, "}"), begin(0, "b", "g"), at(0, "[]")];
     check_calls(&same, &[("a", "f", "{}"), ("b", "g", "[]")]);
 }
@@ -132,7 +132,7 @@ fn what_only_its_maker_reads_is_kept_in_order() {
     let redacted = json!({"type": "redacted_thinking", "data": "r"});
     let asks = |index: u64| start(json!(index), call("a", "f", json!({})));
     let end_of = |index: u64| [text(index, "aü"), asks(index + 1)];
-    // Behind the last that is kept nothing needs a place.
+    // Positions after the last opaque block are not stored.
     check_parts(&[&think(0, "x", "s")[..], &end_of(1)].concat(), "tool_use", json!([kept("x", "s")]));
     check_parts(&[&think(0, "", "s")[..], &end_of(1)].concat(), "tool_use", json!([kept("", "s")]));
     check_parts(&end_of(0), "tool_use", json!([]));
@@ -147,7 +147,7 @@ fn what_only_its_maker_reads_is_kept_in_order() {
     let called = json!({"type": "tool_use"});
     let expected = json!([kept("x", "s"), place, called, kept("y", "t"), place, called, redacted]);
     check_parts(&interleaved.concat(), "tool_use", expected);
-    // Without a signature a thought is unfinished, or of a vendor that does not sign and waits for the results.
+    // Reasoning without a signature is unfinished, unless calls follow: then its vendor signs nothing.
     check_parts(&think(0, "x", ""), "max_tokens", json!([]));
     check_parts(&think(0, "x", ""), "end_turn", json!([]));
     check_parts(&[&think(0, "x", "")[..], &[asks(1)]].concat(), "tool_use", json!([kept("x", "")]));
@@ -164,7 +164,7 @@ fn tools_of_the_server_are_kept_and_are_no_calls() {
         input(json!(1), json!("1}")),
         start(json!(2), found("x")),
         text(3, "b"),
-        // One without a result, and a result of nothing.
+        // A call without its result, and a result without its call.
         start(json!(4), search("y")),
         start(json!(5), found("z")),
     ];

@@ -1,4 +1,4 @@
-//! How messages and tools are written.
+//! Encoding of messages and tools.
 
 use hermod_actors::{
     model::{Message, MessageContent, ToolSpec},
@@ -93,7 +93,7 @@ fn ids_fit_and_never_come_twice() {
         let asks = said(answer("", &ids.map(|id| call(id, "{}"))));
         std::iter::once(asks).chain(ids.map(|id| result(id, "r")))
     };
-    // Two answers in a row with the same ids, as vendors make them that number from 0.
+    // Two answers with the same call ids, as from vendors that number the calls of each answer from 0.
     let messages: Vec<Message> = (0..2).flat_map(round).collect();
     let body = body(
         request("", &[], encode(&encoder(true, CacheTtl::Off), &messages), CacheTtl::Off),
@@ -112,7 +112,7 @@ fn ids_fit_and_never_come_twice() {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         assert!((1..=64).contains(&id.len()) && id.chars().all(fits), "{id}");
     }
-    // The vendor's own ids are its own business.
+    // The vendor's own ids stay unchanged, so they may repeat.
     all.retain(|id| id != "toolu_1");
     let unique: std::collections::BTreeSet<&String> = all.iter().collect();
     assert_eq!((unique.len(), all.len()), (10, 10));

@@ -1,4 +1,4 @@
-//! How a stream ends, and what comes in place of its end.
+//! Ends of streams: complete, cut off, or with an error in place of the end.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
 use hermod_actors::model::{AssistantMessage, FailureClass, FinishReason};
@@ -44,7 +44,7 @@ fn a_stream_without_an_end_is_cut() {
     let asks = [start(json!(0), call("a", "f", json!({}))), input(json!(0), json!("{\"x"))];
     cut(&stream(&asks));
     cut(&stream(&[&asks[..], &[json!({"type": "message_stop"})]].concat()));
-    // Every input begins as an empty object: it is one only if nothing was to follow.
+    // Every input starts as an empty object. That is the whole input only if no piece follows.
     let [_, last] = end("tool_use");
     for begun in [json!({}), json!(""), Value::Null] {
         let begun = start(json!(0), call("a", "f", begun));

@@ -1,4 +1,4 @@
-//! Streams made by hand, and what they are decoded to.
+//! Builders of streams for tests, and checks of what they decode to.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::provider::{
     wire::Decoder,
 };
 
-/// Text and reasoning as they were shown.
+/// Collects the text and reasoning that watchers are shown.
 #[derive(Default)]
 pub(super) struct Shown(Mutex<(String, String)>);
 
@@ -47,7 +47,7 @@ pub(super) fn decode<'a>(
     decoder.finish(shown)
 }
 
-/// The body decodes so, also byte by byte, and what was shown is what was said.
+/// Decodes the body, also byte by byte, and checks that the shown text and reasoning are those of the answer.
 pub(super) fn decode_in_all_ways(body: &[u8]) -> Result<ModelAnswer, Failure> {
     let shown = Shown::default();
     let answer = decode([body], &shown);
@@ -103,7 +103,7 @@ pub(super) fn call(id: &str, name: &str, input: Value) -> Value {
     json!({"type": "tool_use", "id": id, "name": name, "input": input})
 }
 
-/// The answer that these events are, with the begin and the end of a message around them.
+/// The answer of a message with these events.
 pub(super) fn answer(events: &[Value], reason: &str) -> ModelAnswer {
     let begin = json!({"type": "message_start", "message": {"role": "assistant", "content": [], "stop_reason": null}});
     let all = [&[begin, json!({"type": "ping"})], events, &end(reason)].concat();

@@ -1,4 +1,4 @@
-//! Where a request is marked for the vendor's cache.
+//! Tests of the cache markers in requests.
 
 use hermod_actors::{
     model::{Message, MessageContent, ToolSpec},
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::requests::*;
 use crate::provider::CacheTtl;
 
-/// The texts of the blocks with a marker, and where in the request they are.
+/// Collects the blocks with a cache marker, as JSON.
 fn marked(value: &Value, to: &mut Vec<String>) {
     match value {
         Value::Object(fields) if fields.contains_key("cache_control") => to.push(value.to_string()),
@@ -48,13 +48,13 @@ fn the_system_prompt_and_the_last_three_messages_are_marked() {
     check(CacheTtl::Long, ("sys", &[]), &messages, &["\"1h\"", "Base64", "toolu_b", "\"r\""]);
     check(CacheTtl::Off, ("sys", &tools), &messages, &[]);
     check(CacheTtl::Short, ("", &tools), &messages[..5], &["\"b\"", "Base64", "toolu_b", "toolu_a"]);
-    // What is noted may be gone in the next request; but there may be nothing else.
+    // The next request may lack the note, so the marker precedes it, unless the message has nothing else.
     let note = |text: &str| {
         Message::User(MessageContent { note: Some("noted".into()), ..MessageContent::from(text) })
     };
     check(CacheTtl::Short, ("", &[]), &[note("one")], &["one"]);
     check(CacheTtl::Short, ("", &[]), &[note("")], &["noted"]);
-    // An answer that ends in a block of the vendor's cannot be marked.
+    // An answer that ends in a block of the server's own tools gets no marker.
     let kept = json!([{"type": "web_search_tool_result", "tool_use_id": "x", "content": []}]);
     let ends_so = [user("one"), with_parts(answer("", &[]), "m", kept), user("three")];
     check(CacheTtl::Short, ("", &[]), &ends_so, &["one", "three"]);
@@ -86,7 +86,7 @@ fn fifty_requests_begin_as_the_ones_before() {
         let markers: Vec<usize> = body.match_indices(MARKER).map(|(at, _)| at).collect();
         assert!(markers.len() <= 4, "the vendor takes four markers");
         let bare = body.replace(MARKER, "");
-        // The places of the markers in the request without them.
+        // The positions of the markers in the request without markers.
         let places: Vec<usize> = markers.iter().enumerate().map(|(n, at)| at - n * MARKER.len()).collect();
         if let Some((earlier, marked)) = &before {
             let same = earlier.strip_suffix("]}").unwrap();

@@ -1,4 +1,4 @@
-//! Requests made by hand, and how they are written.
+//! Builders of requests for tests, and checks of their encoding.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -62,7 +62,7 @@ pub(super) fn encode(encoder: &MessagesEncoder, messages: &[Message]) -> Message
     to
 }
 
-/// The messages are written so, whole and one group after another.
+/// Checks the encoding of these messages, as a whole and group by group.
 pub(super) fn check_messages(encoder: &MessagesEncoder, messages: &[Message], expected: Value) {
     let whole = text_of(request("", &[], encode(encoder, messages), CacheTtl::Off), CacheTtl::Off);
     let found: Value = serde_json::from_str(&whole).unwrap();
@@ -87,7 +87,7 @@ pub(super) fn said(answer: AssistantMessage) -> Message {
     Message::Assistant(Arc::new(answer))
 }
 
-/// The answer with what `model` has made of it.
+/// The answer with the opaque state that `model` made for it.
 pub(super) fn with_parts(answer: AssistantMessage, model: &str, parts: Value) -> Message {
     let parts = parts.as_array().unwrap().clone();
     said(AssistantMessage {

@@ -1,4 +1,4 @@
-//! How much a model is told to think, and what of its thinking goes back to it.
+//! Tests of the thinking options of requests, and of the reasoning that is sent back.
 
 use hermod_actors::{
     model::{AssistantMessage, Message, ThinkingLevel, ThinkingRequest, ThinkingStyle},
@@ -24,7 +24,7 @@ fn what_only_its_maker_reads_goes_back_to_it_alone() {
     let whole = json!([thought("x"), text("aü"), a, redacted, text("b"), thought(""), text("c"), b]);
     check(answer("aübc", &calls), "m", whole);
     check(answer("aübc", &calls), "another", json!([text("aübc"), a, b]));
-    // What was changed since: calls that were never run, and a text of other length, also within a character.
+    // The answer has changed since: its calls were removed, and its text has another length, also within a character.
     check(
         answer("aüb", &[]),
         "m",
@@ -53,7 +53,7 @@ fn a_turn_that_began_without_thinking_goes_on_without() {
     };
     check(&[&user()], false);
     check(&[&user(), &own()], false);
-    // A model that thinks once a turn.
+    // A model that reasons only at the start of a turn.
     check(&[&user(), &own(), &bare()], false);
     check(&[&user(), &bare()], true);
     check(&[&user(), &bare(), &own()], true);

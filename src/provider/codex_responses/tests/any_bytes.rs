@@ -1,4 +1,4 @@
-//! What no vendor should send.
+//! Property tests of the decoder: bytes and events that no vendor should send, and their limits.
 
 use hermod_actors::model::FailureClass;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::provider::{
     reader::AnswerDecoder as _,
 };
 
-/// Why one of the events, each as it is sent, is refused.
+/// The message of the first event that is refused.
 fn refusal<'a>(events: impl IntoIterator<Item = &'a str>) -> String {
     let (mut decoder, nobody) = (reader(), Shown::default());
     let refused = events.into_iter().find_map(|event| decoder.push(event.as_bytes(), &nobody).err());
@@ -23,7 +23,7 @@ fn refusal<'a>(events: impl IntoIterator<Item = &'a str>) -> String {
 fn an_answer_has_a_limit() {
     let piece = stream(&[delta("output_text", 0, &"x".repeat(8 << 20))]);
     assert!(refusal([&*piece; 5]).contains("larger"));
-    // Text that is taken back and sent again counts, because it was shown.
+    // Text that is replaced and sent again counts twice, because it was shown.
     let taken_back = stream(&[event("output_text.done", 0, "i0", json!({"text": "x"}))]);
     assert!(refusal([&*piece, &taken_back].repeat(5)).contains("larger"));
 }
@@ -62,7 +62,7 @@ proptest! {
         let mut draft = ResponsesDecoder::new(origin());
         for event in &events {
             prop_assert!(draft.push_event(event.to_string().as_bytes(), &Shown::default()).is_ok());
-            // What is counted is what is held.
+            // The counted size is that of the held items.
             let held: usize = draft.items().slots().iter().map(ItemSlot::size).sum();
             prop_assert_eq!(draft.items().size(), held);
         }

@@ -1,4 +1,4 @@
-//! What a whole stream says.
+//! Decoding of complete streams: text, reasoning, calls and usage, with the variants of vendors.
 
 use hermod_actors::model::{FinishReason, Usage};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::provider::wire::DecodeProgress;
 
 const CALLS: [(&str, &str, &str); 2] = [("c2", "f", "{\"x\":1}"), ("c3", "g", "{}")];
 
-/// The events but those whose type has one of these in it.
+/// The usual events without those whose type contains one of these names.
 fn without(names: &[&str]) -> Vec<Value> {
     let named = |event: &Value| names.iter().any(|name| event["type"].as_str().unwrap().contains(name));
     usual().into_iter().filter(|event| !named(event)).collect()
@@ -54,7 +54,7 @@ fn items_are_found_by_what_an_event_has() {
         check(&events, "Hello", "hm", FinishReason::ToolCalls);
         check_calls(&events, &CALLS);
     }
-    // One vendor gives the same item another id with every event.
+    // A vendor that gives the same item another id with every event.
     let ids = |n: u64| json!({"type": "message", "id": format!("x{n}"), "content": [{"type": "output_text", "text": "ab"}]});
     let deltas = ["a", "b"].map(|text| event("output_text.delta", 0, text, json!({"delta": text})));
     check(
@@ -64,7 +64,7 @@ fn items_are_found_by_what_an_event_has() {
         "",
         FinishReason::Stop,
     );
-    // One without either, item by item.
+    // A vendor that sends neither position nor id, one item after the other.
     let plain = |name: &str, delta: &str| json!({"type": format!("response.{name}.delta"), "delta": delta});
     check(
         &[plain("reasoning_text", "a"), plain("output_text", "b"), plain("output_text", "c"), completed(&[])],
@@ -82,7 +82,7 @@ fn items_are_found_by_what_an_event_has() {
         "",
         FinishReason::Stop,
     );
-    // One with ids alone, another one with every event.
+    // A vendor that sends only ids, and another id with every event.
     let mut renamed = vec![item("added", 0, message(1, ""))];
     renamed.extend(
         [("x2", "hel"), ("x3", "lo")]
@@ -91,7 +91,7 @@ fn items_are_found_by_what_an_event_has() {
     renamed.push(item("done", 0, message(4, "hello")));
     renamed.iter_mut().for_each(|event| drop(event.as_object_mut().unwrap().remove("output_index")));
     check(&[&renamed[..], &[completed(&[])]].concat(), "hello", "", FinishReason::Stop);
-    // One that says the same place of all.
+    // A vendor that gives all items the same position.
     let same = [item("done", 0, call(0, "f", "{}")), item("done", 0, call(1, "g", "{}"))];
     check_calls(&[&same[..], &[completed(&[])]].concat(), &[("c0", "f", "{}"), ("c1", "g", "{}")]);
 }
@@ -107,7 +107,7 @@ fn a_long_text_does_not_make_what_follows_slow() {
     events.push(completed(&[]));
     let shown = Shown::default();
     let text = decode([stream(&events).as_bytes()], &shown).unwrap().message.text;
-    // Not compared as texts, which would be printed.
+    // `assert_eq` would print the long texts.
     assert!(text == long + &"y".repeat(500), "{} bytes", text.len());
 }
 
@@ -121,7 +121,7 @@ fn the_final_response_decides() {
     assert_eq!(found(completed(&[message(0, "Hello")])), ("Hello".into(), "Helo".into()));
     assert_eq!(found(completed(&[message(0, "Helots")])), ("Helots".into(), "Helots".into()));
     assert_eq!(found(completed(&[message(0, "")])), ("Helo".into(), "Helo".into()));
-    // An item that the vendor has thought better of.
+    // An item that the final response does not contain.
     let gone = [item("done", 0, call(0, "f", "{}")), item("done", 1, call(1, "g", "{}"))];
     check_calls(&[&gone[..], &[completed(&[call(1, "g", "{}")])]].concat(), &[("c1", "g", "{}")]);
 }

@@ -1,3 +1,5 @@
+//! Tests of how a request is encoded for the Responses API.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
@@ -102,7 +104,8 @@ fn reference() -> Value {
     ])
 }
 
-/// However the messages come, the body is the reference, to the order of its keys.
+/// Checks that the body equals the reference with the same order of keys, also for messages that are encoded one by
+/// one.
 fn check(system: Option<&str>, tools: &[ToolSpec], reference_tools: &Value) {
     let mut reference = json!({"model": "m \"1\"", "max_output_tokens": 700, "stream": true, "store": false,
         "include": ["reasoning.encrypted_content"], "prompt_cache_key": SessionId::from_bits(1).to_string(),
@@ -177,7 +180,7 @@ fn names_and_ids_that_the_vendor_refuses_are_changed() {
     assert!(items[0]["call_id"].as_str().unwrap().len() <= 64);
     let fits = "functions.read:0";
     assert_eq!(input(&encoder, &[result(fits, "1")])[0]["call_id"], fits);
-    // Ids that were made up, in two answers.
+    // The ids that `make_distinct` makes, in two answers.
     let asks = || [says("", vec![call("call_0", "{}")]), result("call_0", "1")];
     let items = input(&encoder, &[asks(), asks()].concat());
     let ids: Vec<_> = items.iter().map(|item| item["call_id"].as_str().unwrap()).collect();
@@ -207,7 +210,8 @@ fn pictures_stand_where_they_were_shown() {
     assert_eq!(input(&encoder(origin(), true), &[result("a", plain)])[0]["output"], "see (late)");
 }
 
-/// The items of an answer with opaque parts, in short: `r1` reasoning, `t:…` text, `c:…` a call.
+/// Checks the items of an answer with opaque parts. They are written in short: `r1` reasoning, `t:…` text, `c:…` a
+/// call.
 fn check_order(text: &str, calls: &[&str], parts: Value, expected: &[&str]) {
     let opaque = OpaqueState::new(origin(), parts.as_array().unwrap().clone()).unwrap();
     let calls = calls.iter().map(|id| call(id, "{}")).collect();
@@ -240,28 +244,28 @@ fn reasoning_goes_back_with_what_it_led_to() {
     let c = || json!({"type": "function_call"});
     let usual = json!([r("r1"), t(2), r("r2"), c(), c()]);
     check_order("ab", &["a", "b"], usual.clone(), &["r1", "t:ab", "r2", "c:a", "c:b"]);
-    // Calls that were taken away, or are others now.
+    // Calls were removed or added since.
     check_order("ab", &[], usual.clone(), &["r1", "t:ab"]);
     check_order("ab", &["a"], usual.clone(), &["r1", "t:ab", "c:a"]);
     check_order("ab", &["a", "b", "d"], usual.clone(), &["r1", "t:ab", "c:a", "c:b", "c:d"]);
-    // Text that was taken away, or is another one now.
+    // The text was removed or replaced since.
     check_order("", &["a", "b"], usual.clone(), &["r2", "c:a", "c:b"]);
     check_order("other", &["a", "b"], usual, &["r1", "t:other", "r2", "c:a", "c:b"]);
     check_order("ab", &["a"], json!([r("r1"), c()]), &["t:ab", "r1", "c:a"]);
-    // Several texts, each in its place; in the last, if one cannot tell.
+    // Several texts, each at its position; the whole text at the last position if the lengths do not fit.
     let p = |bytes: usize, phase: &str| json!({"type": "message", "bytes": bytes, "phase": phase});
     let two = json!([p(1, "commentary"), r("r1"), p(2, "final_answer")]);
     check_order("abc", &[], two.clone(), &["commentary:a", "r1", "final_answer:bc"]);
     check_order("äbc", &[], two.clone(), &["r1", "final_answer:äbc"]);
     check_order("abcd", &[], two, &["r1", "final_answer:abcd"]);
-    // Nothing stands between calls and their results.
+    // No item is between calls and their results.
     check_order(
         "ab",
         &["a", "b"],
         json!([r("r1"), c(), r("r2"), t(2), r("r3"), c()]),
         &["t:ab", "r1", "c:a", "r3", "c:b"],
     );
-    // Reasoning that led to nothing, and parts that nobody knows.
+    // Reasoning without a next item, and parts of an unknown type.
     check_order("", &[], json!([r("r1")]), &[]);
     check_order("ab", &[], json!([r("r1"), {"type": "new"}, t(2), 7, r("r2")]), &["t:ab"]);
 }

@@ -1,4 +1,4 @@
-//! How a stream ends, and what comes in place of its end.
+//! Ends of streams: complete, cut off, or with an error in place of the end.
 
 use hermod_actors::model::{FailureClass, FinishReason};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn an_answer_ends_as_the_vendor_says() {
     check(&[of("incomplete", Value::Null)], "a", "", FinishReason::Length);
     check(&[of("incomplete", json!("content_filter"))], "a", "", FinishReason::Refused);
     check(&[ended("incomplete", json!({"incomplete_details": null}))], "", "", FinishReason::Length);
-    // What the response says goes before how its event is named.
+    // The status of the response takes precedence over the type of its event.
     check(&[ended("completed", json!({"status": "incomplete"}))], "", "", FinishReason::Length);
     check(&[ended("done", json!({"output": [message(0, "a")]}))], "a", "", FinishReason::Stop);
     check_failure(
@@ -90,7 +90,7 @@ fn a_stream_without_an_end_is_cut() {
     }
     cut("data: {\"type\":\"response.comp");
     cut("data: what\n\n");
-    // An end in the middle of a call.
+    // The stream ends in the middle of a call.
     let done =
         |arguments: &str| event("function_call_arguments.done", 0, "i0", json!({"arguments": arguments}));
     let begun = [item("added", 0, call(0, "f", ""))];
@@ -109,7 +109,7 @@ fn a_stream_without_an_end_is_cut() {
         check_calls(&[&begun[..], &[done("{}"), completed(&[of(status)])]].concat(), &[("c0", "f", "{}")]);
     }
     check_calls(&[completed(&[of("completed")])], &[("c0", "f", "{}")]);
-    // What other servers put behind the end.
+    // What some servers send after the end.
     let whole = stream(&events);
     for body in
         [whole.clone() + "data: [DONE]\n\n", whole.clone() + "data: {\"half", whole.trim_end().to_owned()]

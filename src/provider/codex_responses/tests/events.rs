@@ -1,4 +1,4 @@
-//! Streams made by hand, and what they are decoded to.
+//! Builders of streams for tests, and checks of what they decode to.
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, and references to them would only be noise
 
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::provider::{codex_responses::decode::ResponsesDecoder, reader::ResponseReader, wire::Decoder};
 
-/// Text and reasoning as they were shown.
+/// Collects the text and reasoning that watchers are shown.
 #[derive(Default)]
 pub(super) struct Shown(Mutex<(String, String)>);
 
@@ -43,7 +43,7 @@ pub(super) fn decode<'a>(
     decoder.finish(shown)
 }
 
-/// The body decodes so, also byte by byte.
+/// Decodes the body, also byte by byte; returns the result and what was shown.
 pub(super) fn decode_in_all_ways(body: &[u8]) -> (Result<ModelAnswer, Failure>, (String, String)) {
     let shown = Shown::default();
     let answer = decode([body], &shown);
@@ -51,7 +51,7 @@ pub(super) fn decode_in_all_ways(body: &[u8]) -> (Result<ModelAnswer, Failure>, 
     (answer, shown.0.into_inner().unwrap())
 }
 
-/// The answer, of which all was shown as it came.
+/// The answer. Checks that exactly its text and reasoning were shown.
 pub(super) fn answer(events: &[Value]) -> ModelAnswer {
     let (answer, shown) = decode_in_all_ways(stream(events).as_bytes());
     let answer = answer.unwrap();
@@ -75,7 +75,7 @@ pub(super) fn stream(events: &[Value]) -> String {
     lines.collect()
 }
 
-/// `response.NAME` about an item.
+/// An event `response.NAME` of an item.
 pub(super) fn event(name: &str, index: u64, id: &str, fields: Value) -> Value {
     let mut event = json!({"type": format!("response.{name}"), "output_index": index, "item_id": id});
     for (key, value) in fields.as_object().unwrap() {
@@ -88,7 +88,7 @@ pub(super) fn delta(name: &str, index: u64, delta: &str) -> Value {
     event(&format!("{name}.delta"), index, &format!("i{index}"), json!({"delta": delta, "content_index": 0}))
 }
 
-/// `response.output_item.STEP`.
+/// An event `response.output_item.STEP`.
 pub(super) fn item(step: &str, index: u64, item: Value) -> Value {
     json!({"type": format!("response.output_item.{step}"), "output_index": index, "item": item})
 }
@@ -109,7 +109,7 @@ pub(super) fn thought(index: u64, summary: &str, encrypted: &str) -> Value {
     json!({"type": "reasoning", "id": format!("i{index}"), "summary": summary, "encrypted_content": encrypted})
 }
 
-/// `response.completed` with this output.
+/// The event `response.completed` with this output.
 pub(super) fn completed(output: &[Value]) -> Value {
     json!({"type": "response.completed", "response": {"object": "response", "status": "completed", "output": output}})
 }
@@ -131,7 +131,7 @@ pub(super) fn check_calls(events: &[Value], expected: &[(&str, &str, &str)]) {
     assert_eq!(answer.finish, if expected.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls });
 }
 
-/// A usual stream: thought, text and two calls that come interleaved.
+/// A usual stream: reasoning, text and two interleaved calls.
 pub(super) fn usual() -> Vec<Value> {
     let output = [thought(0, "hm", "x1"), message(1, "Hello"), call(2, "f", "{\"x\":1}"), call(3, "g", "{}")];
     let mut events = vec![

@@ -1,4 +1,4 @@
-//! What was decoded, written again.
+//! What of a decoded answer is sent back in the next request.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
     events::*,
 };
 
-/// What of an answer with this output goes back.
+/// Checks the items that are sent back of an answer with this output.
 fn check(output: &[Value], back: &[Value]) {
     let answer = answer(&[completed(output)]);
     let again = input(&encoder(origin(), true), &[Message::Assistant(Arc::new(answer.message))]);
@@ -42,7 +42,7 @@ fn an_answer_goes_back_as_it_came() {
     check(&[open.clone(), message(1, "a")], &[open, wire_text("a")]);
     let signed = json!({"type": "reasoning", "summary": [], "signature": "s", "format": "google-gemini-v1"});
     check(&[signed.clone(), message(1, "a")], &[signed.clone(), wire_text("a")]);
-    // A gateway gives what Gemini signed behind what it led to.
+    // A gateway sends the signed reasoning of Gemini after the items that it led to.
     check(&[message(0, "a"), signed.clone()], &[wire_text("a"), signed.clone()]);
     check(std::slice::from_ref(&signed), &[]);
     let mut said = message(0, "a");
@@ -54,10 +54,10 @@ fn an_answer_goes_back_as_it_came() {
 #[test]
 fn what_the_vendor_does_not_need_again_is_not_kept() {
     let kept = |output: &[Value]| answer(&[completed(output)]).message.opaque;
-    // An id says nothing where nothing is stored.
+    // Reasoning with only an id is dropped, because the vendor stores nothing.
     assert_eq!(kept(&[thought(0, "hm", ""), message(1, "a")]), None);
     assert_eq!(kept(&[message(0, "a"), call(1, "f", "{}")]), None);
-    // What the reasoning led to does not go back: it cannot, either.
+    // The next item of the reasoning is not sent back, so the reasoning is not either.
     let search = json!({"type": "web_search_call", "id": "i1"});
     assert_eq!(kept(&[thought(0, "hm", "x"), search, message(2, "a")]), None);
     assert_eq!(kept(&[thought(0, "hm", "x")]), None);
