@@ -1,4 +1,4 @@
-//! Session: the actor, its messages, and the errors of a submission. It is the shell around a [`Turn`]: the core
+//! Session: the actor, its messages, and the errors of a submission. It is the shell around a `Turn`: the core
 //! decides what inputs mean; the shell has the records written, then acts. The actor's state is in `shell.rs`.
 //!
 //! Architecture invariant: a handler awaits nothing. Inputs wait in order, and at most one append is in flight. When it

@@ -1,4 +1,4 @@
-//! The admission of an answer's calls delays no session, whatever a tool's `plan` does.
+//! The admission of an answer's calls delays no session, whatever a tool's `prepare` does.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 /// Limit of each wait.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A tool whose `plan` waits until it is released, if the arguments say so.
+/// A tool whose `prepare` waits until it is released, if the arguments say so.
 #[derive(Debug)]
 struct SlowJudge {
     spec: ToolSpec,
@@ -42,8 +42,8 @@ impl Tool for SlowJudge {
     }
 }
 
-/// Dependencies whose model makes one call, a slow one if its task says so. The receiver learns when `plan` begins, and
-/// the sender releases it.
+/// Dependencies whose model makes one call, a slow one if its task says so. The receiver learns when `prepare`
+/// begins, and the sender releases it.
 fn slow_world() -> (RuntimeDependencies, Receiver<()>, Sender<()>) {
     let provider = ScriptedProvider::new(Duration::ZERO, |view| {
         let is_called = view.iter().any(|message| message["role"] == "tool");
