@@ -55,7 +55,11 @@ impl ProviderAccount {
             let missing = secrets.into_iter().flatten().find_map(|secret| secret.resolve(variables).err());
             ("oauth".to_owned(), missing)
         });
-        let keys = self.credentials.iter().map(|key| (key.to_string(), key.resolve(variables).err()));
+        let problem = |key: &Reference| match key {
+            Reference::Command(_) => None,
+            Reference::Variable(_) | Reference::File(_) => key.resolve(variables).err(),
+        };
+        let keys = self.credentials.iter().map(|key| (key.to_string(), problem(key)));
         oauth.into_iter().chain(keys).collect()
     }
 
@@ -101,25 +105,19 @@ impl OauthAccount {
         kept: TokenFile,
         variables: &BTreeMap<String, String>,
     ) -> Result<Credential, MissingSecret> {
-        let secret = |reference: &Reference| match reference.resolve(variables) {
-            Ok(Some(secret)) => Ok(secret),
-            Ok(None) => Err(missing_secret(reference, "a command is not run for this".to_owned())),
-            Err(missing) => Err(missing),
-        };
+        let secret = |reference: &Reference| reference.resolve(variables);
         let grant = OauthGrant {
             client_id: self.client_id.clone(),
             client_secret: self.client_secret.as_ref().map(secret).transpose()?,
             refresh_token: secret(&self.refresh_token)?,
             scope: self.scope.clone(),
         };
-        let forms = FormClient::new(&self.token_url)
-            .map_err(|reason| missing_secret(&self.refresh_token, format!("token_url: {reason}")))?;
+        let forms = FormClient::new(&self.token_url).map_err(|reason| MissingSecret {
+            reference: self.refresh_token.clone(),
+            reason: format!("token_url: {reason}"),
+        })?;
         Ok(Credential::from_source(Oauth::new(forms, grant, kept), None, KeyPlacement::Bearer))
     }
-}
-
-fn missing_secret(reference: &Reference, reason: String) -> MissingSecret {
-    MissingSecret { reference: reference.clone(), reason }
 }
 
 #[cfg(test)]

@@ -226,11 +226,11 @@ pub struct MissingSecret {
 }
 
 impl Reference {
-    /// Reads the secret; `None` for a command, which this does not run.
-    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Option<Secret>, MissingSecret> {
+    /// Reads the secret. Fails for a command, which this does not run.
+    pub fn resolve(&self, variables: &BTreeMap<String, String>) -> Result<Secret, MissingSecret> {
         let missing = |reason: String| MissingSecret { reference: self.clone(), reason };
         let text = match self {
-            Self::Command(_) => return Ok(None),
+            Self::Command(_) => return Err(missing("a command is not run for this".to_owned())),
             Self::Variable(name) => match variables.get(name) {
                 Some(text) => text.clone(),
                 None => return Err(missing(format!("the variable is not set; export {name}"))),
@@ -239,7 +239,7 @@ impl Reference {
         };
         match text.trim() {
             "" => Err(missing("it is empty; put the secret there".to_owned())),
-            text => Ok(Some(Secret::new(text))),
+            text => Ok(Secret::new(text)),
         }
     }
 }
@@ -333,7 +333,7 @@ mod tests {
         let check = |reference: &str, expect: Result<&str, &str>| {
             let reference: Reference = reference.parse().unwrap();
             match (reference.resolve(&variables), expect) {
-                (Ok(secret), Ok(expect)) => assert_eq!(secret.unwrap().reveal(), expect),
+                (Ok(secret), Ok(expect)) => assert_eq!(secret.reveal(), expect),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (got, expect) => panic!("{reference}: expected {expect:?}, got {got:?}"),
             }
@@ -359,7 +359,7 @@ mod tests {
         let home = BTreeMap::from([("HOME".to_owned(), "/home/me".to_owned())]);
         assert_eq!(split.expand_home(&home), Ok(words(&["/home/me/bin/key", "--of", "sk-1234"])));
         assert!(split.expand_home(&BTreeMap::new()).unwrap_err().to_string().contains("HOME is not set"));
-        assert!(split.resolve(&home).unwrap().is_none());
+        assert!(split.resolve(&home).unwrap_err().to_string().ends_with(": a command is not run for this"));
     }
 
     #[test]

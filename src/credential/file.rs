@@ -27,8 +27,7 @@ impl KeySource for KeyFile {
         async {
             let read = spawn_blocking(move || file.resolve(&BTreeMap::new())).await;
             match read {
-                Ok(Ok(Some(key))) => Ok(FetchedKey { key, expires_in: None }),
-                Ok(Ok(None)) => Err(KeyError::Denied(format!("{}: it is no file", self.0))),
+                Ok(Ok(key)) => Ok(FetchedKey { key, expires_in: None }),
                 Ok(Err(missing)) => Err(KeyError::Denied(missing.to_string())),
                 Err(_) => Err(KeyError::Denied(format!("{}: reading it broke off", self.0))),
             }

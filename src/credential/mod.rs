@@ -22,19 +22,14 @@ pub fn of_reference(
     reference: &Reference,
     variables: &BTreeMap<String, String>,
 ) -> Result<Credential, MissingSecret> {
-    let known = reference.resolve(variables)?;
-    Ok(match (reference.expand_home(variables)?, known) {
-        (Reference::Command(words), _) => {
+    Ok(match reference.expand_home(variables)? {
+        Reference::Command(words) => {
             Credential::from_source(KeyCommand::new(words), None, KeyPlacement::ByWire)
         }
-        (placed @ Reference::File(_), known) => {
-            Credential::from_source(KeyFile::new(placed), known, KeyPlacement::ByWire)
+        placed @ Reference::File(_) => {
+            let known = reference.resolve(variables)?;
+            Credential::from_source(KeyFile::new(placed), Some(known), KeyPlacement::ByWire)
         }
-        (Reference::Variable(_), Some(key)) => Credential::fixed(key),
-        // A variable that was resolved has a value.
-        (Reference::Variable(name), None) => {
-            let reason = "the variable is not set".to_owned();
-            return Err(MissingSecret { reference: Reference::Variable(name), reason });
-        }
+        Reference::Variable(_) => Credential::fixed(reference.resolve(variables)?),
     })
 }
