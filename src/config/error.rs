@@ -120,20 +120,6 @@ impl SettingError {
         }
     }
 
-    /// The invalid name of a provider or model.
-    pub(super) fn name(&self) -> Option<&str> {
-        match self {
-            Self::ProviderName { name, .. } | Self::ModelName { name, .. } => Some(name),
-            Self::Unreadable { .. }
-            | Self::NotToml { .. }
-            | Self::UnknownKey { .. }
-            | Self::UnknownVariable { .. }
-            | Self::Section { .. }
-            | Self::ModelVariable { .. }
-            | Self::Value { .. } => None,
-        }
-    }
-
     /// The error of a key that `section` lacks. Its origin is that of the section's first setting.
     pub(super) fn missing(
         section: &str,

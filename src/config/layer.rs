@@ -43,20 +43,9 @@ pub struct Setting {
 /// Settings by dotted key.
 pub type SettingLayer = BTreeMap<String, Setting>;
 
-/// Why a text is not TOML.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TomlError {
-    /// Counted from 1.
-    pub(super) line: usize,
-    /// In characters, counted from 1.
-    pub(super) column: usize,
-    /// The parser's message, without any of the text, which may contain a secret.
-    pub(super) reason: String,
-}
-
 /// Parses TOML. `origin` maps a line, counted from 1, to its origin.
-pub(super) fn parse(text: &str, origin: impl Fn(usize) -> SettingOrigin) -> Result<SettingLayer, TomlError> {
-    let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
+pub(super) fn parse(text: &str, origin: impl Fn(usize) -> SettingOrigin) -> Result<SettingLayer, Error> {
+    let table = DeTable::parse(text)?;
     let mut layer = SettingLayer::new();
     let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     flatten(table.get_ref(), "", &mut |key, value, at| {
@@ -64,18 +53,6 @@ pub(super) fn parse(text: &str, origin: impl Fn(usize) -> SettingOrigin) -> Resu
         layer.insert(key, Setting { value: to_json(value), origin });
     });
     Ok(layer)
-}
-
-fn not_toml(text: &str, error: &Error) -> TomlError {
-    let (line, column) = line_and_column(text, error.span().map_or(text.len(), |span| span.start));
-    TomlError { line, column, reason: error.message().to_owned() }
-}
-
-/// Line and column of a byte offset, both counted from 1.
-fn line_and_column(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
 /// Visits each key with a value or an empty section, with the byte offset of the key.
@@ -130,11 +107,9 @@ pub(super) fn to_json(value: &DeValue<'_>) -> Value {
         DeValue::Datetime(date) => date.to_string().into(),
         DeValue::Array(list) => list.iter().map(|item| to_json(item.get_ref())).collect(),
         DeValue::Table(table) => {
-            let entry =
-                |(name, value): (&toml::Spanned<toml::de::DeString<'_>>, &toml::Spanned<DeValue<'_>>)| {
-                    (name.get_ref().to_string(), to_json(value.get_ref()))
-                };
-            Value::Object(table.iter().map(entry).collect::<Map<_, _>>())
+            let fields =
+                table.iter().map(|(name, value)| (name.get_ref().to_string(), to_json(value.get_ref())));
+            Value::Object(fields.collect())
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     accounts, auxiliary,
     error::{ConfigErrors, SettingError},
     keys::{self, KeyKind, MODELS, PROVIDERS},
-    layer::{self, Setting, SettingLayer, SettingOrigin, TomlError, quoted, to_object},
+    layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
     model_section::{self, PriceSection},
     sections::Config,
     variables::read_variables,
@@ -38,7 +38,8 @@ impl Config {
     pub fn load(files: &[ConfigFile], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         let defaults = layer::parse(EMBEDDED, |_| SettingOrigin::Default).map_err(|error| {
-            ConfigErrors::from(toml_error(std::path::Path::new("config/hermod.toml").into(), error))
+            let path = std::path::Path::new("config/hermod.toml").into();
+            ConfigErrors::from(not_toml(&path, EMBEDDED, &error))
         })?;
         let mut settings = defaults.clone();
         for file in files {
@@ -51,7 +52,7 @@ impl Config {
                     errors.push(SettingError::Unreadable { path: file.path.clone(), reason });
                 }
                 Ok(layer) => settings.extend(check_keys(layer, &defaults, &mut errors)),
-                Err(error) => errors.push(toml_error(Arc::clone(&path), error)),
+                Err(error) => errors.push(not_toml(&path, &file.text, &error)),
             }
         }
         let above = read_variables(variables, &defaults, &settings, &mut errors);
@@ -75,8 +76,17 @@ impl Config {
     }
 }
 
-fn toml_error(path: Arc<std::path::Path>, TomlError { line, column, reason }: TomlError) -> SettingError {
-    SettingError::NotToml { path, line, column, reason }
+/// The parser's message contains none of the text, which may contain a secret.
+fn not_toml(path: &Arc<std::path::Path>, text: &str, error: &toml::de::Error) -> SettingError {
+    let (line, column) = line_and_column(text, error.span().map_or(text.len(), |span| span.start));
+    SettingError::NotToml { path: Arc::clone(path), line, column, reason: error.message().to_owned() }
+}
+
+/// Line and column of a byte offset, both counted from 1.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
 /// The settings with known keys; every other key is an error.
@@ -110,14 +120,20 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
     let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
-    let error = match (provider, model) {
-        (Some(name), _) => SettingError::ProviderName { name: name.to_owned(), origin: origin.clone() },
-        (None, Some(name)) => SettingError::ModelName { name: name.to_owned(), origin: origin.clone() },
-        (None, None) => return true,
-    };
-    let name = error.name();
-    if !errors.iter().any(|told| told.name().is_some() && told.name() == name) {
-        errors.push(error);
+    let Some(name) = provider.or(model) else { return true };
+    let is_reported = errors.iter().any(|error| {
+        matches!(
+            error,
+            SettingError::ProviderName { name: reported, .. } | SettingError::ModelName { name: reported, .. }
+            if reported == name
+        )
+    });
+    if !is_reported {
+        let (name, origin) = (name.to_owned(), origin.clone());
+        errors.push(match provider {
+            Some(_) => SettingError::ProviderName { name, origin },
+            None => SettingError::ModelName { name, origin },
+        });
     }
     false
 }
@@ -184,8 +200,8 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
         }
     }
     for (name, section) in &config.models {
-        let price = section.price.as_ref();
-        for (field, _) in price.map(PriceSection::needed).into_iter().flatten().filter(|(_, said)| !said) {
+        let Some(PriceSection { input, output, .. }) = section.price else { continue };
+        for (field, _) in [("input", input), ("output", output)].iter().filter(|(_, price)| price.is_none()) {
             let price = format!("{MODELS}.{}.price", quoted(name));
             let reason = "it is missing; a price needs both, in dollars per million tokens, like `price = { input = 3, output = 15 }`";
             errors.push(SettingError::missing(&price, field, &config.settings, reason));

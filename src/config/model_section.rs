@@ -59,13 +59,6 @@ pub struct PriceSection {
     pub up_to: Option<PositiveCount>,
 }
 
-impl PriceSection {
-    /// The mandatory fields, and whether each is present.
-    pub(super) fn needed(&self) -> [(&'static str, bool); 2] {
-        [("input", self.input.is_some()), ("output", self.output.is_some())]
-    }
-}
-
 /// Parses the embedded table.
 pub(super) fn embedded() -> Result<BTreeMap<String, ModelSection>, ConfigErrors> {
     #[derive(Deserialize)]
