@@ -38,37 +38,31 @@ pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> S
     let run = conversation.current_turn(|user| script.is_nudge(&user.text()));
     let number = run.map_or(1, |run| run.step());
     let step = run.and_then(|run| script.steps_for(&run.user.text())).and_then(|steps| steps.step_at(number));
-    let (Some(run), Some(step)) = (run, step) else {
-        let message = AssistantMessage {
+    let message = match (run, step) {
+        (Some(run), Some(step)) => render_step(step, &StepContext { run, step: number }, conversation),
+        (None | Some(_), _) => AssistantMessage {
             text: format!("{PREFIX}{CLOSING}"),
             reasoning: reasoning_for(None, number, conversation.thinking),
             ..AssistantMessage::default()
-        };
-        let usage = Some(estimate_usage(conversation, &message));
-        let answer = ModelAnswer { message, finish: FinishReason::Stop, usage };
-        return ScriptedAnswer {
-            step: number,
-            answer,
-            has_cache_usage: false,
-            pace: AnswerPace::default(),
-            fault: None,
-        };
+        },
     };
-    let message = render_step(step, &StepContext { run, step: number }, conversation);
     let natural = if message.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-    let mut usage = estimate_usage(conversation, &message);
-    usage.input_tokens = step.usage.input_tokens.unwrap_or(usage.input_tokens);
-    usage.output_tokens = step.usage.output_tokens.unwrap_or(usage.output_tokens);
-    usage.cached_tokens = step.usage.cached_tokens.unwrap_or(usage.cached_tokens);
-    usage.cache_write_tokens = step.usage.cache_write_tokens.unwrap_or(usage.cache_write_tokens);
-    let says_cached = step.usage.cached_tokens.or(step.usage.cache_write_tokens).is_some();
-    let answer = ModelAnswer { message, finish: step.finish.unwrap_or(natural), usage: Some(usage) };
+    let estimated = estimate_usage(conversation, &message);
+    let scripted = step.map(|step| step.usage).unwrap_or_default();
+    let usage = Usage {
+        input_tokens: scripted.input_tokens.unwrap_or(estimated.input_tokens),
+        output_tokens: scripted.output_tokens.unwrap_or(estimated.output_tokens),
+        cached_tokens: scripted.cached_tokens.unwrap_or(estimated.cached_tokens),
+        cache_write_tokens: scripted.cache_write_tokens.unwrap_or(estimated.cache_write_tokens),
+        ..estimated
+    };
+    let finish = step.and_then(|step| step.finish).unwrap_or(natural);
     ScriptedAnswer {
         step: number,
-        answer,
-        has_cache_usage: says_cached,
-        pace: step.pace,
-        fault: step.fault.as_ref(),
+        answer: ModelAnswer { message, finish, usage: Some(usage) },
+        has_cache_usage: scripted.cached_tokens.or(scripted.cache_write_tokens).is_some(),
+        pace: step.map(|step| step.pace).unwrap_or_default(),
+        fault: step.and_then(|step| step.fault.as_ref()),
     }
 }
 

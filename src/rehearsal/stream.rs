@@ -64,7 +64,7 @@ pub(super) async fn wait(time: Duration, stop: &CancellationToken) -> bool {
 }
 
 fn body_actions(events: EventBuffer, between: Duration, fault: Option<&ScriptFault>) -> Vec<BodyAction> {
-    let mut actions = Vec::with_capacity(events.len() * 2 + 2);
+    let mut actions = Vec::new();
     for (index, event) in events.split().into_iter().enumerate() {
         if index > 0 && !between.is_zero() {
             actions.push(BodyAction::Wait(between));

@@ -94,11 +94,6 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// True if there are no placeholders.
-    pub(super) fn is_plain(&self) -> bool {
-        self.0.iter().all(|piece| matches!(piece, TemplatePiece::Text(_)))
-    }
-
     pub(super) fn sources(&self) -> impl Iterator<Item = &ValueSource> {
         self.0.iter().filter_map(|piece| match piece {
             TemplatePiece::Text(_) => None,

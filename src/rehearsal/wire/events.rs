@@ -51,16 +51,6 @@ impl EventBuffer {
         self.ends.push(self.bytes.len());
     }
 
-    /// The number of events.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// True if there are no events.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
     /// All events as one piece.
     pub fn joined(self) -> Bytes {
         self.bytes.into()
