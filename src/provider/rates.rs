@@ -8,40 +8,22 @@ use super::failure::{
     retry_after::{RetryAfter, parse_retry_after},
 };
 
-/// The header names of one limit: the remaining amount, the time of its full reset, and the limit.
-type Names = [&'static str; 3];
+/// The start and the end of the header names of one limit, around `remaining`, `reset` (the time of its full reset) and
+/// `limit`.
+type Names = (&'static str, &'static str);
 
+/// Headers without a kind of limit.
+const ANY: Names = ("x-ratelimit-", "");
 /// Headers for requests, the most specific first.
-const REQUEST_HEADERS: &[Names] = &[
-    ["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", "x-ratelimit-limit-requests"],
-    [
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-        "anthropic-ratelimit-requests-limit",
-    ],
-    ["x-ratelimit-remaining", "x-ratelimit-reset", "x-ratelimit-limit"],
-    ["ratelimit-remaining", "ratelimit-reset", "ratelimit-limit"],
-];
-
+const REQUEST_HEADERS: &[Names] =
+    &[("x-ratelimit-", "-requests"), ("anthropic-ratelimit-requests-", ""), ANY, ("ratelimit-", "")];
 /// Headers for tokens: of all kinds together, else input tokens, else output tokens.
 const TOKEN_HEADERS: &[Names] = &[
-    ["x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens", "x-ratelimit-limit-tokens"],
-    [
-        "anthropic-ratelimit-tokens-remaining",
-        "anthropic-ratelimit-tokens-reset",
-        "anthropic-ratelimit-tokens-limit",
-    ],
-    [
-        "anthropic-ratelimit-input-tokens-remaining",
-        "anthropic-ratelimit-input-tokens-reset",
-        "anthropic-ratelimit-input-tokens-limit",
-    ],
+    ("x-ratelimit-", "-tokens"),
+    ("anthropic-ratelimit-tokens-", ""),
+    ("anthropic-ratelimit-input-tokens-", ""),
     // An attempt has far fewer output tokens than tokens in all, so this limit counts only when it is used up.
-    [
-        "anthropic-ratelimit-output-tokens-remaining",
-        "anthropic-ratelimit-output-tokens-reset",
-        "anthropic-ratelimit-output-tokens-limit",
-    ],
+    ("anthropic-ratelimit-output-tokens-", ""),
 ];
 
 /// The remaining limits by a response received at `now`; `None` without such headers. A used-up token limit takes
@@ -56,15 +38,17 @@ pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
     (requests.is_some() || tokens.is_some()).then_some(RateInfo { requests, tokens })
 }
 
-fn rate_left(headers: &HeaderMap, [remaining, reset, limit]: &Names, now: Timestamp) -> Option<RateQuota> {
-    let count = |name: &str| text(headers, name)?.parse::<u64>().ok();
-    let come_back = parse_retry_after(text(headers, reset)?)?;
+fn rate_left(headers: &HeaderMap, names: &Names, now: Timestamp) -> Option<RateQuota> {
+    let (start, end) = names;
+    let value = |what: &str| text(headers, &format!("{start}{what}{end}"));
+    let count = |what: &str| value(what)?.parse::<u64>().ok();
+    let come_back = parse_retry_after(value("reset")?)?;
     // For this header, values without a unit and below an epoch mean different things for different vendors.
-    let come_back = Some(come_back).filter(|found| *reset != "x-ratelimit-reset" || found.at.is_some())?;
+    let come_back = Some(come_back).filter(|found| *names != ANY || found.at.is_some())?;
     Some(RateQuota {
-        remaining: count(remaining)?,
+        remaining: count("remaining")?,
         reset_at: to_local_clock(come_back, headers, now)?,
-        limit: count(limit),
+        limit: count("limit"),
     })
 }
 

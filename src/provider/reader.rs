@@ -24,25 +24,29 @@ const MAX_PREFIX_BYTES: usize = 1_024;
 const MAX_EXCERPT_CHARS: usize = 200;
 
 /// A decoder of one wire format for an answer that arrives in events.
-pub(super) trait AnswerDecoder: Debug + Clone + Send + 'static {
+pub(super) trait AnswerDecoder: Debug + Clone + Default + Send + 'static {
     /// Decodes the data of one event, never empty. An error ends the stream.
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError>;
+    fn push_event(
+        &mut self,
+        data: &[u8],
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, AnswerDecodeError>;
 
     /// Decodes a whole answer of a server that does not stream. `Ok(false)` means that the document is no answer; the
     /// decoder is then unchanged.
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DecodeError>;
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError>;
 
     /// True if the vendor has sent the finish reason, though the stream may continue.
     fn is_whole(&self) -> bool;
 
-    /// The answer, after an end that the vendor has marked in some way.
-    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure>;
+    /// The answer of `origin`, after an end that the vendor has marked in some way.
+    fn finish(self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure>;
 }
 
 /// Why an event or a document is no part of an answer.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub(super) enum DecodeError {
+pub(super) enum AnswerDecodeError {
     /// It reports a failure.
     Failure(#[from] Failure),
     /// It is no JSON, or JSON of another shape.
@@ -52,7 +56,15 @@ pub(super) enum DecodeError {
 /// Reads one response: an event stream, or one JSON object, which some servers send although a stream was requested.
 #[derive(Debug, Clone)]
 pub(super) struct ResponseReader<D> {
+    /// Opaque parts of the answer are stored with it.
+    origin: Arc<AnswerOrigin>,
     body: ResponseBody,
+    events: EventReader<D>,
+}
+
+/// Passes events to a decoder until one ends the stream or fails.
+#[derive(Debug, Clone, Default)]
+struct EventReader<D> {
     decoder: D,
     /// The end mark has come; later events are ignored.
     done: bool,
@@ -77,8 +89,8 @@ enum ResponseBody {
 
 impl<D: AnswerDecoder> ResponseReader<D> {
     /// A reader at the start of a response.
-    pub(super) fn new(decoder: D) -> Self {
-        Self { body: ResponseBody::Unknown, decoder, done: false, any: false, begun: false }
+    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
+        Self { origin, body: ResponseBody::Unknown, events: EventReader::default() }
     }
 
     /// Selects the body kind by the first significant byte; returns the bytes from there.
@@ -104,11 +116,9 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
             ResponseBody::Unknown => Ok(DecodeProgress::Quiet),
             ResponseBody::Events { parser, begin } => {
                 retain_prefix(begin, bytes);
-                let mut events = EventConsumer::of(&mut self.decoder, &mut self.done, deltas);
-                let parsed = parser.push(bytes, |event| events.take(event.data));
-                self.any |= events.any;
-                self.begun |= events.begun;
-                events.end(parsed).map_err(|failure| mark_request_run(failure, self.begun))
+                let mut result = Ok(self.events.start());
+                let parsed = parser.push(bytes, |event| self.events.take(event.data, deltas, &mut result));
+                self.events.end(parsed, result)
             }
             ResponseBody::Json(body) if body.len() + bytes.len() > MAX_ANSWER_BYTES => {
                 Err(incomplete_stream(&format!("the response is larger than {MAX_ANSWER_BYTES} bytes")))
@@ -125,7 +135,7 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
     }
 
     fn is_whole(&self) -> bool {
-        self.done || self.decoder.is_whole()
+        self.events.is_whole()
     }
 
     fn fork(&self) -> Box<dyn Decoder> {
@@ -138,15 +148,15 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
                 return Err(incomplete_stream("the stream ended before anything had come"));
             }
             ResponseBody::Page(begin) => return Err(not_an_api("a page", &begin)),
-            ResponseBody::Json(body) => return read_document(self.decoder, &body, deltas),
+            ResponseBody::Json(body) => {
+                return read_document(self.events.decoder, self.origin, &body, deltas);
+            }
             ResponseBody::Events { parser, begin } => {
                 let is_stream = parser.is_event_stream();
-                let mut events = EventConsumer::of(&mut self.decoder, &mut self.done, deltas);
-                let parsed = parser.finish(|event| events.take(event.data));
-                self.any |= events.any;
-                let begun = self.begun | events.begun;
-                let result = events.end(parsed).map_err(|failure| mark_request_run(failure, begun));
-                if !self.any && !is_stream {
+                let mut result = Ok(self.events.start());
+                let parsed = parser.finish(|event| self.events.take(event.data, deltas, &mut result));
+                let result = self.events.end(parsed, result);
+                if !self.events.any && !is_stream {
                     return Err(not_an_api("no event stream", &begin));
                 }
                 result?;
@@ -155,73 +165,73 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
         if !self.is_whole() {
             return Err(incomplete_stream("the stream ended without a finish reason"));
         }
-        self.decoder.finish(deltas)
+        self.events.decoder.finish(self.origin, deltas)
     }
 }
 
-/// Passes events to the decoder until one ends the stream or fails.
-struct EventConsumer<'a, D> {
-    decoder: &'a mut D,
-    done: &'a mut bool,
-    deltas: &'a dyn DeltaSink,
-    any: bool,
-    begun: bool,
-    result: Result<DecodeProgress, Failure>,
-}
-
-impl<'a, D: AnswerDecoder> EventConsumer<'a, D> {
-    fn of(decoder: &'a mut D, done: &'a mut bool, deltas: &'a dyn DeltaSink) -> Self {
-        let progress = if *done { DecodeProgress::Done } else { DecodeProgress::Quiet };
-        Self { decoder, done, deltas, any: false, begun: false, result: Ok(progress) }
+impl<D: AnswerDecoder> EventReader<D> {
+    fn is_whole(&self) -> bool {
+        self.done || self.decoder.is_whole()
     }
 
-    fn take(&mut self, data: &[u8]) {
-        let (Ok(before), false) = (&self.result, *self.done) else { return };
+    /// The progress before the first event of a piece.
+    fn start(&self) -> DecodeProgress {
+        if self.done { DecodeProgress::Done } else { DecodeProgress::Quiet }
+    }
+
+    /// Decodes an event, unless one before it failed or ended the stream.
+    fn take(&mut self, data: &[u8], deltas: &dyn DeltaSink, result: &mut Result<DecodeProgress, Failure>) {
         let data = data.trim_ascii();
-        if data.is_empty() {
+        if result.is_err() || self.done || data.is_empty() {
             return;
         }
         self.any = true;
-        let (before, was_whole) = (*before, self.decoder.is_whole());
-        let result = if data == b"[DONE]" {
-            Ok(DecodeProgress::Done)
-        } else {
-            self.decoder.push_event(data, self.deltas).map_err(|error| match error {
-                DecodeError::Failure(failure) => failure,
-                DecodeError::Json(error) => malformed_event(&error, data),
-            })
+        let was_whole = self.decoder.is_whole();
+        let pushed = match data {
+            b"[DONE]" => Ok(DecodeProgress::Done),
+            _ => self.decoder.push_event(data, deltas).map_err(|error| match error {
+                AnswerDecodeError::Failure(failure) => failure,
+                AnswerDecodeError::Json(error) => malformed_event(&error, data),
+            }),
         };
-        let result = match result {
+        match pushed {
+            Ok(DecodeProgress::Quiet) => {}
+            Ok(DecodeProgress::Content) => {
+                self.begun = true;
+                *result = pushed;
+            }
+            Ok(DecodeProgress::Done) => self.finish_events(result),
             // An unreadable event after the finish reason, such as half an event, costs only the usage.
             Err(failure) if was_whole && failure.class == FailureClass::IncompleteStream => {
-                Ok(DecodeProgress::Done)
+                self.finish_events(result);
             }
-            result => result,
-        };
-        *self.done = matches!(result, Ok(DecodeProgress::Done));
-        self.begun |= matches!(result, Ok(DecodeProgress::Content));
-        self.result = match result {
-            Ok(DecodeProgress::Quiet) => Ok(before),
-            Ok(DecodeProgress::Content | DecodeProgress::Done) | Err(_) => result,
-        };
-    }
-
-    /// The result of the events, combined with the parser's error.
-    fn end(self, parsed: Result<(), sse::EventTooLarge>) -> Result<DecodeProgress, Failure> {
-        match parsed {
-            Err(_) if self.result.is_ok() && self.decoder.is_whole() => {
-                *self.done = true;
-                Ok(DecodeProgress::Done)
-            }
-            Err(error) => self.result.and(Err(incomplete_stream(&error.to_string()))),
-            Ok(()) => self.result,
+            Err(_) => *result = pushed,
         }
     }
-}
 
-/// Marks a failure after the first content: the request may have run, whatever the failure itself reports.
-fn mark_request_run(failure: Failure, begun: bool) -> Failure {
-    if begun { failure.with_request(RequestFate::MayHaveRun) } else { failure }
+    fn finish_events(&mut self, result: &mut Result<DecodeProgress, Failure>) {
+        self.done = true;
+        *result = Ok(DecodeProgress::Done);
+    }
+
+    /// The result of the events, combined with the parser's error. After the first content the request may have run,
+    /// whatever a failure itself reports.
+    fn end(
+        &mut self,
+        parsed: Result<(), sse::EventTooLarge>,
+        mut result: Result<DecodeProgress, Failure>,
+    ) -> Result<DecodeProgress, Failure> {
+        match parsed {
+            Err(_) if result.is_ok() && self.decoder.is_whole() => self.finish_events(&mut result),
+            Err(error) => result = result.and(Err(incomplete_stream(&error.to_string()))),
+            Ok(()) => {}
+        }
+        result.map_err(
+            |failure| {
+                if self.begun { failure.with_request(RequestFate::MayHaveRun) } else { failure }
+            },
+        )
+    }
 }
 
 /// Parses JSON. Invalid UTF-8 and lone surrogates are replaced by U+FFFD; all else is kept.
@@ -289,16 +299,17 @@ fn malformed_event(error: &serde_json::Error, data: &[u8]) -> Failure {
 /// Decodes the answer in a JSON document.
 fn read_document<D: AnswerDecoder>(
     mut draft: D,
+    origin: Arc<AnswerOrigin>,
     body: &[u8],
     deltas: &dyn DeltaSink,
 ) -> Result<ModelAnswer, Failure> {
     match draft.push_document(body, deltas) {
-        Ok(true) => draft.finish(deltas),
-        Err(DecodeError::Failure(failure)) => Err(failure),
-        Err(DecodeError::Json(error)) if error.is_eof() || is_json_prefix(body) => {
+        Ok(true) => draft.finish(origin, deltas),
+        Err(AnswerDecodeError::Failure(failure)) => Err(failure),
+        Err(AnswerDecodeError::Json(error)) if error.is_eof() || is_json_prefix(body) => {
             Err(incomplete_stream("the response ended in the middle of its JSON document"))
         }
-        Ok(false) | Err(DecodeError::Json(_)) => {
+        Ok(false) | Err(AnswerDecodeError::Json(_)) => {
             Err(failure_in_body(body).unwrap_or_else(|| not_an_api("a JSON document", body)))
         }
     }

@@ -44,11 +44,7 @@ pub(super) struct CallBlock {
 impl CallBlock {
     /// A call from the start of its block.
     pub(super) fn of(block: &mut Map<String, Value>) -> Self {
-        let mut text = |name: &str| match block.get_mut(name).map(Value::take) {
-            Some(Value::String(text)) => text,
-            Some(_) | None => String::new(),
-        };
-        let (id, name) = (text("id"), text("name"));
+        let (id, name) = (take_text(block, "id"), take_text(block, "name"));
         match block.remove("input") {
             // A string is the start of the streamed input.
             Some(Value::String(json)) => Self { id, name, json, ..Self::default() },
@@ -70,7 +66,21 @@ impl CallBlock {
     }
 }
 
+/// Takes the text out of a field; empty for any other type.
+pub(super) fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
+    match block.get_mut(name).map(Value::take) {
+        Some(Value::String(text)) => text,
+        Some(_) | None => String::new(),
+    }
+}
+
 impl AnswerBlock {
+    /// The call, if the block is one.
+    pub(super) fn call(&self) -> Option<&CallBlock> {
+        let Self::Call(call) = self else { return None };
+        Some(call)
+    }
+
     /// True if a delta belongs to this block. `fresh` is the block that the delta would start.
     pub(super) const fn accepts(&self, fresh: &Self) -> bool {
         match self {

@@ -9,7 +9,7 @@ use hermod_actors::{
 use serde_json::Value;
 
 use super::{
-    block::{AnswerBlock, CallBlock, is_opaque},
+    block::{AnswerBlock, CallBlock, is_opaque, take_text},
     event::{Delta, Document, Event, UsageFields},
     opaque::OpaqueParts,
 };
@@ -19,7 +19,9 @@ use crate::provider::{
     failure::failure_in_stream,
     ids::make_distinct,
     loose::{CountReader, LooseValue},
-    reader::{AnswerDecoder, DecodeError, check_size, incomplete_stream, opaque_state, parse_json_lossy},
+    reader::{
+        AnswerDecodeError, AnswerDecoder, check_size, incomplete_stream, opaque_state, parse_json_lossy,
+    },
     think_tags::SplitText,
     wire::DecodeProgress,
 };
@@ -34,9 +36,8 @@ const MIN_BLOCK_BYTES: usize = 64;
 const MAX_ERROR_CHARS: usize = 200;
 
 /// A streamed answer, as received so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct MessagesDecoder {
-    origin: Arc<AnswerOrigin>,
     /// The blocks in the order of their starts, each with the vendor's index, if there is one.
     blocks: Vec<(Option<u64>, AnswerBlock)>,
     calls: usize,
@@ -58,7 +59,11 @@ struct TokenCounts {
 }
 
 impl AnswerDecoder for MessagesDecoder {
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError> {
+    fn push_event(
+        &mut self,
+        data: &[u8],
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, AnswerDecodeError> {
         Ok(parse_json_lossy(data, &mut String::new(), |event: Event<'_>| {
             if event.error != LooseValue::Absent {
                 return Err(failure_in_stream(&event.error.into_value()));
@@ -70,7 +75,7 @@ impl AnswerDecoder for MessagesDecoder {
         })??)
     }
 
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DecodeError> {
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
         Ok(parse_json_lossy(body, &mut String::new(), |document: Document<'_>| {
             if document.error != LooseValue::Absent {
                 return Err(failure_in_stream(&document.error.into_value()));
@@ -90,7 +95,7 @@ impl AnswerDecoder for MessagesDecoder {
         self.finish.is_some()
     }
 
-    fn finish(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+    fn finish(mut self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
         for (_, block) in &mut self.blocks {
             if let AnswerBlock::Text(text) = block {
                 text.finish(deltas);
@@ -108,24 +113,11 @@ impl AnswerDecoder for MessagesDecoder {
             Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
         };
         let usage = self.tokens.usage();
-        Ok(ModelAnswer { message: self.build_message(finish)?, finish, usage })
+        Ok(ModelAnswer { message: self.build_message(finish, origin)?, finish, usage })
     }
 }
 
 impl MessagesDecoder {
-    /// An empty answer of `origin`.
-    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
-        Self {
-            origin,
-            blocks: Vec::new(),
-            calls: 0,
-            announcer: Announcer::default(),
-            finish: None,
-            tokens: TokenCounts::default(),
-            size: 0,
-        }
-    }
-
     /// Adds the next event.
     fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         let before = (self.size, self.finish);
@@ -151,10 +143,7 @@ impl MessagesDecoder {
     fn start(&mut self, index: Option<u64>, block: Value, deltas: &dyn DeltaSink) -> Result<(), Failure> {
         let Value::Object(mut block) = block else { return Ok(()) };
         let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut text = |name: &str| match block.get_mut(name).map(Value::take) {
-            Some(Value::String(text)) => text,
-            Some(_) | None => String::new(),
-        };
+        let mut text = |name: &str| take_text(&mut block, name);
         match kind.as_str() {
             "text" => {
                 let begin = text("text");
@@ -233,30 +222,19 @@ impl MessagesDecoder {
 
     /// Handles the end of a block.
     fn stop(&mut self, index: Option<u64>, deltas: &dyn DeltaSink) {
-        match self.block_position(index).map(|at| &mut self.blocks[at].1) {
-            Some(AnswerBlock::Text(text)) => text.finish(deltas),
-            Some(AnswerBlock::Call(call)) => {
-                call.is_stopped = true;
-                self.announce(deltas);
-            }
-            Some(AnswerBlock::Thinking { .. } | AnswerBlock::Opaque { .. } | AnswerBlock::Ignored) | None => {
-            }
-        }
-    }
-
-    fn announce(&mut self, deltas: &dyn DeltaSink) {
-        let calls = self.blocks.iter().filter_map(|(_, block)| match block {
-            AnswerBlock::Call(call) => Some(PartialCall {
+        let block = self.block_position(index).map(|at| &mut self.blocks[at].1);
+        if let Some(AnswerBlock::Text(text)) = block {
+            text.finish(deltas);
+        } else if let Some(AnswerBlock::Call(call)) = block {
+            call.is_stopped = true;
+            let calls = self.blocks.iter().filter_map(|(_, block)| block.call());
+            let partial = calls.map(|call| PartialCall {
                 name: &call.name,
                 arguments: call.arguments(),
                 is_closed: call.is_stopped,
-            }),
-            AnswerBlock::Text(_)
-            | AnswerBlock::Thinking { .. }
-            | AnswerBlock::Opaque { .. }
-            | AnswerBlock::Ignored => None,
-        });
-        self.announcer.announce(calls, deltas);
+            });
+            self.announcer.announce(partial, deltas);
+        }
     }
 
     /// The block that a piece belongs to. If no matching block has started, `fresh` is added.
@@ -312,16 +290,14 @@ impl MessagesDecoder {
     }
 
     fn looks_whole(&self) -> bool {
-        self.blocks.iter().all(|(_, block)| match block {
-            AnswerBlock::Call(call) => call.looks_whole(),
-            AnswerBlock::Text(_)
-            | AnswerBlock::Thinking { .. }
-            | AnswerBlock::Opaque { .. }
-            | AnswerBlock::Ignored => true,
-        })
+        self.blocks.iter().filter_map(|(_, block)| block.call()).all(CallBlock::looks_whole)
     }
 
-    fn build_message(self, finish: FinishReason) -> Result<AssistantMessage, Failure> {
+    fn build_message(
+        self,
+        finish: FinishReason,
+        origin: Arc<AnswerOrigin>,
+    ) -> Result<AssistantMessage, Failure> {
         let mut message = AssistantMessage::default();
         let mut parts = OpaqueParts::default();
         for (_, block) in self.blocks {
@@ -343,7 +319,7 @@ impl MessagesDecoder {
             }
         }
         make_distinct(message.calls.iter_mut().map(|call| &mut call.id));
-        message.opaque = opaque_state(Arc::clone(&self.origin), parts.finish())?;
+        message.opaque = opaque_state(origin, parts.finish())?;
         Ok(message)
     }
 }

@@ -58,6 +58,6 @@ impl WireFormat for AnthropicMessages {
     }
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
-        Box::new(ResponseReader::new(MessagesDecoder::new(origin)))
+        Box::new(ResponseReader::<MessagesDecoder>::new(origin))
     }
 }

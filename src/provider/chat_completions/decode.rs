@@ -17,7 +17,7 @@ use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, LooseValue},
-    reader::{AnswerDecoder, DecodeError, check_size, incomplete_stream, parse_json_lossy},
+    reader::{AnswerDecodeError, AnswerDecoder, check_size, incomplete_stream, parse_json_lossy},
     think_tags::SplitText,
     wire::DecodeProgress,
 };
@@ -26,9 +26,8 @@ use crate::provider::{
 const MIN_CALL_BYTES: usize = 64;
 
 /// A streamed answer, as received so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ChatDecoder {
-    origin: Arc<AnswerOrigin>,
     streamed: SplitText,
     refusal: String,
     calls: CallSlots,
@@ -41,11 +40,15 @@ pub(super) struct ChatDecoder {
 }
 
 impl AnswerDecoder for ChatDecoder {
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError> {
+    fn push_event(
+        &mut self,
+        data: &[u8],
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, AnswerDecodeError> {
         Ok(parse_json_lossy(data, &mut String::new(), |chunk| self.push(chunk, deltas))??)
     }
 
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, DecodeError> {
+    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
         Ok(parse_json_lossy(body, &mut String::new(), |mut chunk: Chunk<'_>| {
             // Some vendors send an empty delta beside the message, also in an answer that is not streamed.
             for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
@@ -61,7 +64,7 @@ impl AnswerDecoder for ChatDecoder {
         self.finish.is_some()
     }
 
-    fn finish(mut self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+    fn finish(mut self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
         self.streamed.finish(deltas);
         // Some vendors send no finish reason with calls.
         if self.finish.is_none() && !self.calls.look_complete() {
@@ -71,7 +74,7 @@ impl AnswerDecoder for ChatDecoder {
         }
         let SplitText { mut text, reasoning, .. } = self.streamed;
         let (calls, extras) = self.calls.finish();
-        let opaque = if calls.is_empty() { None } else { self.echoed.finish(&self.origin, extras)? };
+        let opaque = if calls.is_empty() { None } else { self.echoed.finish(origin, extras)? };
         let finish = match self.finish {
             _ if !self.refusal.is_empty() => FinishReason::Refused,
             Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
@@ -93,21 +96,6 @@ impl AnswerDecoder for ChatDecoder {
 }
 
 impl ChatDecoder {
-    /// An empty answer.
-    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
-        Self {
-            origin,
-            streamed: SplitText::default(),
-            refusal: String::new(),
-            calls: CallSlots::default(),
-            announcer: Announcer::default(),
-            echoed: EchoedState::default(),
-            finish: None,
-            usage: None,
-            size: 0,
-        }
-    }
-
     /// Adds the next chunk.
     fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         if chunk.error != LooseValue::Absent {

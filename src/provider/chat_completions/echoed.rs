@@ -65,13 +65,13 @@ impl EchoedState {
     /// call.
     pub(super) fn finish(
         self,
-        origin: &Arc<AnswerOrigin>,
+        origin: Arc<AnswerOrigin>,
         extras: Vec<(usize, Value)>,
     ) -> Result<Option<Arc<OpaqueState>>, Failure> {
         let field = self.field.map(|field| json!({ "field": field }));
         let details = (!self.details.is_empty()).then(|| json!({ "reasoning_details": self.details }));
         let extras = extras.into_iter().map(|(n, extra)| json!({ "call": n, "extra_content": extra }));
-        opaque_state(Arc::clone(origin), field.into_iter().chain(details).chain(extras).collect())
+        opaque_state(origin, field.into_iter().chain(details).chain(extras).collect())
     }
 }
 

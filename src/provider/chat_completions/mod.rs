@@ -57,6 +57,6 @@ impl WireFormat for ChatCompletions {
     }
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
-        Box::new(ResponseReader::new(ChatDecoder::new(origin)))
+        Box::new(ResponseReader::<ChatDecoder>::new(origin))
     }
 }

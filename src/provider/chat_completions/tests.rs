@@ -37,7 +37,7 @@ fn origin() -> Arc<AnswerOrigin> {
 }
 
 fn decode<'a>(parts: impl IntoIterator<Item = &'a [u8]>, shown: &Shown) -> Result<ModelAnswer, Failure> {
-    let mut decoder = Box::new(ResponseReader::new(ChatDecoder::new(origin())));
+    let mut decoder = Box::new(ResponseReader::<ChatDecoder>::new(origin()));
     for part in parts {
         decoder.push(part, shown)?;
     }
@@ -262,7 +262,7 @@ fn what_is_no_answer_is_shown() {
 #[test]
 fn an_answer_has_a_limit() {
     let piece = stream(&[delta(json!({"content": "x".repeat(4 << 20)}))]);
-    let mut decoder = ResponseReader::new(ChatDecoder::new(origin()));
+    let mut decoder = ResponseReader::<ChatDecoder>::new(origin());
     let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
     assert_eq!(results[0], Ok(DecodeProgress::Content));
     assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");

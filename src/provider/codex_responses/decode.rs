@@ -19,14 +19,15 @@ use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, LooseValue},
-    reader::{AnswerDecoder, DecodeError, check_size, incomplete_stream, opaque_state, parse_json_lossy},
+    reader::{
+        AnswerDecodeError, AnswerDecoder, check_size, incomplete_stream, opaque_state, parse_json_lossy,
+    },
     wire::DecodeProgress,
 };
 
 /// A streamed answer, as received so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ResponsesDecoder {
-    origin: Arc<AnswerOrigin>,
     items: Items,
     announcer: Announcer,
     streamed: StreamedText,
@@ -44,11 +45,15 @@ enum AnswerEnd {
 }
 
 impl AnswerDecoder for ResponsesDecoder {
-    fn push_event(&mut self, data: &[u8], deltas: &dyn DeltaSink) -> Result<DecodeProgress, DecodeError> {
+    fn push_event(
+        &mut self,
+        data: &[u8],
+        deltas: &dyn DeltaSink,
+    ) -> Result<DecodeProgress, AnswerDecodeError> {
         Ok(parse_json_lossy(data, &mut String::new(), |event| self.push(event, deltas))??)
     }
 
-    fn push_document(&mut self, body: &[u8], _: &dyn DeltaSink) -> Result<bool, DecodeError> {
+    fn push_document(&mut self, body: &[u8], _: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
         Ok(parse_json_lossy(body, &mut String::new(), |response: Response<'_>| {
             if response.output.0.is_none() && response.object.text() != "response" {
                 return Ok(false);
@@ -70,7 +75,7 @@ impl AnswerDecoder for ResponsesDecoder {
         self.end.is_some()
     }
 
-    fn finish(self, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+    fn finish(self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
         let Some(end) = self.end else {
             return Err(incomplete_stream("the stream ended without its final response"));
         };
@@ -91,25 +96,13 @@ impl AnswerDecoder for ResponsesDecoder {
             AnswerEnd::Complete => FinishReason::ToolCalls,
         };
         let text = if text.is_empty() { refusal } else { text };
-        let opaque = opaque_state(self.origin, parts)?;
+        let opaque = opaque_state(origin, parts)?;
         let message = AssistantMessage { text, reasoning, calls, opaque };
         Ok(ModelAnswer { message, finish, usage: self.usage })
     }
 }
 
 impl ResponsesDecoder {
-    /// An empty answer of `origin`.
-    pub(super) fn new(origin: Arc<AnswerOrigin>) -> Self {
-        Self {
-            origin,
-            items: Items::default(),
-            announcer: Announcer::default(),
-            streamed: StreamedText::default(),
-            end: None,
-            usage: None,
-        }
-    }
-
     #[cfg(test)]
     pub(super) const fn items(&self) -> &Items {
         &self.items

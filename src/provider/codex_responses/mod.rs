@@ -68,6 +68,6 @@ impl WireFormat for CodexResponses {
     }
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {
-        Box::new(ResponseReader::new(ResponsesDecoder::new(origin)))
+        Box::new(ResponseReader::<ResponsesDecoder>::new(origin))
     }
 }

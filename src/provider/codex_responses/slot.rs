@@ -22,12 +22,13 @@ pub(super) fn too_many_parts() -> Failure {
 }
 
 /// The kind of an output item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ItemKind {
     Message,
     Reasoning,
     Call,
     /// Activity of the vendor's own tools, and unknown items: no part of the answer.
+    #[default]
     Other,
 }
 
@@ -96,7 +97,7 @@ pub(super) struct ItemPart {
 }
 
 /// An output item, as received so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ItemSlot {
     pub(super) kind: ItemKind,
     /// The item's position in the output, if the vendor reports it.
@@ -130,21 +131,7 @@ pub(super) enum ArgumentsState {
 
 impl ItemSlot {
     pub(super) fn new(kind: ItemKind, index: Option<u64>, id: String) -> Self {
-        Self {
-            kind,
-            index,
-            id,
-            is_complete: false,
-            parts: Vec::new(),
-            phase: String::new(),
-            encrypted: String::new(),
-            signature: String::new(),
-            format: String::new(),
-            call_id: String::new(),
-            name: String::new(),
-            arguments: String::new(),
-            arguments_state: ArgumentsState::default(),
-        }
+        Self { kind, index, id, ..Self::default() }
     }
 
     /// An empty slot for an item.

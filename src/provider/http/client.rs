@@ -3,7 +3,7 @@
 use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
 use reqwest::{Client, Response, Url, redirect};
-use rustls::{ClientConfig, RootCertStore, crypto::CryptoProvider};
+use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::provider::failure::BodyEnd;
@@ -11,10 +11,8 @@ use crate::provider::failure::BodyEnd;
 /// A client for one URL. A request without an idle connection opens a new one, so no request waits for a connection.
 /// Certificates are loaded only for https, because that takes milliseconds.
 pub(super) fn build_client(url: &Url, connect: Duration) -> Result<Client, Box<dyn Error>> {
-    let ring = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = if url.scheme() == "https" { tls(ring)? } else { no_tls(ring)? };
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls(url.scheme() == "https")?)
         .http1_only()
         .redirect(redirect::Policy::none())
         .referer(false)
@@ -25,19 +23,15 @@ pub(super) fn build_client(url: &Url, connect: Duration) -> Result<Client, Box<d
     Ok(builder.build()?)
 }
 
-fn tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth())
-}
-
-/// Trusts no certificate: for URLs without TLS.
-fn no_tls(provider: Arc<CryptoProvider>) -> Result<ClientConfig, Box<dyn Error>> {
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth())
+/// Without https, no certificate is trusted and none is loaded.
+fn tls(is_https: bool) -> Result<ClientConfig, Box<dyn Error>> {
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(ring).with_safe_default_protocol_versions()?;
+    let verified = match is_https {
+        true => builder.with_platform_verifier()?,
+        false => builder.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(verified.with_no_client_auth())
 }
 
 fn is_loopback(host: &str) -> bool {

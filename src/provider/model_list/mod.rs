@@ -1,12 +1,8 @@
 //! Limits of models from servers' lists: the tokens of the window and of the output of one call. Pure: a body in,
 //! limits out. A body of unknown shape gives no limits and no error.
 
-mod lm_studio;
-mod models;
-mod ollama;
-
 use hermod_actors::model::ModelLimits;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::loose::count;
 
@@ -36,7 +32,21 @@ pub(super) enum ListBase {
 }
 
 /// All lists in query order: that of the wire format, then those of local servers.
-pub(super) const LISTS: [ModelList; 3] = [models::LIST, lm_studio::LIST, ollama::LIST];
+pub(super) const LISTS: [ModelList; 3] = [MODELS, LM_STUDIO, OLLAMA];
+
+/// `GET /models`, with the fields of OpenRouter (`context_length`, `top_provider`), vLLM (`max_model_len`) and others.
+const MODELS: ModelList =
+    ModelList { base: ListBase::Base, path: &["models"], body: None, limits: models_limits };
+/// LM Studio's `GET /api/v0/models`: the window of the loaded model, else its maximum.
+const LM_STUDIO: ModelList =
+    ModelList { base: ListBase::Root, path: &["api", "v0", "models"], body: None, limits: lm_studio_limits };
+/// Ollama's `POST /api/show`: the smaller of `num_ctx` in the model's parameters and the length of its training.
+const OLLAMA: ModelList = ModelList {
+    base: ListBase::Root,
+    path: &["api", "show"],
+    body: Some(|model| json!({ "model": model })),
+    limits: ollama_limits,
+};
 
 /// The limits that a list reads from a body; none if the body is no JSON.
 pub(super) fn parse_limits(list: &ModelList, body: &[u8], model: &str) -> ModelLimits {
@@ -61,6 +71,37 @@ fn entry<'a>(body: &'a Value, model: &str) -> Option<&'a Value> {
     let list = body.as_array().or_else(|| body.get("data")?.as_array())?;
     let is_it = |entry: &&Value| entry.get("id").and_then(Value::as_str) == Some(model);
     list.iter().find(is_it)
+}
+
+/// Fields with the context window.
+const WINDOW_FIELDS: [&str; 4] = ["context_length", "max_model_len", "context_window", "max_context_length"];
+/// Fields with the maximum output.
+const OUTPUT_FIELDS: [&str; 2] = ["max_completion_tokens", "max_output_tokens"];
+
+fn models_limits(body: &Value, model: &str) -> ModelLimits {
+    let Some(entry) = entry(body, model) else { return ModelLimits::default() };
+    let top = entry.get("top_provider").unwrap_or(&Value::Null);
+    // The first provider of OpenRouter may have a smaller window than the model.
+    let window = [size(entry, &WINDOW_FIELDS), size(top, &WINDOW_FIELDS)].into_iter().flatten().min();
+    plausible_limits(window, size(top, &OUTPUT_FIELDS).or_else(|| size(entry, &OUTPUT_FIELDS)))
+}
+
+fn lm_studio_limits(body: &Value, model: &str) -> ModelLimits {
+    let window = |entry| size(entry, &["loaded_context_length", "max_context_length"]);
+    plausible_limits(entry(body, model).and_then(window), None)
+}
+
+fn ollama_limits(body: &Value, _: &str) -> ModelLimits {
+    // `parameters` is the text of a Modelfile: one name and value per line.
+    let parameters = body.get("parameters").and_then(Value::as_str).unwrap_or_default();
+    let mut lines = parameters.lines().map(str::split_whitespace);
+    let num_ctx =
+        lines.find_map(|mut words| (words.next()? == "num_ctx").then(|| words.next()?.parse().ok())?);
+    let info = body.get("model_info").and_then(Value::as_object);
+    // The field's name starts with the architecture, as in `llama.context_length`.
+    let mut fields = info.into_iter().flatten();
+    let trained = fields.find_map(|(name, value)| name.ends_with(".context_length").then(|| count(value))?);
+    plausible_limits([num_ctx, trained].into_iter().flatten().min(), None)
 }
 
 #[cfg(test)]

@@ -12,13 +12,8 @@ fn check(list: &ModelList, body: &str, window: Option<u64>, max_output: Option<u
 fn a_list_of_models_tells_windows_in_the_fields_of_its_vendor() {
     let check = |entry: &str, window, max_output| {
         let others = r#"{"id":"other","context_length":9999},{"context_length":8888}"#;
-        check(
-            &models::LIST,
-            &format!(r#"{{"object":"list","data":[{others},{entry}]}}"#),
-            window,
-            max_output,
-        );
-        check(&models::LIST, &format!("[{others},{entry}]"), window, max_output);
+        check(&MODELS, &format!(r#"{{"object":"list","data":[{others},{entry}]}}"#), window, max_output);
+        check(&MODELS, &format!("[{others},{entry}]"), window, max_output);
     };
     // OpenRouter.
     let top = r#""top_provider":{"context_length":65536,"max_completion_tokens":16384,"is_moderated":false}"#;
@@ -44,7 +39,7 @@ fn a_list_of_models_tells_windows_in_the_fields_of_its_vendor() {
 #[test]
 fn local_servers_tell_windows_by_an_api_of_their_own() {
     let studio = |entry: &str, window| {
-        check(&lm_studio::LIST, &format!(r#"{{"object":"list","data":[{entry}]}}"#), window, None);
+        check(&LM_STUDIO, &format!(r#"{{"object":"list","data":[{entry}]}}"#), window, None);
     };
     studio(r#"{"id":"m","state":"not-loaded","max_context_length":131072}"#, Some(131_072));
     studio(
@@ -53,7 +48,7 @@ fn local_servers_tell_windows_by_an_api_of_their_own() {
     );
     studio(r#"{"id":"n","max_context_length":131072}"#, None);
     let ollama = |parameters: &str, info: &str, window| {
-        check(&ollama::LIST, &format!(r#"{{"parameters":{parameters},"model_info":{info}}}"#), window, None);
+        check(&OLLAMA, &format!(r#"{{"parameters":{parameters},"model_info":{info}}}"#), window, None);
     };
     let info = r#"{"general.architecture":"llama","llama.context_length":131072,"llama.block_count":32}"#;
     ollama(r#""stop \"<|eot|>\"\nnum_ctx                        8192\n""#, info, Some(8_192));
@@ -115,5 +110,5 @@ fn odd_bodies_tell_nothing() {
 #[test]
 fn an_answer_is_no_longer_than_the_window() {
     let entry = r#"[{"id":"m","context_length":4096,"top_provider":{"max_completion_tokens":8192}}]"#;
-    check(&models::LIST, entry, Some(4_096), None);
+    check(&MODELS, entry, Some(4_096), None);
 }

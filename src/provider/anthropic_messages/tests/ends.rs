@@ -5,10 +5,7 @@ use hermod_actors::model::{AssistantMessage, FailureClass, FinishReason};
 use serde_json::{Value, json};
 
 use super::events::*;
-use crate::provider::{
-    reader::ResponseReader,
-    wire::{DecodeProgress, Decoder},
-};
+use crate::provider::wire::{DecodeProgress, Decoder};
 
 #[test]
 fn an_error_may_come_in_place_of_the_rest() {
@@ -96,7 +93,7 @@ fn a_whole_document_is_an_answer_too() {
 #[test]
 fn an_answer_has_a_limit() {
     let piece = stream(&[text(0, &"x".repeat(4 << 20))]);
-    let mut decoder = ResponseReader::new(draft());
+    let mut decoder = reader();
     let results: Vec<_> = (0..9).map(|_| decoder.push(piece.as_bytes(), &Shown::default())).collect();
     assert_eq!(results[0], Ok(DecodeProgress::Content));
     assert!(matches!(&results[8], Err(failure) if failure.message.contains("larger")), "{results:?}");
@@ -108,7 +105,7 @@ fn an_answer_has_a_limit() {
 
 #[test]
 fn only_what_shows_something_is_progress() {
-    let mut decoder = ResponseReader::new(draft());
+    let mut decoder = reader();
     let mut push =
         |event: &Value| decoder.push(stream(std::slice::from_ref(event)).as_bytes(), &Shown::default());
     let [reason, last] = end("end_turn");

@@ -28,19 +28,16 @@ impl DeltaSink for Shown {
     }
 }
 
-pub(super) fn draft() -> MessagesDecoder {
-    MessagesDecoder::new(Arc::new(AnswerOrigin {
-        provider: "p".into(),
-        wire: NAME.into(),
-        model: "m".into(),
-    }))
+pub(super) fn reader() -> Box<ResponseReader<MessagesDecoder>> {
+    let origin = AnswerOrigin { provider: "p".into(), wire: NAME.into(), model: "m".into() };
+    Box::new(ResponseReader::new(Arc::new(origin)))
 }
 
 pub(super) fn decode<'a>(
     parts: impl IntoIterator<Item = &'a [u8]>,
     shown: &Shown,
 ) -> Result<ModelAnswer, Failure> {
-    let mut decoder = Box::new(ResponseReader::new(draft()));
+    let mut decoder = reader();
     for part in parts {
         decoder.push(part, shown)?;
     }

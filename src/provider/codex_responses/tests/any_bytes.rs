@@ -59,7 +59,7 @@ proptest! {
         let mut events = order;
         events.retain(|event| event["type"] != "response.completed");
         events.push(events[twice.index(events.len())].clone());
-        let mut draft = ResponsesDecoder::new(origin());
+        let mut draft = ResponsesDecoder::default();
         for event in &events {
             prop_assert!(draft.push_event(event.to_string().as_bytes(), &Shown::default()).is_ok());
             // The counted size is that of the held items.

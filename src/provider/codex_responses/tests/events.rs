@@ -29,7 +29,7 @@ pub(super) fn origin() -> Arc<AnswerOrigin> {
 }
 
 pub(super) fn reader() -> Box<dyn Decoder> {
-    Box::new(ResponseReader::new(ResponsesDecoder::new(origin())))
+    Box::new(ResponseReader::<ResponsesDecoder>::new(origin()))
 }
 
 pub(super) fn decode<'a>(
