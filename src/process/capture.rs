@@ -86,13 +86,10 @@ fn is_incomplete(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-fn without_cut_start(bytes: &[u8]) -> &[u8] {
-    let cut = bytes.iter().take(3).take_while(|byte| is_continuation(**byte)).count();
+/// `bytes` without the remainder of a UTF-8 character at the start that was cut off.
+pub fn without_cut_start(bytes: &[u8]) -> &[u8] {
+    let cut = bytes.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
     &bytes[cut..]
-}
-
-fn is_continuation(byte: u8) -> bool {
-    byte & 0b1100_0000 == 0b1000_0000
 }
 
 #[cfg(test)]

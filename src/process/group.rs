@@ -21,7 +21,7 @@ pub(super) struct ProcessGroup {
 impl ProcessGroup {
     /// Takes ownership of a child that leads its own group.
     pub(super) fn led_by(mut leader: Child) -> io::Result<Self> {
-        let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let id = pidfd::of_child(&leader);
         let pid = id.ok_or_else(|| io::Error::other("the child has no process id"))?;
         let exit = pidfd::open(pid).and_then(pidfd::watch);
         match exit {

@@ -13,7 +13,7 @@ mod pipes;
 pub mod runner;
 mod tee;
 
-pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end};
+pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, run};
 pub use environment::inherited;
 pub use tee::{OutputChunk, Tee};

@@ -3,7 +3,10 @@
 use std::{io, os::fd::OwnedFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    process::Child,
+};
 
 /// A descriptor of the process that stays valid as its identity, even if its pid is reused.
 pub(super) fn open(process: Pid) -> io::Result<OwnedFd> {
@@ -17,4 +20,9 @@ pub(super) fn open(process: Pid) -> io::Result<OwnedFd> {
 )]
 pub(super) fn watch(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(process, Interest::READABLE)
+}
+
+/// The pid of a child that has not been reaped.
+pub(super) fn of_child(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }

@@ -2,7 +2,10 @@
 
 use hermod_actors::SanitizedText;
 
-use crate::{process::without_cut_end, tool::skills::FileExcerpt};
+use crate::{
+    process::{without_cut_end, without_cut_start},
+    tool::skills::FileExcerpt,
+};
 
 /// Marks a cut in the middle of a text.
 const GAP: &str = "\n[…]\n";
@@ -121,12 +124,6 @@ fn decode(bytes: &[u8]) -> Vec<DecodedChar> {
 /// The beginning without a character at its end that was cut off.
 fn whole_chars(source: &FileExcerpt) -> &[u8] {
     if source.tail.is_empty() { &source.head } else { without_cut_end(&source.head) }
-}
-
-/// `bytes` without the remainder of a UTF-8 character at the start that was cut off.
-fn without_cut_start(bytes: &[u8]) -> &[u8] {
-    let cut = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-    &bytes[cut..]
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use super::{
     Settings,
     blocking::{CancelCheck, FileWorkError, run_blocking},
+    page::BoundedLines,
     paths::{ToolWorkspace, declared_path, one_line, open_folder},
     typed_tool::{ToolContext, TypedTool},
 };
@@ -73,10 +74,12 @@ fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Res
     let closed = area.state_dir.as_deref().and_then(|closed| rustix::fs::stat(closed).ok());
     let closed = closed.map(|stat| (stat.st_dev, stat.st_ino));
     let depth = arguments.depth.unwrap_or(1);
-    let mut listing = Listing { cancel: asker, limit, depth, closed, lines: Lines::default() };
+    let lines = BoundedLines::new(limit, MAX_LISTING_BYTES);
+    let mut listing = Listing { cancel: asker, depth, closed, lines };
     let names = names(&folder).map_err(|error| place.io_error(error))?;
     listing.folder(&folder, "", names, 1)?;
-    Ok(listing.lines.finish(limit))
+    let bound = listing.lines.bound();
+    Ok(format_listing(listing.lines, bound))
 }
 
 /// Sorted names of a folder, and whether more were left out.
@@ -101,35 +104,23 @@ fn names(folder: &OwnedFd) -> rustix::io::Result<Names> {
     Ok(Names { sorted, has_more: false })
 }
 
-/// The lines of a listing, bounded in number and bytes.
-#[derive(Default)]
-struct Lines {
-    text: String,
-    count: usize,
-    truncated: bool,
-}
-
-impl Lines {
-    fn finish(mut self, limit: usize) -> String {
-        if self.truncated {
-            let bound = if self.count == limit { "`limit`" } else { "50 kB" };
-            let remark = format!(
-                "[truncated by {bound}: the first {} entries; list a folder below, a smaller `depth` or a larger `limit`]",
-                self.count
-            );
-            self.text.push_str(&remark);
-        }
-        if self.text.is_empty() { "[empty folder]".into() } else { self.text }
+/// The text of a listing.
+fn format_listing(BoundedLines { mut text, count, is_truncated, .. }: BoundedLines, bound: &str) -> String {
+    if is_truncated {
+        let remark = format!(
+            "[truncated by {bound}: the first {count} entries; list a folder below, a smaller `depth` or a larger `limit`]"
+        );
+        text.push_str(&remark);
     }
+    if text.is_empty() { "[empty folder]".into() } else { text }
 }
 
 struct Listing<'a> {
     cancel: &'a CancelCheck,
-    limit: usize,
     depth: usize,
     /// Device and inode of the state directory.
     closed: Option<(u64, u64)>,
-    lines: Lines,
+    lines: BoundedLines,
 }
 
 impl Listing<'_> {
@@ -143,13 +134,13 @@ impl Listing<'_> {
         let Names { sorted, has_more: more } = names;
         for name in &sorted {
             self.cancel.check()?;
-            if self.lines.truncated {
+            if self.lines.is_truncated {
                 return Ok(());
             }
             self.entry(folder, above, OsStr::from_bytes(name.to_bytes()), level)?;
         }
         if more {
-            self.line(&format!(
+            self.lines.push(&format!(
                 "{above}[more than {MAX_READ_ENTRIES} entries, of which the first that were found are listed]"
             ));
         }
@@ -167,23 +158,25 @@ impl Listing<'_> {
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => {
-                self.line(&format!("{shown} [{error}]"));
+                self.lines.push(&format!("{shown} [{error}]"));
                 return Ok(());
             }
         };
         if self.closed == Some((stat.st_dev, stat.st_ino)) {
-            self.line(&format!("{shown}/ [Hermod's state directory; no file tool goes there]"));
+            self.lines.push(&format!("{shown}/ [Hermod's state directory; no file tool goes there]"));
             return Ok(());
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => return self.subfolder(folder, &shown, name, level),
-            FileType::RegularFile => self.line(&format!("{shown} {}", stat.st_size)),
-            FileType::Symlink => self.line(&format!("{shown}@ -> {}", link_target(folder.as_fd(), name))),
+            FileType::RegularFile => self.lines.push(&format!("{shown} {}", stat.st_size)),
+            FileType::Symlink => {
+                self.lines.push(&format!("{shown}@ -> {}", link_target(folder.as_fd(), name)));
+            }
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
             | FileType::BlockDevice
-            | FileType::Unknown => self.line(&format!("{shown}|")),
+            | FileType::Unknown => self.lines.push(&format!("{shown}|")),
         }
         Ok(())
     }
@@ -196,34 +189,24 @@ impl Listing<'_> {
         level: usize,
     ) -> Result<(), FileWorkError> {
         if level == self.depth {
-            self.line(&format!("{shown}/"));
+            self.lines.push(&format!("{shown}/"));
             return Ok(());
         }
         if name == ".git" {
-            self.line(&format!("{shown}/ [not descended; name it as `path` to list it]"));
+            self.lines.push(&format!("{shown}/ [not descended; name it as `path` to list it]"));
             return Ok(());
         }
         let opened = open_folder(folder, name).and_then(|below| Ok((names(&below)?, below)));
         match opened {
             Ok((names, below)) => {
-                self.line(&format!("{shown}/"));
+                self.lines.push(&format!("{shown}/"));
                 self.folder(&below, &format!("{shown}/"), names, level + 1)
             }
             Err(error) => {
-                self.line(&format!("{shown}/ [{error}]"));
+                self.lines.push(&format!("{shown}/ [{error}]"));
                 Ok(())
             }
         }
-    }
-
-    fn line(&mut self, line: &str) {
-        if self.lines.count == self.limit || self.lines.text.len() + line.len() >= MAX_LISTING_BYTES {
-            self.lines.truncated = true;
-            return;
-        }
-        self.lines.count += 1;
-        self.lines.text.push_str(line);
-        self.lines.text.push('\n');
     }
 }
 

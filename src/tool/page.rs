@@ -148,6 +148,41 @@ impl TextPage {
     }
 }
 
+/// The lines of a result, bounded in number and bytes.
+#[derive(Debug)]
+pub(super) struct BoundedLines {
+    pub(super) text: String,
+    /// Number of lines.
+    pub(super) count: usize,
+    limit: usize,
+    max_bytes: usize,
+    /// Whether a line did not fit.
+    pub(super) is_truncated: bool,
+}
+
+impl BoundedLines {
+    /// No lines yet, and room for `limit` lines and `max_bytes` bytes.
+    pub(super) const fn new(limit: usize, max_bytes: usize) -> Self {
+        Self { text: String::new(), count: 0, limit, max_bytes, is_truncated: false }
+    }
+
+    /// Adds a line if it fits.
+    pub(super) fn push(&mut self, line: &str) {
+        if self.count == self.limit || self.text.len() + line.len() >= self.max_bytes {
+            self.is_truncated = true;
+            return;
+        }
+        self.count += 1;
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// The bound that a remark names.
+    pub(super) const fn bound(&self) -> &'static str {
+        if self.count == self.limit { "`limit`" } else { "50 kB" }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,31 +51,32 @@ impl TypedTool for ReadArtifact {
                 hint: "use a smaller `offset`".into(),
             }),
             Ok(excerpt) => CallEnd::ok(page(&excerpt, offset)),
-            Err(error @ ArtifactError::NotFound(_)) => CallEnd::from(BadArguments {
-                field: Some("handle".into()),
-                error: error.to_string(),
-                hint: "give a handle exactly as an earlier result of this conversation says it".into(),
-            }),
-            Err(error @ ArtifactError::Removed { .. }) => CallEnd::error(
-                CallStatus::Error,
-                &error.to_string(),
-                None,
-                "make the output again if it is still needed",
-            ),
-            Err(error @ ArtifactError::Altered(_)) => CallEnd::error(
-                CallStatus::Error,
-                &error.to_string(),
-                None,
-                "make the output again if it is still needed; `hermod store check` tells the operator what else is damaged",
-            ),
-            Err(ArtifactError::Unavailable(error)) => CallEnd::error(
-                CallStatus::Error,
-                &format!("{handle} cannot be read: {error}"),
-                None,
-                "make the output again, shorter; if it stays, the operator has to look",
-            ),
+            Err(error) => unreadable_end(&handle, &error),
         }
     }
+}
+
+fn unreadable_end(handle: &str, error: &ArtifactError) -> CallEnd {
+    let (field, hint) = match error {
+        ArtifactError::NotFound(_) => {
+            (Some("handle"), "give a handle exactly as an earlier result of this conversation says it")
+        }
+        ArtifactError::Removed { .. } => (None, "make the output again if it is still needed"),
+        ArtifactError::Altered(_) => (
+            None,
+            "make the output again if it is still needed; `hermod store check` tells the operator what else is damaged",
+        ),
+        ArtifactError::Unavailable(_) => {
+            (None, "make the output again, shorter; if it stays, the operator has to look")
+        }
+    };
+    let error = match error {
+        ArtifactError::Unavailable(error) => format!("{handle} cannot be read: {error}"),
+        ArtifactError::NotFound(_) | ArtifactError::Removed { .. } | ArtifactError::Altered(_) => {
+            error.to_string()
+        }
+    };
+    CallEnd::error(CallStatus::Error, &error, field, hint)
 }
 
 /// The sanitized text of an excerpt, as far as it fits, with the next offset.

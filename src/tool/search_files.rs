@@ -23,11 +23,12 @@ use tokio::time::Instant;
 use super::{
     Settings,
     blocking::{CancelCheck, FileWorkError, run_blocking},
+    page::BoundedLines,
     paths::{ToolWorkspace, WorkspacePath, declared_path, one_line},
     patterns::{check_rules, globs, matcher},
     typed_tool::{ToolContext, TypedTool},
 };
-use crate::process::without_cut_end;
+use crate::process::{without_cut_end, without_cut_start};
 
 const DEFAULT_MATCHES: usize = 100;
 /// Bytes of a line in the reply.
@@ -100,8 +101,11 @@ fn search(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> R
             .heap_limit(Some(MAX_SEARCHED_LINE_BYTES))
             .build(),
         matches: SearchMatches {
-            limit: arguments.limit.unwrap_or(DEFAULT_MATCHES),
-            ..SearchMatches::default()
+            lines: BoundedLines::new(arguments.limit.unwrap_or(DEFAULT_MATCHES), MAX_RESULT_BYTES),
+            path: String::new(),
+            files: 0,
+            skipped: 0,
+            is_timed_out: false,
         },
     };
     // The rules of all folders from the workspace down apply, so the walk begins there and follows only the path to the
@@ -169,7 +173,7 @@ impl Search<'_> {
         let mut reached = false;
         for entry in walk.build() {
             self.cancel.check()?;
-            if self.matches.is_full() || self.is_timed_out() {
+            if self.matches.lines.is_truncated || self.is_timed_out() {
                 break;
             }
             // Unreadable entries are skipped; `list_files` shows them.
@@ -223,12 +227,9 @@ impl Read for CancellableFile<'_> {
     }
 }
 
-/// The matching lines.
-#[derive(Default)]
+/// The matching lines, and what the search has seen.
 struct SearchMatches {
-    text: String,
-    count: usize,
-    limit: usize,
+    lines: BoundedLines,
     /// The file that is being searched.
     path: String,
     /// Number of files searched.
@@ -237,32 +238,14 @@ struct SearchMatches {
     skipped: usize,
     /// True if the time limit ended the search.
     is_timed_out: bool,
-    /// True if the limit of matches or bytes ended the search.
-    has_more: bool,
 }
 
 impl SearchMatches {
-    fn is_full(&self) -> bool {
-        self.has_more
-    }
-
-    /// Adds a line; false if it does not fit.
-    fn line(&mut self, number: u64, line: &str) -> bool {
-        let line = format!("{}:{number}: {line}\n", self.path);
-        if self.count == self.limit || self.text.len() + line.len() > MAX_RESULT_BYTES {
-            self.has_more = true;
-            return false;
-        }
-        self.count += 1;
-        self.text.push_str(&line);
-        true
-    }
-
     fn finish(self) -> String {
-        let Self { mut text, count, files, skipped, .. } = self;
+        let Self { lines, files, skipped, .. } = self;
+        let (bound, count) = (lines.bound(), lines.count);
         let mut remarks = Vec::new();
-        if self.has_more {
-            let bound = if count == self.limit { "`limit`" } else { "50 kB" };
+        if lines.is_truncated {
             remarks.push(format!(
                 "[truncated by {bound}: the first {count} matches; narrow `pattern`, `path` or `glob`]"
             ));
@@ -279,8 +262,7 @@ impl SearchMatches {
                 "[{skipped} files were not searched to their end: lines too long, or unreadable]"
             ));
         }
-        text.push_str(&remarks.join("\n"));
-        text
+        lines.text + &remarks.join("\n")
     }
 }
 
@@ -295,7 +277,10 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
         let line = matched.bytes().trim_ascii_end();
-        Ok(self.matches.line(matched.line_number().unwrap_or(0), &line_excerpt(line, self.matcher)))
+        let (number, shown) = (matched.line_number().unwrap_or(0), line_excerpt(line, self.matcher));
+        let line = format!("{}:{number}: {shown}", self.matches.path);
+        self.matches.lines.push(&line);
+        Ok(!self.matches.lines.is_truncated)
     }
 }
 
@@ -307,7 +292,7 @@ fn line_excerpt(line: &[u8], matcher: &RegexMatcher) -> String {
     // The matcher's error type has no values.
     let at = matcher.find(line).ok().flatten().map_or(0, |found| found.start());
     let start = at.saturating_sub(BYTES_BEFORE_MATCH).min(line.len() - MAX_LINE_BYTES);
-    let start = start + line[start..].iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+    let start = line.len() - without_cut_start(&line[start..]).len();
     let end = (start + MAX_LINE_BYTES).min(line.len());
     let shown = visible(without_cut_end(&line[start..end]));
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });

@@ -16,7 +16,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::files::{SpoolFolder, is_absent};
+use super::files::{SpoolFolder, present};
 use crate::{
     files::open_regular,
     process::{Capture, CommandResult, ExitCause, HEAD_BYTES, TAIL_BYTES},
@@ -143,11 +143,8 @@ impl ExitRecord {
     /// Reads the record of a folder; `None` without a complete one.
     pub(super) fn read(folder: &SpoolFolder) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
-        match open_regular(&folder.file(FILE)) {
-            Ok(file) => file.take(RESERVED_BYTES as u64).read_to_end(&mut bytes)?,
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(file) = present(open_regular(&folder.file(FILE)))? else { return Ok(None) };
+        file.take(RESERVED_BYTES as u64).read_to_end(&mut bytes)?;
         Ok(Self::decode(&bytes, folder.name()))
     }
 }

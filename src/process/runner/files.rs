@@ -247,14 +247,10 @@ impl SpoolFolder {
 
     /// True if a runner holds the lock.
     pub(super) fn has_live_runner(&self) -> io::Result<bool> {
-        let lock = match files::open_regular(&self.file(LOCK_FILE)) {
-            Ok(lock) => lock,
-            Err(error) if is_absent(&error) => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        let Some(lock) = present(files::open_regular(&self.file(LOCK_FILE)))? else { return Ok(false) };
         match flock(&lock, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(false),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
@@ -287,17 +283,22 @@ impl SpoolFolder {
 
     /// The maker of `started`; `None` if there is no such file.
     pub(super) fn read_claim(&self) -> io::Result<Option<Claim>> {
-        let bytes = match files::read_own(&self.file(STARTED_FILE)) {
-            Ok(bytes) => bytes,
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(bytes) = present(files::read_own(&self.file(STARTED_FILE)))? else { return Ok(None) };
         Ok(Some(match parse(&bytes) {
             Ok(StartedFile::Runner { pid }) => Claim::Runner(Pid::from_raw(pid)),
             Ok(StartedFile::Revoked) => Claim::Revoked,
             // Of another version, or torn by a power loss: the command may have begun.
             Err(_) => Claim::Runner(None),
         }))
+    }
+
+    /// The runner's pid, by the ledger or else by `started`; `None` if it is not known.
+    pub(super) fn runner(&self, name: SpoolName) -> io::Result<Option<Pid>> {
+        let claimed = match self.read_claim()? {
+            Some(Claim::Runner(pid)) => pid,
+            None | Some(Claim::Revoked) => None,
+        };
+        Ok(self.ledger().mark(name)?.runner().or(claimed))
     }
 
     /// Removes the folder. The rename detaches it from the attempt in one step: a late runner must not find it without
@@ -308,27 +309,27 @@ impl SpoolFolder {
         let number = REMOVALS.fetch_add(1, Ordering::Relaxed);
         removed.push(format!("{REMOVAL_INFIX}{}-{number}", process::id()));
         match fs::rename(&self.0, &removed) {
-            Ok(()) => delete_tree(Path::new(&removed)),
+            Ok(()) => files::remove_tree(Path::new(&removed)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// True if the file is missing; something else may have replaced it or its folder.
-pub(super) fn is_absent(error: &io::Error) -> bool {
+/// `None` if the file is missing; something else may have replaced it or its folder.
+pub(super) fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidInput)
+    match read {
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidInput) => {
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
 /// True for the name of a folder whose removal was begun.
 pub(super) fn is_removal(name: &str) -> bool {
     name.split_once(REMOVAL_INFIX).is_some_and(|(name, _)| name.parse::<SpoolName>().is_ok())
-}
-
-/// Deletes a folder that was renamed for removal.
-pub(super) fn delete_tree(removed: &Path) -> io::Result<()> {
-    files::remove_tree(removed)
 }
 
 fn json(content: impl Serialize) -> io::Result<Vec<u8>> {

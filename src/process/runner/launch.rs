@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::ExitRecord,
-    files::{Claim, ClaimResult, RunnerTask, SpoolFolder, SpoolName, VARIABLE, delete_tree, is_removal},
+    files::{Claim, ClaimResult, RunnerTask, SpoolFolder, SpoolName, VARIABLE, is_removal},
     ledger::{CommandLedger, LedgerMark},
     live_runner::{LiveRunner, RunnerOutcome, outcome_of_dead_runner, unknown_outcome},
     orphans, output,
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     disk_space::is_full,
+    files::remove_tree,
     process::{Command, inherited},
 };
 
@@ -120,11 +121,7 @@ impl Runner {
     pub fn running_commands(&self) -> io::Result<Vec<(SpoolName, Option<i32>)>> {
         let mut under_way = Vec::new();
         for (folder, name) in self.attempts(|_| false)?.attempts {
-            let claimed = match folder.read_claim()? {
-                Some(Claim::Runner(pid)) => pid,
-                None | Some(Claim::Revoked) => None,
-            };
-            let pid = folder.ledger().mark(name)?.runner().or(claimed);
+            let pid = folder.runner(name)?;
             if folder.has_live_runner()? || pid.is_some_and(|pid| orphans::is_runner(pid, folder.path())) {
                 under_way.push((name, pid.map(Pid::as_raw_pid)));
             }
@@ -322,7 +319,7 @@ async fn clear_or_warn(folder: SpoolFolder, name: SpoolName) {
 
 async fn delete_or_warn(removed: PathBuf) {
     let at = removed.clone();
-    if let Err(error) = off_thread(move || delete_tree(&at)).await {
+    if let Err(error) = off_thread(move || remove_tree(&at)).await {
         tracing::warn!(path = %removed.display(), %error, "what is kept of a command stays until the next start");
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
 
 use hermod_actors::ActiveDeadline;
-use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
+use rustix::process::{Signal, kill_process, pidfd_send_signal};
 use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
@@ -60,12 +60,7 @@ impl LiveRunner {
     /// Finds the living runner of a folder; `None` if there is none.
     pub(super) fn find(folder: SpoolFolder, name: SpoolName) -> io::Result<Option<Self>> {
         let is_held = folder.has_live_runner()?;
-        let claimed = match folder.read_claim()? {
-            Some(Claim::Runner(pid)) => pid,
-            None | Some(Claim::Revoked) => None,
-        };
-        let pid = folder.ledger().mark(name)?.runner().or(claimed);
-        let process = pid.and_then(|pid| {
+        let process = folder.runner(name)?.and_then(|pid| {
             let process = pidfd::open(pid).ok()?;
             // A command may have removed the lock of a living runner.
             let is_runner = is_held || orphans::is_runner(pid, folder.path());
@@ -153,7 +148,7 @@ impl LiveRunner {
     fn signal(&self, signal: Signal) {
         // The only failure is that the runner has ended by itself, which is the aim.
         let (Ok(()) | Err(_)) = match &self.process {
-            RunnerProcess::Own(child, _) => match pid(child) {
+            RunnerProcess::Own(child, _) => match pidfd::of_child(child) {
                 Some(pid) => kill_process(pid, signal),
                 None => Ok(()),
             },
@@ -172,11 +167,6 @@ impl LiveRunner {
             RunnerProcess::Other(_) | RunnerProcess::Lock => None,
         }
     }
-}
-
-/// The pid of a child that was not reaped.
-fn pid(child: &Child) -> Option<Pid> {
-    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
 /// Resolves when the lock is free. The wait is on a thread that does not keep the runtime from ending.

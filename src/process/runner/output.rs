@@ -26,14 +26,8 @@ pub(super) struct OutputFile {
     total: u64,
     written: u64,
     since_sync: u64,
-    state: OutputState,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum OutputState {
-    Open,
     /// The limit or the end of the disk space was reached.
-    Full,
+    is_full: bool,
 }
 
 impl OutputFile {
@@ -41,7 +35,7 @@ impl OutputFile {
         let file =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
         let folder = folder.clone();
-        Ok(Self { file, folder, total: 0, written: 0, since_sync: 0, state: OutputState::Open })
+        Ok(Self { file, folder, total: 0, written: 0, since_sync: 0, is_full: false })
     }
 
     /// Writes all pieces. A full disk, or one whose rest is reserved for records, does not end the command: further
@@ -63,8 +57,8 @@ impl OutputFile {
 
     fn write(&mut self, bytes: &Bytes) {
         self.total += bytes.len() as u64;
-        if self.state == OutputState::Full || !self.fits(bytes.len()) {
-            self.state = OutputState::Full;
+        if self.is_full || !self.fits(bytes.len()) {
+            self.is_full = true;
             return;
         }
         let mut rest = &bytes[..];
@@ -77,7 +71,7 @@ impl OutputFile {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) | Err(_) => {
-                    self.state = OutputState::Full;
+                    self.is_full = true;
                     return;
                 }
             }

@@ -1,15 +1,10 @@
 //! The runner: a process that runs one command and records its outcome in its folder.
 
-use std::{
-    ffi::OsString,
-    io,
-    path::Path,
-    process::{ExitCode, id},
-};
+use std::{ffi::OsString, io, path::Path, process::ExitCode};
 
 use rustix::{
     io::Errno,
-    process::{Pid, setsid},
+    process::{getpid, setsid},
 };
 use tokio::{
     runtime::Builder,
@@ -51,12 +46,14 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         let stop = stop_token()?;
         let task = folder.task()?;
         let _lock = folder.lock()?;
-        let (output, room) = create_files(folder)?;
-        match folder.claim(Claim::Runner(process_id()))? {
+        // Step 3. Missing disk space is found before the command runs.
+        let (room, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
+        match folder.claim(Claim::Runner(Some(getpid())))? {
             ClaimResult::AlreadyClaimed => Ok(()),
             ClaimResult::Claimed => {
                 claim_start(folder)?;
-                record(room, run_task(task, output, &stop).await?)
+                let (exit, output) = run_task(task, output, &stop).await?;
+                record(room, exit, output)
             }
         }
     })
@@ -64,17 +61,13 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
 
 /// Second half of step 4. Without a ledger there is never a proof that this command was not begun.
 fn claim_start(folder: &SpoolFolder) -> io::Result<()> {
-    let pid = process_id().ok_or(io::ErrorKind::Other)?;
+    let pid = getpid();
     match folder.ledger().record_start(folder.name(), pid) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     // An owner that found no entry has revoked this attempt before.
     if folder.read_claim()? == Some(Claim::Runner(Some(pid))) { Ok(()) } else { Err(Errno::NOENT.into()) }
-}
-
-fn process_id() -> Option<Pid> {
-    i32::try_from(id()).ok().and_then(Pid::from_raw)
 }
 
 /// Fires on SIGTERM. It also handles SIGXFSZ, so that a file that may not grow is an error of its write.
@@ -90,38 +83,30 @@ fn stop_token() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Step 3. Missing disk space is found before the command runs.
-fn create_files(folder: &SpoolFolder) -> io::Result<(OutputFile, PreallocatedExit)> {
-    let room = PreallocatedExit::create(folder)?;
-    Ok((OutputFile::create(folder)?, room))
-}
-
-/// The result of step 5, still to be recorded.
-struct RunnerEnd {
-    exit: ExitRecord,
+/// Step 5. Its result is still to be recorded.
+async fn run_task(
+    task: RunnerTask,
     output: OutputFile,
-}
-
-/// Step 5.
-async fn run_task(task: RunnerTask, output: OutputFile, stop: &CancellationToken) -> io::Result<RunnerEnd> {
+    stop: &CancellationToken,
+) -> io::Result<(ExitRecord, OutputFile)> {
     let (tee, pieces) = Tee::new();
     let (end, output) = tokio::join!(process::run(task.into(), Some(tee), stop), output.write_all(pieces));
     let output = output?;
     let exit = ExitRecord { end: end.map_err(|error| error.to_string()), output: output.extent() };
-    Ok(RunnerEnd { exit, output })
+    Ok((exit, output))
 }
 
 /// Step 6. Folder entries are not synced: if a power loss takes one, the call is in doubt.
-fn record(mut room: PreallocatedExit, mut ended: RunnerEnd) -> io::Result<()> {
-    let is_stopped = matches!(&ended.exit.end, Ok(ran) if ran.cause == ExitCause::Cancel);
-    if is_stopped && ended.output.restore_file().is_ok() {
+fn record(mut room: PreallocatedExit, mut exit: ExitRecord, mut output: OutputFile) -> io::Result<()> {
+    let is_stopped = matches!(&exit.end, Ok(ran) if ran.cause == ExitCause::Cancel);
+    if is_stopped && output.restore_file().is_ok() {
         // The requester of the stop waits for the outcome and has recorded the stop.
-        return room.write(&ended.exit);
+        return room.write(&exit);
     }
-    if ended.output.restore_file().is_err() || ended.output.sync().is_err() {
-        let OutputExtent { bytes, left_out } = ended.exit.output;
-        ended.exit.output = OutputExtent { bytes: 0, left_out: bytes + left_out };
+    if output.restore_file().is_err() || output.sync().is_err() {
+        let OutputExtent { bytes, left_out } = exit.output;
+        exit.output = OutputExtent { bytes: 0, left_out: bytes + left_out };
     }
-    room.write(&ended.exit)?;
+    room.write(&exit)?;
     room.sync()
 }

@@ -19,6 +19,11 @@ const OPENS: &str = "changes the permissions or owners of the whole system";
 const MOVES: &str = "moves a system folder away";
 const TRIGGERS: &str = "makes the kernel act at once";
 
+/// Paths that no command may delete as a whole.
+const WIPED: &[PathKind] = &[PathKind::Root, PathKind::System, PathKind::Home];
+/// Paths of the system.
+const SYSTEM: &[PathKind] = &[PathKind::Root, PathKind::System];
+
 /// Returns why a call must never run.
 type DenyRule = fn(&CheckedCommand) -> Option<&'static str>;
 
@@ -84,23 +89,22 @@ impl<'a> CheckedCommand<'a> {
         })
     }
 
-    fn target(&self, path: &str) -> Option<PathTarget> {
-        PathTarget::of(path, self.folder)
-    }
-
     fn any_is(&self, paths: &[&str], kinds: &[PathKind]) -> bool {
-        paths.iter().filter_map(|path| self.target(path)).any(|target| kinds.contains(&target.kind()))
+        self.targets(paths).any(|target| kinds.contains(&target.kind()))
     }
 
     fn any_is_disk(&self, paths: &[&str]) -> bool {
-        paths.iter().filter_map(|path| self.target(path)).any(|target| target.is_disk())
+        self.targets(paths).any(|target| target.is_disk())
+    }
+
+    fn targets(&self, paths: &[&str]) -> impl Iterator<Item = PathTarget> {
+        paths.iter().filter_map(|path| PathTarget::of(path, self.folder))
     }
 }
 
 fn remove(call: &CheckedCommand) -> Option<&'static str> {
     let is_recursive = call.has_option("rR", "recursive");
-    (is_recursive && call.any_is(&call.operands(), &[PathKind::Root, PathKind::System, PathKind::Home]))
-        .then_some(WIPES)
+    (is_recursive && call.any_is(&call.operands(), WIPED)).then_some(WIPES)
 }
 
 /// Deleting all results is catastrophic only if no test narrows the search.
@@ -108,8 +112,7 @@ fn find(call: &CheckedCommand) -> Option<&'static str> {
     let starts = start_paths(call.arguments);
     let deletes = call.arguments.iter().any(|word| word == "-delete");
     let is_wide = !is_narrowed(call.arguments);
-    (deletes && is_wide && call.any_is(&starts, &[PathKind::Root, PathKind::System, PathKind::Home]))
-        .then_some(WIPES)
+    (deletes && is_wide && call.any_is(&starts, WIPED)).then_some(WIPES)
 }
 
 /// The commands that `find` runs. Without a narrowing test, `{}` is replaced by the start path.
@@ -161,7 +164,6 @@ fn is_narrowed(arguments: &[String]) -> bool {
         "-cmin",
         "-atime",
         "-amin",
-        "-newer",
         "-size",
         "-empty",
         "-user",
@@ -186,19 +188,19 @@ fn rename(call: &CheckedCommand) -> Option<&'static str> {
         return Some(FORMATS);
     }
     let sources = operands.split_last().map_or(&[][..], |(_, sources)| sources);
-    call.any_is(sources, &[PathKind::Root, PathKind::System]).then_some(MOVES)
+    call.any_is(sources, SYSTEM).then_some(MOVES)
 }
 
 fn synchronise(call: &CheckedCommand) -> Option<&'static str> {
     let operands = call.operands();
     let into = operands.last()?;
     let deletes = call.options().any(|option| option.starts_with("--del"));
-    (deletes && call.any_is(&[into], &[PathKind::Root, PathKind::System])).then_some(WIPES)
+    (deletes && call.any_is(&[into], SYSTEM)).then_some(WIPES)
 }
 
 fn open_up(call: &CheckedCommand) -> Option<&'static str> {
     let is_recursive = call.has_option("R", "recursive");
-    (is_recursive && call.any_is(&call.operands(), &[PathKind::Root, PathKind::System])).then_some(OPENS)
+    (is_recursive && call.any_is(&call.operands(), SYSTEM)).then_some(OPENS)
 }
 
 /// Formatting an image file is legitimate; formatting a disk, or a target in a variable, is refused.
