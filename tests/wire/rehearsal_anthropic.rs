@@ -350,6 +350,10 @@ fn marks_are_counted() {
         &[user(json!([marked(Some("2h"))]))],
         Some("messages.0.content.0.text.cache_control.ttl: Input should be a valid string: '5m' or '1h'"),
     );
+    check_body(
+        &with("cache_control", json!({ "type": "lasting" })),
+        Some("cache_control.type: Input should be 'ephemeral'"),
+    );
     let mut thought = thinking("m");
     thought["cache_control"] = json!({ "type": "ephemeral" });
     check(
