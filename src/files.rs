@@ -12,7 +12,7 @@ use std::{
         fd::{AsFd as _, OwnedFd},
         unix::fs::{DirBuilderExt, FileTypeExt as _, OpenOptionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
@@ -22,6 +22,51 @@ use rustix::{
 
 /// Size limit for files that Hermod wrote itself; none comes near it. Reading more would only fill the memory.
 const MAX_OWN_BYTES: u64 = 1 << 30;
+
+/// A file system error, and the file or folder.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct PathError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The system's error.
+    pub source: io::Error,
+}
+
+/// Additions to results of file system operations.
+pub(crate) trait IoResult<T> {
+    /// Adds the path to the error.
+    fn at(self, path: impl AsRef<Path>) -> Result<T, PathError>;
+
+    /// `None` if the file or folder is missing.
+    fn if_exists(self) -> io::Result<Option<T>>;
+}
+
+impl<T> IoResult<T> for io::Result<T> {
+    fn at(self, path: impl AsRef<Path>) -> Result<T, PathError> {
+        self.map_err(|source| PathError { path: path.as_ref().to_owned(), source })
+    }
+
+    fn if_exists(self) -> io::Result<Option<T>> {
+        match self {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+}
+
+/// The paths of a folder's entries; none if the folder is missing.
+pub(crate) fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).if_exists()?;
+    entries.into_iter().flatten().map(|entry| Ok(entry?.path())).collect()
+}
+
+/// The paths of a folder's entries with this extension; none if the folder is missing.
+pub(crate) fn entries_with_extension(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let mut paths = entries(folder)?;
+    paths.retain(|path| path.extension().is_some_and(|found| found == extension));
+    Ok(paths)
+}
 
 /// Creates a folder and its missing parents; existing ones are no error.
 pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
@@ -42,10 +87,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Removes a file; a missing file is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    fs::remove_file(path).if_exists().map(drop)
 }
 
 /// Removes a folder and everything in it; a missing folder is no error. Symlinks are removed, not followed.
@@ -58,10 +100,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     }
-    match fs::remove_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    fs::remove_dir(path).if_exists().map(drop)
 }
 
 /// Removes what a folder contains. Folders inside a subfolder move up to the top, so that each subfolder becomes
@@ -160,11 +199,9 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
 /// Opens a regular file, following symlinks, and refuses everything else: opening a pipe may block for ever, and a
 /// device may have no end. A command run by a model can put one in the place of any file.
 pub(crate) fn open_regular_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    match fs::metadata(path) {
-        Ok(found) => expect_regular(found.file_type())?,
-        // The options may allow the file's creation.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    // The options may allow the file's creation.
+    if let Some(found) = fs::metadata(path).if_exists()? {
+        expect_regular(found.file_type())?;
     }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -235,6 +272,16 @@ mod tests {
     use std::os::unix::{fs::PermissionsExt, net::UnixListener};
 
     use super::*;
+
+    #[test]
+    fn removing_a_missing_file_is_no_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.part");
+        fs::write(&path, "x").unwrap();
+        remove(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(remove(dir.path()).is_err());
+    }
 
     #[test]
     fn nobody_else_may_read_them() {

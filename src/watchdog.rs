@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -22,6 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_LOOK_INTERVAL_MS: u64 = 2_500;
 
 /// The watchdog thread; it ends when this is dropped.
+#[derive(Debug)]
 pub(crate) struct HandlerWatchdog {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -55,12 +55,6 @@ impl Drop for HandlerWatchdog {
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
         }
-    }
-}
-
-impl fmt::Debug for HandlerWatchdog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerWatchdog").finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,8 @@
 //! Listing and removal of artifacts. Each expired artifact gets a tombstone: a line in `artifacts/<session>/removed`.
 
 use std::{
-    fs,
-    io::{self, Write as _},
-    path::PathBuf,
+    fs, io,
+    path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
 
@@ -13,7 +12,7 @@ use hermod_actors::{
 };
 
 use super::files::{FileArtifacts, UNFINISHED, off_thread, unavailable};
-use crate::files::{make, open_regular, read_regular_text, remove};
+use crate::files::{IoResult as _, entries, open_regular, read_regular_text, remove, sync_folder, write};
 
 /// The file of tombstones; no artifact handle has this name.
 const TOMBSTONES: &str = "removed";
@@ -59,18 +58,8 @@ impl FileArtifacts {
 
     /// Unfinished files, of crashed processes or of writes under way: path, bytes, and time of the last write.
     pub fn unfinished(&self) -> io::Result<Vec<(PathBuf, u64, Timestamp)>> {
-        let folder = self.root.join(UNFINISHED);
-        let mut found = Vec::new();
-        for name in names(&folder)? {
-            let path = folder.join(name);
-            // A writer may have renamed it to its final name since the listing.
-            match size_and_modified(&path) {
-                Ok((bytes, modified)) => found.push((path, bytes, modified)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(found)
+        // A writer may have renamed a file to its final name since the listing.
+        existing_files(entries(&self.root.join(UNFINISHED))?)
     }
 
     /// Whether the artifact is an image; later requests of its session show images.
@@ -86,18 +75,12 @@ impl FileArtifacts {
     pub fn expire(&self, session: SessionId, names: &[ArtifactName], at: Timestamp) -> io::Result<()> {
         let folder = self.folder(session);
         let (list, new) = (folder.join(TOMBSTONES), folder.join("removed.part"));
-        let mut text = match read_regular_text(&list, MAX_LIST_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error),
-        };
+        let mut text = read_regular_text(&list, MAX_LIST_BYTES).if_exists()?.unwrap_or_default();
         text.extend(names.iter().map(|name| format!("{} {}\n", name.handle(), at.0)));
         remove(&new)?;
-        let mut file = make(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
+        write(&new, text.as_bytes())?;
         fs::rename(&new, &list)?;
-        fs::File::open(&folder)?.sync_all()?;
+        sync_folder(&folder)?;
         self.discard(names)
     }
 
@@ -109,10 +92,7 @@ impl FileArtifacts {
             return Ok(());
         }
         for list in [TOMBSTONES, "removed.part"] {
-            match fs::remove_file(folder.join(list)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
+            remove(&folder.join(list))?;
         }
         match fs::remove_dir(&folder) {
             // Files that are no artifacts stay, and so does the folder.
@@ -126,10 +106,13 @@ impl FileArtifacts {
         names.iter().try_for_each(|name| fs::remove_file(self.path(*name)))
     }
 
-    /// The error for an artifact without a file: removed or not found.
-    pub(super) async fn missing_error(&self, name: ArtifactName) -> ArtifactError {
-        let (artifacts, handle) = (self.clone(), name.handle());
-        match off_thread(move || artifacts.removed_at(name)).await {
+    /// The error of a failed read; that of an artifact without a file tells whether it was removed.
+    pub(super) async fn read_error(self, name: ArtifactName, error: io::Error) -> ArtifactError {
+        if error.kind() != io::ErrorKind::NotFound {
+            return unavailable(error);
+        }
+        let handle = name.handle();
+        match off_thread(move || self.removed_at(name)).await {
             Ok(Some(at)) => ArtifactError::Removed { handle, at },
             Ok(None) => ArtifactError::NotFound(handle),
             Err(error) => unavailable(error),
@@ -138,12 +121,9 @@ impl FileArtifacts {
 
     /// When a missing artifact was removed; `None` without a tombstone.
     pub(super) fn removed_at(&self, name: ArtifactName) -> io::Result<Option<Timestamp>> {
-        let handle = name.handle();
-        match read_regular_text(&self.folder(name.session).join(TOMBSTONES), MAX_LIST_BYTES) {
-            Ok(text) => Ok(text.lines().rev().find_map(|line| tombstone_time(line, &handle))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let (list, handle) = (self.folder(name.session).join(TOMBSTONES), name.handle());
+        let text = read_regular_text(&list, MAX_LIST_BYTES).if_exists()?.unwrap_or_default();
+        Ok(text.lines().rev().find_map(|line| tombstone_time(line, &handle)))
     }
 
     /// The path of a session's tombstones, relative to the folder of artifacts; `None` if there are none.
@@ -163,24 +143,27 @@ fn tombstone_time(line: &str, handle: &str) -> Option<Timestamp> {
 }
 
 /// The names in a folder; none if it is missing. Skips names that are not UTF-8: no artifact has such a name.
-fn names(folder: &std::path::Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        names.extend(entry?.file_name().into_string().ok());
-    }
-    Ok(names)
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let paths = entries(folder)?;
+    Ok(paths.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
 }
 
 /// The bytes of a file, and the time of its last write.
-pub(crate) fn size_and_modified(path: &std::path::Path) -> io::Result<(u64, Timestamp)> {
+pub(crate) fn size_and_modified(path: &Path) -> io::Result<(u64, Timestamp)> {
     let metadata = fs::metadata(path)?;
     let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok((metadata.len(), Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))))
+}
+
+/// The files that still exist, each with its bytes and the time of its last write.
+pub(crate) fn existing_files(paths: Vec<PathBuf>) -> io::Result<Vec<(PathBuf, u64, Timestamp)>> {
+    let mut found = Vec::new();
+    for path in paths {
+        if let Some((bytes, modified)) = size_and_modified(&path).if_exists()? {
+            found.push((path, bytes, modified));
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::hash::{self, VerifiedHashes};
 
 use crate::{
     disk_space::check_reserve,
-    files::{self, open_regular},
+    files::{self, IoResult as _, open_regular},
 };
 
 const FOLDER: &str = "artifacts";
@@ -46,11 +46,7 @@ impl FileArtifacts {
     /// Opens the artifacts of a state directory, and removes unfinished files of crashed processes.
     pub fn open(state: &Path) -> io::Result<Self> {
         let root = state.join(FOLDER);
-        match fs::read_dir(root.join(UNFINISHED)) {
-            Ok(entries) => entries.into_iter().try_for_each(|entry| fs::remove_file(entry?.path()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+        files::entries(&root.join(UNFINISHED))?.into_iter().try_for_each(fs::remove_file)?;
         Ok(Self { root: root.into(), verified: VerifiedHashes::default() })
     }
 
@@ -62,12 +58,9 @@ impl FileArtifacts {
     /// Whether an artifact of a session exists, with its size in bytes, or was removed.
     pub fn presence(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
         let Some(name) = ArtifactName::from_handle(session, handle) else { return Ok(Presence::Missing) };
-        match fs::metadata(self.path(name)) {
-            Ok(found) => Ok(Presence::Present(found.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(self.removed_at(name)?.map_or(Presence::Missing, Presence::Removed))
-            }
-            Err(error) => Err(error),
+        match fs::metadata(self.path(name)).if_exists()? {
+            Some(found) => Ok(Presence::Present(found.len())),
+            None => Ok(self.removed_at(name)?.map_or(Presence::Missing, Presence::Removed)),
         }
     }
 
@@ -100,8 +93,7 @@ impl Artifacts for FileArtifacts {
         off_thread(move || {
             make_durable(&folder)?;
             let file = files::make(&unfinished)?;
-            let written =
-                UnfinishedFile { file, unfinished: UnfinishedPath(Some(unfinished)), since_sync: 0 };
+            let written = UnfinishedFile { file, path: Some(unfinished), since_sync: 0 };
             Ok(Box::new(ArtifactFileWriter { written: Some(written), target }) as Box<dyn ArtifactSink>)
         })
         .map(|made| made.map_err(unavailable))
@@ -119,10 +111,7 @@ impl Artifacts for FileArtifacts {
             match off_thread(move || verified.verify(name, &path, sha256)).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(ArtifactError::Altered(name.handle())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    Err(artifacts.missing_error(name).await)
-                }
-                Err(error) => Err(unavailable(error)),
+                Err(error) => Err(artifacts.read_error(name, error).await),
             }
         }
         .boxed()
@@ -145,10 +134,8 @@ impl Artifacts for FileArtifacts {
         });
         async move {
             match read.await {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    Err(artifacts.missing_error(name).await)
-                }
-                read => read.map_err(unavailable),
+                Ok(excerpt) => Ok(excerpt),
+                Err(error) => Err(artifacts.read_error(name, error).await),
             }
         }
         .boxed()
@@ -162,16 +149,14 @@ struct ArtifactFileWriter {
     target: PathBuf,
 }
 
+/// A file that is removed on drop, unless it was renamed.
 #[derive(Debug)]
 struct UnfinishedFile {
     file: File,
-    unfinished: UnfinishedPath,
+    /// `None` after the rename.
+    path: Option<PathBuf>,
     since_sync: usize,
 }
-
-/// The path of an unfinished file; removed on drop, unless the file was renamed.
-#[derive(Debug)]
-struct UnfinishedPath(Option<PathBuf>);
 
 impl ArtifactSink for ArtifactFileWriter {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
@@ -195,31 +180,26 @@ impl ArtifactSink for ArtifactFileWriter {
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>> {
         let ArtifactFileWriter { written, target } = *self;
-        let Some(UnfinishedFile { file, mut unfinished, .. }) = written else {
-            return ready(Err(lost())).boxed();
-        };
-        off_thread(move || {
-            file.sync_all()?;
-            unfinished.become_whole(&target)
-        })
-        .map(|kept| kept.map_err(unavailable))
-        .boxed()
+        let Some(written) = written else { return ready(Err(lost())).boxed() };
+        off_thread(move || written.finish(&target)).map(|kept| kept.map_err(unavailable)).boxed()
     }
 }
 
-impl UnfinishedPath {
-    fn become_whole(&mut self, target: &Path) -> io::Result<()> {
-        let (Some(from), Some(folder)) = (&self.0, target.parent()) else { return Ok(()) };
+impl UnfinishedFile {
+    /// Syncs the file and renames it.
+    fn finish(mut self, target: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        let (Some(from), Some(folder)) = (&self.path, target.parent()) else { return Ok(()) };
         make_durable(folder)?;
         fs::rename(from, target)?;
-        self.0 = None;
+        self.path = None;
         files::sync_folder(folder)
     }
 }
 
-impl Drop for UnfinishedPath {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        if let Some(path) = &self.0
+        if let Some(path) = &self.path
             && let Err(error) = fs::remove_file(path)
         {
             tracing::warn!(path = %path.display(), %error, "an unfinished artifact stays until the next start");

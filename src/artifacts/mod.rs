@@ -5,5 +5,5 @@ mod files;
 mod hash;
 
 pub use expiry::ArtifactFile;
-pub(crate) use expiry::size_and_modified;
+pub(crate) use expiry::{existing_files, size_and_modified};
 pub use files::FileArtifacts;

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
     sync::{
         Arc, Weak,
@@ -21,13 +21,16 @@ use tokio_util::sync::CancellationToken;
 use super::{
     error::{BackupError, StopFn},
     files::{self, PartialBackup},
-    manifest::{FORMAT, FileEntry, Manifest, STORE_FILE},
-    referenced_files::{self, RecordedFile},
+    manifest::{BackupInfo, FORMAT, FileEntry, Manifest, STORE_FILE},
+    referenced_files,
 };
 use crate::{
     clock::{SystemClock, rfc3339},
     control::{self, RequestError, RequestErrorKind},
-    store::redb::{CheckReport, Damage, RedbJournal, Snapshot, StoppedError, StoreContents, inspect},
+    files::{IoResult as _, PathError, entries_with_extension},
+    store::redb::{
+        Damage, OpenError, RedbJournal, Snapshot, StoppedError, StoreContents, StoreError, inspect,
+    },
 };
 
 /// Makes a backup of the store in `state`, as of the snapshot, in the new folder `dir`. Blocks.
@@ -44,7 +47,7 @@ pub fn create(
     check_target(dir, state)?;
     let part = PartialBackup::of(dir)?;
     let created_at = rfc3339(SystemClock::default().at());
-    let manifest = fill(&snapshot, (state, part.path()), created_at, stop)?;
+    let manifest = fill(&snapshot, state, part.path(), created_at, stop)?;
     drop(snapshot);
     manifest.write(part.path())?;
     files::sync_folders(part.path())?;
@@ -57,8 +60,8 @@ fn check_target(dir: &Path, state: &Path) -> Result<(), BackupError> {
     let unfit = |reason: String| BackupError::BadTarget { path: dir.to_owned(), reason };
     let above =
         dir.parent().ok_or_else(|| unfit("it has no parent; give a folder that does not exist".into()))?;
-    let above = above.canonicalize().map_err(BackupError::at(above))?;
-    let state = state.canonicalize().map_err(BackupError::at(state))?;
+    let above = above.canonicalize().at(above)?;
+    let state = state.canonicalize().at(state)?;
     if above.starts_with(&state) {
         let state = state.display();
         return Err(unfit(format!(
@@ -70,25 +73,25 @@ fn check_target(dir: &Path, state: &Path) -> Result<(), BackupError> {
 
 fn fill(
     snapshot: &Snapshot,
-    (state, part): (&Path, &Path),
+    state: &Path,
+    part: &Path,
     created_at: String,
     stop: &mut StopFn,
 ) -> Result<Manifest, BackupError> {
     let store = part.join(STORE_FILE);
     copy(snapshot, &store, stop)?;
-    let StoreContents { schema, epoch, restore_generation: lineage, checked } =
+    let StoreContents { schema, epoch, restore_generation, checked } =
         inspect(&store, &state.join("blobs"), stop)?;
-    let CheckReport { counts, damages: mut damage, more_damages: more, blobs, artifacts } = checked;
     let mut files = BTreeMap::from([(STORE_FILE.to_owned(), files::hash_file(&store, stop)?)]);
-    let blob = |(path, bytes)| (format!("blobs/{path}"), Some(RecordedFile { bytes, sha256: None }));
-    let blobs = blobs.into_iter().map(blob);
-    let kept = referenced_files::artifact_files(state, &artifacts)?
-        .into_iter()
-        .map(|(path, recorded)| (path, Some(recorded)));
-    let notes = referenced_files::tombstone_files(state, &artifacts)?.into_iter().map(|path| (path, None));
-    let memories = referenced_files::memory_files(state).map(|path| (path, None));
-    let named: Vec<_> = blobs.chain(kept).chain(notes).chain(list_scripts(state)?).chain(memories).collect();
-    files::check_disk_space(part, total_bytes(state, &named))?;
+    let recorded = referenced_files::recorded_files(state, &checked)?;
+    let recorded = recorded.into_iter().map(|(path, recorded)| (path, Some(recorded)));
+    let tombstones = referenced_files::tombstone_files(state, &checked.artifacts)?.into_iter();
+    let others = tombstones.chain(list_scripts(state)?).chain(referenced_files::memory_files(state));
+    let named: Vec<_> = recorded.chain(others.map(|path| (path, None))).collect();
+    // A missing file counts as 0 bytes.
+    let length = |(path, _): &(String, _)| fs::metadata(state.join(path)).map_or(0, |file| file.len());
+    files::check_disk_space(part, named.iter().map(length).sum())?;
+    let mut damage = checked.damages;
     for (path, recorded) in named {
         match copy_referenced(&path, state, part, stop)? {
             Ok(file) => {
@@ -101,19 +104,17 @@ fn fill(
         }
     }
     damage.sort();
-    Ok(Manifest {
+    let info = BackupInfo {
         format: FORMAT,
         hermod: env!("CARGO_PKG_VERSION").to_owned(),
         schema,
         epoch,
-        restore_generation: lineage,
+        restore_generation,
         created_at,
-        counts,
+        counts: checked.counts,
         sizes: Manifest::sizes(&files),
-        damage,
-        more_damage: more,
-        files,
-    })
+    };
+    Ok(Manifest { info, damage, more_damage: checked.more_damages, files })
 }
 
 /// Copies the store's rows, and stops before it uses the disk space that is reserved for records.
@@ -127,12 +128,6 @@ fn copy(snapshot: &Snapshot, store: &Path, stop: &mut StopFn) -> Result<(), Back
     Ok(copied?)
 }
 
-/// Total bytes of these files; a missing file counts as 0.
-fn total_bytes(state: &Path, files: &[(String, Option<RecordedFile>)]) -> u64 {
-    let length = |(path, _): &(String, _)| fs::metadata(state.join(path)).map_or(0, |file| file.len());
-    files.iter().map(length).sum()
-}
-
 /// Copies a file that the store names; the inner error says why it is lost.
 fn copy_referenced(
     path: &str,
@@ -141,32 +136,23 @@ fn copy_referenced(
     stop: &mut StopFn,
 ) -> Result<Result<FileEntry, String>, BackupError> {
     let from = state.join(path);
-    if !from.try_exists().map_err(BackupError::at(&from))? {
+    if !from.try_exists().at(&from)? {
         return Ok(Err(format!("{}: it is missing", from.display())));
     }
     files::copy_and_hash(&from, &part.join(path), stop).map(Ok)
 }
 
 /// All scripts: a conversation may be continued with its script long after its last run.
-fn list_scripts(state: &Path) -> Result<Vec<(String, Option<RecordedFile>)>, BackupError> {
+fn list_scripts(state: &Path) -> Result<Vec<String>, PathError> {
     let folder = state.join("scripts");
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(BackupError::at(&folder)(error)),
-    };
-    let mut scripts = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(BackupError::at(&folder))?.path();
-        // A partial script has another extension.
-        let whole = path.extension().is_some_and(|ending| ending == "json");
-        let name = path.file_name().and_then(|name| name.to_str()).filter(|_| whole);
-        scripts.extend(name.map(|name| (format!("scripts/{name}"), None)));
-    }
-    Ok(scripts)
+    // A partial script has another extension.
+    let paths = entries_with_extension(&folder, "json").at(&folder)?;
+    let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+    Ok(names.map(|name| format!("scripts/{name}")).collect())
 }
 
 /// Makes backups in the process that has the store open, while runs are active.
+#[derive(Debug)]
 pub struct BackupMaker {
     /// Weak: this service does not keep the store open.
     journal: Weak<RedbJournal>,
@@ -177,12 +163,6 @@ impl BackupMaker {
     /// `journal` is the store of the state directory `state`.
     pub fn new(journal: &Arc<RedbJournal>, state: &Path) -> Arc<Self> {
         Arc::new(Self { journal: Arc::downgrade(journal), state: state.to_owned() })
-    }
-}
-
-impl fmt::Debug for BackupMaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackupMaker").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -198,37 +178,21 @@ impl control::BackupService for BackupMaker {
             // The strong reference ends with this statement. If the store is closed, there is no backup.
             let snapshot =
                 journal.upgrade().map(|journal| journal.snapshot()).ok_or(BackupError::Stopped)??;
-            let mut pace = BackupThrottle::new(stop, done);
-            create(snapshot, &state, &dir, &mut |bytes| pace.throttle(bytes))
+            let mut since = tokio::time::Instant::now();
+            // Sleeps as long as each batch took: the backup works at most half of the time, so that runs advance.
+            create(snapshot, &state, &dir, &mut |bytes| {
+                done.fetch_add(bytes as u64, Ordering::Relaxed);
+                sleep(since.elapsed());
+                since = tokio::time::Instant::now();
+                if stop.is_cancelled() { Err(StoppedError) } else { Ok(()) }
+            })
         };
         async move {
-            let made = spawn_blocking(work)
-                .await
-                .map_err(|error| RequestError::new(RequestErrorKind::Internal, error.to_string()))?;
-            serde_json::to_value(made?)
-                .map_err(|error| RequestError::new(RequestErrorKind::Internal, error.to_string()))
+            let internal = |text: String| RequestError::new(RequestErrorKind::Internal, text);
+            let made = spawn_blocking(work).await.map_err(|error| internal(error.to_string()))?;
+            serde_json::to_value(made?).map_err(|error| internal(error.to_string()))
         }
         .boxed()
-    }
-}
-
-/// Sleeps as long as each batch took: the backup works at most half of the time, so that runs advance.
-struct BackupThrottle {
-    stop: CancellationToken,
-    done: Arc<AtomicU64>,
-    since: tokio::time::Instant,
-}
-
-impl BackupThrottle {
-    fn new(stop: CancellationToken, done: Arc<AtomicU64>) -> Self {
-        Self { stop, done, since: tokio::time::Instant::now() }
-    }
-
-    fn throttle(&mut self, bytes: usize) -> Result<(), StoppedError> {
-        self.done.fetch_add(bytes as u64, Ordering::Relaxed);
-        sleep(self.since.elapsed());
-        self.since = tokio::time::Instant::now();
-        if self.stop.is_cancelled() { Err(StoppedError) } else { Ok(()) }
     }
 }
 
@@ -239,12 +203,12 @@ impl From<BackupError> for RequestError {
                 RequestErrorKind::Usage
             }
             BackupError::BeingMade(_)
-            | BackupError::Busy(_)
             | BackupError::Stopped
             | BackupError::CommandsRunning { .. }
-            | BackupError::Store(crate::store::redb::OpenError::Busy { .. }) => RequestErrorKind::Busy,
-            BackupError::Io { .. }
-            | BackupError::Copy(_)
+            | BackupError::Store(StoreError::Busy | StoreError::Unusable(OpenError::Busy { .. })) => {
+                RequestErrorKind::Busy
+            }
+            BackupError::Io(_)
             | BackupError::NotABackup { .. }
             | BackupError::Damaged { .. }
             | BackupError::RestoreIncomplete { .. }

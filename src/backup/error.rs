@@ -1,13 +1,11 @@
 //! Errors of backups and restores, and the callback that stops them.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use crate::{
+    files::PathError,
     process::runner::SpoolName,
-    store::redb::{CopyError, Damage, OpenError, StoppedError, ThrottleFn},
+    store::redb::{Damage, StoppedError, StoreError, ThrottleFn},
 };
 
 /// Why a backup or a restore failed.
@@ -27,23 +25,12 @@ pub enum BackupError {
     /// Another process makes a backup of this name.
     #[error("{}: another process makes this backup right now; wait for it, or give another folder", .0.display())]
     BeingMade(PathBuf),
-    /// The store is busy with an operation that excludes this one.
-    #[error("{0}")]
-    Busy(String),
     /// The process is stopping, or the client of the backup is gone.
     #[error("the backup was stopped before it was whole; what there was of it is removed")]
     Stopped,
     /// A file system error.
-    #[error("{}: {source}; the disk must have room, and the folder belong to this user", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The store cannot be read, or the copy cannot be written.
-    #[error("{0}")]
-    Copy(String),
+    #[error("{0}; the disk must have room, and the folder belong to this user")]
+    Io(#[from] PathError),
     /// The folder is no backup, or one of a newer version.
     #[error("{}: {reason}", path.display())]
     NotABackup {
@@ -88,9 +75,9 @@ pub enum BackupError {
         /// The file system's error.
         source: io::Error,
     },
-    /// The store cannot be opened.
+    /// The store is busy, cannot be opened or read, or its copy cannot be written.
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(StoreError),
 }
 
 /// Damaged places as text, one per line.
@@ -107,22 +94,9 @@ fn runners(commands: &[(SpoolName, Option<i32>)]) -> String {
     commands.iter().map(runner).collect::<Vec<_>>().join(", ")
 }
 
-impl BackupError {
-    /// For `map_err` at an operation on `path`.
-    pub(super) fn at(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::Io { path: path.clone(), source }
-    }
-}
-
-impl From<CopyError> for BackupError {
-    fn from(error: CopyError) -> Self {
-        match error {
-            CopyError::Busy => Self::Busy(error.to_string()),
-            CopyError::Stopped(stopped) => stopped.into(),
-            CopyError::Open(error) => Self::Store(error),
-            CopyError::Failed(text) => Self::Copy(text),
-        }
+impl From<StoreError> for BackupError {
+    fn from(error: StoreError) -> Self {
+        if matches!(error, StoreError::Stopped(_)) { Self::Stopped } else { Self::Store(error) }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Files that are written once, hashed and synced; and the folder of a backup under way.
 
 use std::{
-    ffi::OsString,
     fs::{self, DirBuilder, File, TryLockError},
     io::{self, Read, Write},
     os::unix::fs::DirBuilderExt,
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::{
     disk_space,
-    files::{self, open_regular},
+    files::{self, IoResult as _, PathError, open_regular},
 };
 
 /// Bytes per read.
@@ -29,38 +28,31 @@ const CHUNK_BYTES: usize = 1 << 20;
 const BACKUP_ENTRIES: [&str; 7] =
     [STORE_FILE, "blobs", "artifacts", "scripts", "memories", MANIFEST_FILE, CHECKSUM_FILE];
 
-/// Writes a new file; fails if it exists.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
-    files::write(path, bytes).map_err(BackupError::at(path))
-}
-
 /// Fails if writing `bytes` at this path would use the disk space that is reserved for records.
-pub(super) fn check_disk_space(at: &Path, bytes: u64) -> Result<(), BackupError> {
-    let missing = File::open(at)
-        .and_then(|file| disk_space::missing_bytes(file, bytes))
-        .map_err(BackupError::at(at))?;
+pub(super) fn check_disk_space(path: &Path, bytes: u64) -> Result<(), PathError> {
+    let missing = File::open(path).and_then(|file| disk_space::missing_bytes(file, bytes)).at(path)?;
     if missing == 0 {
         return Ok(());
     }
     let text = format!("{missing} bytes are missing on its disk, with those that are left for records");
-    Err(BackupError::at(at)(io::Error::new(io::ErrorKind::StorageFull, text)))
+    Err(io::Error::new(io::ErrorKind::StorageFull, text)).at(path)
 }
 
 /// Hashes a file.
 pub(super) fn hash_file(path: &Path, stop: &mut StopFn) -> Result<FileEntry, BackupError> {
-    let file = open_regular(path).map_err(BackupError::at(path))?;
+    let file = open_regular(path).at(path)?;
     hash_through(file, path, path, None, stop)
 }
 
 /// Copies a file to a path that must not exist, and hashes what is copied.
 pub(super) fn copy_and_hash(from: &Path, to: &Path, stop: &mut StopFn) -> Result<FileEntry, BackupError> {
-    let source = open_regular(from).map_err(BackupError::at(from))?;
+    let source = open_regular(from).at(from)?;
     if let Some(folder) = to.parent() {
-        files::make_folder(folder).map_err(BackupError::at(folder))?;
+        files::make_folder(folder).at(folder)?;
     }
-    let mut target = files::make(to).map_err(BackupError::at(to))?;
+    let mut target = files::make(to).at(to)?;
     let listed = hash_through(source, from, to, Some(&mut target), stop)?;
-    target.sync_all().map_err(BackupError::at(to))?;
+    target.sync_all().at(to)?;
     Ok(listed)
 }
 
@@ -73,14 +65,14 @@ fn hash_through(
 ) -> Result<FileEntry, BackupError> {
     let (mut hash, mut bytes, mut chunk) = (ContentHasher::default(), 0, vec![0; CHUNK_BYTES]);
     loop {
-        let read = source.read(&mut chunk).map_err(BackupError::at(from))?;
+        let read = source.read(&mut chunk).at(from)?;
         if read == 0 {
             return Ok(FileEntry { bytes, sha256: hash.finish().to_string() });
         }
         hash.update(&chunk[..read]);
         if let Some(target) = &mut target {
             check_disk_space(to, read as u64)?;
-            target.write_all(&chunk[..read]).map_err(BackupError::at(to))?;
+            target.write_all(&chunk[..read]).at(to)?;
         }
         bytes += read as u64;
         stop(read)?;
@@ -88,19 +80,13 @@ fn hash_through(
 }
 
 /// Syncs a folder and all folders below it.
-pub(super) fn sync_folders(folder: &Path) -> Result<(), BackupError> {
-    let entries = fs::read_dir(folder).map_err(BackupError::at(folder))?;
-    for entry in entries {
-        let entry = entry.map_err(BackupError::at(folder))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            sync_folders(&entry.path())?;
+pub(super) fn sync_folders(folder: &Path) -> Result<(), PathError> {
+    for entry in files::entries(folder).at(folder)? {
+        if entry.symlink_metadata().is_ok_and(|entry| entry.is_dir()) {
+            sync_folders(&entry)?;
         }
     }
-    sync_folder(folder)
-}
-
-fn sync_folder(folder: &Path) -> Result<(), BackupError> {
-    files::sync_folder(folder).map_err(BackupError::at(folder))
+    files::sync_folder(folder).at(folder)
 }
 
 /// The folder of a backup under way, locked by this process. Dropped before `publish`, it is removed.
@@ -122,31 +108,24 @@ impl PartialBackup {
         let mut name = name.to_owned();
         name.push(".part");
         let path = dir.with_file_name(name);
-        let at = BackupError::at(&path);
         loop {
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(error)),
-                made => {
-                    let folder = match File::open(&path) {
-                        // The process that made the folder removed it between the two calls.
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                        folder => folder.map_err(&at)?,
-                    };
-                    match folder.try_lock() {
-                        Ok(()) if made.is_ok() => {
-                            return Ok(Self { path, is_published: false, _folder: folder });
-                        }
-                        Ok(()) if !is_of_backup(&path).map_err(&at)? => {
-                            let reason = "this would be the name of the backup in the making, and it is none; move it \
-                                          away, or give another folder"
-                                .to_owned();
-                            return Err(BackupError::BadTarget { path, reason });
-                        }
-                        Ok(()) => remove_partial(&path).map_err(&at)?,
-                        Err(TryLockError::WouldBlock) => return Err(BackupError::BeingMade(path)),
-                        Err(TryLockError::Error(error)) => return Err(at(error)),
-                    }
+            let is_new = match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+                made => made.map(|()| true).at(&path)?,
+            };
+            // The process that made the folder may have removed it between the two calls.
+            let Some(folder) = File::open(&path).if_exists().at(&path)? else { continue };
+            match folder.try_lock() {
+                Ok(()) if is_new => return Ok(Self { path, is_published: false, _folder: folder }),
+                Ok(()) if !is_of_backup(&path).at(&path)? => {
+                    let reason = "this would be the name of the backup in the making, and it is none; move it away, or \
+                                  give another folder"
+                        .to_owned();
+                    return Err(BackupError::BadTarget { path, reason });
                 }
+                Ok(()) => remove_partial(&path).at(&path)?,
+                Err(TryLockError::WouldBlock) => return Err(BackupError::BeingMade(path)),
+                Err(TryLockError::Error(error)) => return Ok(Err(error).at(path)?),
             }
         }
     }
@@ -162,20 +141,19 @@ impl PartialBackup {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(BackupError::Exists(dir.to_owned()));
             }
-            renamed => renamed.map_err(BackupError::at(dir))?,
+            renamed => renamed.at(dir)?,
         }
         self.is_published = true;
-        dir.parent().map_or(Ok(()), sync_folder)
+        Ok(dir.parent().map_or(Ok(()), |parent| files::sync_folder(parent).at(parent))?)
     }
 }
 
 /// Renames without replacing. File systems without such a rename are checked first, which is not atomic.
 fn rename(from: &Path, to: &Path, no_replace: impl Fn(&Path, &Path) -> Result<(), Errno>) -> io::Result<()> {
     match no_replace(from, to) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(to) {
-            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(from, to),
-            Err(error) => Err(error),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match fs::symlink_metadata(to).if_exists()? {
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            None => fs::rename(from, to),
         },
         renamed => Ok(renamed?),
     }
@@ -186,26 +164,25 @@ fn is_of_backup(folder: &Path) -> io::Result<bool> {
     if !fs::symlink_metadata(folder)?.is_dir() {
         return Ok(false);
     }
-    let names = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name()));
-    let names = names.collect::<io::Result<Vec<_>>>()?;
-    let is_known = |name: &OsString| name.to_str().is_some_and(|name| BACKUP_ENTRIES.contains(&name));
-    Ok(names.iter().all(is_known) && (names.is_empty() || names.iter().any(|name| name == STORE_FILE)))
+    let entries = files::entries(folder)?;
+    let is = |path: &PathBuf, name: &str| path.file_name().is_some_and(|own| own == name);
+    let is_known = |path: &PathBuf| BACKUP_ENTRIES.iter().any(|name| is(path, name));
+    let has_store = entries.iter().any(|path| is(path, STORE_FILE));
+    Ok(entries.iter().all(is_known) && (entries.is_empty() || has_store))
 }
 
 /// Removes a partial backup, if it is there.
 fn remove_partial(part: &Path) -> io::Result<()> {
-    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
     for name in BACKUP_ENTRIES.iter().filter(|name| **name != STORE_FILE) {
         let path = part.join(name);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_dir() => files::remove_tree(&path),
-            Ok(_) => fs::remove_file(&path),
-            Err(error) => Err(error),
+        match fs::symlink_metadata(&path).if_exists()? {
+            Some(found) if found.is_dir() => files::remove_tree(&path)?,
+            Some(_) => files::remove(&path)?,
+            None => {}
         }
-        .or_else(gone)?;
     }
-    fs::remove_file(part.join(STORE_FILE)).or_else(gone)?;
-    fs::remove_dir(part).or_else(gone)
+    files::remove(&part.join(STORE_FILE))?;
+    fs::remove_dir(part).if_exists().map(drop)
 }
 
 impl Drop for PartialBackup {
@@ -221,6 +198,7 @@ impl Drop for PartialBackup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::write;
 
     #[test]
     fn a_part_has_one_maker_and_leaves_nothing() {
@@ -299,7 +277,8 @@ mod tests {
     fn what_does_not_fit_on_the_disk_is_refused_with_what_is_missing() {
         let folder = tempfile::tempdir().unwrap();
         check_disk_space(folder.path(), 1).unwrap();
-        let refused = check_disk_space(folder.path(), u64::MAX / 2).unwrap_err().to_string();
+        let refused = check_disk_space(folder.path(), u64::MAX / 2).unwrap_err();
+        let refused = BackupError::from(refused).to_string();
         let missing = refused.split_once(": ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
         assert!(missing > u64::MAX / 4, "{refused}");
         assert!(refused.contains("must have room"), "{refused}");

@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Component, Path},
 };
 
 use hermod_actors::model::ContentHash;
 use serde::{Deserialize, Serialize};
 
-use super::{error::BackupError, files};
+use super::error::BackupError;
 use crate::{
-    files::{read_regular, read_regular_text},
+    files::{self, IoResult as _, PathError, read_regular, read_regular_text},
     store::redb::{Damage, StoreCounts},
 };
 
@@ -30,18 +31,18 @@ const EPOCH_LIMIT: u64 = 1 << 31;
 /// The store's file.
 pub(super) const STORE_FILE: &str = "hermod.redb";
 
-/// What a backup is and contains.
+/// What a backup is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct BackupInfo {
     /// The version of the backup format.
     pub format: u32,
     /// The version of Hermod that made the backup.
     pub hermod: String,
     /// The version of the store's schema.
     pub schema: u64,
-    /// The store's epoch.
+    /// The store's epoch; after a restore, the last one before the restored store's own epochs.
     pub epoch: u64,
-    /// How often the store was restored before.
+    /// How often the store was restored.
     #[serde(rename = "lineage")]
     pub restore_generation: u64,
     /// The time of the snapshot, RFC 3339.
@@ -50,6 +51,14 @@ pub struct Manifest {
     pub counts: StoreCounts,
     /// Files and bytes by class.
     pub sizes: BTreeMap<FileClass, ClassSize>,
+}
+
+/// The manifest of a backup: what it is and contains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// What the backup is.
+    #[serde(flatten)]
+    pub info: BackupInfo,
     /// Damaged places of the store itself, which the backup therefore has too.
     #[serde(default)]
     pub damage: Vec<Damage>,
@@ -129,16 +138,13 @@ impl Manifest {
     }
 
     /// Writes and syncs the manifest and its checksum; the folder's entries are not synced.
-    pub(super) fn write(&self, dir: &Path) -> Result<(), BackupError> {
-        let path = dir.join(MANIFEST_FILE);
-        let mut json =
-            serde_json::to_vec_pretty(self).map_err(|error| BackupError::at(&path)(error.into()))?;
+    pub(super) fn write(&self, dir: &Path) -> Result<(), PathError> {
+        let (path, checksum) = (dir.join(MANIFEST_FILE), dir.join(CHECKSUM_FILE));
+        let mut json = serde_json::to_vec_pretty(self).map_err(io::Error::from).at(&path)?;
         json.push(b'\n');
-        files::write(&path, &json)?;
-        files::write(
-            &dir.join(CHECKSUM_FILE),
-            format!("{}  {MANIFEST_FILE}\n", ContentHash::of(&json)).as_bytes(),
-        )
+        files::write(&path, &json).at(&path)?;
+        let line = format!("{}  {MANIFEST_FILE}\n", ContentHash::of(&json));
+        files::write(&checksum, line.as_bytes()).at(&checksum)
     }
 
     /// Reads and checks the manifest of a backup.
@@ -169,9 +175,9 @@ impl Manifest {
         let manifest: Self = serde_json::from_slice(&json).map_err(|error| no_backup(error.to_string()))?;
         match manifest.files.keys().find(|path| FileClass::of(path).is_none()) {
             Some(strange) => Err(no_backup(format!("it lists `{strange}`, which is no file of a backup"))),
-            None if manifest.epoch >= EPOCH_LIMIT => Err(no_backup(format!(
+            None if manifest.info.epoch >= EPOCH_LIMIT => Err(no_backup(format!(
                 "its epoch is {}, and none is above {}: use another backup",
-                manifest.epoch,
+                manifest.info.epoch,
                 EPOCH_LIMIT - 1
             ))),
             None => Ok(manifest),
@@ -186,7 +192,7 @@ mod tests {
     use super::*;
 
     fn manifest(epoch: u64) -> Manifest {
-        Manifest {
+        let info = BackupInfo {
             format: FORMAT,
             hermod: "1".into(),
             schema: 2,
@@ -195,10 +201,8 @@ mod tests {
             created_at: String::new(),
             counts: StoreCounts::default(),
             sizes: BTreeMap::new(),
-            damage: Vec::new(),
-            more_damage: 0,
-            files: BTreeMap::new(),
-        }
+        };
+        Manifest { info, damage: Vec::new(), more_damage: 0, files: BTreeMap::new() }
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod view;
 
 pub use create::{BackupMaker, create};
 pub use error::{BackupError, StopFn};
-pub use manifest::{ClassSize, FORMAT, FileClass, Manifest};
-pub use restore::{ExistingStore, RestoreReport, restore};
+pub use manifest::{BackupInfo, ClassSize, FORMAT, FileClass, Manifest};
+pub use restore::{ExistingStore, restore};
 pub use verify::{VerifyReport, verify};
 pub use view::{BackupView, RestoredBackupView, VerifiedBackupView};

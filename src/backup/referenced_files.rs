@@ -10,10 +10,12 @@ use hermod_actors::{
     port::{ArtifactName, Presence},
 };
 
-use super::{error::BackupError, manifest::FileEntry};
+use super::manifest::FileEntry;
 use crate::{
     artifacts::FileArtifacts,
+    files::{IoResult as _, PathError},
     memory::{FOLDER, Target},
+    store::redb::CheckReport,
 };
 
 /// Size and hash of a file as recorded: bytes, and SHA-256 in hexadecimal digits, if that was recorded.
@@ -34,38 +36,38 @@ impl RecordedFile {
     }
 }
 
-/// In a state directory or a backup: the paths of these artifacts, except the expired ones.
-pub(super) fn artifact_files(
+/// In a state directory or a backup: the files that a checked store refers to, except the expired artifacts.
+pub(super) fn recorded_files(
     root: &Path,
-    named: &BTreeMap<ArtifactName, Artifact>,
-) -> Result<Vec<(String, RecordedFile)>, BackupError> {
-    let (artifacts, at) = (FileArtifacts::at(root), BackupError::at(root));
-    let mut kept = Vec::new();
-    for (name, artifact) in named {
-        match artifacts.presence(name.session, &name.handle()).map_err(&at)? {
+    checked: &CheckReport,
+) -> Result<Vec<(String, RecordedFile)>, PathError> {
+    let artifacts = FileArtifacts::at(root);
+    let blob = |(path, bytes): (&String, &u64)| {
+        (format!("blobs/{path}"), RecordedFile { bytes: *bytes, sha256: None })
+    };
+    let mut recorded: Vec<_> = checked.blobs.iter().map(blob).collect();
+    for (name, artifact) in &checked.artifacts {
+        match artifacts.presence(name.session, &name.handle()).at(root)? {
             Presence::Removed(_) => {}
             Presence::Present(_) | Presence::Altered | Presence::Missing => {
                 let sha256 = artifact.sha256.as_ref().map(ToString::to_string);
-                kept.push((format!("artifacts/{name}"), RecordedFile { bytes: artifact.bytes, sha256 }));
+                recorded.push((format!("artifacts/{name}"), RecordedFile { bytes: artifact.bytes, sha256 }));
             }
         }
     }
-    Ok(kept)
+    Ok(recorded)
 }
 
 /// The paths of the tombstone files of the sessions of these artifacts.
 pub(super) fn tombstone_files(
     root: &Path,
     named: &BTreeMap<ArtifactName, Artifact>,
-) -> Result<Vec<String>, BackupError> {
-    let (artifacts, at) = (FileArtifacts::at(root), BackupError::at(root));
+) -> Result<Vec<String>, PathError> {
+    let artifacts = FileArtifacts::at(root);
     let sessions: BTreeSet<_> = named.keys().map(|name| name.session).collect();
-    let mut notes = Vec::new();
-    for session in sessions {
-        notes
-            .extend(artifacts.tombstones_path(session).map_err(&at)?.map(|path| format!("artifacts/{path}")));
-    }
-    Ok(notes)
+    let paths = sessions.into_iter().map(|session| artifacts.tombstones_path(session).at(root));
+    let paths = paths.filter_map(Result::transpose);
+    paths.map(|path| Ok(format!("artifacts/{}", path?))).collect()
 }
 
 /// The paths of the memory files of a state directory. They are replaced atomically, so a copy of one is always

@@ -1,22 +1,23 @@
 //! Restore: makes a verified backup the store of a state directory.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hermod_actors::port::Clock;
-use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::{
     error::{BackupError, StopFn},
     files,
-    manifest::{FIRST_FORMAT_WITH_MEMORIES, MANIFEST_FILE, Manifest, STORE_FILE},
+    manifest::{BackupInfo, FIRST_FORMAT_WITH_MEMORIES, MANIFEST_FILE, Manifest, STORE_FILE},
     referenced_files,
     verify::{VerifyReport, verify},
+    view::{BackupView, RestoredBackupView},
 };
 use crate::{
     clock::{SystemClock, rfc3339},
+    files::IoResult as _,
     process::runner::Runner,
-    store::redb::{Damage, LockedStateDir, stamp_restored},
+    store::redb::{Damage, LockedStateDir, StoreError, stamp_restored},
 };
 
 /// Whether a restore may replace an existing store.
@@ -28,23 +29,6 @@ pub enum ExistingStore {
     Replace,
 }
 
-/// The outcome of a restore.
-#[derive(Debug, Serialize)]
-pub struct RestoreReport {
-    /// The manifest of the backup.
-    #[serde(skip)]
-    pub manifest: Manifest,
-    /// The last epoch before the restored store's own epochs.
-    pub epoch: u64,
-    /// How often the store was restored, this time included.
-    #[serde(rename = "lineage")]
-    pub restore_generation: u64,
-    /// Number of running commands of the replaced store that were ended.
-    pub ended: usize,
-    /// The folder of the replaced store.
-    pub replaced: Option<PathBuf>,
-}
-
 /// Makes a backup the store of this state directory. Blocks; must run on a blocking thread of a tokio runtime.
 /// Running commands of a replaced store are ended, and their spool folders move with it.
 pub fn restore(
@@ -52,57 +36,63 @@ pub fn restore(
     dir: &Path,
     present: ExistingStore,
     stop: &mut StopFn,
-) -> Result<RestoreReport, BackupError> {
-    let VerifyReport { manifest, damage } = verify(dir, stop)?;
+) -> Result<RestoredBackupView, BackupError> {
+    let VerifyReport { mut manifest, damage } = verify(dir, stop)?;
     if !damage.is_empty() {
         return Err(BackupError::Damaged { dir: dir.to_owned(), damage });
     }
-    let at = BackupError::at(state);
-    let place = LockedStateDir::lock(state)?;
-    let has_store = place.has_store().map_err(&at)?;
-    if has_store && present == ExistingStore::Keep {
+    let place = LockedStateDir::lock(state).map_err(StoreError::from)?;
+    if present == ExistingStore::Keep && place.has_store().at(state)? {
         return Err(BackupError::HasStore(state.to_owned()));
     }
     let runner = Runner::new("", state);
     if present == ExistingStore::Keep {
         check_none_running(&runner, state)?;
     }
-    let past = next_epoch(place.epoch_and_generation().map_err(&at)?, dir, &manifest)?;
+    let (epoch, restore_generation) = place.epoch_and_generation().at(state)?;
+    manifest.info.count_restore(epoch, restore_generation).ok_or_else(|| BackupError::NotABackup {
+        path: dir.join(MANIFEST_FILE),
+        reason: "it was restored more often than can be counted: use another backup".to_owned(),
+    })?;
     let name = format!("replaced-{}", rfc3339(SystemClock::default().at()).replace(':', ""));
-    let part = place.create_part().map_err(&at)?;
-    let restored = fill(&manifest, (dir, state, &part), past, stop).and_then(|()| {
-        let ended = runner.running_commands().map_err(&at)?.len();
+    let part = place.create_part().at(state)?;
+    let mut replace = || -> Result<usize, BackupError> {
+        fill(&manifest, dir, state, &part, stop)?;
+        let ended = runner.running_commands().at(state)?.len();
         if present == ExistingStore::Replace {
-            Handle::current().block_on(runner.end_all()).map_err(&at)?;
+            Handle::current().block_on(runner.end_all()).at(state)?;
         }
         check_none_running(&runner, state)?;
         replace_store(&place, state, &name)?;
         Ok(ended)
-    });
-    if !matches!(restored, Ok(_) | Err(BackupError::RestoreIncomplete { .. }))
+    };
+    let ended = replace();
+    if !matches!(ended, Ok(_) | Err(BackupError::RestoreIncomplete { .. }))
         && let Err(error) = place.discard()
     {
         tracing::warn!(path = %part.display(), %error, "an unfinished restore stays until the next one");
     }
-    let ((epoch, lineage), ended) = (past, restored?);
-    let replaced = Some(state.join(name)).filter(|replaced| replaced.exists());
-    Ok(RestoreReport { manifest, epoch, restore_generation: lineage, ended, replaced })
+    let replaced = state.join(name);
+    Ok(RestoredBackupView {
+        ended: ended?,
+        backup: BackupView::new(dir, manifest),
+        state: state.display().to_string(),
+        replaced: replaced.exists().then(|| replaced.display().to_string()),
+    })
 }
 
-/// The epoch of the restored store (the larger of both) and its restore generation (one above the larger of both).
-fn next_epoch(
-    (epoch, lineage): (u64, u64),
-    dir: &Path,
-    manifest: &Manifest,
-) -> Result<(u64, u64), BackupError> {
-    let reason = || "it was restored more often than can be counted: use another backup".to_owned();
-    let no_backup = || BackupError::NotABackup { path: dir.join(MANIFEST_FILE), reason: reason() };
-    let lineage = lineage.max(manifest.restore_generation).checked_add(1).ok_or_else(no_backup)?;
-    Ok((epoch.max(manifest.epoch), lineage))
+impl BackupInfo {
+    /// Sets the epoch and the restore generation of the restored store: the larger epoch of both stores, and one above
+    /// the larger generation. `None` if there is no such generation.
+    fn count_restore(&mut self, epoch: u64, restore_generation: u64) -> Option<()> {
+        self.epoch = self.epoch.max(epoch);
+        self.restore_generation = self.restore_generation.max(restore_generation).checked_add(1)?;
+        Some(())
+    }
 }
 
 fn check_none_running(runner: &Runner, state: &Path) -> Result<(), BackupError> {
-    let commands = runner.running_commands().map_err(BackupError::at(state))?;
+    let commands = runner.running_commands().at(state)?;
     if commands.is_empty() {
         Ok(())
     } else {
@@ -111,14 +101,15 @@ fn check_none_running(runner: &Runner, state: &Path) -> Result<(), BackupError> 
 }
 
 fn replace_store(place: &LockedStateDir, state: &Path, replaced: &str) -> Result<(), BackupError> {
-    place.commit_replacement(replaced).map_err(BackupError::at(state))?;
+    place.commit_replacement(replaced).at(state)?;
     place.finish().map_err(|source| BackupError::RestoreIncomplete { dir: state.to_owned(), source })
 }
 
 fn fill(
     manifest: &Manifest,
-    (dir, state, part): (&Path, &Path, &Path),
-    past: (u64, u64),
+    dir: &Path,
+    state: &Path,
+    part: &Path,
     stop: &mut StopFn,
 ) -> Result<(), BackupError> {
     files::check_disk_space(part, manifest.files.values().map(|file| file.bytes).sum())?;
@@ -129,15 +120,14 @@ fn fill(
         }
     }
     let store = part.join(STORE_FILE);
-    let (epoch, restore_generation) = past;
-    stamp_restored(&store, epoch, restore_generation).map_err(BackupError::at(&store))?;
+    stamp_restored(&store, manifest.info.epoch, manifest.info.restore_generation).at(&store)?;
     // A backup in an older format has no memories: the existing ones stay.
-    if manifest.format < FIRST_FORMAT_WITH_MEMORIES {
+    if manifest.info.format < FIRST_FORMAT_WITH_MEMORIES {
         for path in referenced_files::memory_files(state) {
             files::copy_and_hash(&state.join(&path), &part.join(&path), stop)?;
         }
     }
-    files::sync_folders(part)
+    Ok(files::sync_folders(part)?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use super::{
     manifest::{FileEntry, Manifest, STORE_FILE},
     referenced_files::{self, RecordedFile},
 };
-use crate::store::redb::{CheckReport, CopyError, Damage, StoreContents, inspect};
+use crate::{
+    files::PathError,
+    store::redb::{CheckReport, Damage, StoreContents, StoreError, inspect},
+};
 
 /// The result of verifying a backup.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError
                 format!("it has {} bytes, and had {}", found.bytes, listed.bytes)
             }
             Ok(_) => "its content was changed".to_owned(),
-            Err(BackupError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(BackupError::Io(error)) if error.source.kind() == io::ErrorKind::NotFound => {
                 "it is missing".to_owned()
             }
             Err(error) => return Err(error),
@@ -39,7 +42,7 @@ pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError
     }
     match inspect(&dir.join(STORE_FILE), &dir.join("blobs"), stop) {
         Ok(found) => damage.extend(compare(dir, &manifest, found)?),
-        Err(CopyError::Open(error)) => damage.push(Damage::file(STORE_FILE, error.to_string())),
+        Err(StoreError::Unusable(error)) => damage.push(Damage::file(STORE_FILE, error.to_string())),
         Err(error) => return Err(error.into()),
     }
     damage.sort();
@@ -47,23 +50,23 @@ pub fn verify(dir: &Path, stop: &mut StopFn) -> Result<VerifyReport, BackupError
 }
 
 /// Compares the store's file with the manifest, and looks for every file that its rows name.
-fn compare(dir: &Path, manifest: &Manifest, found: StoreContents) -> Result<Vec<Damage>, BackupError> {
-    let StoreContents { schema: _, epoch, restore_generation: lineage, checked } = found;
-    let CheckReport { counts, damages: mut damage, more_damages: more, blobs, artifacts } = checked;
-    let blob = |(path, bytes)| (format!("blobs/{path}"), RecordedFile { bytes, sha256: None });
-    let named = blobs.into_iter().map(blob).chain(referenced_files::artifact_files(dir, &artifacts)?);
-    damage.extend(named.filter_map(|(path, recorded)| unlisted_damage(&manifest.files, path, &recorded)));
+fn compare(dir: &Path, manifest: &Manifest, found: StoreContents) -> Result<Vec<Damage>, PathError> {
+    let StoreContents { schema: _, epoch, restore_generation, checked } = found;
+    let recorded = referenced_files::recorded_files(dir, &checked)?;
+    let CheckReport { counts, damages: mut damage, more_damages: more, .. } = checked;
+    damage.extend(
+        recorded.into_iter().filter_map(|(path, recorded)| unlisted_damage(&manifest.files, path, &recorded)),
+    );
     // Damage that the store already had is in every copy, and says nothing about the files of this copy.
     damage.retain(|found| manifest.damage.iter().all(|known| !known.is_same_position(found)));
     if more > manifest.more_damage {
         let why = format!("{} places more are damaged", more - manifest.more_damage);
         damage.push(Damage::file(STORE_FILE, why));
     }
-    if (epoch, lineage, counts) != (manifest.epoch, manifest.restore_generation, manifest.counts) {
-        let why = format!(
-            "it has {counts:?} in epoch {epoch}, and had {:?} in epoch {}",
-            manifest.counts, manifest.epoch
-        );
+    let info = &manifest.info;
+    if (epoch, restore_generation, counts) != (info.epoch, info.restore_generation, info.counts) {
+        let why =
+            format!("it has {counts:?} in epoch {epoch}, and had {:?} in epoch {}", info.counts, info.epoch);
         damage.push(Damage::file(STORE_FILE, why));
     }
     Ok(damage)

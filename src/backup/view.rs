@@ -1,34 +1,20 @@
 //! Views of backups, as clients read them. They are here and not in `crate::view`, because a manifest is made here.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use serde::Serialize;
 
-use super::{ClassSize, FileClass, Manifest, RestoreReport, VerifyReport};
-use crate::store::redb::{Damage, StoreCounts};
+use super::{Manifest, VerifyReport, manifest::BackupInfo};
+use crate::store::redb::Damage;
 
 /// A backup: its manifest, with the number of files in place of their list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackupView {
     /// The folder of the backup.
     pub dir: String,
-    /// The version of the backup format.
-    pub format: u32,
-    /// The version of Hermod that made the backup.
-    pub hermod: String,
-    /// The version of the store's schema.
-    pub schema: u64,
-    /// The store's epoch; after a restore, the last one before the restored store's own epochs.
-    pub epoch: u64,
-    /// How often the store was restored.
-    #[serde(rename = "lineage")]
-    pub restore_generation: u64,
-    /// The time of the snapshot, RFC 3339.
-    pub created_at: String,
-    /// Number of rows of each kind.
-    pub counts: StoreCounts,
-    /// Files and bytes by class.
-    pub sizes: BTreeMap<FileClass, ClassSize>,
+    /// What the backup is.
+    #[serde(flatten)]
+    pub info: BackupInfo,
     /// Number of files.
     pub files: usize,
     /// Damaged places of the store itself, which the backup therefore has too.
@@ -65,20 +51,13 @@ pub struct RestoredBackupView {
 
 impl BackupView {
     /// The backup in the folder `dir`.
-    pub fn new(dir: &Path, manifest: Manifest) -> Self {
+    pub fn new(dir: &Path, Manifest { info, damage, more_damage, files }: Manifest) -> Self {
         Self {
             dir: dir.display().to_string(),
-            format: manifest.format,
-            hermod: manifest.hermod,
-            schema: manifest.schema,
-            epoch: manifest.epoch,
-            restore_generation: manifest.restore_generation,
-            created_at: manifest.created_at,
-            counts: manifest.counts,
-            sizes: manifest.sizes,
-            files: manifest.files.len(),
-            store_damage: manifest.damage,
-            more_store_damage: manifest.more_damage,
+            info,
+            files: files.len(),
+            store_damage: damage,
+            more_store_damage: more_damage,
         }
     }
 }
@@ -87,18 +66,5 @@ impl VerifiedBackupView {
     /// The backup in the folder `dir`, and what its verification has found.
     pub fn new(dir: &Path, VerifyReport { manifest, damage }: VerifyReport) -> Self {
         Self { backup: BackupView::new(dir, manifest), ok: damage.is_empty(), damage }
-    }
-}
-
-impl RestoredBackupView {
-    /// The backup in the folder `dir` as the store of the state directory `state`.
-    pub fn new(dir: &Path, state: &Path, restored: RestoreReport) -> Self {
-        let RestoreReport { manifest, epoch, restore_generation, ended, replaced } = restored;
-        Self {
-            backup: BackupView { epoch, restore_generation, ..BackupView::new(dir, manifest) },
-            state: state.display().to_string(),
-            ended,
-            replaced: replaced.map(|replaced| replaced.display().to_string()),
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    ops::Deref,
     path::{Path, PathBuf},
     pin::pin,
     time::Duration,
@@ -10,8 +11,8 @@ use std::{
 use hermod_actors::model::{RunId, Seq, Timestamp};
 use tokio::time::sleep;
 
-use super::history::{CrashHistory, MIN_UPTIME_MS, ResumeMode, Trial};
-use crate::files::read_regular;
+use super::history::{CrashHistory, MIN_UPTIME_MS, Trial};
+use crate::files::{IoResult as _, read_regular, remove};
 
 /// The file's name in the state directory.
 const FILE: &str = "process.json";
@@ -27,54 +28,37 @@ pub struct CrashHistoryFile {
     history: CrashHistory,
 }
 
+/// Decisions are those of the history.
+impl Deref for CrashHistoryFile {
+    type Target = CrashHistory;
+
+    fn deref(&self) -> &CrashHistory {
+        &self.history
+    }
+}
+
 impl CrashHistoryFile {
     /// Reads the history that earlier processes left; an empty one if it is missing or cannot be read.
     pub fn read(state: &Path) -> Self {
         let path = state.join(FILE);
-        let history = match read_regular(&path, MAX_BYTES) {
-            Ok(json) => CrashHistory::parse(&json).unwrap_or_else(|| {
+        let history = match read_regular(&path, MAX_BYTES).if_exists() {
+            Ok(None) => CrashHistory::default(),
+            Ok(Some(json)) => CrashHistory::parse(&json).unwrap_or_else(|| {
                 tracing::warn!(path = %path.display(), "it is not understood; earlier deaths do not count");
                 CrashHistory::default()
             }),
             Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "earlier deaths do not count");
-                }
+                tracing::warn!(path = %path.display(), %error, "earlier deaths do not count");
                 CrashHistory::default()
             }
         };
         Self { path, history }
     }
 
-    /// The run whose trial was under way when the previous process died.
-    pub fn last_tried_run(&self) -> Option<RunId> {
-        self.history.last_trial().map(|trial| trial.run)
-    }
-
     /// This process owns the store: see [`CrashHistory::take_over`].
     pub fn take_over(&mut self, now: Timestamp, step: Option<Seq>) {
-        self.history.take_over((std::process::id(), now), step);
+        self.history.take_over(std::process::id(), now, step);
         self.write();
-    }
-
-    /// See [`CrashHistory::resume_mode`].
-    pub fn resume_mode(&self) -> ResumeMode {
-        self.history.resume_mode()
-    }
-
-    /// See [`CrashHistory::crash_looping`].
-    pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
-        self.history.crash_looping()
-    }
-
-    /// See [`CrashHistory::suspicion_rank`].
-    pub fn suspicion_rank(&self, run: RunId) -> u32 {
-        self.history.suspicion_rank(run)
-    }
-
-    /// See [`CrashHistory::backoff_before`].
-    pub fn backoff_before(&self, trial: &Trial) -> Option<Duration> {
-        self.history.backoff_before(trial)
     }
 
     /// See [`CrashHistory::start_backoff`].
@@ -120,11 +104,8 @@ impl CrashHistoryFile {
         if self.history.end(now) {
             return self.write();
         }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.path.display(), %error, "this end will count as a death");
-            }
-            Ok(()) | Err(_) => {}
+        if let Err(error) = remove(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "this end will count as a death");
         }
     }
 
@@ -142,6 +123,7 @@ impl CrashHistoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crash_loop::ResumeMode;
 
     #[test]
     fn only_what_is_to_be_remembered_stays() {

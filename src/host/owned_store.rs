@@ -50,8 +50,8 @@ impl OwnedStore {
             .map_err(|error| notes.note(&format!("control   {error}")))
             .ok();
         let mut deaths = CrashHistoryFile::read(&state);
-        let step = match deaths.last_tried_run() {
-            Some(run) => crash_trials::last_progress(&StoreReader::new(journal.clone()), run).await,
+        let step = match deaths.last_trial() {
+            Some(trial) => crash_trials::last_progress(&StoreReader::new(journal.clone()), trial.run).await,
             None => None,
         };
         // Until here a signal ends the process at once, which counts as no crash.

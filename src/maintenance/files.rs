@@ -1,71 +1,19 @@
 //! Gc of files beside the store: artifacts, spool folders of ended commands, and partial files.
 
-use std::{fs, io, path::Path};
+use std::io;
 
 use hermod_actors::{
     model::{RunState, SessionId},
     port::ArtifactName,
 };
 
-use super::{MaintenanceError, footprint::size_of, gc::GcCutoffs, scripts::SCRIPTS};
+use super::{MaintenanceError, footprint::size_of, gc::Sweep, scripts::SCRIPTS};
 use crate::{
-    artifacts::{ArtifactFile, FileArtifacts},
-    files::remove_tree,
+    artifacts::{ArtifactFile, FileArtifacts, existing_files},
+    files::{IoResult as _, entries_with_extension, remove, remove_tree},
     process::runner::{OWN_PROGRAM, Runner, SpoolName},
-    store::redb::{GcMode, GcPass, Lookup, RemovedSet, Tally, why},
+    store::redb::{GcMode, GcSnapshot, Tally, why},
 };
-
-/// Removes expired artifacts, with tombstones, and orphans (artifacts of runs that the store does not have).
-pub(super) fn sweep_artifacts(
-    state: &Path,
-    caring: &GcPass,
-    gone: &RemovedSet,
-    times: GcCutoffs,
-) -> Result<Tally, MaintenanceError> {
-    let artifacts = FileArtifacts::at(state);
-    let mut tally = Tally::default();
-    let failed = || MaintenanceError::at(state.join("artifacts"));
-    for session in artifacts.sessions().map_err(failed())? {
-        let kept = artifacts.of_session(session).map_err(failed())?;
-        // Opened after the listing: the store already has the run of every artifact that was listed.
-        let mut lookup = caring.lookup()?;
-        let (mut over, mut stray) = (Vec::new(), Vec::new());
-        for artifact in kept {
-            match artifact_fate(&artifact, &mut lookup, gone, times) {
-                ArtifactFate::Retained(why) => tally.retain(why, 1),
-                ArtifactFate::Expired if is_picture(&artifacts, artifact.name) => {
-                    tally.retain(why::REFERRED, 1);
-                }
-                ArtifactFate::Expired => over.push(artifact),
-                ArtifactFate::Orphan => stray.push(artifact),
-            }
-        }
-        over.iter().chain(&stray).for_each(|artifact| tally.remove(artifact.bytes));
-        if caring.mode() == GcMode::Remove {
-            let removed = remove_from_session(&artifacts, session, (&over, &stray), (&lookup, gone, times));
-            removed?.map_err(failed())?;
-        }
-    }
-    Ok(tally)
-}
-
-fn remove_from_session(
-    artifacts: &FileArtifacts,
-    session: SessionId,
-    (over, stray): (&[ArtifactFile], &[ArtifactFile]),
-    (lookup, gone, times): (&Lookup, &RemovedSet, GcCutoffs),
-) -> Result<io::Result<()>, MaintenanceError> {
-    let names = |of: &[ArtifactFile]| of.iter().map(|artifact| artifact.name).collect::<Vec<_>>();
-    let (over, stray) = (names(over), names(stray));
-    if !lookup.has_session(session)? {
-        // The first images of a new session may be about to be written to its folder.
-        let is_new = || artifacts.folder_modified(session).is_ok_and(|at| at > times.orphans_before);
-        let stays = stray.is_empty() && !gone.sessions.contains(&session) && is_new();
-        return Ok(if stays { Ok(()) } else { artifacts.remove(session, &[over, stray].concat()) });
-    }
-    let retired = if over.is_empty() { Ok(()) } else { artifacts.expire(session, &over, times.now) };
-    Ok(retired.and_then(|()| artifacts.discard(&stray)))
-}
 
 /// What gc does with an artifact.
 enum ArtifactFate {
@@ -76,133 +24,132 @@ enum ArtifactFate {
     Orphan,
 }
 
-fn artifact_fate(
-    artifact: &ArtifactFile,
-    lookup: &mut Lookup,
-    gone: &RemovedSet,
-    times: GcCutoffs,
-) -> ArtifactFate {
-    let run = artifact.name.call.run;
-    if gone.runs.contains(&run) {
-        return ArtifactFate::Orphan;
-    }
-    match lookup.run(run) {
-        Err(_) => ArtifactFate::Retained(why::UNREADABLE),
-        Ok(None) if artifact.modified > times.orphans_before => ArtifactFate::Retained(why::YOUNG),
-        Ok(None) => ArtifactFate::Orphan,
-        Ok(Some(row)) => match (row.state, row.ended_at, times.artifacts_before) {
-            (RunState::Queued | RunState::Running | RunState::Parked, _, _) => {
-                ArtifactFate::Retained(why::UNFINISHED)
-            }
-            (RunState::Ended, _, None) => ArtifactFate::Retained(why::FOREVER),
-            (RunState::Ended, Some(ended), Some(before)) if ended <= before => ArtifactFate::Expired,
-            (RunState::Ended, _, Some(_)) => ArtifactFate::Retained(why::YOUNG),
-        },
-    }
-}
-
-/// Whether the artifact is an image, which later requests show; true if the file cannot be read.
-fn is_picture(artifacts: &FileArtifacts, name: ArtifactName) -> bool {
-    artifacts.is_picture(name).unwrap_or(true)
-}
-
-/// Removes the spool folders of commands whose runs have ended.
-pub(super) fn sweep_spool(
-    state: &Path,
-    caring: &GcPass,
-    gone: &RemovedSet,
-) -> Result<Tally, MaintenanceError> {
-    let runner = Runner::new(OWN_PROGRAM, state);
-    let mut tally = Tally::default();
-    let kept = runner.entries().map_err(MaintenanceError::at(state.join("spool")))?;
-    // Opened after the listing: a command starts only after its record is in the store.
-    let mut lookup = caring.lookup()?;
-    for (name, path) in kept {
-        let stays = name.and_then(|name| retain_reason(&runner, name, &mut lookup, gone));
-        if let Some(why) = stays {
-            tally.retain(why, 1);
-            continue;
-        }
-        // The process that ended the command may remove the folder at the same time.
-        let bytes = size_of(&path).map_or(0, |(bytes, _)| bytes);
-        if caring.mode() == GcMode::Remove {
-            let removed = match name {
-                Some(name) => runner.discard(name),
-                None => remove_tree(&path),
-            };
-            match removed {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(MaintenanceError::at(path)(error));
+impl Sweep<'_> {
+    /// Removes expired artifacts, with tombstones, and orphans (artifacts of runs that the store does not have).
+    pub(super) fn artifacts(&self) -> Result<Tally, MaintenanceError> {
+        let (artifacts, folder) = (FileArtifacts::at(self.state), self.state.join("artifacts"));
+        let mut tally = Tally::default();
+        for session in artifacts.sessions().at(&folder)? {
+            let kept = artifacts.of_session(session).at(&folder)?;
+            // Taken after the listing: the store already has the run of every artifact that was listed.
+            let mut snapshot = self.pass.snapshot()?;
+            let (mut expired, mut orphans) = (Vec::new(), Vec::new());
+            for artifact in kept {
+                match self.artifact_fate(&artifact, &mut snapshot) {
+                    ArtifactFate::Retained(why) => {
+                        tally.retain(why, 1);
+                        continue;
+                    }
+                    // Later requests show images. A file that cannot be read counts as one.
+                    ArtifactFate::Expired if artifacts.is_picture(artifact.name).unwrap_or(true) => {
+                        tally.retain(why::REFERRED, 1);
+                        continue;
+                    }
+                    ArtifactFate::Expired => expired.push(artifact.name),
+                    ArtifactFate::Orphan => orphans.push(artifact.name),
                 }
-                Ok(()) | Err(_) => {}
+                tally.remove(artifact.bytes);
+            }
+            if self.pass.mode() == GcMode::Remove {
+                let is_known = snapshot.has_session(session)?;
+                self.remove_artifacts(session, is_known, &expired, &orphans).at(&folder)?;
             }
         }
-        tally.remove(bytes);
+        Ok(tally)
     }
-    Ok(tally)
-}
 
-fn retain_reason(
-    runner: &Runner,
-    name: SpoolName,
-    lookup: &mut Lookup,
-    gone: &RemovedSet,
-) -> Option<&'static str> {
-    let run = name.call.run;
-    let open = match lookup.run(run) {
-        Err(_) => return Some(why::UNREADABLE),
-        Ok(row) => !gone.runs.contains(&run) && row.is_some_and(|row| row.state != RunState::Ended),
-    };
-    if open {
-        return Some(why::UNFINISHED);
-    }
-    runner.is_alive(name).unwrap_or(true).then_some(why::ALIVE)
-}
-
-/// Removes partial files that their writers left behind.
-pub(super) fn sweep_leftovers(
-    state: &Path,
-    mode: GcMode,
-    times: GcCutoffs,
-) -> Result<Tally, MaintenanceError> {
-    let mut tally = Tally::default();
-    let mut found =
-        FileArtifacts::at(state).unfinished().map_err(MaintenanceError::at(state.join("artifacts")))?;
-    let scripts = state.join(SCRIPTS);
-    found.extend(super::scripts::parts(&scripts).map_err(MaintenanceError::at(&scripts))?);
-    for (path, bytes, modified) in found {
-        if modified > times.orphans_before {
-            tally.retain(why::YOUNG, 1);
-            continue;
+    fn remove_artifacts(
+        &self,
+        session: SessionId,
+        is_known: bool,
+        expired: &[ArtifactName],
+        orphans: &[ArtifactName],
+    ) -> io::Result<()> {
+        let artifacts = FileArtifacts::at(self.state);
+        if is_known {
+            if !expired.is_empty() {
+                artifacts.expire(session, expired, self.now)?;
+            }
+            return artifacts.discard(orphans);
         }
-        match mode {
-            GcMode::DryRun => {}
-            GcMode::Remove => remove_if_there(&path).map_err(MaintenanceError::at(path))?,
+        // The first images of a new session may be about to be written to its folder.
+        let is_new = || artifacts.folder_modified(session).is_ok_and(|at| at > self.orphans_before);
+        if orphans.is_empty() && !self.removed.sessions.contains(&session) && is_new() {
+            return Ok(());
         }
-        tally.remove(bytes);
+        artifacts.remove(session, &[expired, orphans].concat())
     }
-    Ok(tally)
-}
 
-/// Ignores a missing file: its writer may just have renamed it.
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+    fn artifact_fate(&self, artifact: &ArtifactFile, snapshot: &mut GcSnapshot) -> ArtifactFate {
+        let run = artifact.name.call.run;
+        if self.removed.runs.contains(&run) {
+            return ArtifactFate::Orphan;
+        }
+        match snapshot.run(run) {
+            Err(_) => ArtifactFate::Retained(why::UNREADABLE),
+            Ok(None) if artifact.modified > self.orphans_before => ArtifactFate::Retained(why::YOUNG),
+            Ok(None) => ArtifactFate::Orphan,
+            Ok(Some(row)) => match (row.state, row.ended_at, self.artifacts_before) {
+                (RunState::Queued | RunState::Running | RunState::Parked, _, _) => {
+                    ArtifactFate::Retained(why::UNFINISHED)
+                }
+                (RunState::Ended, _, None) => ArtifactFate::Retained(why::FOREVER),
+                (RunState::Ended, Some(ended), Some(before)) if ended <= before => ArtifactFate::Expired,
+                (RunState::Ended, _, Some(_)) => ArtifactFate::Retained(why::YOUNG),
+            },
+        }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Removes the spool folders of commands whose runs have ended.
+    pub(super) fn spool(&self) -> Result<Tally, MaintenanceError> {
+        let runner = Runner::new(OWN_PROGRAM, self.state);
+        let mut tally = Tally::default();
+        let kept = runner.entries().at(self.state.join("spool"))?;
+        // Taken after the listing: a command starts only after its record is in the store.
+        let mut snapshot = self.pass.snapshot()?;
+        for (name, path) in kept {
+            if let Some(why) = name.and_then(|name| self.retain_reason(&runner, name, &mut snapshot)) {
+                tally.retain(why, 1);
+                continue;
+            }
+            // The process that ended the command may remove the folder at the same time.
+            let bytes = size_of(&path).map_or(0, |(bytes, _)| bytes);
+            self.remove(&mut tally, &path, bytes, || {
+                let removed = name.map_or_else(|| remove_tree(&path), |name| runner.discard(name));
+                removed.if_exists().map(drop)
+            })?;
+        }
+        Ok(tally)
+    }
 
-    #[test]
-    fn what_was_removed_meanwhile_is_no_failure() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.part");
-        fs::write(&path, "x").unwrap();
-        remove_if_there(&path).unwrap();
-        remove_if_there(&path).unwrap();
-        assert!(remove_if_there(dir.path()).is_err());
+    fn retain_reason(
+        &self,
+        runner: &Runner,
+        name: SpoolName,
+        snapshot: &mut GcSnapshot,
+    ) -> Option<&'static str> {
+        let run = name.call.run;
+        let Ok(row) = snapshot.run(run) else { return Some(why::UNREADABLE) };
+        if !self.removed.runs.contains(&run) && row.is_some_and(|row| row.state != RunState::Ended) {
+            return Some(why::UNFINISHED);
+        }
+        runner.is_alive(name).unwrap_or(true).then_some(why::ALIVE)
+    }
+
+    /// Removes partial files that their writers left behind.
+    pub(super) fn leftovers(&self) -> Result<Tally, MaintenanceError> {
+        let mut tally = Tally::default();
+        let mut found = FileArtifacts::at(self.state).unfinished().at(self.state.join("artifacts"))?;
+        let scripts = self.state.join(SCRIPTS);
+        found.extend(entries_with_extension(&scripts, "part").and_then(existing_files).at(&scripts)?);
+        for (path, bytes, modified) in found {
+            if modified > self.orphans_before {
+                tally.retain(why::YOUNG, 1);
+            } else {
+                // Its writer may just have renamed it: a missing file is no error.
+                self.remove(&mut tally, &path, bytes, || remove(&path))?;
+            }
+        }
+        Ok(tally)
     }
 }

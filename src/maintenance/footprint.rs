@@ -6,7 +6,11 @@ use std::{
 };
 
 use super::{MaintenanceError, StateDirMaintenance};
-use crate::control::{ClassUsage, Footprint, StoreUsage};
+use crate::{
+    control::{ClassUsage, Footprint, StoreUsage},
+    files::{self, IoResult as _},
+    store::redb::StoreFootprint,
+};
 
 /// Folders that are a class of their own.
 const CLASS_FOLDERS: [&str; 5] = ["blobs", "artifacts", "spool", "scripts", "memories"];
@@ -17,17 +21,17 @@ const REPLACED_PREFIX: &str = "replaced-";
 
 /// Measures the whole state directory. Blocks.
 pub(super) fn measure(upkeep: &StateDirMaintenance) -> Result<Footprint, MaintenanceError> {
-    let store = upkeep.store.footprint()?;
+    let StoreFootprint { free, records, index, sessions, runs, unfinished } = upkeep.store.footprint()?;
     let names = ["store", "blobs", "artifacts", "spool", "scripts", "memories", "replaced", "other"];
     let room = |class: &str| ClassUsage { class: class.to_owned(), bytes: 0, files: 0 };
     let mut classes: Vec<ClassUsage> = names.map(room).into();
     let state = &upkeep.state;
-    for entry in fs::read_dir(state).map_err(MaintenanceError::at(state))? {
-        let entry = entry.map_err(MaintenanceError::at(state))?;
+    for entry in fs::read_dir(state).at(state)? {
+        let entry = entry.at(state)?;
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let (bytes, files) = size_of(&path).map_err(MaintenanceError::at(path))?;
+        let (bytes, files) = size_of(&path).at(path)?;
         if let Some(room) = classes.iter_mut().find(|room| room.class == class(&name)) {
             room.bytes += bytes;
             room.files += files;
@@ -36,14 +40,7 @@ pub(super) fn measure(upkeep: &StateDirMaintenance) -> Result<Footprint, Mainten
     Ok(Footprint {
         state: state.display().to_string(),
         classes,
-        store: StoreUsage {
-            records: store.records,
-            index: store.index,
-            free: store.free,
-            sessions: store.sessions,
-            runs: store.runs,
-            unfinished: store.unfinished,
-        },
+        store: StoreUsage { records, index, free, sessions, runs, unfinished },
     })
 }
 
@@ -59,31 +56,27 @@ fn class(name: &str) -> &str {
 /// Bytes and number of files at a path and below it. Skips files that are removed meanwhile, and paths that are too
 /// long.
 pub(super) fn size_of(path: &Path) -> io::Result<(u64, u64)> {
-    let mut sum = (0, 0);
+    let (mut bytes, mut files) = (0, 0);
     let mut paths = vec![path.to_owned()];
     while let Some(path) = paths.pop() {
-        match entries_of(&path) {
-            Ok(PathContents::File(bytes)) => sum = (sum.0 + bytes, sum.1 + 1),
-            Ok(PathContents::Folder(entries)) => paths.extend(entries),
+        match file_bytes(&path, &mut paths) {
+            Ok(Some(length)) => (bytes, files) = (bytes + length, files + 1),
+            Ok(None) => {}
             // It was removed, or its path is longer than the system allows.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(sum)
+    Ok((bytes, files))
 }
 
-enum PathContents {
-    File(u64),
-    Folder(Vec<PathBuf>),
-}
-
-fn entries_of(path: &Path) -> io::Result<PathContents> {
+/// The bytes of a file; `None` for a folder, whose entries are added to `paths`.
+fn file_bytes(path: &Path, paths: &mut Vec<PathBuf>) -> io::Result<Option<u64>> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() {
-        return Ok(PathContents::File(metadata.len()));
+        return Ok(Some(metadata.len()));
     }
-    let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
-    Ok(PathContents::Folder(entries.collect::<io::Result<_>>()?))
+    paths.extend(files::entries(path)?);
+    Ok(None)
 }

@@ -1,21 +1,27 @@
 //! One gc of the state directory: the store's rows first, then the files that they named.
 
+use std::{io, path::Path};
+
 use hermod_actors::{model::Timestamp, port::Clock};
 
-use super::{MaintenanceError, StateDirMaintenance, files, scripts};
+use super::{MaintenanceError, StateDirMaintenance};
 use crate::{
     clock::SystemClock,
     control::{GcClassReport, GcReport, GcRequest},
-    store::redb::{GcMode, Tally},
+    files::{IoResult as _, PathError},
+    store::redb::{GcMode, GcPass, RemovedSet, Tally},
 };
 
 /// Minimum age, in milliseconds, at which a file without references is removed: some files are written before the row
 /// that names them.
 const MIN_ORPHAN_AGE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The times against which ages are compared.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct GcCutoffs {
+/// A gc of the state directory, after the rows of sessions are removed.
+pub(super) struct Sweep<'s> {
+    pub(super) state: &'s Path,
+    pub(super) pass: GcPass,
+    /// The sessions that this pass removed, or would remove.
+    pub(super) removed: RemovedSet,
     pub(super) now: Timestamp,
     /// Unreferenced files that were written later stay.
     pub(super) orphans_before: Timestamp,
@@ -23,35 +29,52 @@ pub(super) struct GcCutoffs {
     pub(super) artifacts_before: Option<Timestamp>,
 }
 
+impl Sweep<'_> {
+    /// Removes what is at `path`, or only counts it.
+    pub(super) fn remove(
+        &self,
+        tally: &mut Tally,
+        path: &Path,
+        bytes: u64,
+        remove: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), PathError> {
+        if self.pass.mode() == GcMode::Remove {
+            remove().at(path)?;
+        }
+        tally.remove(bytes);
+        Ok(())
+    }
+}
+
 /// Collects the garbage of the state directory. Blocks.
-pub(super) fn sweep(upkeep: &StateDirMaintenance, sweep: GcRequest) -> Result<GcReport, MaintenanceError> {
+pub(super) fn sweep(upkeep: &StateDirMaintenance, request: GcRequest) -> Result<GcReport, MaintenanceError> {
     let clock = SystemClock::default();
     let now = clock.at();
     let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
-    let artifacts = sweep.artifacts_ms.map(before);
-    let times = GcCutoffs { now, orphans_before: before(MIN_ORPHAN_AGE_MS), artifacts_before: artifacts };
-    let mut caring = upkeep.store.start(if sweep.dry_run { GcMode::DryRun } else { GcMode::Remove })?;
-    let (sessions, keys, gone) = caring.remove_sessions(sweep.sessions_ms.map(before))?;
-    let artifacts = files::sweep_artifacts(&upkeep.state, &caring, &gone, times)?;
-    let blobs = caring.remove_blobs(&gone)?;
-    let scripts = scripts::sweep(&upkeep.state, &caring, &gone, times)?;
-    let spool = files::sweep_spool(&upkeep.state, &caring, &gone)?;
-    let leftovers = files::sweep_leftovers(&upkeep.state, caring.mode(), times)?;
+    let mut pass = upkeep.store.start(if request.dry_run { GcMode::DryRun } else { GcMode::Remove })?;
+    let (sessions, keys, removed) = pass.remove_sessions(request.sessions_ms.map(before))?;
+    let mut sweep = Sweep {
+        state: &upkeep.state,
+        pass,
+        removed,
+        now,
+        orphans_before: before(MIN_ORPHAN_AGE_MS),
+        artifacts_before: request.artifacts_ms.map(before),
+    };
     let classes = [
         ("sessions", sessions),
         ("keys", keys),
-        ("artifacts", artifacts),
-        ("blobs", blobs),
-        ("scripts", scripts),
-        ("spool", spool),
-        ("leftovers", leftovers),
+        ("artifacts", sweep.artifacts()?),
+        ("blobs", sweep.pass.remove_blobs(&sweep.removed)?),
+        ("scripts", sweep.scripts()?),
+        ("spool", sweep.spool()?),
+        ("leftovers", sweep.leftovers()?),
     ];
-    let longest = u64::try_from(caring.max_append_wait().as_micros()).unwrap_or(u64::MAX);
     Ok(GcReport {
-        dry_run: sweep.dry_run,
+        dry_run: request.dry_run,
         classes: classes.into_iter().map(|(class, tally)| to_class(class, tally)).collect(),
         took_ms: clock.monotonic_ms(),
-        longest_wait_us: longest,
+        longest_wait_us: u64::try_from(sweep.pass.max_append_wait().as_micros()).unwrap_or(u64::MAX),
     })
 }
 

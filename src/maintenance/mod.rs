@@ -9,7 +9,6 @@ mod gc;
 pub(crate) mod scripts;
 
 use std::{
-    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -19,6 +18,7 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     control::{Footprint, GcReport, GcRequest, MaintenanceService, RequestError, RequestErrorKind},
+    files::PathError,
     store::redb::{GarbageCollector, GcError, RedbJournal},
 };
 
@@ -64,41 +64,19 @@ fn off_thread<T: Send + 'static>(
 }
 
 /// Why maintenance failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum MaintenanceError {
-    Store(GcError),
-    Files { path: PathBuf, source: io::Error },
-}
-
-impl MaintenanceError {
-    fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        |source| Self::Files { path, source }
-    }
-}
-
-impl From<GcError> for MaintenanceError {
-    fn from(error: GcError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl fmt::Display for MaintenanceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Files { path, source } => {
-                write!(f, "{}: {source}; the state directory must belong to this user", path.display())
-            }
-        }
-    }
+    #[error(transparent)]
+    Store(#[from] GcError),
+    #[error("{0}; the state directory must belong to this user")]
+    Files(#[from] PathError),
 }
 
 impl From<MaintenanceError> for RequestError {
     fn from(undone: MaintenanceError) -> Self {
         let kind = match undone {
             MaintenanceError::Store(GcError::Busy | GcError::Closed) => RequestErrorKind::Busy,
-            MaintenanceError::Store(GcError::Failed(_)) | MaintenanceError::Files { .. } => {
+            MaintenanceError::Store(GcError::Failed(_)) | MaintenanceError::Files(_) => {
                 RequestErrorKind::Store
             }
         };

@@ -71,18 +71,15 @@ impl Order {
     /// Checks the arguments alone, independently of the entries.
     pub fn check(&self) -> Result<(), EditError> {
         let (content, old_text) = (self.content.as_deref(), self.old_text.as_deref());
-        let has_old = old_text.is_some_and(|text| !text.trim().is_empty());
         match self.action {
             Action::Add | Action::Replace => check_content(content.unwrap_or_default())?,
             Action::Remove if content.is_some() => {
-                return Err(edit_error(
-                    "content",
-                    "is not for `remove`".into(),
-                    "name the entry with `old_text`",
-                ));
+                let error = "is not for `remove`".into();
+                return Err(edit_error("content", error, "name the entry with `old_text`"));
             }
             Action::Remove => {}
         }
+        let has_old = old_text.is_some_and(|text| !text.trim().is_empty());
         match self.action {
             Action::Add if old_text.is_some() => {
                 Err(edit_error("old_text", "is not for `add`".into(), "leave it out, or `replace`"))
@@ -108,14 +105,10 @@ fn check_content(content: &str) -> Result<(), EditError> {
         let error = "has a line `§`, which stands between two entries".into();
         return Err(edit_error("content", error, "add several entries one by one"));
     }
-    first_hidden(content.trim()).map_or(Ok(()), |(place, c)| {
-        let error = format!("has U+{:04X} as character {place}, which is invisible", u32::from(c));
-        Err(edit_error(
-            "content",
-            error,
-            "leave it out; of control characters only newline and tab may be there",
-        ))
-    })
+    let Some((place, c)) = first_hidden(content.trim()) else { return Ok(()) };
+    let error = format!("has U+{:04X} as character {place}, which is invisible", u32::from(c));
+    let hint = "leave it out; of control characters only newline and tab may be there";
+    Err(edit_error("content", error, hint))
 }
 
 /// Applies an order that passed [`Order::check`].
@@ -131,8 +124,7 @@ pub fn decide(
     let old = match (order.action, noted) {
         (Action::Add, _) => None,
         (Action::Replace | Action::Remove, Some(EditIntent { old: Some(noted), .. })) => {
-            let found = entries.all().iter().find(|entry| hash(entry) == noted);
-            match found {
+            match entries.all().iter().find(|entry| hash(entry) == noted) {
                 Some(old) => Some(old.as_str()),
                 None if order.action == Action::Remove || entries.contains(new) => {
                     return Ok(EditResult::Unchanged);
@@ -141,12 +133,16 @@ pub fn decide(
             }
         }
         (Action::Replace | Action::Remove, _) => {
-            match find_one(entries, order.old_text.as_deref().unwrap_or_default()) {
-                Ok(old) => Some(old),
-                Err(MatchError::None(_)) if order.action == Action::Replace && entries.contains(new) => {
+            let text = order.old_text.as_deref().unwrap_or_default();
+            match find_one(entries, text)? {
+                Some(old) => Some(old),
+                None if order.action == Action::Replace && entries.contains(new) => {
                     return Ok(EditResult::Unchanged);
                 }
-                Err(MatchError::None(unfit) | MatchError::Several(unfit)) => return Err(unfit),
+                None => {
+                    let error = "is in none of the entries".into();
+                    return Err(edit_error("old_text", error, "copy it from one of them"));
+                }
             }
         }
     };
@@ -164,37 +160,25 @@ pub fn decide(
     if used > limit && used >= before {
         let over = used - limit;
         let error = format!("would make the file {used} characters long, {over} over its limit of {limit}");
-        return Err(edit_error(
-            "content",
-            error,
-            "make room first: `replace` or `remove` entries, or say it shorter",
-        ));
+        let hint = "make room first: `replace` or `remove` entries, or say it shorter";
+        return Err(edit_error("content", error, hint));
     }
     let new = (order.action != Action::Remove).then(|| hash(new));
     Ok(EditResult::Changed(then, EditIntent { old: old.map(hash), new }))
 }
 
-enum MatchError {
-    None(EditError),
-    Several(EditError),
-}
-
 /// The only entry that contains this text; an entry that equals it has precedence.
-fn find_one<'e>(entries: &'e MemoryEntries, text: &str) -> Result<&'e str, MatchError> {
+fn find_one<'e>(entries: &'e MemoryEntries, text: &str) -> Result<Option<&'e str>, EditError> {
     if let Some(same) = entries.all().iter().find(|entry| *entry == text.trim()) {
-        return Ok(same);
+        return Ok(Some(same));
     }
     let found: Vec<_> = entries.all().iter().filter(|entry| entry.contains(text)).collect();
     match found[..] {
-        [one] => Ok(one),
-        [] => Err(MatchError::None(edit_error(
-            "old_text",
-            "is in none of the entries".into(),
-            "copy it from one of them",
-        ))),
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
         [..] => {
             let error = format!("is in {} of the entries", found.len());
-            Err(MatchError::Several(edit_error("old_text", error, "take more of the entry, or all of it")))
+            Err(edit_error("old_text", error, "take more of the entry, or all of it"))
         }
     }
 }

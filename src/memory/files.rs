@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Read as _},
+    io::{self, Read as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     thread::sleep,
@@ -12,7 +12,7 @@ use std::{
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::{MemoryEntries, Target};
-use crate::files;
+use crate::files::{self, IoResult as _, PathError};
 
 /// The folder's name in the state directory.
 pub const FOLDER: &str = "memories";
@@ -49,13 +49,8 @@ pub enum MemoryError {
         what: &'static str,
     },
     /// An I/O error.
-    #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file or the folder.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] PathError),
 }
 
 /// Exclusive access to the memory files, held until this value is dropped.
@@ -88,11 +83,11 @@ impl MemoryFiles {
     /// Creates the folder if it is missing, and removes partial files of killed processes.
     pub fn lock(&self, goes_on: impl Fn() -> bool) -> Result<LockedMemory, MemoryError> {
         let folder = self.folder.clone();
-        make_folder(&folder).map_err(io_error(&folder))?;
+        make_folder(&folder).at(&folder)?;
         let path = folder.join(LOCK);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(&path).map_err(io_error(&path))?;
+        let lock = options.open(&path).at(&path)?;
         for _ in 0..MAX_TRIES {
             if !goes_on() {
                 return Err(MemoryError::Stopped);
@@ -104,7 +99,7 @@ impl MemoryFiles {
                     return Ok(locked);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => sleep(RETRY_DELAY),
-                Err(error) => return Err(io_error(&path)(error.into())),
+                Err(error) => return Ok(Err(error.into()).at(path)?),
             }
         }
         Err(MemoryError::LockHeld(path))
@@ -119,16 +114,14 @@ impl LockedMemory {
         let mut options = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         options.read(true).custom_flags(flags.bits().cast_signed());
-        let file = match options.open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(MemoryEntries::default()),
-            Err(error) => return Err(io_error(&path)(error)),
+        let Some(file) = options.open(&path).if_exists().at(&path)? else {
+            return Ok(MemoryEntries::default());
         };
-        if !file.metadata().map_err(io_error(&path))?.is_file() {
+        if !file.metadata().at(&path)?.is_file() {
             return Err(unreadable("is no regular file"));
         }
         let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io_error(&path))?;
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).at(&path)?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(unreadable("has more than 1 MiB"));
         }
@@ -142,10 +135,8 @@ impl LockedMemory {
         let written = files::write(&part, entries.text().as_bytes())
             .and_then(|()| fs::rename(&part, &path))
             .and_then(|()| files::sync_folder(&self.folder));
-        written.map_err(|error| match files::remove(&part) {
-            // The first error is the cause; the next `lock` removes a partial file that remains.
-            Ok(()) | Err(_) => io_error(&path)(error),
-        })
+        // The next `lock` removes a partial file that remains.
+        Ok(written.inspect_err(|_| drop(files::remove(&part))).at(path)?)
     }
 
     /// The path of the new content until it is renamed to the file.
@@ -154,10 +145,10 @@ impl LockedMemory {
     }
 
     fn remove_partials(&self) -> Result<(), MemoryError> {
-        Target::ALL.into_iter().try_for_each(|target| {
-            let part = self.partial_path(target);
-            files::remove(&part).map_err(io_error(&part))
-        })
+        for part in Target::ALL.map(|target| self.partial_path(target)) {
+            files::remove(&part).at(part)?;
+        }
+        Ok(())
     }
 }
 
@@ -172,9 +163,4 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         Some(parent) => files::sync_folder(parent),
         None => Ok(()),
     }
-}
-
-fn io_error(path: &Path) -> impl Fn(io::Error) -> MemoryError {
-    let path = path.to_owned();
-    move |error| MemoryError::Io { path: path.clone(), error }
 }

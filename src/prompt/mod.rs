@@ -1,20 +1,17 @@
 //! The system prompt, built of layers. The most stable layers come first, so that vendors' caches retain them. Notes of
-//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a file here and a
-//! line in `LAYERS`.
+//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a function here and
+//! a line in `LAYERS`.
 
 mod bounded_text;
-mod date;
-mod environment;
+mod facts;
 mod fence;
 mod guidance;
 mod identity;
 mod memory;
-mod model;
 mod project_files;
 mod skills;
 #[cfg(test)]
 mod tests;
-mod user;
 
 use std::{
     path::{Path, PathBuf},
@@ -44,12 +41,12 @@ const LAYERS: &[(&str, LayerBuilder)] = &[
     ("identity", LayerBuilder::Fallible(identity::build)),
     ("guidance", LayerBuilder::Always(guidance::build)),
     ("skills", LayerBuilder::Always(skills::build)),
-    ("environment", LayerBuilder::Always(environment::build)),
+    ("environment", LayerBuilder::Always(facts::environment)),
     ("context", LayerBuilder::Always(project_files::build)),
     ("memory", LayerBuilder::Always(memory::build)),
-    ("user", LayerBuilder::Always(user::build)),
-    ("date", LayerBuilder::Always(date::build)),
-    ("model", LayerBuilder::Always(model::build)),
+    ("user", LayerBuilder::Always(memory::build_user)),
+    ("date", LayerBuilder::Always(facts::date)),
+    ("model", LayerBuilder::Always(facts::model)),
 ];
 
 /// The inputs of all layers.

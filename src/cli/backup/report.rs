@@ -17,8 +17,8 @@ impl From<bool> for OutputFormat {
 
 /// The content of a backup in one line.
 pub(super) fn line(backup: &BackupView) -> String {
-    let counts = &backup.counts;
-    let of = |class| backup.sizes.get(&class).copied().unwrap_or_default();
+    let counts = &backup.info.counts;
+    let of = |class| backup.info.sizes.get(&class).copied().unwrap_or_default();
     let files = |class, name: &str| format!("{} {name} ({} bytes)", of(class).files, of(class).bytes);
     format!(
         "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}, {}",

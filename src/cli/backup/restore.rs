@@ -25,9 +25,7 @@ pub(super) async fn execute(
     present: ExistingStore,
     form: OutputFormat,
 ) -> Result<Exit, CliError> {
-    let (from, to) = (dir.clone(), state.clone());
-    let restored = off_thread(move || backup::restore(&to, &from, present, &mut |_| Ok(()))).await?;
-    let restored = RestoredBackupView::new(&dir, &state, restored);
+    let restored = off_thread(move || backup::restore(&state, &dir, present, &mut |_| Ok(()))).await?;
     if let OutputFormat::Json = form {
         print_json(&restored)?;
         return Ok(Exit::Ok);
@@ -39,8 +37,8 @@ pub(super) async fn execute(
     if let Some(replaced) = replaced {
         print_note(format!("replaced  the store that was there lies in {replaced}"));
     }
-    print(&format!("restored  {state} of {}: {}", backup.created_at, line(&backup)))?;
-    if backup.counts.open_runs > 0 {
+    print(&format!("restored  {state} of {}: {}", backup.info.created_at, line(&backup)))?;
+    if backup.info.counts.open_runs > 0 {
         print_note(
             "unfinished runs go on with `hermod runs resume --all --wait`; what their commands were at is in doubt",
         );

@@ -29,7 +29,7 @@ pub(super) async fn execute(dir: PathBuf, form: OutputFormat) -> Result<Exit, Cl
         OutputFormat::Json => print_json(&verified)?,
         OutputFormat::Text => {
             let word = if verified.ok { "whole    " } else { "damaged  " };
-            print(&format!("{word} {} of {}: {}", backup.dir, backup.created_at, line(backup)))?;
+            print(&format!("{word} {} of {}: {}", backup.dir, backup.info.created_at, line(backup)))?;
         }
     }
     Ok(if verified.ok { Exit::Ok } else { Exit::Store })

@@ -20,7 +20,7 @@ use crate::{
     control::StoreReader,
     discovery::Variables,
     host::{self, Identifier, RETRY_DELAY, ShutdownUrgency, StartError, open_as_owner},
-    store::redb::{CheckReport, Durability, OpenError, RepairReport, RepairTarget, check, repair},
+    store::redb::{CheckReport, Durability, OpenError, Repair, RepairReport, RepairTarget, check},
     view::{SetAsideView, StoreRepairView},
 };
 
@@ -73,8 +73,8 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
     let (mut done, mut checked_last) = (RepairReport::default(), before);
     for round in 1..=MAX_ROUNDS {
         let stamp = if round == 1 { stamp.clone() } else { format!("{stamp}-{round}") };
-        let what = (target, &checked_last.damages[..]);
-        let planned = repair(&state, what, (&stamp, true)).map_err(StartError::from)?;
+        let repair = Repair { dir: &state, target, damages: &checked_last.damages, stamp: &stamp };
+        let planned = repair.run(true).map_err(StartError::from)?;
         if args.dry_run {
             return print_result(args, &StoreRepairView::new(true, planned, checked_last));
         }
@@ -82,7 +82,7 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
             break;
         }
         end_runs(&planned, &state).await?;
-        merge(&mut done, retry_while_busy(async || repair(&state, what, (&stamp, false))).await?);
+        merge(&mut done, retry_while_busy(async || repair.run(false)).await?);
         checked_last = checked(&state).await?;
         if target != RepairTarget::All {
             break;

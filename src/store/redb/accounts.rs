@@ -2,6 +2,12 @@
 //! take twenty times as long.
 
 use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
+use redb::ReadTransaction;
+
+use super::{
+    error::StoreError,
+    tables::{ACCOUNTS, for_each_row},
+};
 
 const VERSION: u8 = 1;
 
@@ -26,6 +32,17 @@ pub(super) fn encode(account: &BudgetAccount) -> Vec<u8> {
     bytes
 }
 
+/// The accounts that have a parent, each with its parent.
+pub(super) fn parents(txn: &ReadTransaction) -> Result<Vec<(u128, u128)>, StoreError> {
+    let mut parents = Vec::new();
+    for_each_row(txn, ACCOUNTS, |id, account| {
+        let parent = decode(account).ok().and_then(|account| account.parent);
+        parents.extend(parent.map(|parent| (id, parent.bits())));
+        Ok(())
+    })?;
+    Ok(parents)
+}
+
 pub(super) fn decode(bytes: &[u8]) -> Result<BudgetAccount, String> {
     let mut rest = bytes;
     match take(&mut rest)? {
@@ -36,11 +53,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BudgetAccount, String> {
     if flags > 3 {
         return Err(format!("flags {flags} are not all known to this program"));
     }
-    let has_parent = flags & 1 != 0;
-    let parent =
-        if has_parent { Some(AccountId::from_bits(u128::from_le_bytes(take(&mut rest)?))) } else { None };
+    let parent = (flags & 1 != 0).then(|| take(&mut rest)).transpose()?;
     let account = BudgetAccount {
-        parent,
+        parent: parent.map(|bits| AccountId::from_bits(u128::from_le_bytes(bits))),
         limits: amounts(&mut rest)?,
         spent: amounts(&mut rest)?,
         reserved: amounts(&mut rest)?,

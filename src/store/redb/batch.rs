@@ -21,7 +21,7 @@ use super::{
     error::StoreError,
     log::{self, SessionTail},
     read,
-    tables::Tables,
+    tables::{Tables, rows_of},
 };
 
 /// What the committer keeps in memory.
@@ -77,23 +77,13 @@ pub(super) struct Batch<'t> {
 }
 
 /// Why a write is not done.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub(super) enum WriteAbort {
     /// Refuses this write alone.
-    Refused(WriteRefusal),
+    Refused(#[from] WriteRefusal),
     /// Fails this write and all later ones.
-    Failed(StoreError),
-}
-
-impl From<WriteRefusal> for WriteAbort {
-    fn from(refusal: WriteRefusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<StoreError> for WriteAbort {
-    fn from(fault: StoreError) -> Self {
-        Self::Failed(fault)
-    }
+    Failed(#[from] StoreError),
 }
 
 impl From<redb::StorageError> for WriteAbort {
@@ -120,11 +110,10 @@ impl<'t> Batch<'t> {
             }
             WriteOp::Deliver(session, item) => self.deliver(session, &item).map(WriteOutcome::Delivered),
         };
-        match written {
-            Ok(written) => Ok(written),
-            Err(WriteAbort::Refused(refusal)) => Ok(WriteOutcome::Refused(refusal)),
-            Err(WriteAbort::Failed(fault)) => Err(fault),
-        }
+        written.or_else(|abort| match abort {
+            WriteAbort::Refused(refusal) => Ok(WriteOutcome::Refused(refusal)),
+            WriteAbort::Failed(fault) => Err(fault),
+        })
     }
 
     /// Whether there is anything to commit.
@@ -135,11 +124,10 @@ impl<'t> Batch<'t> {
     fn append(&mut self, append: Append) -> Result<AppendReceipt, WriteAbort> {
         let postings = validate_append(&append, self)?;
         self.dirty = true;
-        let Append { session, records, index, key, consumed: take, deliver: send, spawned: found, .. } =
-            append;
+        let Append { session, records, index, key, consumed, deliver, spawned, .. } = append;
         let last = self.append_records(session, &records)?;
-        for founded in found {
-            self.append_records(founded.session, &founded.records)?;
+        for spawned in spawned {
+            self.append_records(spawned.session, &spawned.records)?;
         }
         self.deliver_postings(&postings)?;
         for index in index {
@@ -152,10 +140,10 @@ impl<'t> Batch<'t> {
         if let Some((key, run)) = key {
             self.tables.keys.open()?.insert(&*key, run.bits())?;
         }
-        for row in take {
+        for row in consumed {
             self.tables.inbox.open()?.remove((session.bits(), row))?;
         }
-        for (session, item) in send {
+        for (session, item) in deliver {
             self.deliver(session, &item)?;
         }
         let accounts = postings.into_iter().map(|posting| (posting.id, posting.account)).collect();
@@ -195,10 +183,7 @@ impl<'t> Batch<'t> {
         // An unreadable row is overwritten; its old key continues to refer to the session.
         let before = {
             let before = self.tables.sessions.open()?.insert(id, &*self.spiller.store(value)?)?;
-            before.and_then(|before| {
-                let before = self.spiller.blobs().resolve(before.value()).ok()?;
-                serde_json::from_slice::<SessionRow>(&before).ok()
-            })
+            before.and_then(|before| self.spiller.blobs().json::<SessionRow>(before.value()).ok())
         };
         let keys = self.tables.session_keys.open()?;
         if let Some(before) = before.filter(|before| before.key != row.key) {
@@ -245,22 +230,19 @@ impl<'t> Batch<'t> {
     }
 
     fn open_session(&mut self, session: SessionId) -> Result<OpenedSession, WriteAbort> {
-        let (inbox, unreadable) = self.inbox(session)?;
+        let (inbox, inbox_error) = self.inbox(session)?;
         let tail = self.tail(session)?;
         // At the limit the store fails; the next process starts a new epoch.
         let revival = self.state.revivals.checked_add(1).ok_or_else(StoreError::opened_too_often)?;
         self.state.revivals = revival;
-        let open = OpenSession { revival, tail };
-        self.state.open.insert(session, open);
+        self.state.open.insert(session, OpenSession { revival, tail });
         let incarnation = Incarnation { epoch: self.state.epoch, revival };
-        Ok(OpenedSession { incarnation, last: open.tail.last, inbox, inbox_error: unreadable })
+        Ok(OpenedSession { incarnation, last: tail.last, inbox, inbox_error })
     }
 
     fn release_session(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteAbort> {
         fence(session, incarnation, self)?;
-        let bits = session.bits();
-        let waits =
-            self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))?.next().transpose()?.is_some();
+        let waits = self.tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
         if !waits {
             self.state.close(session);
         }
@@ -271,19 +253,13 @@ impl<'t> Batch<'t> {
         if let Some(open) = self.state.open.get(&session) {
             return Ok(open.tail);
         }
-        Ok(self
-            .tables
-            .tails
-            .open()?
-            .get(session.bits())?
-            .map_or(SessionTail::default(), |tail| SessionTail::of(tail.value())))
+        Ok(SessionTail::read(self.tables.tails.open()?, session)?.unwrap_or_default())
     }
 
     /// The readable rows, and the error of the last unreadable one.
     fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), WriteAbort> {
-        let bits = session.bits();
         let (mut rows, mut unreadable) = (Vec::new(), None);
-        for row in self.tables.inbox.open()?.range((bits, 0)..=(bits, u64::MAX))? {
+        for row in self.tables.inbox.open()?.range(rows_of(session))? {
             let (key, value) = row?;
             let id = key.value().1;
             match read::item(self.spiller.blobs(), value.value()) {

@@ -9,10 +9,11 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
-use crate::files;
+use crate::files::{self, IoResult as _};
 
 /// Longer values are spilled to files: the engine's pages are powers of two, and a long value would waste half of them.
 const MAX_INLINE_BYTES: usize = 16 * 1024;
@@ -56,14 +57,19 @@ impl Blobs {
         stored.first() == Some(&REFERENCE_TAG)
     }
 
+    /// Hash and bytes of the value that `stored` refers to; `None` if `stored` is no reference.
+    pub(super) fn parse_reference(stored: &[u8]) -> Option<(BlobHash, u64)> {
+        let (tag, rest) = stored.split_first()?;
+        let (hash, bytes) = rest.split_first_chunk()?;
+        let bytes = u64::from_le_bytes(bytes.try_into().ok()?);
+        (*tag == REFERENCE_TAG).then_some((*hash, bytes))
+    }
+
     /// Path within the folder of blobs, and bytes, of the value that `stored` refers to; `None` if `stored` is no
     /// reference.
     pub(super) fn path_and_bytes(stored: &[u8]) -> Option<(String, u64)> {
-        let reference: &[u8; REFERENCE_BYTES] =
-            stored.try_into().ok().filter(|_| Self::is_spilled(stored))?;
-        let path = Self::new(PathBuf::new()).path(&reference[1..33]);
-        let bytes = u64::from_le_bytes(*reference.last_chunk()?);
-        Some((path.to_str()?.to_owned(), bytes))
+        let (hash, bytes) = Self::parse_reference(stored)?;
+        Some((Self::new(PathBuf::new()).path(&hash).to_str()?.to_owned(), bytes))
     }
 
     /// The value itself: `stored`, or the content of the file that it refers to.
@@ -71,57 +77,49 @@ impl Blobs {
         if !Self::is_spilled(stored) {
             return Ok(Cow::Borrowed(stored));
         }
-        let reference: &[u8; REFERENCE_BYTES] = stored.try_into().map_err(|_| {
+        let (hash, bytes) = Self::parse_reference(stored).ok_or_else(|| {
             BlobError::Lost(format!(
                 "a reference to a file has {} bytes, not {REFERENCE_BYTES}",
                 stored.len()
             ))
         })?;
-        let path = self.path(&reference[1..33]);
-        let value = files::read_regular(&path, u64::MAX).map_err(|error| {
-            let text = format!("{}: {error}", path.display());
-            if error.kind() == io::ErrorKind::NotFound {
-                BlobError::Lost(text)
-            } else {
-                BlobError::System(text)
-            }
+        let path = self.path(&hash);
+        let value = files::read_regular(&path, u64::MAX).at(&path).map_err(|error| {
+            let is_missing = error.source.kind() == io::ErrorKind::NotFound;
+            if is_missing { BlobError::Lost(error.to_string()) } else { BlobError::System(error.to_string()) }
         })?;
-        if make_reference(&value) != *reference {
+        if value.len() as u64 != bytes || Sha256::digest(&value)[..] != hash {
             return Err(BlobError::Lost(format!("{}: its content was changed", path.display())));
         }
         Ok(Cow::Owned(value))
     }
 
-    /// The hash of the blob that `stored` refers to, if it is a reference.
-    pub(super) fn referenced_hash(stored: &[u8]) -> Option<BlobHash> {
-        let reference: &[u8; REFERENCE_BYTES] = stored.try_into().ok()?;
-        Self::is_spilled(stored).then(|| reference[1..33].try_into().ok()).flatten()
+    /// Resolves a stored value and parses it as JSON.
+    pub(super) fn json<T: DeserializeOwned>(&self, stored: &[u8]) -> Result<T, BlobError> {
+        serde_json::from_slice(&self.resolve(stored)?).map_err(|error| BlobError::Lost(error.to_string()))
     }
 
-    /// Calls `each` with every blob and its size in bytes; skips files that are no blobs.
-    pub(super) fn for_each(&self, mut each: impl FnMut(BlobHash, u64)) -> io::Result<()> {
+    /// The hash of the blob that `stored` refers to, if it is a reference.
+    pub(super) fn referenced_hash(stored: &[u8]) -> Option<BlobHash> {
+        Self::parse_reference(stored).map(|(hash, _)| hash)
+    }
+
+    /// All blobs; skips files that are no blobs.
+    pub(super) fn all(&self) -> io::Result<Vec<BlobHash>> {
+        let mut all = Vec::new();
         for first in 0..=u8::MAX {
-            let entries = match fs::read_dir(self.folder(first)) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            for entry in entries {
-                let entry = entry?;
-                let digest = entry.file_name().to_str().and_then(parse_hash);
-                if let Some(digest) = digest.filter(|digest| digest[0] == first) {
-                    each(digest, entry.metadata()?.len());
-                }
-            }
+            let paths = files::entries(&self.folder(first))?;
+            let hashes = paths.iter().filter_map(|path| parse_hash(path.file_name()?.to_str()?));
+            all.extend(hashes.filter(|hash| hash[0] == first));
         }
-        Ok(())
+        Ok(all)
     }
 
     fn folder(&self, first: u8) -> PathBuf {
         self.root.join(format!("{first:02x}"))
     }
 
-    fn path(&self, hash: &[u8]) -> PathBuf {
+    fn path(&self, hash: &BlobHash) -> PathBuf {
         let name = HEXLOWER.encode(hash);
         self.root.join(&name[..2]).join(name)
     }
@@ -130,13 +128,6 @@ impl Blobs {
 /// Parses 64 hexadecimal digits in lower case.
 fn parse_hash(name: &str) -> Option<BlobHash> {
     HEXLOWER.decode(name.as_bytes()).ok()?.try_into().ok()
-}
-
-fn make_reference(value: &[u8]) -> [u8; REFERENCE_BYTES] {
-    let mut reference = [REFERENCE_TAG; REFERENCE_BYTES];
-    reference[1..33].copy_from_slice(&Sha256::digest(value));
-    reference[33..].copy_from_slice(&(value.len() as u64).to_le_bytes());
-    reference
 }
 
 /// Writes blobs. There is one, on the committer's thread.
@@ -168,13 +159,13 @@ impl Spiller {
         if value.len() <= MAX_INLINE_BYTES && !Blobs::is_spilled(&value) {
             return Ok(value);
         }
-        let reference = make_reference(&value);
-        if let (Some(noted), Some(digest)) = (&mut self.tracked, Blobs::referenced_hash(&reference)) {
-            noted.insert(digest);
+        let hash = BlobHash::from(Sha256::digest(&value));
+        if let Some(tracked) = &mut self.tracked {
+            tracked.insert(hash);
         }
-        self.write(&self.blobs.path(&reference[1..33]), &value)?;
-        self.dirty.insert(reference[1]);
-        Ok(Cow::Owned(reference.to_vec()))
+        self.write(&self.blobs.path(&hash), &value)?;
+        self.dirty.insert(hash[0]);
+        Ok(Cow::Owned([&[REFERENCE_TAG], &hash[..], &(value.len() as u64).to_le_bytes()].concat()))
     }
 
     /// Starts to track stored blobs.
@@ -215,7 +206,7 @@ impl Spiller {
     }
 
     fn sync_folder(&mut self, path: &Path) -> Result<(), StoreError> {
-        self.files.sync_folder(path).map_err(StoreError::at(path))
+        Ok(self.files.sync_folder(path).at(path)?)
     }
 
     fn write(&mut self, path: &Path, value: &[u8]) -> Result<(), StoreError> {
@@ -225,7 +216,7 @@ impl Spiller {
         }
         let new = self.blobs.root.join("new");
         let (files, mut at) = (&mut self.files, new.as_path());
-        let written = self.disk_wait.retry_until_space((path, value.len()), || {
+        let written = self.disk_wait.retry_until_space(path, value.len(), || {
             at = &new;
             files.write(&new, value)?;
             if let Some(folder) = path.parent() {
@@ -235,7 +226,7 @@ impl Spiller {
             at = path;
             files.rename(&new, path)
         });
-        written.map_err(StoreError::at(at))
+        Ok(written.at(at)?)
     }
 }
 
@@ -262,7 +253,7 @@ mod tests {
         check(&vec![7; MAX_INLINE_BYTES], false);
         check(&vec![7; MAX_INLINE_BYTES + 1], true);
         check(&[0], true);
-        check(&make_reference(b"like a reference"), true);
+        check(&[&[REFERENCE_TAG], &[7; 40][..]].concat(), true);
     }
 
     #[test]
@@ -275,7 +266,7 @@ mod tests {
             Err(BlobError::Lost(text)) => assert!(text.contains(why), "{text}"),
             other => panic!("{other:?}"),
         };
-        let path = spiller.blobs().path(&stored[1..33]);
+        let path = spiller.blobs().path(&Blobs::referenced_hash(&stored).unwrap());
         fs::write(&path, vec![8; 20_000]).unwrap();
         lost(&stored, "its content was changed");
         fs::remove_file(&path).unwrap();

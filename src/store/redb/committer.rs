@@ -66,7 +66,7 @@ impl Committer {
                     // The receiver may be dropped; the batch is written all the same.
                     let _ = answer.send(self.commit(batch));
                 }
-                Ok(CommitterJob::Gc(step)) => self.run_gc_step(step),
+                Ok(CommitterJob::Gc(step)) => step(&mut self),
                 Err(RecvTimeoutError::Timeout) => self.flush_acknowledged(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -254,10 +254,8 @@ mod tests {
         let disk = Disk::default();
         let mut committer = committer(&disk, Durability::Relaxed);
         let mut settled = || {
-            let (reply, answer) = std::sync::mpsc::sync_channel(1);
             deliver(&mut committer).unwrap();
-            committer.run_gc_step(GcStep::Flush(reply));
-            answer.recv().unwrap().result
+            committer.flush_removals()
         };
         assert_eq!(settled(), Ok(()));
         disk.0.1.store(true, Ordering::Relaxed);

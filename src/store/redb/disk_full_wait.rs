@@ -79,7 +79,8 @@ impl DiskFullWait {
     /// `attempt` must be idempotent: an earlier one may have been done in part.
     pub(super) fn retry_until_space<T>(
         &self,
-        (path, wants): (&Path, usize),
+        path: &Path,
+        wants: usize,
         mut attempt: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
         loop {

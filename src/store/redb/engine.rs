@@ -73,13 +73,10 @@ impl EngineFile {
 
     /// Adds path and pages to an error that reports corruption.
     pub(super) fn explain(&self, fault: StoreError) -> StoreError {
-        match fault {
-            StoreError::Engine(redb::Error::Corrupted(text)) => self.damage(&text),
-            fault @ (StoreError::Engine(_)
-            | StoreError::File { .. }
-            | StoreError::Damaged { .. }
-            | StoreError::Stopped(_)) => fault,
+        if let StoreError::Engine(redb::Error::Corrupted(text)) = &fault {
+            return self.damage(text);
         }
+        fault
     }
 
     /// The damage that reads have met so far, if any.

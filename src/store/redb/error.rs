@@ -2,33 +2,44 @@
 
 use std::{io, path::PathBuf};
 
-use super::throttle::StoppedError;
+use super::{open::OpenError, throttle::StoppedError};
+use crate::files::PathError;
 
-/// Why the store does not work. The text is the engine's or the system's, with the path.
+/// Why an operation on the store failed. The text is the engine's or the system's, with the path.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StoreError {
+pub enum StoreError {
+    /// An error of the engine.
     #[error(transparent)]
     Engine(redb::Error),
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
+    /// A file system error.
+    #[error(transparent)]
+    File(#[from] PathError),
     /// The engine's file is damaged.
     #[error(
         "{}: {what}; `hermod store check` says what is lost, `hermod store repair` sets a damaged session aside, and `hermod \
          backup restore --replace` takes a backup", path.display()
     )]
-    Damaged { path: PathBuf, what: String },
+    Damaged {
+        /// The engine's file.
+        path: PathBuf,
+        /// The problem.
+        what: String,
+    },
+    /// The file is no store, or one that this operation cannot use.
+    #[error(transparent)]
+    Unusable(#[from] OpenError),
+    /// A gc or another copy of the store is under way.
+    #[error("a gc or another backup of this store is under way; try again when it has ended")]
+    Busy,
+    /// The store has a table of a newer program.
+    #[error("the store has a table `{0}`, which no copy knows")]
+    UnknownTable(String),
     /// The throttle callback stopped a long operation.
     #[error(transparent)]
     Stopped(#[from] StoppedError),
 }
 
 impl StoreError {
-    /// For `map_err` at an operation on `path`.
-    pub(super) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        |source| Self::File { path, source }
-    }
-
     /// The epoch has no numbers left for incarnations.
     pub(super) fn opened_too_often() -> Self {
         Self::Engine(redb::Error::Io(io::Error::other(
@@ -37,22 +48,8 @@ impl StoreError {
     }
 }
 
-macro_rules! engine_errors {
-    ($($error:ident),*) => {$(
-        impl From<redb::$error> for StoreError {
-            fn from(error: redb::$error) -> Self {
-                Self::Engine(error.into())
-            }
-        }
-    )*};
+impl<E: Into<redb::Error>> From<E> for StoreError {
+    fn from(error: E) -> Self {
+        Self::Engine(error.into())
+    }
 }
-
-engine_errors!(
-    CommitError,
-    CompactionError,
-    DatabaseError,
-    SetDurabilityError,
-    StorageError,
-    TableError,
-    TransactionError
-);

@@ -118,7 +118,7 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
     let trips = stored.1.clone();
     trips.with(|plan| *plan = Plan::default());
     let room = Arc::new(DiskFullWait::tripping(trips.clone()));
-    let disk = PreallocatedFile::new(stored.clone(), (None, dir.join("hermod.redb")), Arc::clone(&room));
+    let disk = PreallocatedFile::new(stored.clone(), None, &dir.join("hermod.redb"), Arc::clone(&room));
     let db = EngineFile::new(&dir.join("hermod.redb")).open(disk, 256 << 20).unwrap();
     let txn = db.begin_write().unwrap();
     let epoch = {
@@ -283,11 +283,11 @@ fn only_the_writer_waits_and_it_waits_no_more_when_all_is_over() {
     let room = Arc::new(DiskFullWait::default());
     let place = Path::new("/s/hermod.redb");
     // No thread was made the one that waits.
-    assert!(room.retry_until_space((place, 1), full).is_err());
+    assert!(room.retry_until_space(place, 1, full).is_err());
     let writer = Arc::clone(&room);
     let waiting = std::thread::spawn(move || {
         writer.wait_on_this_thread();
-        writer.retry_until_space((place, 4_096), full)
+        writer.retry_until_space(place, 4_096, full)
     });
     while room.missing().is_none() {
         std::thread::yield_now();
@@ -295,14 +295,14 @@ fn only_the_writer_waits_and_it_waits_no_more_when_all_is_over() {
     assert!(room.may_block_readers());
     let missing = room.missing().unwrap();
     assert_eq!((missing.path.as_str(), missing.needed_bytes), ("/s/hermod.redb", 4_096));
-    assert!(room.retry_until_space((place, 1), full).is_err(), "another thread waits too");
+    assert!(room.retry_until_space(place, 1, full).is_err(), "another thread waits too");
     room.stop_waiting();
     let error = waiting.join().unwrap().unwrap_err();
     assert!(crate::disk_space::is_full(&error), "{error}");
     // Other errors are returned at once.
     room.wait_on_this_thread();
     assert_eq!(
-        room.retry_until_space((place, 1), || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(),
+        room.retry_until_space(place, 1, || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(),
         Some(5)
     );
 }

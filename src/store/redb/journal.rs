@@ -42,6 +42,7 @@ use super::{
     read::{ReadAbort, SnapshotReader},
     tables::META,
 };
+use crate::files::IoResult as _;
 
 /// When a commit is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,32 +80,29 @@ impl RedbJournal {
     }
 
     pub(super) fn start(store: OpenStore, durability: Durability) -> Result<Self, OpenError> {
-        let OpenStore { dir, db, epoch, last_position: places, spiller, disk_wait: room } = store;
-        let lineage = read_restore_generation(&db)
-            .map_err(|fault| open::explain(&dir, &dir.join(open::STORE_FILE), fault))?;
+        let OpenStore { dir, db, epoch, last_position, spiller, disk_wait } = store;
+        let restore_generation =
+            read_restore_generation(&db).map_err(|fault| open::explain(db.file().path(), fault))?;
         let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
         let (jobs, queue) = channel();
         let committer = Committer {
             db: Arc::clone(&db),
-            state: CommitterState::new(epoch, places),
+            state: CommitterState::new(epoch, last_position),
             spiller,
-            disk_wait: Arc::clone(&room),
+            disk_wait: Arc::clone(&disk_wait),
             durability,
             pending: 0,
             failure: None,
         };
-        let thread = Builder::new()
-            .name("committer".to_owned())
-            .spawn(move || committer.run(&queue))
-            .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
-        let care = Arc::new(Semaphore::new(1));
+        let thread =
+            Builder::new().name("committer".to_owned()).spawn(move || committer.run(&queue)).at(&dir)?;
         Ok(Self {
             dir,
             db,
             blobs,
-            restore_generation: lineage,
-            disk_wait: room,
-            gc_gate: care,
+            restore_generation,
+            disk_wait,
+            gc_gate: Arc::new(Semaphore::new(1)),
             committer: Some((jobs, thread)),
         })
     }
@@ -134,9 +132,6 @@ impl RedbJournal {
             reader.read_short(&read)
         };
         match short {
-            Ok(rows) => ready(Ok(rows)).boxed(),
-            Err(ReadAbort::Failed(error)) => ready(Err(error)).boxed(),
-            Err(ReadAbort::Engine(fault)) => ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
             Err(ReadAbort::TooLong) => match Handle::try_current() {
                 Ok(runtime) => {
                     let rows = runtime.spawn_blocking(move || reader.read(&read));
@@ -145,11 +140,8 @@ impl RedbJournal {
                 }
                 Err(_) => ready(reader.read(&read)).boxed(),
             },
+            read => ready(read.map_err(ReadError::from)).boxed(),
         }
-    }
-
-    pub(super) fn blobs(&self) -> &Blobs {
-        &self.blobs
     }
 
     /// Held while rows are removed, or while nothing may be removed.

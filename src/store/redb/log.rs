@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use hermod_actors::model::{Seq, SessionId};
+use redb::{ReadableTable, StorageError};
 
 use super::{error::StoreError, tables::Tables};
 
@@ -31,6 +32,14 @@ pub(super) struct SessionTail {
 }
 
 impl SessionTail {
+    /// The stored tail of a session.
+    pub(super) fn read(
+        tails: &impl ReadableTable<u128, (u64, Seq, u64)>,
+        session: SessionId,
+    ) -> Result<Option<Self>, StorageError> {
+        Ok(tails.get(session.bits())?.map(|tail| Self::of(tail.value())))
+    }
+
     pub(super) fn of((position, last, rows_since_mark): (u64, Seq, u64)) -> Self {
         Self { position, last, rows_since_mark }
     }
@@ -161,7 +170,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], String> {
 
 #[cfg(test)]
 mod tests {
-    use redb::{Builder, Database, ReadableTable, backends::InMemoryBackend};
+    use redb::{Builder, Database, backends::InMemoryBackend};
 
     use super::*;
 

@@ -35,7 +35,6 @@ mod pages;
 mod preallocated_file;
 mod previous_epoch;
 mod quick_check;
-mod range_locks;
 mod read;
 mod repair;
 mod substitute_rows;
@@ -45,13 +44,12 @@ mod tests;
 mod throttle;
 mod vacuum;
 
-pub use backup::{
-    CopyError, LockedStateDir, STORE_FOLDERS, Snapshot, StoreContents, inspect, stamp_restored,
-};
+pub use backup::{LockedStateDir, STORE_FOLDERS, Snapshot, StoreContents, inspect, stamp_restored};
 pub use check::{ArtifactLookup, CheckReport, StoreCounts, check};
 pub use damage::Damage;
-pub use gc::{GarbageCollector, GcError, GcMode, GcPass, Lookup, RemovedSet, StoreFootprint, Tally, why};
+pub use error::StoreError;
+pub use gc::{GarbageCollector, GcError, GcMode, GcPass, GcSnapshot, RemovedSet, StoreFootprint, Tally, why};
 pub use journal::{Durability, RedbJournal};
 pub use open::{OpenError, is_in};
-pub use repair::{RepairReport, RepairTarget, SET_ASIDE, repair};
+pub use repair::{Repair, RepairReport, RepairTarget, SET_ASIDE};
 pub use throttle::{StoppedError, ThrottleFn};

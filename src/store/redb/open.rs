@@ -1,7 +1,7 @@
 //! Opening a store: lock, check of the previous epoch, migration, and the start of the new epoch.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -22,14 +22,14 @@ use super::{
     files::{FileSystem, OsFileSystem},
     migrate,
     preallocated_file::PreallocatedFile,
-    previous_epoch::{self, BOOT, EPOCH, SCHEMA_VERSION, ShutdownKind},
+    previous_epoch::{self, BOOT, EPOCH, PreviousEpoch, SCHEMA_VERSION, ShutdownKind},
     quick_check::{QuickCheck, quick_check},
     tables::{META, Tables},
-    vacuum::{FreePageCount, vacuum},
+    vacuum::{COUNTED_AT, vacuum},
 };
 use crate::{
     clock::{self, SystemClock},
-    files,
+    files::{self, IoResult as _, PathError},
 };
 
 /// Size limit of the `owner` file.
@@ -96,13 +96,8 @@ pub enum OpenError {
         reason: String,
     },
     /// A file system error.
-    #[error("{}: {source}; the state directory must be on a local disk with free space, and belong to this user", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error("{0}; the state directory must be on a local disk with free space, and belong to this user")]
+    Io(#[from] PathError),
 }
 
 fn owner(pid: Option<u32>) -> String {
@@ -139,12 +134,12 @@ impl StoreEnvironment {
 }
 
 pub(super) fn open(dir: &Path) -> Result<OpenStore, OpenError> {
-    let ground = StoreEnvironment::system();
-    let room = Arc::clone(&ground.disk_wait);
-    open_over(dir, ground, |path| {
-        let file = lock_file(path)?;
-        let same = file.try_clone().map_err(StoreError::at(path))?;
-        Ok(PreallocatedFile::new(FileBackend::new(file)?, (Some(same), path.to_owned()), room))
+    let environment = StoreEnvironment::system();
+    let disk_wait = Arc::clone(&environment.disk_wait);
+    open_over(dir, environment, |path| {
+        let file = backup::open_locked(dir)?;
+        let same = file.try_clone().at(path)?;
+        Ok(PreallocatedFile::new(FileBackend::new(file)?, Some(same), path, disk_wait))
     })
 }
 
@@ -152,96 +147,91 @@ pub(super) fn open(dir: &Path) -> Result<OpenStore, OpenError> {
 /// processes from it.
 pub(super) fn open_over<B: StorageBackend>(
     dir: &Path,
-    StoreEnvironment { mut files, boot, disk_wait: room }: StoreEnvironment,
+    environment: StoreEnvironment,
     backend: impl FnOnce(&Path) -> Result<B, StoreError>,
 ) -> Result<OpenStore, OpenError> {
     let path = dir.join(STORE_FILE);
-    let explain = |fault| explain(dir, &path, fault);
-    files.make_folder(dir).map_err(StoreError::at(dir)).map_err(explain)?;
+    open_file(dir, &path, environment, backend).map_err(|fault| explain(&path, fault))
+}
+
+fn open_file<B: StorageBackend>(
+    dir: &Path,
+    path: &Path,
+    StoreEnvironment { mut files, boot, disk_wait }: StoreEnvironment,
+    backend: impl FnOnce(&Path) -> Result<B, StoreError>,
+) -> Result<OpenStore, StoreError> {
+    files.make_folder(dir).at(dir)?;
     // A store whose file was moved away starts empty; an existing file without content is damaged.
     let was_there = path.exists();
-    let file = backend(&path).map_err(explain)?;
+    let file = backend(path)?;
     if was_there {
-        refuse_emptied(&file, &path).map_err(explain)?;
+        refuse_emptied(&file, path)?;
     }
-    let (mut db, bytes) = database(file, &path).map_err(explain)?;
-    write_owner(&dir.join(OWNER)).map_err(explain)?;
+    let (mut db, bytes) = database(file, path)?;
+    write_owner(dir)?;
     let file = db.file().clone();
-    let past = file.run(|| previous_epoch::read(&db, boot)).map_err(explain)?.accept(&path)?;
-    if past.shutdown == ShutdownKind::OtherBoot {
-        file.run(|| previous_epoch::check_file(&mut db, bytes)).map_err(explain)?;
-    }
-    let compacted = past.is_current().then(|| file.run(|| vacuum(&mut db, bytes)));
-    let counted = compacted.transpose().map_err(explain)?.flatten();
-    let begin = EpochStart { epoch: past.epoch.saturating_add(1), boot, schema: past.schema, counted };
-    let places = file.run(|| begin.commit(&db)).map_err(explain)?;
+    let past = file.run(|| previous_epoch::read(&db, path, boot))?;
+    let last_position = file.run(|| {
+        if past.shutdown == ShutdownKind::OtherBoot {
+            previous_epoch::check_file(&mut db, bytes)?;
+        }
+        let deleted_rows = if past.is_current() { vacuum(&mut db, bytes)? } else { None };
+        start_epoch(&db, &past, boot, deleted_rows)
+    })?;
     let blobs = dir.join(BLOBS);
-    files.make_folder(&blobs).map_err(StoreError::at(&blobs)).map_err(explain)?;
+    files.make_folder(&blobs).at(&blobs)?;
     // redb syncs its file, but not the folder's entry. Done at every opening: an earlier process may have been killed
     // before it.
-    files.sync_folder(dir).map_err(StoreError::at(dir)).map_err(explain)?;
-    let above = fs::canonicalize(dir).map_err(StoreError::at(dir)).map_err(explain)?;
-    if let Some(above) = above.parent() {
-        files.sync_folder(above).map_err(StoreError::at(above)).map_err(explain)?;
+    files.sync_folder(dir).at(dir)?;
+    if let Some(above) = fs::canonicalize(dir).at(dir)?.parent() {
+        files.sync_folder(above).at(above)?;
     }
-    let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&room));
+    let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&disk_wait));
     if past.shutdown != ShutdownKind::Clean {
-        file.run(|| check_unfinished_runs(&db, &spiller)).map_err(explain)?;
+        file.run(|| check_unfinished_runs(&db, &spiller))?;
     }
-    Ok(OpenStore {
-        dir: dir.to_owned(),
-        db,
-        epoch: begin.epoch,
-        last_position: places,
-        spiller,
-        disk_wait: room,
-    })
+    Ok(OpenStore { dir: dir.to_owned(), db, epoch: past.next(), last_position, spiller, disk_wait })
 }
 
 /// A store that is open for inspection or repair: starts no epoch.
 pub(super) struct LockedStore {
-    dir: PathBuf,
-    path: PathBuf,
     pub(super) db: Engine,
     pub(super) blobs: Blobs,
     /// Bytes of the store's file.
     pub(super) bytes: u64,
 }
 
-impl LockedStore {
-    /// The error for the caller.
-    pub(super) fn explain(&self, fault: StoreError) -> OpenError {
-        explain(&self.dir, &self.path, fault)
-    }
-}
-
-/// Locks the store in `dir`, which must exist.
-pub(super) fn lock_store(dir: &Path) -> Result<LockedStore, OpenError> {
+/// Runs `work` on the store in `dir`, which must exist, and which no other process may have open.
+pub(super) fn with_locked_store<T>(
+    dir: &Path,
+    work: impl FnOnce(&mut LockedStore) -> Result<T, StoreError>,
+) -> Result<T, OpenError> {
     let path = dir.join(STORE_FILE);
-    let explain = |fault| explain(dir, &path, fault);
-    fs::metadata(&path).map_err(StoreError::at(&path)).map_err(explain)?;
-    let file = lock_file(&path).and_then(|file| Ok(FileBackend::new(file)?));
-    let file = file.map_err(explain)?;
-    refuse_emptied(&file, &path).map_err(explain)?;
-    let (db, bytes) = database(file, &path).map_err(explain)?;
-    write_owner(&dir.join(OWNER)).map_err(explain)?;
-    let past = db.file().run(|| previous_epoch::read(&db, 0)).map_err(explain)?.accept(&path)?;
-    if !past.is_current() {
-        return Err(OpenError::Older { path, found: past.schema, known: SCHEMA });
-    }
-    Ok(LockedStore { dir: dir.to_owned(), path, db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
+    let locked = || {
+        let mut store = lock_store(dir, &path)?;
+        let file = store.db.file().clone();
+        file.run(|| work(&mut store))
+    };
+    locked().map_err(|fault| explain(&path, fault))
 }
 
-/// Opens and locks the store's file. The engine takes the same lock only when it reads the file. That is too late,
-/// because an unfinished file is truncated before.
-fn lock_file(path: &Path) -> Result<File, StoreError> {
-    backup::open_locked(path.parent().unwrap_or(path))
+fn lock_store(dir: &Path, path: &Path) -> Result<LockedStore, StoreError> {
+    fs::metadata(path).at(path)?;
+    let file = FileBackend::new(backup::open_locked(dir)?)?;
+    refuse_emptied(&file, path)?;
+    let (db, bytes) = database(file, path)?;
+    write_owner(dir)?;
+    let past = db.file().run(|| previous_epoch::read(&db, path, 0))?;
+    if !past.is_current() {
+        return Err(OpenError::Older { path: path.to_owned(), found: past.schema, known: SCHEMA }.into());
+    }
+    Ok(LockedStore { db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
 }
 
 /// Refuses a file that has lost all its bytes: the engine would create a new store in it. The folder of blobs exists
 /// only beside a store that was on disk.
 fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), StoreError> {
-    if backend.len().map_err(StoreError::at(path))? == 0 && path.with_file_name(BLOBS).is_dir() {
+    if backend.len().at(path)? == 0 && path.with_file_name(BLOBS).is_dir() {
         let what =
             format!("it is empty, and the folder `{BLOBS}` beside it is that of a store which was in use");
         return Err(StoreError::Damaged { path: path.to_owned(), what });
@@ -251,10 +241,10 @@ fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), Stor
 
 /// The database, and the bytes of its file.
 fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), StoreError> {
-    if is_unfinished(&backend).map_err(StoreError::at(path))? {
-        backend.set_len(0).map_err(StoreError::at(path))?;
+    if is_unfinished(&backend).at(path)? {
+        backend.set_len(0).at(path)?;
     }
-    let bytes = backend.len().map_err(StoreError::at(path))?;
+    let bytes = backend.len().at(path)?;
     Ok((EngineFile::new(path).open(backend, CACHE_BYTES)?, bytes))
 }
 
@@ -278,42 +268,34 @@ fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
 
 /// Migrates a store of an older schema, on any storage backend.
 pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> {
-    let explain = |fault| explain(path.parent().unwrap_or(path), path, fault);
-    let past = db.file().run(|| previous_epoch::read(db, 0)).map_err(explain)?.accept(path)?;
-    let begin =
-        EpochStart { epoch: past.epoch.saturating_add(1), boot: 0, schema: past.schema, counted: None };
-    db.file().run(|| begin.commit(db)).map(drop).map_err(explain)
+    let upgrade = || start_epoch(db, &previous_epoch::read(db, path, 0)?, 0, None);
+    db.file().run(upgrade).map(drop).map_err(|fault| explain(path, fault))
 }
 
-/// The start of an epoch.
-struct EpochStart {
-    epoch: u64,
+/// Migrates the store and starts the epoch after `past`; returns the last position in the log. `deleted_rows` is the
+/// number to record if free pages were counted.
+fn start_epoch(
+    db: &Database,
+    past: &PreviousEpoch,
     boot: u64,
-    /// The schema version before the epoch.
-    schema: u64,
-    counted: Option<FreePageCount>,
-}
-
-impl EpochStart {
-    /// Migrates the store and starts the epoch; returns the last position in the log.
-    fn commit(&self, db: &Database) -> Result<u64, StoreError> {
-        let mut txn = db.begin_write()?;
-        txn.set_quick_repair(true);
-        let mut meta = txn.open_table(META)?;
-        meta.insert(SCHEMA_VERSION, SCHEMA)?;
-        meta.insert(EPOCH, self.epoch)?;
-        meta.insert(BOOT, self.boot)?;
-        drop(meta);
-        if let Some(counted) = &self.counted {
-            counted.record(&txn)?;
-        }
-        if self.schema == 1 {
-            migrate::from_1(&txn)?;
-        }
-        let places = Tables::of(&txn).create()?;
-        txn.commit()?;
-        Ok(places)
+    deleted_rows: Option<u64>,
+) -> Result<u64, StoreError> {
+    let mut txn = db.begin_write()?;
+    txn.set_quick_repair(true);
+    let mut meta = txn.open_table(META)?;
+    meta.insert(SCHEMA_VERSION, SCHEMA)?;
+    meta.insert(EPOCH, past.next())?;
+    meta.insert(BOOT, boot)?;
+    if let Some(deleted_rows) = deleted_rows {
+        meta.insert(COUNTED_AT, deleted_rows)?;
     }
+    drop(meta);
+    if past.schema == 1 {
+        migrate::from_1(&txn)?;
+    }
+    let last_position = Tables::of(&txn).create()?;
+    txn.commit()?;
+    Ok(last_position)
 }
 
 /// Checks the unfinished runs after an unclean shutdown. Damage of a session or run is logged and affects it alone:
@@ -333,39 +315,35 @@ fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Opens a file for writing, or creates a private one.
-fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    files::open_regular_with(options.write(true).create(true).mode(0o600), path)
+/// Writes the pid of this process beside the store.
+fn write_owner(dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join(OWNER);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = files::open_regular_with(&mut options, &path).at(&path)?;
+    Ok(writeln!(file, "{}", process::id()).at(path)?)
 }
 
-fn write_owner(path: &Path) -> Result<(), StoreError> {
-    open_private(path, OpenOptions::new().truncate(true))
-        .and_then(|mut file| file.write_all(format!("{}\n", process::id()).as_bytes()))
-        .map_err(StoreError::at(path))
-}
-
-pub(super) fn explain(dir: &Path, path: &Path, fault: StoreError) -> OpenError {
+/// The error for the caller that wanted to open the store's file at `path`.
+pub(super) fn explain(path: &Path, fault: StoreError) -> OpenError {
     let path = path.to_owned();
-    let error = match fault {
-        StoreError::File { path, source } => return OpenError::Io { path, source },
-        StoreError::Damaged { path, what } => return OpenError::Corrupt { path, reason: what },
-        StoreError::Stopped(stopped) => {
-            let source = io::Error::new(io::ErrorKind::Interrupted, stopped);
-            return OpenError::Io { path, source };
+    match fault {
+        StoreError::Unusable(error) => error,
+        StoreError::File(error) => OpenError::Io(error),
+        StoreError::Damaged { path, what } => OpenError::Corrupt { path, reason: what },
+        StoreError::Engine(redb::Error::DatabaseAlreadyOpen) => {
+            let dir = path.parent().unwrap_or(&path).to_owned();
+            let pid = files::read_regular_text(&dir.join(OWNER), MAX_OWNER_BYTES).ok();
+            OpenError::Busy { dir, pid: pid.and_then(|pid| pid.trim().parse().ok()) }
         }
-        StoreError::Engine(error) => error,
-    };
-    if matches!(error, redb::Error::DatabaseAlreadyOpen) {
-        let named = files::read_regular_text(&dir.join(OWNER), MAX_OWNER_BYTES).ok();
-        return OpenError::Busy { dir: dir.to_owned(), pid: named.and_then(|pid| pid.trim().parse().ok()) };
+        StoreError::Engine(redb::Error::Io(source)) if source.kind() != io::ErrorKind::InvalidData => {
+            OpenError::Io(PathError { path, source })
+        }
+        StoreError::Engine(error) => OpenError::Corrupt { path, reason: error.to_string() },
+        fault @ (StoreError::Busy | StoreError::UnknownTable(_) | StoreError::Stopped(_)) => {
+            OpenError::Io(PathError { path, source: io::Error::other(fault) })
+        }
     }
-    let reason = error.to_string();
-    if let redb::Error::Io(source) = error
-        && source.kind() != io::ErrorKind::InvalidData
-    {
-        return OpenError::Io { path, source };
-    }
-    OpenError::Corrupt { path, reason }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -21,7 +21,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-use super::{disk_full_wait::DiskFullWait, range_locks::forward_range_locks};
+use super::disk_full_wait::DiskFullWait;
 use crate::disk_space::is_full;
 
 /// Bytes of a piece; disk space is allocated by pieces.
@@ -41,12 +41,8 @@ pub(super) struct PreallocatedFile<B> {
 
 impl<B: StorageBackend> PreallocatedFile<B> {
     /// Wraps a backend, whose file is `file` at `path`.
-    pub(super) fn new(
-        backend: B,
-        (file, path): (Option<File>, PathBuf),
-        disk_wait: Arc<DiskFullWait>,
-    ) -> Self {
-        Self { backend, file, path, disk_wait, allocated: Mutex::default() }
+    pub(super) fn new(backend: B, file: Option<File>, path: &Path, disk_wait: Arc<DiskFullWait>) -> Self {
+        Self { backend, file, path: path.to_owned(), disk_wait, allocated: Mutex::default() }
     }
 
     fn lock_allocated(&self) -> MutexGuard<'_, BTreeSet<u64>> {
@@ -110,15 +106,16 @@ impl<B: StorageBackend> StorageBackend for PreallocatedFile<B> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk_wait.retry_until_space((&self.path, data.len()), || {
+        self.disk_wait.retry_until_space(&self.path, data.len(), || {
             self.preallocate(offset, data.len() as u64)?;
             self.backend.write(offset, data)
         })
     }
 
+    /// Releases the lock of `open_locked` although readers may still have the file. It covers the whole file, so that
+    /// the engine's own locks of ranges are not passed on.
     fn close(&self) -> io::Result<()> {
-        self.backend.close()
+        self.backend.close()?;
+        self.file.as_ref().map_or(Ok(()), File::unlock)
     }
-
-    forward_range_locks!(backend);
 }

@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use hermod_actors::port::Clock;
-use redb::{Database, ReadableDatabase, TableError, TableHandle};
+use redb::{Database, ReadableDatabase, TableHandle};
 
 use super::{
     error::StoreError,
     open::{OpenError, SCHEMA},
-    tables::META,
+    tables::{META, open_existing},
 };
 use crate::clock::SystemClock;
 
@@ -39,54 +39,41 @@ pub(super) enum ShutdownKind {
 pub(super) struct PreviousEpoch {
     pub(super) schema: u64,
     /// The last epoch.
-    pub(super) epoch: u64,
+    epoch: u64,
     pub(super) shutdown: ShutdownKind,
-    /// Names of tables, if the file is that of another program.
-    foreign_tables: Option<String>,
 }
 
-/// Reads the state; `boot` identifies the current boot of the machine.
-pub(super) fn read(db: &Database, boot: u64) -> Result<PreviousEpoch, StoreError> {
+/// Reads the state of the store at `path`; `boot` identifies the current boot of the machine. Fails if this program
+/// cannot open the store.
+pub(super) fn read(db: &Database, path: &Path, boot: u64) -> Result<PreviousEpoch, StoreError> {
     let txn = db.begin_read()?;
-    let new = PreviousEpoch { schema: SCHEMA, epoch: 0, shutdown: ShutdownKind::Clean, foreign_tables: None };
-    let meta = match txn.open_table(META) {
-        Ok(meta) => meta,
-        Err(TableError::TableDoesNotExist(_)) => {
-            let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
-            return Ok(PreviousEpoch {
-                foreign_tables: (!tables.is_empty()).then(|| tables.join(", ")),
-                ..new
-            });
+    let new = PreviousEpoch { schema: SCHEMA, epoch: 0, shutdown: ShutdownKind::Clean };
+    let Some(meta) = open_existing(&txn, META)? else {
+        let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
+        if tables.is_empty() {
+            return Ok(new);
         }
-        Err(error) => return Err(error.into()),
+        let reason = format!("it belongs to another program (tables: {})", tables.join(", "));
+        return Err(OpenError::Corrupt { path: path.to_owned(), reason }.into());
     };
     let meta_value = |key| Ok::<_, StoreError>(meta.get(key)?.map(|meta_value| meta_value.value()));
     let Some(epoch) = meta_value(EPOCH)? else { return Ok(new) };
-    let end = match (meta_value(CLOSED)?, meta_value(BOOT)?) {
+    let shutdown = match (meta_value(CLOSED)?, meta_value(BOOT)?) {
         (Some(closed), _) if closed == epoch => ShutdownKind::Clean,
         (_, Some(was)) if was == boot => ShutdownKind::Unclean,
         (_, Some(_) | None) => ShutdownKind::OtherBoot,
     };
-    Ok(PreviousEpoch {
-        schema: meta_value(SCHEMA_VERSION)?.unwrap_or(SCHEMA),
-        epoch,
-        shutdown: end,
-        foreign_tables: None,
-    })
+    let schema = meta_value(SCHEMA_VERSION)?.unwrap_or(SCHEMA);
+    if schema > SCHEMA {
+        return Err(OpenError::Newer { path: path.to_owned(), found: schema, known: SCHEMA }.into());
+    }
+    Ok(PreviousEpoch { schema, epoch, shutdown })
 }
 
 impl PreviousEpoch {
-    /// Fails if this program cannot open the store.
-    pub(super) fn accept(self, path: &Path) -> Result<Self, OpenError> {
-        let path = path.to_owned();
-        if let Some(tables) = self.foreign_tables {
-            let reason = format!("it belongs to another program (tables: {tables})");
-            return Err(OpenError::Corrupt { path, reason });
-        }
-        if self.schema > SCHEMA {
-            return Err(OpenError::Newer { path, found: self.schema, known: SCHEMA });
-        }
-        Ok(self)
+    /// The epoch of this opening.
+    pub(super) const fn next(&self) -> u64 {
+        self.epoch.saturating_add(1)
     }
 
     /// Whether the store needs no migration.

@@ -1,7 +1,7 @@
 //! Reads of one snapshot. A short read runs in the calling task, within a limit of bytes. A longer one is repeated on a
 //! blocking thread, without that limit.
 
-use std::{borrow::Cow, str, sync::Arc};
+use std::{str, sync::Arc};
 
 use hermod_actors::{
     model::{
@@ -23,7 +23,7 @@ use super::{
     log::{LogRow, SessionTail},
     tables::{
         ACCOUNTS, INBOX, KEYS, LOG, MARKS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        TAILS,
+        TAILS, rows_of, runs_of,
     },
 };
 
@@ -62,6 +62,7 @@ pub(super) enum ReadAbort {
 }
 
 /// Reads one snapshot.
+#[derive(Debug)]
 pub(super) struct SnapshotReader {
     txn: ReadTransaction,
     blobs: Blobs,
@@ -77,6 +78,10 @@ impl SnapshotReader {
 
     pub(super) const fn file(&self) -> &EngineFile {
         &self.file
+    }
+
+    pub(super) const fn blobs(&self) -> &Blobs {
+        &self.blobs
     }
 
     pub(super) const fn txn(&self) -> &ReadTransaction {
@@ -98,21 +103,17 @@ impl SnapshotReader {
         read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>,
     ) -> Result<T, ReadError> {
         self.remaining_bytes = None;
-        self.guarded(read).map_err(|abort| match abort {
-            ReadAbort::Failed(error) => error,
-            ReadAbort::Engine(error) => ReadError::Unavailable(error.to_string()),
-            ReadAbort::TooLong => ReadError::Unavailable("a read without a limit met one".to_owned()),
-        })
+        self.guarded(read).map_err(ReadError::from)
     }
 
     /// Reads; a panic of the engine fails this read alone.
     fn guarded<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>) -> Result<T, ReadAbort> {
         let file = self.file.clone();
         let read = file.catch(|| read(self)).unwrap_or_else(|error| Err(ReadAbort::Engine(error)));
-        read.map_err(|abort| match abort {
-            ReadAbort::Engine(error) => ReadAbort::Engine(file.explain(error)),
-            abort @ (ReadAbort::TooLong | ReadAbort::Failed(_)) => abort,
-        })
+        match read {
+            Err(ReadAbort::Engine(error)) => Err(ReadAbort::Engine(file.explain(error))),
+            read => read,
+        }
     }
 
     /// At most `max` records, from the record number `from` on. Damage that the engine meets affects this session
@@ -123,12 +124,12 @@ impl SnapshotReader {
         from: Seq,
         max: usize,
     ) -> Result<Vec<StoredRecord>, ReadAbort> {
-        self.guarded(|rows| rows.log_records(session, from, max)).map_err(|abort| match abort {
-            ReadAbort::Engine(error @ StoreError::Damaged { .. }) => {
-                damaged(session, from, error.to_string())
+        match self.guarded(|rows| rows.log_records(session, from, max)) {
+            Err(ReadAbort::Engine(error @ StoreError::Damaged { .. })) => {
+                Err(damaged(session, from, error.to_string()))
             }
-            abort @ (ReadAbort::TooLong | ReadAbort::Failed(_) | ReadAbort::Engine(_)) => abort,
-        })
+            read => read,
+        }
     }
 
     fn log_records(
@@ -163,8 +164,8 @@ impl SnapshotReader {
     ) -> Result<Vec<PositionedRow>, ReadAbort> {
         let bits = session.bits();
         let mut rows = Vec::new();
-        let Some(tail) = self.open(TAILS)?.get(bits)?.map(|tail| SessionTail::of(tail.value())) else {
-            let has_run = self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.next();
+        let Some(tail) = SessionTail::read(&self.open(TAILS)?, session)? else {
+            let has_run = self.open(RUNS_BY_SESSION)?.range(runs_of(session))?.next();
             return match has_run.transpose()? {
                 Some(_) => Err(damaged(session, from, "nothing says where the session ends".to_owned())),
                 None => Ok(rows),
@@ -181,10 +182,10 @@ impl SnapshotReader {
             let missing = || damaged(session, seq, format!("row {place} of the log is missing"));
             let row = log.row(place)?.ok_or_else(missing)?;
             self.spend(row.value())?;
-            let LogRow { first, previous: before, .. } =
+            let LogRow { first, previous, .. } =
                 LogRow::parse(session, place, row.value()).map_err(|why| damaged(session, seq, why))?;
             rows.push((place, row));
-            (place, seq) = (before, first.saturating_sub(1));
+            (place, seq) = (previous, first.saturating_sub(1));
         }
         Ok(rows)
     }
@@ -194,16 +195,15 @@ impl SnapshotReader {
             return Err(ReadAbort::TooLong);
         }
         match self.blobs.resolve(stored) {
-            Ok(value) => decode(&value).map_err(|error| ReadError::Record { session, seq, error }.into()),
+            Ok(value) => Ok(decode(&value).map_err(|error| ReadError::Record { session, seq, error })?),
             Err(BlobError::Lost(why)) => Err(damaged(session, seq, why)),
             Err(BlobError::System(why)) => Err(ReadError::Unavailable(why).into()),
         }
     }
 
     pub(super) fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, ReadAbort> {
-        let bits = session.bits();
         let mut rows = Vec::new();
-        for row in self.open(INBOX)?.range((bits, 0)..=(bits, u64::MAX))? {
+        for row in self.open(INBOX)?.range(rows_of(session))? {
             let (key, stored) = row?;
             self.spend(stored.value())?;
             let item = item(&self.blobs, stored.value()).map_err(|error| unreadable("inbox", error))?;
@@ -278,9 +278,8 @@ impl SnapshotReader {
     }
 
     pub(super) fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
-        let bits = session.bits();
         let mut ids = Vec::new();
-        for row in self.open(RUNS_BY_SESSION)?.range((bits, 0)..=(bits, u128::MAX))?.rev().take(max) {
+        for row in self.open(RUNS_BY_SESSION)?.range(runs_of(session))?.rev().take(max) {
             ids.push(row?.0.value().1);
         }
         ids.reverse();
@@ -336,9 +335,7 @@ impl SnapshotReader {
         row: &StoredValue<'_>,
     ) -> Result<T, ReadAbort> {
         self.spend(row.value())?;
-        let value: Cow<[u8]> = self.blobs.resolve(row.value()).map_err(|error| unreadable(table, error))?;
-        serde_json::from_slice(&value)
-            .map_err(|error| ReadError::Row { table, error: error.to_string() }.into())
+        self.blobs.json(row.value()).map_err(|error| unreadable(table, error).into())
     }
 
     pub(super) fn open<K: redb::Key, V: redb::Value>(
@@ -397,6 +394,16 @@ fn unreadable(table: &'static str, error: BlobError) -> ReadError {
 
 fn damaged(session: SessionId, seq: Seq, why: String) -> ReadAbort {
     ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
+}
+
+impl From<ReadAbort> for ReadError {
+    fn from(abort: ReadAbort) -> Self {
+        match abort {
+            ReadAbort::Failed(error) => error,
+            ReadAbort::Engine(error) => Self::Unavailable(error.to_string()),
+            ReadAbort::TooLong => Self::Unavailable("a read without a limit met one".to_owned()),
+        }
+    }
 }
 
 impl From<ReadError> for ReadAbort {

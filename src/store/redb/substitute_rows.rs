@@ -18,10 +18,7 @@ impl SnapshotReader {
     pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow, ReadAbort> {
         let (run, session) = (RunId::from_bits(id), self.session_of(id)?);
         let is_open = self.open(OPEN_RUNS)?.get(id)?.is_some();
-        let tail = self
-            .open(TAILS)?
-            .get(session.bits())?
-            .map_or(SessionTail::default(), |tail| SessionTail::of(tail.value()));
+        let tail = SessionTail::read(&self.open(TAILS)?, session)?.unwrap_or_default();
         let ended = (!is_open)
             .then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error }));
         Ok(RunRow {

@@ -1,12 +1,52 @@
 //! The tables of the store: their names, keys and values, in one list.
 
-use redb::{Key, ReadableTable, Table, TableDefinition, Value, WriteTransaction};
+use std::ops::RangeInclusive;
+
+use hermod_actors::model::SessionId;
+use redb::{
+    Key, ReadOnlyTable, ReadTransaction, ReadableTable, Table, TableDefinition, TableError, Value,
+    WriteTransaction,
+};
 
 use super::error::StoreError;
 
 /// An id's 128 bits, then a number within it: rows of one id are neighbours.
 pub(super) type CompositeKey = (u128, u64);
+/// The range of all rows of a session in a table by session and number.
+pub(super) const fn rows_of(session: SessionId) -> RangeInclusive<CompositeKey> {
+    (session.bits(), 0)..=(session.bits(), u64::MAX)
+}
+
+/// The range of all runs of a session in `runs_by_session`.
+pub(super) const fn runs_of(session: SessionId) -> RangeInclusive<(u128, u128)> {
+    (session.bits(), 0)..=(session.bits(), u128::MAX)
+}
+
 pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
+
+/// Calls `each` with every row of a table, in the order of the keys.
+pub(super) fn for_each_row<K: Key + 'static, V: Value + 'static>(
+    txn: &ReadTransaction,
+    table: Definition<K, V>,
+    mut each: impl FnMut(K::SelfType<'_>, V::SelfType<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    for row in txn.open_table(table)?.iter()? {
+        let (key, value) = row?;
+        each(key.value(), value.value())?;
+    }
+    Ok(())
+}
+
+/// Opens a table; `None` if no version that writes it has opened the store yet.
+pub(super) fn open_existing<K: Key, V: Value>(
+    txn: &ReadTransaction,
+    table: Definition<K, V>,
+) -> Result<Option<ReadOnlyTable<K, V>>, StoreError> {
+    match txn.open_table(table) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        table => Ok(Some(table?)),
+    }
+}
 
 /// An operation on every table.
 pub(super) trait Visit {

@@ -1,7 +1,7 @@
 //! Shrinks a store from which most was deleted, when it is opened: only then it has no readers and writers.
 
 use hermod_actors::port::Clock;
-use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::{
     error::StoreError,
@@ -12,49 +12,34 @@ use crate::clock::SystemClock;
 /// Files up to this size are not shrunk.
 const MIN_VACUUM_BYTES: u64 = 64 << 20;
 /// The `meta` row with the number of deleted log rows at the last count of free pages.
-const COUNTED_AT: &str = "counted_at";
+pub(super) const COUNTED_AT: &str = "counted_at";
 
-/// Shrinks the store if more than half of its file is free; returns the count to record.
+/// Shrinks the store if more than half of its file is free; returns the number of deleted log rows if free pages were counted.
 /// Counting free pages reads all other pages, and is therefore done only if many rows were deleted since the last
 /// count.
-pub(super) fn vacuum(db: &mut Database, bytes: u64) -> Result<Option<FreePageCount>, StoreError> {
+pub(super) fn vacuum(db: &mut Database, bytes: u64) -> Result<Option<u64>, StoreError> {
     vacuum_above(db, bytes, MIN_VACUUM_BYTES)
 }
 
-pub(super) fn vacuum_above(
-    db: &mut Database,
-    bytes: u64,
-    smallest: u64,
-) -> Result<Option<FreePageCount>, StoreError> {
+pub(super) fn vacuum_above(db: &mut Database, bytes: u64, smallest: u64) -> Result<Option<u64>, StoreError> {
     if bytes <= smallest {
         return Ok(None);
     }
-    let Some(counted) = count_if_thinned(db)? else { return Ok(None) };
+    let Some(deleted_rows) = deleted_rows_if_many(db)? else { return Ok(None) };
     let clock = SystemClock::default();
     let used = used_bytes(db)?;
     if bytes.saturating_sub(used) <= bytes / 2 {
         tracing::debug!(bytes, used, ms = clock.monotonic_ms(), "the store is not worth compacting");
-        return Ok(Some(counted));
+        return Ok(Some(deleted_rows));
     }
     db.compact()?;
     tracing::info!(bytes, used, ms = clock.monotonic_ms(), "the store was compacted");
-    Ok(Some(counted))
-}
-
-/// Number of deleted log rows at the last count of free pages.
-pub(super) struct FreePageCount(u64);
-
-impl FreePageCount {
-    /// Records the count, in the transaction that starts the epoch.
-    pub(super) fn record(&self, txn: &WriteTransaction) -> Result<(), StoreError> {
-        txn.open_table(META)?.insert(COUNTED_AT, self.0)?;
-        Ok(())
-    }
+    Ok(Some(deleted_rows))
 }
 
 /// The number of deleted log rows, if counting may pay: more than a quarter as many rows as remain were deleted since
 /// the last count.
-fn count_if_thinned(db: &Database) -> Result<Option<FreePageCount>, StoreError> {
+fn deleted_rows_if_many(db: &Database) -> Result<Option<u64>, StoreError> {
     let txn = db.begin_read()?;
     let log = txn.open_table(LOG)?;
     let (rows, last) = (log.len()?, log.last()?.map_or(0, |(place, _)| place.value()));
@@ -62,7 +47,7 @@ fn count_if_thinned(db: &Database) -> Result<Option<FreePageCount>, StoreError> 
     let before = txn.open_table(META)?.get(COUNTED_AT)?.map_or(0, |gone| gone.value());
     // The number may fall: if the newest rows are deleted, the last position falls too.
     let since = gone.saturating_sub(before);
-    Ok((rows == 0 || since > rows / 4).then_some(FreePageCount(gone)))
+    Ok((rows == 0 || since > rows / 4).then_some(gone))
 }
 
 /// Bytes of pages in use.

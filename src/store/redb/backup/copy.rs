@@ -1,6 +1,6 @@
 //! A consistent copy of the store's rows while the store is written.
 
-use std::{borrow::Borrow, fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+use std::{borrow::Borrow, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 
 use redb::{
     Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, TableHandle, Value,
@@ -8,52 +8,21 @@ use redb::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::store::redb::{
-    engine::EngineFile,
-    error::StoreError,
-    journal::RedbJournal,
-    open::OpenError,
-    tables::{self, Definition},
-    throttle::{StoppedError, ThrottleFn},
+use crate::{
+    files::{IoResult as _, PathError},
+    store::redb::{
+        engine::EngineFile,
+        error::StoreError,
+        journal::RedbJournal,
+        tables::{self, Definition},
+        throttle::ThrottleFn,
+    },
 };
 
 /// Bytes of rows per transaction of the copy: bounds how long one transaction occupies the disk.
 const BATCH_BYTES: usize = 1 << 20;
 /// Bytes of the copy's page cache.
 const CACHE_BYTES: usize = 16 << 20;
-/// Why a copy was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyError {
-    /// A gc or another copy is under way.
-    #[error("a gc or another backup of this store is under way; try again when it has ended")]
-    Busy,
-    /// The throttle callback stopped it.
-    #[error(transparent)]
-    Stopped(#[from] StoppedError),
-    /// The file is no store, or one that this program does not know.
-    #[error(transparent)]
-    Open(OpenError),
-    /// The store cannot be read, or the copy cannot be written.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl CopyError {
-    fn at(path: &Path) -> impl Fn(StoreError) -> Self {
-        move |fault| Self::Failed(format!("{}: {fault}", path.display()))
-    }
-}
-
-impl From<StoreError> for CopyError {
-    fn from(fault: StoreError) -> Self {
-        match fault {
-            StoreError::Stopped(stopped) => Self::Stopped(stopped),
-            StoreError::Engine(_) | StoreError::File { .. } | StoreError::Damaged { .. } => {
-                Self::Failed(fault.to_string())
-            }
-        }
-    }
-}
 
 /// The store as of one instant. While it lives, gc removes no file that it may refer to.
 #[derive(Debug)]
@@ -65,8 +34,8 @@ pub struct Snapshot {
 
 impl RedbJournal {
     /// A snapshot of now: contains every commit that has resolved, and each commit entirely or not at all.
-    pub fn snapshot(&self) -> Result<Snapshot, CopyError> {
-        let gate = Arc::clone(self.gc_gate()).try_acquire_owned().map_err(|_| CopyError::Busy)?;
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let gate = Arc::clone(self.gc_gate()).try_acquire_owned().map_err(|_| StoreError::Busy)?;
         let file = self.db.file().clone();
         let txn = file.run(|| Ok(self.db.begin_read()?))?;
         Ok(Snapshot { txn, file, _gate: gate })
@@ -76,29 +45,29 @@ impl RedbJournal {
 impl Snapshot {
     /// Copies all rows into a new file, which is synced and closed on return. Blocks.
     /// `pace` gets the bytes of every batch, and may wait or stop the copy.
-    pub fn copy(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), CopyError> {
-        self.file.catch(|| self.copy_rows(to, pace))?.map_err(|error| {
-            match (error, self.file.known_damage()) {
-                (CopyError::Failed(_), Some(fault)) => fault.into(),
-                (error, _) => error,
-            }
+    pub fn copy(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
+        self.file.run(|| self.copy_rows(to, pace)).map_err(|fault| match self.file.known_damage() {
+            Some(damage) if !matches!(fault, StoreError::Stopped(_)) => damage,
+            _ => fault,
         })
     }
 
-    fn copy_rows(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), CopyError> {
-        let tables: Vec<_> =
-            self.txn.list_tables().map_err(StoreError::from)?.map(|table| table.name().to_owned()).collect();
-        if let Some(unknown) = tables.iter().find(|table| !tables::NAMES.contains(&table.as_str())) {
-            return Err(CopyError::Failed(format!("the store has a table `{unknown}`, which no copy knows")));
+    fn copy_rows(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
+        let mut tables = self.txn.list_tables()?;
+        if let Some(unknown) = tables.find(|table| !tables::NAMES.contains(&table.name())) {
+            return Err(StoreError::UnknownTable(unknown.name().to_owned()));
         }
-        let at = CopyError::at(to);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to);
-        let file = file.map_err(StoreError::at(to))?;
-        let backend = FileBackend::new(file).map_err(|error| at(error.into()))?;
-        let db = EngineFile::new(to).open(backend, CACHE_BYTES).map_err(&at)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to).at(to)?;
+        let create = || EngineFile::new(to).open(FileBackend::new(file)?, CACHE_BYTES);
+        let db = create().map_err(named(to))?;
         tables::visit(&mut TableCopier { txn: &self.txn, to, db: &db, throttle: pace })?;
-        db.close().map_err(at)
+        db.close().map_err(named(to))
     }
+}
+
+/// Adds the path of the copy to an error: without a path, an error is one of the store.
+fn named(to: &Path) -> impl FnOnce(StoreError) -> StoreError {
+    move |fault| PathError { path: to.to_owned(), source: io::Error::other(fault) }.into()
 }
 
 struct TableCopier<'c> {
@@ -109,34 +78,35 @@ struct TableCopier<'c> {
 }
 
 impl tables::Visit for TableCopier<'_> {
-    type Error = CopyError;
+    type Error = StoreError;
 
     fn table<K: Key + 'static, V: Value + 'static>(
         &mut self,
         definition: Definition<K, V>,
-    ) -> Result<(), CopyError> {
-        let from = self.txn.open_table(definition).map_err(StoreError::from)?;
-        let mut rows = from.iter().map_err(StoreError::from)?;
-        let at = CopyError::at(self.to);
+    ) -> Result<(), StoreError> {
+        let from = self.txn.open_table(definition)?;
+        let mut rows = from.iter()?;
         loop {
-            let (mut bytes, mut more) = (0, false);
-            let txn = self.db.begin_write().map_err(|error| at(error.into()))?;
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while bytes < BATCH_BYTES
+                && let Some(row) = rows.next().transpose()?
             {
-                let mut table = txn.open_table(definition).map_err(|error| at(error.into()))?;
-                for row in rows.by_ref() {
-                    let (key, value) = row.map_err(StoreError::from)?;
-                    let (key, value) = (key.value(), value.value());
-                    bytes += K::as_bytes(&key).as_ref().len() + V::as_bytes(&value).as_ref().len();
-                    table.insert(key.borrow(), value.borrow()).map_err(|error| at(error.into()))?;
-                    more = bytes >= BATCH_BYTES;
-                    if more {
-                        break;
-                    }
-                }
+                bytes +=
+                    K::as_bytes(&row.0.value()).as_ref().len() + V::as_bytes(&row.1.value()).as_ref().len();
+                batch.push(row);
             }
-            txn.commit().map_err(|error| at(error.into()))?;
+            let write = || -> Result<(), StoreError> {
+                let txn = self.db.begin_write()?;
+                let mut table = txn.open_table(definition)?;
+                for (key, value) in &batch {
+                    table.insert(key.value().borrow(), value.value().borrow())?;
+                }
+                drop(table);
+                Ok(txn.commit()?)
+            };
+            write().map_err(named(self.to))?;
             (self.throttle)(bytes)?;
-            if !more {
+            if bytes < BATCH_BYTES {
                 return Ok(());
             }
         }
@@ -148,7 +118,7 @@ mod tests {
     use redb::{Builder, TableDefinition};
 
     use super::*;
-    use crate::store::redb::{Durability, backup::inspect};
+    use crate::store::redb::{Durability, backup::inspect, throttle::StoppedError};
 
     fn journal() -> (tempfile::TempDir, RedbJournal) {
         let dir = tempfile::tempdir().unwrap();
@@ -183,13 +153,13 @@ mod tests {
         drop(journal);
         let path = dir.path().join(crate::store::redb::open::STORE_FILE);
         let stopped = inspect(&path, &dir.path().join("blobs"), &mut |_| Err(StoppedError));
-        assert!(matches!(stopped, Err(CopyError::Stopped(StoppedError))));
+        assert!(matches!(stopped, Err(StoreError::Stopped(StoppedError))));
     }
 
     #[test]
     fn a_copy_that_is_stopped_ends() {
         let (dir, journal) = journal();
         let stopped = journal.snapshot().unwrap().copy(&dir.path().join("copy"), &mut |_| Err(StoppedError));
-        assert!(matches!(stopped, Err(CopyError::Stopped(StoppedError))));
+        assert!(matches!(stopped, Err(StoreError::Stopped(StoppedError))));
     }
 }

@@ -7,16 +7,19 @@ use std::{
 
 use redb::{ReadTransaction, ReadableDatabase};
 
-use super::{copy::CopyError, overlay::CopyOnWriteFile, replace_store::RESTORE_GENERATION};
-use crate::store::redb::{
-    blobs::Blobs,
-    check::{self, CheckReport, ReferencedFiles},
-    engine::{Engine, EngineFile},
-    error::StoreError,
-    open,
-    previous_epoch::{EPOCH, SCHEMA_VERSION},
-    tables::META,
-    throttle::ThrottleFn,
+use super::{overlay::CopyOnWriteFile, replace_store::RESTORE_GENERATION};
+use crate::{
+    files::IoResult as _,
+    store::redb::{
+        blobs::Blobs,
+        check::{self, CheckReport, ReferencedFiles},
+        engine::{Engine, EngineFile},
+        error::StoreError,
+        open,
+        previous_epoch::{EPOCH, SCHEMA_VERSION},
+        tables::{META, open_existing},
+        throttle::ThrottleFn,
+    },
 };
 
 /// The content of a store's file, and what it refers to.
@@ -34,33 +37,29 @@ pub struct StoreContents {
 
 /// Checks all of a store's file; its spilled values are in the folder `blobs`. Writes nothing. Blocks.
 /// `pace` gets the bytes that were checked. Fails if the file is no store, or one that this program does not know.
-pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<StoreContents, CopyError> {
-    let explain = |fault| open::explain(file.parent().unwrap_or(file), file, fault);
+pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<StoreContents, StoreError> {
     let guard = EngineFile::new(file);
     let open = || -> Result<(Engine, StoreContents), StoreError> {
-        let overlay = File::open(file).and_then(CopyOnWriteFile::new).map_err(StoreError::at(file))?;
+        let overlay = File::open(file).and_then(CopyOnWriteFile::new).at(file)?;
         let mut db = guard.open(overlay, open::CACHE_BYTES)?;
         let mut found = StoreContents::default();
         guard.run(|| found.read_meta(&db.begin_read()?))?;
         found.checked = guard.run(|| check::pages(&mut db))?;
         Ok((db, found))
     };
-    let (db, found) = open().map_err(|fault| CopyError::Open(explain(fault)))?;
+    let (db, mut found) = open().map_err(|fault| open::explain(file, fault))?;
     // Upgrades an older schema in memory only.
-    open::upgrade_schema(file, &db).map_err(CopyError::Open)?;
+    open::upgrade_schema(file, &db)?;
     let beside = ReferencedFiles { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
-    let mut checked = guard.run(|| check::rows(&db, found.checked, beside, pace))?;
-    checked.counts.bytes = fs::metadata(file).map_err(StoreError::at(file))?.len();
-    Ok(StoreContents { checked, ..found })
+    found.checked = guard.run(|| check::rows(&db, found.checked, beside, pace))?;
+    found.checked.counts.bytes = fs::metadata(file).at(file)?.len();
+    Ok(found)
 }
 
 impl StoreContents {
     fn read_meta(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
-        let meta = match txn.open_table(META) {
-            // A store without `META` is reported by `upgrade_schema`, which explains it better.
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
-            meta => meta?,
-        };
+        // A store without `META` is reported by `upgrade_schema`, which explains it better.
+        let Some(meta) = open_existing(txn, META)? else { return Ok(()) };
         let row = |key| -> Result<u64, StoreError> { Ok(meta.get(key)?.map_or(0, |row| row.value())) };
         (self.schema, self.epoch, self.restore_generation) =
             (row(SCHEMA_VERSION)?, row(EPOCH)?, row(RESTORE_GENERATION)?);

@@ -8,7 +8,7 @@ mod inspect;
 mod overlay;
 mod replace_store;
 
-pub use copy::{CopyError, Snapshot};
+pub use copy::Snapshot;
 pub use inspect::{StoreContents, inspect};
 pub use replace_store::{LockedStateDir, STORE_FOLDERS, stamp_restored};
 pub(super) use replace_store::{RESTORE_GENERATION, open_locked};

@@ -18,7 +18,7 @@ use redb::{ReadableDatabase, ReadableTable, backends::FileBackend};
 
 use super::overlay::CopyOnWriteFile;
 use crate::{
-    files,
+    files::{self, IoResult as _, PathError},
     store::redb::{
         engine::EngineFile,
         error::StoreError,
@@ -43,21 +43,22 @@ const REPLACED_FILE: &str = "replaced";
 const ASSUMED_OPENINGS: u64 = 1_000_000;
 
 /// Opens or creates the engine's file for writing, and locks it against other processes. Completes an interrupted
-/// replacement first.
+/// replacement first. The engine locks the file only when it reads it. That is too late, because an unfinished file is
+/// truncated before.
 pub(in crate::store::redb) fn open_locked(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(STORE_FILE);
     loop {
         let file = lock(&path)?;
-        if dir.join(READY_FOLDER).try_exists().map_err(StoreError::at(dir))? {
+        if dir.join(READY_FOLDER).try_exists().at(dir)? {
             finish(dir)?;
-        } else if is_at(&file, &path).map_err(StoreError::at(&path))? {
+        } else if is_at(&file, &path).at(&path)? {
             return Ok(file);
         }
     }
 }
 
-fn sync(folder: &Path) -> Result<(), StoreError> {
-    files::sync_folder(folder).map_err(StoreError::at(folder))
+fn sync(folder: &Path) -> Result<(), PathError> {
+    files::sync_folder(folder).at(folder)
 }
 
 /// Bytes of a file that was created only to be locked and is no store yet; a store's file that was truncated has 0.
@@ -65,27 +66,25 @@ const LOCK_ONLY_BYTES: u64 = 1;
 
 fn lock(path: &Path) -> Result<File, StoreError> {
     let is_absent = !path.exists();
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(StoreError::at(path))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path).at(path)?;
     match file.try_lock() {
         Ok(()) => {
-            if is_absent && file.metadata().map_err(StoreError::at(path))?.len() == 0 {
-                file.set_len(LOCK_ONLY_BYTES).map_err(StoreError::at(path))?;
+            if is_absent && file.metadata().at(path)?.len() == 0 {
+                file.set_len(LOCK_ONLY_BYTES).at(path)?;
             }
             Ok(file)
         }
         Err(TryLockError::WouldBlock) => Err(StoreError::Engine(redb::Error::DatabaseAlreadyOpen)),
-        Err(TryLockError::Error(error)) => Err(StoreError::at(path)(error)),
+        Err(TryLockError::Error(error)) => Ok(Err(error).at(path)?),
     }
 }
 
 /// Whether the path still refers to this file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    match fs::metadata(path) {
-        Ok(there) => file.metadata().map(|own| (own.dev(), own.ino()) == (there.dev(), there.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    let Some(there) = fs::metadata(path).if_exists()? else { return Ok(false) };
+    file.metadata().map(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
 /// A state directory with exclusive access to its store, until this value is dropped.
@@ -98,7 +97,7 @@ pub struct LockedStateDir {
 impl LockedStateDir {
     /// Locks the store; fails if another process has it open.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
-        let file = open_locked(dir).map_err(|fault| open::explain(dir, &dir.join(STORE_FILE), fault))?;
+        let file = open_locked(dir).map_err(|fault| open::explain(&dir.join(STORE_FILE), fault))?;
         Ok(Self { dir: dir.to_owned(), file })
     }
 
@@ -164,45 +163,41 @@ impl LockedStateDir {
 }
 
 /// Makes the remaining moves. May be interrupted at any point, and continued by any process.
-fn finish(dir: &Path) -> Result<(), StoreError> {
+fn finish(dir: &Path) -> Result<(), PathError> {
     while one_step(dir)? {}
     Ok(())
 }
 
 /// Makes the first outstanding move; `false` if there is none.
-fn one_step(dir: &Path) -> Result<bool, StoreError> {
+fn one_step(dir: &Path) -> Result<bool, PathError> {
     let ready = dir.join(READY_FOLDER);
-    let at = |path: &Path| StoreError::at(path.to_owned());
-    let Some(_only) = lock_ready(&ready).map_err(at(&ready))? else { return Ok(false) };
-    let replaced = match fs::read_to_string(ready.join(REPLACED_FILE)) {
-        Ok(name) => dir.join(name),
+    let Some(_only) = lock_ready(&ready).at(&ready)? else { return Ok(false) };
+    let Some(name) = fs::read_to_string(ready.join(REPLACED_FILE)).if_exists().at(&ready)? else {
         // All parts have been moved.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::remove_dir(&ready).map_err(at(&ready))?;
-            sync(dir)?;
-            return Ok(false);
-        }
-        Err(error) => return Err(at(&ready)(error)),
+        fs::remove_dir(&ready).at(&ready)?;
+        sync(dir)?;
+        return Ok(false);
     };
+    let replaced = dir.join(name);
     for name in [CRASH_HISTORY_FILE].iter().chain(STORE_FOLDERS) {
-        if move_part(name, dir, &ready, &replaced).map_err(at(&dir.join(name)))? {
+        if move_part(name, dir, &ready, &replaced).at(dir.join(name))? {
             return Ok(true);
         }
     }
     let (new, own, old) = (ready.join(STORE_FILE), dir.join(STORE_FILE), replaced.join(STORE_FILE));
-    if new.try_exists().map_err(at(&new))? {
-        let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > LOCK_ONLY_BYTES);
-        if is_store && !old.try_exists().map_err(at(&old))? {
-            files::make_folder(&replaced).map_err(at(&replaced))?;
-            fs::hard_link(&own, &old).map_err(at(&old))?;
-            sync(&replaced)?;
-            return Ok(true);
-        }
-        fs::rename(&new, &own).map_err(at(&own))?;
-        sync(dir)?;
+    if !new.try_exists().at(&new)? {
+        fs::remove_file(ready.join(REPLACED_FILE)).at(&ready)?;
         return Ok(true);
     }
-    fs::remove_file(ready.join(REPLACED_FILE)).map_err(at(&ready))?;
+    let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > LOCK_ONLY_BYTES);
+    if is_store && !old.try_exists().at(&old)? {
+        files::make_folder(&replaced).at(&replaced)?;
+        fs::hard_link(&own, &old).at(&old)?;
+        sync(&replaced)?;
+    } else {
+        fs::rename(&new, &own).at(&own)?;
+        sync(dir)?;
+    }
     Ok(true)
 }
 
@@ -226,11 +221,7 @@ fn move_part(name: &str, dir: &Path, ready: &Path, replaced: &Path) -> io::Resul
 
 /// Waits for exclusive access to the moves; `None` if the replacement is complete.
 fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
-    let folder = match File::open(ready) {
-        Ok(folder) => folder,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(folder) = File::open(ready).if_exists()? else { return Ok(None) };
     folder.lock()?;
     Ok(is_at(&folder, ready)?.then_some(folder))
 }
@@ -240,7 +231,7 @@ fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
 pub fn stamp_restored(file: &Path, epoch: u64, lineage: u64) -> io::Result<()> {
     let guard = EngineFile::new(file);
     let renewed = || -> Result<(), StoreError> {
-        let own = OpenOptions::new().read(true).write(true).open(file).map_err(StoreError::at(file))?;
+        let own = OpenOptions::new().read(true).write(true).open(file).at(file)?;
         let db = guard.open(FileBackend::new(own)?, open::CACHE_BYTES)?;
         let txn = db.begin_write()?;
         {

@@ -6,14 +6,13 @@ use std::{
 };
 
 use hermod_actors::model::{Body, OutcomeDetail, RunId, Seq, SessionId, decode};
-use redb::{ReadableTable, TableError};
 
 use super::pass::CheckPass;
 use crate::store::redb::{
     damage::Damage,
     error::StoreError,
     log::{LogRow, SessionTail, session_of_row},
-    tables::{GRAVES, LOG, MARKS, TAILS},
+    tables::{GRAVES, LOG, MARKS, TAILS, for_each_row, open_existing},
 };
 
 /// Assumed bytes of a row of numbers.
@@ -62,28 +61,22 @@ struct LogCheck<'a, 'p> {
 impl LogCheck<'_, '_> {
     fn rows(&mut self) -> Result<(), StoreError> {
         let txn = self.pass.txn;
-        let graves = match txn.open_table(GRAVES) {
-            // No version that writes this table has opened the store yet, so nothing was removed.
-            Err(TableError::TableDoesNotExist(_)) => None,
-            graves => Some(graves?),
-        };
-        for row in txn.open_table(LOG)?.iter()? {
-            let (place, row) = row?;
-            let (place, row) = (place.value(), row.value());
+        let graves = open_existing(txn, GRAVES)?;
+        for_each_row(txn, LOG, |place, row| {
             self.pass.count_bytes(row.len())?;
             self.pass.checked.counts.rows += 1;
             let session = match session_of_row(row) {
                 Ok(session) => session,
                 Err(why) => {
                     self.pass.damage(Damage::store("appends", format!("row {place}: {why}")));
-                    continue;
+                    return Ok(());
                 }
             };
             // A removed session whose rows are not all removed yet; gc removes the rest.
             if let Some(graves) = &graves
                 && graves.get(session.bits())?.is_some()
             {
-                continue;
+                return Ok(());
             }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
             match LogRow::parse(session, place, row) {
@@ -94,8 +87,8 @@ impl LogCheck<'_, '_> {
                 }
             }
             self.facts.sessions.insert(session, state);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn row(&mut self, session: SessionId, state: &mut CheckedSession, place: u64, row: &LogRow<'_>) {
@@ -183,10 +176,9 @@ impl LogCheck<'_, '_> {
     fn ends(&mut self) -> Result<(), StoreError> {
         let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
         self.pass.checked.counts.sessions = unseen.len() as u64;
-        for tail in self.pass.txn.open_table(TAILS)?.iter()? {
-            let (id, tail) = tail?;
+        for_each_row(self.pass.txn, TAILS, |id, tail| {
             self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
-            let (session, tail) = (SessionId::from_bits(id.value()), SessionTail::of(tail.value()));
+            let (session, tail) = (SessionId::from_bits(id), SessionTail::of(tail));
             unseen.remove(&session);
             let found = self.facts.sessions.get(&session).map_or(SessionTail::default(), |state| state.tail);
             if found != tail {
@@ -196,7 +188,8 @@ impl LogCheck<'_, '_> {
                 );
                 self.pass.damage(Damage::of(session, "tails", what).at(tail.last));
             }
-        }
+            Ok(())
+        })?;
         for session in unseen {
             self.pass.damage(Damage::of(session, "tails", "nothing says where it ends"));
         }
@@ -206,16 +199,15 @@ impl LogCheck<'_, '_> {
     /// Compares the stored marks with those that the rows require.
     fn marks(&mut self) -> Result<(), StoreError> {
         let mut unseen = std::mem::take(&mut self.marks);
-        for mark in self.pass.txn.open_table(MARKS)?.iter()? {
-            let (key, place) = mark?;
+        for_each_row(self.pass.txn, MARKS, |(session, last), place| {
             self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
-            let ((session, last), place) = (key.value(), place.value());
             if !unseen.remove(&(session, last, place)) {
                 let what =
                     format!("a mark names row {place}, where record {last} does not end a row to be marked");
                 self.pass.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
             }
-        }
+            Ok(())
+        })?;
         for (session, last, place) in unseen {
             let what = format!("row {place} is not marked");
             self.pass.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));

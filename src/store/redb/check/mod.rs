@@ -22,11 +22,12 @@ use super::{
 /// Checks the store in `dir`, which no process may have open, and whose schema must be this program's. Blocks until all
 /// of it is read.
 pub fn check(dir: &Path, artifacts: ArtifactLookup<'_>) -> Result<CheckReport, OpenError> {
-    let mut held = open::lock_store(dir)?;
-    let beside = ReferencedFiles { blobs: &held.blobs, artifacts: Some(artifacts) };
-    let file = held.db.file().clone();
-    let checked = file.run(|| check_over(&mut held.db, beside)).map_err(|fault| held.explain(fault))?;
-    Ok(CheckReport { counts: StoreCounts { bytes: held.bytes, ..checked.counts }, ..checked })
+    open::with_locked_store(dir, |store| {
+        let beside = ReferencedFiles { blobs: &store.blobs, artifacts: Some(artifacts) };
+        let mut checked = check_over(&mut store.db, beside)?;
+        checked.counts.bytes = store.bytes;
+        Ok(checked)
+    })
 }
 
 /// Checks a database that is open.

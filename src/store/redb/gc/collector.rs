@@ -10,11 +10,12 @@ use hermod_actors::model::{RunId, SessionId, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    super::{error::StoreError, journal::RedbJournal},
+    super::{committer::Committer, error::StoreError, journal::RedbJournal},
     footprint::{self, StoreFootprint},
-    mark::{self, Lookup},
-    plan::{GcSnapshot, RemovableSession},
-    steps::{GcStep, MAX_ROWS_PER_STEP, StepReplySender},
+    mark,
+    plan::RemovableSession,
+    snapshot::GcSnapshot,
+    steps::MAX_ROWS_PER_STEP,
     tally::{GcMode, Tally, why},
 };
 
@@ -70,12 +71,9 @@ impl GarbageCollector {
 
     /// The disk usage of the store. Reads all of it.
     pub fn footprint(&self) -> Result<StoreFootprint, GcError> {
-        let (reader, blobs) = {
-            let journal = self.journal()?;
-            (journal.reader()?, journal.blobs().clone())
-        };
-        let file = reader.file();
-        Ok(file.run(|| footprint::measure(reader.txn(), file.path(), &blobs))?)
+        let snapshot = self.snapshot()?;
+        let file = snapshot.reader.file();
+        Ok(file.run(|| footprint::measure(snapshot.txn(), file.path()))?)
     }
 
     /// Reads the store; adds file and remedy to errors of damaged pages.
@@ -92,8 +90,7 @@ impl GarbageCollector {
     }
 
     fn snapshot(&self) -> Result<GcSnapshot, GcError> {
-        let journal = self.journal()?;
-        Ok(GcSnapshot::new(journal.reader()?, journal.blobs().clone()))
+        Ok(GcSnapshot { reader: self.journal()?.reader()? })
     }
 }
 
@@ -117,9 +114,9 @@ impl GcPass {
         self.max_append_wait
     }
 
-    /// Lookups in a snapshot of now.
-    pub fn lookup(&self) -> Result<Lookup, GcError> {
-        Ok(Lookup::new(self.collector.journal()?.reader()?))
+    /// A snapshot of now.
+    pub fn snapshot(&self) -> Result<GcSnapshot, GcError> {
+        self.collector.snapshot()
     }
 
     /// Removes the sessions whose last record is not newer than `before`, and the rest of sessions that an earlier pass
@@ -133,7 +130,7 @@ impl GcPass {
         let care = self.collector.clone();
         let done = care.guarded(|| self.expire(before))?;
         if self.mode == GcMode::Remove {
-            self.run_step(GcStep::Flush)?;
+            self.run_step(Committer::flush_removals)?;
         }
         Ok(done)
     }
@@ -141,17 +138,17 @@ impl GcPass {
     fn expire(&mut self, before: Option<Timestamp>) -> Result<(Tally, Tally, RemovedSet), GcError> {
         let (mut tally, mut keys, mut gone) = (Tally::default(), Tally::default(), RemovedSet::default());
         self.remove_leftovers()?;
-        let all_keys = self.collector.snapshot()?.keys()?;
+        let all_keys = self.snapshot()?.keys()?;
         let Some(before) = before else {
-            tally.retain(why::FOREVER, self.collector.snapshot()?.sessions()?);
+            tally.retain(why::FOREVER, self.snapshot()?.sessions()?);
             keys.retain(why::RUN, all_keys);
             return Ok((tally, keys, gone));
         };
-        let mut expired = self.collector.snapshot()?.expired(before, &mut tally)?.into_iter();
+        let mut expired = self.snapshot()?.expired(before, &mut tally)?.into_iter();
         loop {
             let mut doomed = Vec::new();
             // A snapshot prevents the engine from reusing freed pages: it is dropped as soon as possible.
-            let plan = self.collector.snapshot()?;
+            let plan = self.snapshot()?;
             for expired in expired.by_ref().take(SESSIONS_PER_SNAPSHOT) {
                 match plan.removable(expired)? {
                     Some(one) => doomed.push(one),
@@ -178,15 +175,17 @@ impl GcPass {
     ) -> Result<(), GcError> {
         while !doomed.is_empty() {
             let (sent, mode) = (doomed.clone(), self.mode);
-            let verdicts = self.run_step(|reply| GcStep::Remove(sent, mode, reply))?;
+            let verdicts = self.run_step(move |committer| {
+                committer.unless_failed(|committer| committer.remove_sessions(&sent, mode))
+            })?;
             for (one, verdict) in doomed.drain(..verdicts.len()).zip(verdicts) {
                 if let Err(why) = verdict {
                     tally.retain(why, 1);
                     continue;
                 }
-                tally.remove(one.bytes);
+                tally.remove(one.rows.bytes);
                 one.keys.iter().for_each(|key| keys.remove(key.len() as u64));
-                gone.sessions.insert(SessionId::from_bits(one.session));
+                gone.sessions.insert(one.session);
                 gone.runs.extend(one.runs.into_iter().map(RunId::from_bits));
             }
         }
@@ -196,12 +195,14 @@ impl GcPass {
     /// Removes the remaining rows of removed sessions.
     fn remove_leftovers(&mut self) -> Result<(), GcError> {
         while self.mode == GcMode::Remove {
-            let graves = self.collector.snapshot()?.tombstones()?;
+            let graves = self.snapshot()?.tombstones()?;
             if graves.is_empty() {
                 break;
             }
             for grave in graves {
-                self.run_step(|reply| GcStep::RemoveRest(grave, reply))?;
+                self.run_step(move |committer| {
+                    committer.unless_failed(|committer| committer.remove_rest(&grave))
+                })?;
             }
         }
         Ok(())
@@ -209,39 +210,41 @@ impl GcPass {
 
     /// Removes the blobs without references; rows of removed sessions do not count as references.
     pub fn remove_blobs(&mut self, gone: &RemovedSet) -> Result<Tally, GcError> {
-        self.run_step(GcStep::StartTracking)?;
+        self.run_step(|committer| {
+            committer.spiller.start_tracking();
+            Ok(())
+        })?;
         let care = self.collector.clone();
         let swept = care.guarded(|| self.sweep(gone));
         if let Ok(journal) = self.collector.journal() {
-            journal.send_gc_step(GcStep::StopTracking);
+            journal.send_gc_step(Box::new(|committer| committer.spiller.stop_tracking()));
         }
         swept
     }
 
     fn sweep(&mut self, gone: &RemovedSet) -> Result<Tally, GcError> {
         let mut tally = Tally::default();
-        let (reader, blobs) = {
-            let journal = self.collector.journal()?;
-            (journal.reader()?, journal.blobs().clone())
-        };
-        let mut all = Vec::new();
-        blobs.for_each(|blob, _| all.push(blob)).map_err(|error| GcError::Failed(error.to_string()))?;
+        let snapshot = self.snapshot()?;
+        let mut all = snapshot.reader.blobs().all().map_err(|error| GcError::Failed(error.to_string()))?;
         if all.is_empty() {
             return Ok(tally);
         }
         // After a real removal the removed sessions have no rows. A row with such an id would be a new one.
         let gone = if self.mode == GcMode::DryRun { gone } else { &RemovedSet::default() };
-        let Some(referred) = mark::referenced_blobs(reader.txn(), gone)? else {
+        let Some(referred) = mark::referenced_blobs(snapshot.txn(), gone)? else {
             tally.retain(why::UNKNOWN, all.len() as u64);
             return Ok(tally);
         };
-        drop(reader);
+        drop(snapshot);
         let before = all.len();
         all.retain(|blob| !referred.contains(blob));
         tally.retain(why::REFERRED, (before - all.len()) as u64);
         for slice in all.chunks(MAX_ROWS_PER_STEP) {
-            let mode = self.mode;
-            for freed in self.run_step(|reply| GcStep::Unlink(slice.to_vec(), mode, reply))? {
+            let (slice, mode) = (slice.to_vec(), self.mode);
+            let freed = self.run_step(move |committer| {
+                committer.unless_failed(|committer| Ok(committer.unlink_blobs(&slice, mode)))
+            })?;
+            for freed in freed {
                 match freed {
                     Ok(bytes) => tally.remove(bytes),
                     Err(why) => tally.retain(why, 1),
@@ -252,13 +255,22 @@ impl GcPass {
     }
 
     /// Sends a step to the committer, which runs it between two batches, and waits for its result.
-    fn run_step<T>(&mut self, make_step: impl FnOnce(StepReplySender<T>) -> GcStep) -> Result<T, GcError> {
+    fn run_step<T: Send + 'static>(
+        &mut self,
+        step: impl FnOnce(&mut Committer) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, GcError> {
         let (reply, answer) = sync_channel(1);
-        if !self.collector.journal()?.send_gc_step(make_step(reply)) {
+        let timed = move |committer: &mut Committer| {
+            let begun = tokio::time::Instant::now();
+            let result = step(committer);
+            // The receiver may be dropped.
+            let _ = reply.send((result, begun.elapsed()));
+        };
+        if !self.collector.journal()?.send_gc_step(Box::new(timed)) {
             return Err(GcError::Closed);
         }
-        let done = answer.recv().map_err(|_| GcError::Closed)?;
-        self.max_append_wait = self.max_append_wait.max(done.took);
-        done.result.map_err(GcError::Failed)
+        let (result, took) = answer.recv().map_err(|_| GcError::Closed)?;
+        self.max_append_wait = self.max_append_wait.max(took);
+        result.map_err(GcError::Failed)
     }
 }

@@ -1,21 +1,19 @@
 //! Disk usage of the store's file and blobs, with its row counts. `maintenance/footprint.rs` measures the whole state
 //! directory.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use redb::{Key, ReadTransaction, ReadableTableMetadata, Value};
 
 use super::super::{
-    blobs::Blobs,
     error::StoreError,
     tables::{self, Definition, LOG, OPEN_RUNS, RUNS, SESSIONS, Visit},
 };
+use crate::files::IoResult as _;
 
 /// The disk usage and the row counts of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreFootprint {
-    /// Bytes of the store's file.
-    pub file: u64,
     /// Free bytes of the file, which later writes reuse.
     pub free: u64,
     /// Bytes of the rows of the log, with their keys.
@@ -28,10 +26,6 @@ pub struct StoreFootprint {
     pub runs: u64,
     /// Runs that have not ended.
     pub unfinished: u64,
-    /// Number of blobs.
-    pub blobs: u64,
-    /// Their bytes.
-    pub blob_bytes: u64,
 }
 
 /// Sums the sizes of tables.
@@ -42,32 +36,20 @@ struct TableSizes<'t> {
     rows: u64,
 }
 
-pub(super) fn measure(
-    txn: &ReadTransaction,
-    file: &std::path::Path,
-    blobs: &Blobs,
-) -> Result<StoreFootprint, StoreError> {
+/// Measures the store whose file is at `path`.
+pub(super) fn measure(txn: &ReadTransaction, path: &Path) -> Result<StoreFootprint, StoreError> {
     let none = || TableSizes { txn, pages: 0, rows: 0 };
     let (mut log, mut all) = (none(), none());
     log.table(LOG)?;
     tables::visit(&mut all)?;
-    let bytes = fs::metadata(file).map_err(StoreError::at(file))?.len();
-    let mut footprint = StoreFootprint {
-        file: bytes,
-        free: bytes.saturating_sub(all.pages),
+    Ok(StoreFootprint {
+        free: fs::metadata(path).at(path)?.len().saturating_sub(all.pages),
         records: log.rows,
         index: all.rows - log.rows,
         sessions: txn.open_table(SESSIONS)?.len()?,
         runs: txn.open_table(RUNS)?.len()?,
         unfinished: txn.open_table(OPEN_RUNS)?.len()?,
-        ..StoreFootprint::default()
-    };
-    let each = |_, bytes| {
-        footprint.blobs += 1;
-        footprint.blob_bytes += bytes;
-    };
-    blobs.for_each(each).map_err(StoreError::at(file))?;
-    Ok(footprint)
+    })
 }
 
 impl Visit for TableSizes<'_> {

@@ -1,12 +1,8 @@
-//! The mark phase: the blobs and scripts to which rows of a snapshot refer. Also lookups of sessions and runs, for
-//! files beside the store.
+//! The mark phase: the blobs to which rows of a snapshot refer.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    fmt,
-};
+use std::collections::HashSet;
 
-use hermod_actors::model::{Body, RunId, RunRow, SessionId};
+use hermod_actors::model::{RunId, SessionId};
 use redb::{ReadTransaction, ReadableTable};
 
 use super::{
@@ -14,10 +10,9 @@ use super::{
         blobs::{BlobHash, Blobs},
         error::StoreError,
         log::LogRow,
-        read::SnapshotReader,
-        tables::{INBOX, LOG, RUNS, SESSIONS},
+        tables::{INBOX, LOG, RUNS, SESSIONS, for_each_row},
     },
-    collector::{GcError, RemovedSet},
+    collector::RemovedSet,
 };
 
 /// The blobs that retained rows refer to; `None` if a row cannot be read.
@@ -37,70 +32,21 @@ pub(super) fn referenced_blobs(
             found.extend(Blobs::referenced_hash(stored));
         }
     }
-    for row in txn.open_table(SESSIONS)?.iter()? {
-        let (id, stored) = row?;
-        if !gone.sessions.contains(&SessionId::from_bits(id.value())) {
-            found.extend(Blobs::referenced_hash(stored.value()));
+    for_each_row(txn, SESSIONS, |id, stored| {
+        if !gone.sessions.contains(&SessionId::from_bits(id)) {
+            found.extend(Blobs::referenced_hash(stored));
         }
-    }
-    for row in txn.open_table(RUNS)?.iter()? {
-        let (id, stored) = row?;
-        if !gone.runs.contains(&RunId::from_bits(id.value())) {
-            found.extend(Blobs::referenced_hash(stored.value()));
+        Ok(())
+    })?;
+    for_each_row(txn, RUNS, |id, stored| {
+        if !gone.runs.contains(&RunId::from_bits(id)) {
+            found.extend(Blobs::referenced_hash(stored));
         }
-    }
-    for row in txn.open_table(INBOX)?.iter()? {
-        found.extend(Blobs::referenced_hash(row?.1.value()));
-    }
+        Ok(())
+    })?;
+    for_each_row(txn, INBOX, |_, stored| {
+        found.extend(Blobs::referenced_hash(stored));
+        Ok(())
+    })?;
     Ok(Some(found))
-}
-
-/// Lookups in one snapshot. Blocks.
-pub struct Lookup {
-    reader: SnapshotReader,
-}
-
-impl Lookup {
-    pub(super) const fn new(reader: SnapshotReader) -> Self {
-        Self { reader }
-    }
-
-    /// Whether the session exists.
-    pub fn has_session(&self, session: SessionId) -> Result<bool, GcError> {
-        let is_there = || Ok(self.reader.txn().open_table(SESSIONS)?.get(session.bits())?.is_some());
-        Ok(self.reader.file().run(is_there)?)
-    }
-
-    /// The row of a run; `None` if the run does not exist.
-    pub fn run(&mut self, run: RunId) -> Result<Option<RunRow>, GcError> {
-        self.reader.read(|rows| rows.run(run)).map_err(|error| GcError::Failed(error.to_string()))
-    }
-
-    fn runs(&self) -> Result<Vec<RunId>, StoreError> {
-        self.reader.file().run(|| {
-            let rows = self.reader.txn().open_table(RUNS)?;
-            rows.iter()?.map(|row| Ok(RunId::from_bits(row?.0.value()))).collect()
-        })
-    }
-
-    /// The rehearsal scripts of retained runs; `None` if one cannot be read.
-    pub fn scripts(&mut self, gone: &RemovedSet) -> Result<Option<BTreeSet<String>>, GcError> {
-        let mut scripts = BTreeSet::new();
-        for run in self.runs()?.into_iter().filter(|run| !gone.runs.contains(run)) {
-            let Ok(Some(row)) = self.run(run) else { return Ok(None) };
-            let read = self.reader.read(|rows| rows.records(row.session, row.first, 1));
-            let Ok(records) = read else { return Ok(None) };
-            let Some(Body::RunAccepted(accepted)) = records.first().map(|stored| &stored.record.body) else {
-                return Ok(None);
-            };
-            scripts.extend(accepted.spec.script.map(|hash| hash.to_string()));
-        }
-        Ok(Some(scripts))
-    }
-}
-
-impl fmt::Debug for Lookup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lookup").finish_non_exhaustive()
-    }
 }

@@ -13,13 +13,14 @@ mod collector;
 mod footprint;
 mod mark;
 mod plan;
+mod snapshot;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use collector::{GarbageCollector, GcError, GcPass, RemovedSet};
 pub use footprint::StoreFootprint;
-pub use mark::Lookup;
+pub use snapshot::GcSnapshot;
 pub(super) use steps::GcStep;
 pub use tally::{GcMode, Tally, why};
 

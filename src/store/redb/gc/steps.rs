@@ -1,10 +1,8 @@
 //! The steps of gc that the committer's thread runs between two batches.
 
-use std::{io, sync::mpsc::SyncSender, time::Duration};
+use std::io;
 
-use hermod_actors::model::SessionId;
 use redb::ReadableTable;
-use tokio::time::Instant;
 
 use super::{
     super::{
@@ -13,7 +11,8 @@ use super::{
         committer::Committer,
         error::StoreError,
         journal::Durability,
-        tables::{CompositeKey, Tables},
+        log::SessionTail,
+        tables::{Tables, rows_of, runs_of},
     },
     plan::{RemovableSession, Tombstone},
     tally::{GcMode, why},
@@ -25,67 +24,23 @@ pub(super) const MAX_ROWS_PER_STEP: usize = 96;
 /// Index rows of a run.
 const ROWS_PER_RUN: usize = 4;
 
-/// A step of gc, run by the committer.
-pub(in super::super) enum GcStep {
-    /// Tracks every blob that is stored from now on.
-    StartTracking(StepReplySender<()>),
-    /// Removes as many of these sessions as one step may, at least one; the reply has one outcome for each that was
-    /// reached.
-    Remove(Vec<RemovableSession>, GcMode, StepReplySender<Vec<RemoveOutcome>>),
-    /// Removes remaining rows of a removed session.
-    RemoveRest(Tombstone, StepReplySender<()>),
-    /// Removes those of these blobs that were not stored since the tracking started.
-    Unlink(Vec<BlobHash>, GcMode, StepReplySender<Vec<UnlinkOutcome>>),
-    /// Makes the removals durable.
-    Flush(StepReplySender<()>),
-    /// Ends the tracking.
-    StopTracking,
-}
-
-/// Sends a step's result to the waiting pass.
-pub(in super::super) type StepReplySender<T> = SyncSender<StepResult<T>>;
-
-/// The result of a step, and the time for which it kept writes waiting.
-pub(in super::super) struct StepResult<T> {
-    pub(in super::super) result: Result<T, String>,
-    pub(super) took: Duration,
-}
+/// A step of gc: runs on the committer's thread, between two batches.
+pub(in super::super) type GcStep = Box<dyn FnOnce(&mut Committer) + Send>;
 
 /// Whether a session was removed, or the reason why not.
-pub(in super::super) type RemoveOutcome = Result<(), &'static str>;
+type RemoveOutcome = Result<(), &'static str>;
 /// The bytes of a removed blob, or the reason why it stays.
-pub(in super::super) type UnlinkOutcome = Result<u64, &'static str>;
+type UnlinkOutcome = Result<u64, &'static str>;
 
 impl Committer {
-    pub(in super::super) fn run_gc_step(&mut self, gc_step: GcStep) {
-        let begun = Instant::now();
-        match gc_step {
-            GcStep::StartTracking(reply) => {
-                self.spiller.start_tracking();
-                send_result(&reply, begun, Ok(()));
-            }
-            GcStep::Remove(doomed, mode, reply) => {
-                let done = self.unless_failed(|this| this.remove_sessions(&doomed, mode));
-                send_result(&reply, begun, done);
-            }
-            GcStep::RemoveRest(grave, reply) => {
-                let done = self.unless_failed(|this| this.remove_rest(&grave));
-                send_result(&reply, begun, done);
-            }
-            GcStep::Unlink(blobs, mode, reply) => {
-                let done = self.unless_failed(|this| Ok(this.unlink_blobs(&blobs, mode)));
-                send_result(&reply, begun, done);
-            }
-            GcStep::Flush(reply) => {
-                self.flush_acknowledged();
-                let done = self.unless_failed(|_| Ok(()));
-                send_result(&reply, begun, done);
-            }
-            GcStep::StopTracking => self.spiller.stop_tracking(),
-        }
+    /// Makes the removals durable.
+    pub(in super::super) fn flush_removals(&mut self) -> Result<(), String> {
+        self.flush_acknowledged();
+        self.unless_failed(|_| Ok(()))
     }
 
-    fn unless_failed<T>(
+    /// Runs `work`, unless an earlier commit failed.
+    pub(super) fn unless_failed<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, String> {
@@ -95,7 +50,8 @@ impl Committer {
         self.file().run(|| work(self)).map_err(|fault| self.fail(&fault))
     }
 
-    fn remove_sessions(
+    /// Removes as many of these sessions as one step may, at least one; returns an outcome for each that was reached.
+    pub(super) fn remove_sessions(
         &mut self,
         doomed: &[RemovableSession],
         mode: GcMode,
@@ -108,7 +64,7 @@ impl Committer {
                 remove_session(&mut tables, doomed, room)?;
             }
             verdicts.push(verdict);
-            room = room.saturating_sub(doomed.positions.len() + ROWS_PER_RUN * doomed.runs.len());
+            room = room.saturating_sub(doomed.rows.positions.len() + ROWS_PER_RUN * doomed.runs.len());
             if room == 0 {
                 break;
             }
@@ -123,15 +79,18 @@ impl Committer {
         Ok(verdicts)
     }
 
-    fn remove_rest(&mut self, grave: &Tombstone) -> Result<(), StoreError> {
+    /// Removes remaining rows of a removed session.
+    pub(super) fn remove_rest(&mut self, grave: &Tombstone) -> Result<(), StoreError> {
         let txn = self.begin_write()?;
         let mut tables = Tables::of(&txn);
-        for place in &grave.positions {
-            tables.log.open()?.remove(place)?;
+        let graves = tables.graves.open()?;
+        match grave.rows.next {
+            // Rows before a lost one cannot be found: they stay.
+            None | Some(0) => drop(graves.remove(grave.session.bits())?),
+            Some(next) => drop(graves.insert(grave.session.bits(), next)?),
         }
-        match grave.next {
-            0 => drop(tables.graves.open()?.remove(grave.session)?),
-            next => drop(tables.graves.open()?.insert(grave.session, next)?),
+        for place in &grave.rows.positions {
+            tables.log.open()?.remove(place)?;
         }
         drop(tables);
         txn.commit()?;
@@ -139,7 +98,8 @@ impl Committer {
         Ok(())
     }
 
-    fn unlink_blobs(&mut self, blobs: &[BlobHash], mode: GcMode) -> Vec<UnlinkOutcome> {
+    /// Removes those of these blobs that were not stored since the tracking started.
+    pub(super) fn unlink_blobs(&mut self, blobs: &[BlobHash], mode: GcMode) -> Vec<UnlinkOutcome> {
         // With relaxed durability, a power loss would bring back rows that refer to more blobs than the searched
         // snapshot does.
         self.flush_acknowledged();
@@ -160,40 +120,35 @@ fn unlink_outcome(bytes: io::Result<u64>) -> UnlinkOutcome {
     })
 }
 
-fn send_result<T>(reply: &StepReplySender<T>, begun: Instant, result: Result<T, String>) {
-    // The receiver may be dropped.
-    let _ = reply.send(StepResult { result, took: begun.elapsed() });
-}
-
 /// Whether the session is unchanged since the snapshot, not open, and without unread messages.
 fn check_removable(
     tables: &mut Tables<'_>,
     memory: &CommitterState,
     doomed: &RemovableSession,
 ) -> Result<RemoveOutcome, StoreError> {
-    let bits = doomed.session;
-    if memory.is_open(SessionId::from_bits(bits)) {
+    let session = doomed.session;
+    if memory.is_open(session) {
         return Ok(Err(why::OPEN));
     }
-    let tail = tables.tails.open()?.get(bits)?.map(|tail| tail.value());
-    if tail != Some(doomed.tail) || tables.graves.open()?.get(bits)?.is_some() {
+    let tail = SessionTail::read(tables.tails.open()?, session)?;
+    if tail != Some(doomed.tail) || tables.graves.open()?.get(session.bits())?.is_some() {
         return Ok(Err(why::CHANGED));
     }
-    let waits = tables.inbox.open()?.range(session_range(bits))?.next().transpose()?.is_some();
+    let waits = tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
     Ok(if waits { Err(why::MESSAGE) } else { Ok(()) })
 }
 
 /// Removes every row that names the session, and at most `room` log rows of its records.
 fn remove_session(tables: &mut Tables<'_>, doomed: &RemovableSession, room: usize) -> Result<(), StoreError> {
-    let bits = doomed.session;
+    let (session, bits) = (doomed.session, doomed.session.bits());
     tables.sessions.open()?.remove(bits)?;
     let key = tables.session_keys.open()?;
     if key.get(&*doomed.key)?.is_some_and(|id| id.value() == bits) {
         key.remove(&*doomed.key)?;
     }
     tables.tails.open()?.remove(bits)?;
-    tables.marks.open()?.retain_in(session_range(bits), |_, _| false)?;
-    tables.runs_by_session.open()?.retain_in((bits, 0)..=(bits, u128::MAX), |_, ()| false)?;
+    tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
+    tables.runs_by_session.open()?.retain_in(runs_of(session), |_, ()| false)?;
     for run in &doomed.runs {
         tables.runs.open()?.remove(run)?;
         tables.accounts.open()?.remove(run)?;
@@ -201,7 +156,8 @@ fn remove_session(tables: &mut Tables<'_>, doomed: &RemovableSession, room: usiz
     for key in &doomed.keys {
         tables.keys.open()?.remove(&**key)?;
     }
-    let (now, later) = doomed.positions.split_at(doomed.positions.len().min(room));
+    let positions = &doomed.rows.positions;
+    let (now, later) = positions.split_at(positions.len().min(room));
     for place in now {
         tables.log.open()?.remove(place)?;
     }
@@ -209,8 +165,4 @@ fn remove_session(tables: &mut Tables<'_>, doomed: &RemovableSession, room: usiz
         tables.graves.open()?.insert(bits, place)?;
     }
     Ok(())
-}
-
-const fn session_range(session: u128) -> std::ops::RangeInclusive<CompositeKey> {
-    (session, 0)..=(session, u64::MAX)
 }

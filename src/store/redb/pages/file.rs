@@ -14,7 +14,6 @@ use super::{
     },
     newest,
 };
-use crate::store::redb::range_locks::forward_range_locks;
 
 /// Offsets of the damaged pages that reads have met, in bytes from the start of the file.
 #[derive(Debug, Clone, Default)]
@@ -173,6 +172,4 @@ impl<B: StorageBackend> StorageBackend for VerifiedFile<B> {
     fn close(&self) -> io::Result<()> {
         self.backend.close()
     }
-
-    forward_range_locks!(backend);
 }

@@ -103,10 +103,8 @@ impl Geometry {
         let pairs = u16_at(page, 2).map_or(0, usize::from);
         let definition = |n| {
             let ends = 4 + 4 * pairs;
-            let end = u32_at(page, ends + 4 * n)? as usize;
-            let start =
-                if n == 0 { u32_at(page, ends - 4)? } else { u32_at(page, ends + 4 * n - 4)? } as usize;
-            page.get(start..end)
+            let (start, end) = (u32_at(page, ends + 4 * n - 4)?, u32_at(page, ends + 4 * n)?);
+            page.get(start as usize..end as usize)
         };
         (0..pairs).filter_map(definition).filter_map(|definition| self.table(definition)).collect()
     }
@@ -182,16 +180,13 @@ fn covered(page: &[u8], tree: TreeLayout) -> Option<&[u8]> {
     let count = usize::from(u16_at(page, 2)?);
     let last = count.checked_sub(1)?;
     let end = match *page.first()? {
-        LEAF => {
-            let keys =
-                4 + if key.is_none() { 4 * count } else { 0 } + if value.is_none() { 4 * count } else { 0 };
-            let value_ends = 4 + if key.is_none() { 4 * count } else { 0 };
-            match (key, value) {
-                (_, None) => u32_at(page, value_ends + 4 * last)? as usize,
-                (Some(key), Some(value)) => keys + count * (key as usize + value as usize),
-                (None, Some(value)) => u32_at(page, 4 + 4 * last)? as usize + count * value as usize,
-            }
-        }
+        // The ends of keys and of values are listed before them, unless their width is fixed.
+        LEAF => match (key, value) {
+            (Some(key), Some(value)) => 4 + count * (key as usize + value as usize),
+            (None, Some(value)) => u32_at(page, 4 + 4 * last)? as usize + count * value as usize,
+            (Some(_), None) => u32_at(page, 4 + 4 * last)? as usize,
+            (None, None) => u32_at(page, 4 + 4 * (count + last))? as usize,
+        },
         BRANCH => {
             let children = 8 + 24 * (count + 1);
             match key {

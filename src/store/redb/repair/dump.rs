@@ -9,113 +9,114 @@ use std::{
 
 use data_encoding::HEXLOWER;
 use hermod_actors::model::{RunId, RunRow, SessionId, SessionRow, decode};
-use redb::{ReadTransaction, ReadableTable};
-use serde::{Serialize, de::DeserializeOwned};
+use redb::ReadTransaction;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::survey::{self, Survey};
+use super::survey::Survey;
 use crate::{
-    files,
+    files::{self, IoResult as _},
     store::redb::{
         accounts,
-        blobs::Blobs,
+        blobs::{BlobError, Blobs},
         error::StoreError,
         log::LogRow,
-        tables::{ACCOUNTS, INBOX, KEYS, LOG, MODELS, RUNS, SESSION_KEYS, SESSIONS},
+        tables::{ACCOUNTS, INBOX, KEYS, LOG, MODELS, RUNS, SESSION_KEYS, SESSIONS, for_each_row, rows_of},
     },
 };
 
-type DumpSource<'s> = (&'s ReadTransaction, &'s Blobs);
-
-/// Writes everything that names a session, and returns the number of lines. Without a path, only counts.
-pub(super) fn session(
-    (txn, blobs): DumpSource<'_>,
-    survey: &Survey,
-    session: SessionId,
-    path: Option<&Path>,
-) -> Result<u64, StoreError> {
-    let mut lines = Lines::create(path)?;
-    let bits = session.bits();
-    if let Some(row) = txn.open_table(SESSIONS)?.get(bits)? {
-        lines.row::<SessionRow>("sessions", json!({}), blobs, row.value())?;
-    }
-    for row in txn.open_table(SESSION_KEYS)?.iter()? {
-        let (key, owner) = row?;
-        if owner.value() == bits {
-            lines.write(&json!({ "table": "session_keys", "key": key.value() }))?;
-        }
-    }
-    let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
-    for run in survey.runs.iter().filter(|(_, of)| **of == session).map(|(run, _)| run) {
-        if let Some(row) = runs.get(run.bits())? {
-            lines.row::<RunRow>("runs", json!({ "run": run }), blobs, row.value())?;
-        }
-        if let Some(row) = accounts.get(run.bits())? {
-            lines.account(*run, row.value())?;
-        }
-    }
-    for row in txn.open_table(KEYS)?.iter()? {
-        let (key, run) = row?;
-        let run = RunId::from_bits(run.value());
-        if survey.runs.get(&run) == Some(&session) {
-            lines.write(&json!({ "table": "keys", "key": key.value(), "run": run }))?;
-        }
-    }
-    for row in txn.open_table(INBOX)?.range((bits, 0)..=(bits, u64::MAX))? {
-        let (key, row) = row?;
-        lines.row::<Value>("inbox", json!({ "number": key.value().1 }), blobs, row.value())?;
-    }
-    let log = txn.open_table(LOG)?;
-    for place in survey.positions.iter().filter(|(_, of)| **of == session).map(|(place, _)| *place) {
-        if let Some(row) = log.get(place)? {
-            lines.records(session, place, row.value(), blobs)?;
-        }
-    }
-    lines.finish()
+/// The rows that a repair sets aside.
+pub(super) struct DamagedRows<'r> {
+    pub(super) txn: &'r ReadTransaction,
+    pub(super) blobs: &'r Blobs,
+    pub(super) survey: &'r Survey,
 }
 
-/// Writes rows that belong to no retained session. Without a path, only counts.
-pub(super) fn strays(
-    (txn, blobs): DumpSource<'_>,
-    survey: &Survey,
-    path: Option<&Path>,
-) -> Result<u64, StoreError> {
-    let mut lines = Lines::create(path)?;
-    let strays = &survey.strays;
-    let log = txn.open_table(LOG)?;
-    for place in &strays.log {
-        if let Some(row) = log.get(place)? {
-            lines
-                .write(&json!({ "table": "appends", "place": place, "hex": HEXLOWER.encode(row.value()) }))?;
+impl DamagedRows<'_> {
+    /// Writes everything that names a session, and returns the number of lines. Without a path, only counts.
+    pub(super) fn write_session(&self, session: SessionId, path: Option<&Path>) -> Result<u64, StoreError> {
+        let Self { txn, blobs, survey } = self;
+        let mut lines = Lines::create(path)?;
+        if let Some(row) = txn.open_table(SESSIONS)?.get(session.bits())? {
+            let value = blobs.json::<SessionRow>(row.value());
+            lines.row(json!({ "table": "sessions" }), value, row.value())?;
         }
-    }
-    let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
-    for run in &strays.runs {
-        if let Some(row) = runs.get(run)? {
-            let run = RunId::from_bits(*run);
-            lines.write(&json!({ "table": "runs", "run": run, "hex": HEXLOWER.encode(row.value()) }))?;
-        }
-    }
-    for run in &strays.accounts {
-        if let Some(row) = accounts.get(run)? {
-            lines.account(RunId::from_bits(*run), row.value())?;
-        }
-    }
-    for run in &strays.open_runs {
-        lines.write(&json!({ "table": "open_runs", "run": RunId::from_bits(*run) }))?;
-    }
-    for key in &strays.keys {
-        lines.write(&json!({ "table": "keys", "key": key }))?;
-    }
-    if !strays.models.is_empty() {
-        let models = txn.open_table(MODELS)?;
-        for name in &strays.models {
-            if let Some(row) = models.get(name.as_str())? {
-                lines.row::<Value>("models", json!({ "model": name }), blobs, row.value())?;
+        for_each_row(txn, SESSION_KEYS, |key, owner| {
+            if owner == session.bits() {
+                lines.write(&json!({ "table": "session_keys", "key": key }))?;
+            }
+            Ok(())
+        })?;
+        let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
+        for run in survey.runs.iter().filter(|(_, of)| **of == session).map(|(run, _)| run) {
+            if let Some(row) = runs.get(run.bits())? {
+                let value = blobs.json::<RunRow>(row.value());
+                lines.row(json!({ "table": "runs", "run": run }), value, row.value())?;
+            }
+            if let Some(row) = accounts.get(run.bits())? {
+                lines.account(*run, row.value())?;
             }
         }
+        for_each_row(txn, KEYS, |key, run| {
+            let run = RunId::from_bits(run);
+            if survey.runs.get(&run) == Some(&session) {
+                lines.write(&json!({ "table": "keys", "key": key, "run": run }))?;
+            }
+            Ok(())
+        })?;
+        for row in txn.open_table(INBOX)?.range(rows_of(session))? {
+            let (key, row) = row?;
+            let line = json!({ "table": "inbox", "number": key.value().1 });
+            lines.row(line, blobs.json::<Value>(row.value()), row.value())?;
+        }
+        let log = txn.open_table(LOG)?;
+        for place in survey.positions.iter().filter(|(_, of)| **of == session).map(|(place, _)| *place) {
+            if let Some(row) = log.get(place)? {
+                lines.records(session, place, row.value(), blobs)?;
+            }
+        }
+        lines.finish()
     }
-    lines.finish()
+
+    /// Writes rows that belong to no retained session. Without a path, only counts.
+    pub(super) fn write_strays(&self, path: Option<&Path>) -> Result<u64, StoreError> {
+        let Self { txn, blobs, survey } = self;
+        let mut lines = Lines::create(path)?;
+        let strays = &survey.strays;
+        let log = txn.open_table(LOG)?;
+        for place in &strays.log {
+            if let Some(row) = log.get(place)? {
+                lines.hex(json!({ "table": "appends", "place": place }), row.value())?;
+            }
+        }
+        let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
+        for run in &strays.runs {
+            if let Some(row) = runs.get(run)? {
+                lines.hex(json!({ "table": "runs", "run": RunId::from_bits(*run) }), row.value())?;
+            }
+        }
+        for run in &strays.accounts {
+            if let Some(row) = accounts.get(run)? {
+                lines.account(RunId::from_bits(*run), row.value())?;
+            }
+        }
+        for run in &strays.open_runs {
+            lines.write(&json!({ "table": "open_runs", "run": RunId::from_bits(*run) }))?;
+        }
+        for key in &strays.keys {
+            lines.write(&json!({ "table": "keys", "key": key }))?;
+        }
+        if !strays.models.is_empty() {
+            let models = txn.open_table(MODELS)?;
+            for name in &strays.models {
+                if let Some(row) = models.get(name.as_str())? {
+                    let line = json!({ "table": "models", "model": name });
+                    lines.row(line, blobs.json::<Value>(row.value()), row.value())?;
+                }
+            }
+        }
+        lines.finish()
+    }
 }
 
 /// Counts lines, and writes them to a file that `finish` syncs.
@@ -127,46 +128,37 @@ struct Lines {
 impl Lines {
     fn create(path: Option<&Path>) -> Result<Self, StoreError> {
         let Some(path) = path else { return Ok(Self { file: None, count: 0 }) };
-        let make = || -> io::Result<File> {
-            files::make_folder(path.parent().unwrap_or(path))?;
-            files::make(path)
-        };
-        let file = make().map_err(StoreError::at(path))?;
+        let folder = path.parent().unwrap_or(path);
+        let file = files::make_folder(folder).and_then(|()| files::make(path)).at(path)?;
         Ok(Self { file: Some((BufWriter::new(file), path.to_owned())), count: 0 })
     }
 
     fn write(&mut self, line: &Value) -> Result<(), StoreError> {
         self.count += 1;
         let Some((file, path)) = &mut self.file else { return Ok(()) };
-        writeln!(file, "{line}").map_err(StoreError::at(&*path))
+        Ok(writeln!(file, "{line}").at(path)?)
     }
 
-    /// Writes a row of JSON, with the fields of its key first.
-    fn row<T: Serialize + DeserializeOwned>(
+    /// Writes a line with the stored bytes.
+    fn hex(&mut self, mut line: Value, stored: &[u8]) -> Result<(), StoreError> {
+        line["hex"] = HEXLOWER.encode(stored).into();
+        self.write(&line)
+    }
+
+    /// Writes a line with a row, or with the stored bytes if the row cannot be read.
+    fn row<T: Serialize, E>(
         &mut self,
-        table: &str,
-        key: Value,
-        blobs: &Blobs,
+        mut line: Value,
+        row: Result<T, E>,
         stored: &[u8],
     ) -> Result<(), StoreError> {
-        let mut line = json!({ "table": table });
-        if let (Some(line), Value::Object(key)) = (line.as_object_mut(), key) {
-            line.extend(key);
-        }
-        match survey::json::<T>(blobs, stored) {
-            Some(row) => line["row"] = json!(row),
-            None => line["hex"] = HEXLOWER.encode(stored).into(),
-        }
+        let Ok(row) = row else { return self.hex(line, stored) };
+        line["row"] = json!(row);
         self.write(&line)
     }
 
     fn account(&mut self, run: RunId, stored: &[u8]) -> Result<(), StoreError> {
-        let mut line = json!({ "table": "accounts", "run": run });
-        match accounts::decode(stored) {
-            Ok(account) => line["row"] = json!(account),
-            Err(_) => line["hex"] = HEXLOWER.encode(stored).into(),
-        }
-        self.write(&line)
+        self.row(json!({ "table": "accounts", "run": run }), accounts::decode(stored), stored)
     }
 
     /// Writes the records of a log row, or the raw row if it cannot be parsed.
@@ -177,60 +169,52 @@ impl Lines {
         stored: &[u8],
         blobs: &Blobs,
     ) -> Result<(), StoreError> {
+        let line = json!({ "table": "appends", "place": place });
         let row = match LogRow::parse(session, place, stored) {
             Ok(row) => row,
-            Err(error) => {
-                let hex = HEXLOWER.encode(stored);
-                return self
-                    .write(&json!({ "table": "appends", "place": place, "error": error, "hex": hex }));
-            }
+            Err(error) => return self.unreadable(line, error, stored),
         };
         for (seq, record) in row.records() {
-            let mut line = json!({ "table": "appends", "place": place, "seq": seq });
+            let mut line = line.clone();
+            line["seq"] = seq.into();
             match record {
-                Ok(record) => describe_record(&mut line, record, blobs),
-                Err(error) => {
-                    line["error"] = error.into();
-                    line["hex"] = HEXLOWER.encode(stored).into();
-                }
+                Ok(record) => self.record(line, record, blobs)?,
+                Err(error) => self.unreadable(line, error, stored)?,
             }
-            self.write(&line)?;
         }
         Ok(())
     }
 
+    /// Writes the fields of a stored record, or its error and its bytes.
+    fn record(&mut self, mut line: Value, stored: &[u8], blobs: &Blobs) -> Result<(), StoreError> {
+        let value = match blobs.resolve(stored) {
+            Ok(value) => value,
+            Err(error) => return self.unreadable(line, BlobError::into_text(error), stored),
+        };
+        match decode(&value) {
+            Ok(record) => {
+                line["at"] = json!(record.at);
+                line["active_ms"] = record.active_ms.into();
+                line["kind"] = record.body.kind().name().into();
+                line["body"] = record.body.to_json().unwrap_or_default();
+                self.write(&line)
+            }
+            Err(error) => self.unreadable(line, error.to_string(), &value),
+        }
+    }
+
+    fn unreadable(&mut self, mut line: Value, error: String, bytes: &[u8]) -> Result<(), StoreError> {
+        line["error"] = error.into();
+        self.hex(line, bytes)
+    }
+
     fn finish(self) -> Result<u64, StoreError> {
         if let Some((file, path)) = self.file {
-            let end = |file: BufWriter<File>| -> io::Result<()> {
-                file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-                files::sync_folder(path.parent().unwrap_or(&path))
-            };
-            end(file).map_err(StoreError::at(&path))?;
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error);
+            file.and_then(|file| file.sync_all())
+                .and_then(|()| files::sync_folder(path.parent().unwrap_or(&path)))
+                .at(&path)?;
         }
         Ok(self.count)
-    }
-}
-
-/// Adds a stored record to a line: its fields, or its error and its bytes.
-fn describe_record(line: &mut Value, stored: &[u8], blobs: &Blobs) {
-    let value = match blobs.resolve(stored) {
-        Ok(value) => value,
-        Err(error) => {
-            line["error"] = error.into_text().into();
-            line["hex"] = HEXLOWER.encode(stored).into();
-            return;
-        }
-    };
-    match decode(&value) {
-        Ok(record) => {
-            line["at"] = json!(record.at);
-            line["active_ms"] = record.active_ms.into();
-            line["kind"] = record.body.kind().name().into();
-            line["body"] = record.body.to_json().unwrap_or_default();
-        }
-        Err(error) => {
-            line["error"] = error.to_string().into();
-            line["hex"] = HEXLOWER.encode(&value).into();
-        }
     }
 }

@@ -4,7 +4,12 @@ use hermod_actors::model::{Amounts, BudgetAccount, RunId, Seq, SessionId};
 use redb::{Database, ReadableTable};
 
 use super::survey::{StrayRows, Survey};
-use crate::store::redb::{accounts, error::StoreError, log::SessionTail, tables::Tables};
+use crate::store::redb::{
+    accounts,
+    error::StoreError,
+    log::SessionTail,
+    tables::{Tables, rows_of, runs_of},
+};
 
 pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), StoreError> {
     let txn = db.begin_write()?;
@@ -44,9 +49,9 @@ fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), Sto
     tables.sessions.open()?.remove(bits)?;
     tables.tails.open()?.remove(bits)?;
     tables.graves.open()?.remove(bits)?;
-    tables.marks.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
-    tables.inbox.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
-    tables.runs_by_session.open()?.retain_in((bits, 0)..=(bits, u128::MAX), |_, ()| false)?;
+    tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
+    tables.inbox.open()?.retain_in(rows_of(session), |_, _| false)?;
+    tables.runs_by_session.open()?.retain_in(runs_of(session), |_, ()| false)?;
     Ok(())
 }
 
@@ -86,7 +91,7 @@ fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
 /// Rewrites a session's tail and marks according to its rows.
 fn mark(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<(), StoreError> {
     let bits = session.bits();
-    tables.marks.open()?.retain_in((bits, 0)..=(bits, u64::MAX), |_, _| false)?;
+    tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
     let mut tail = SessionTail::default();
     for (last, place) in rows {
         (tail.last, tail.position) = (*last, *place);

@@ -14,7 +14,10 @@ use std::{
 use hermod_actors::model::SessionId;
 use redb::ReadableDatabase;
 
-use self::survey::Survey;
+use self::{
+    dump::DamagedRows,
+    survey::{StrayRows, Survey},
+};
 use super::{
     damage::Damage,
     error::StoreError,
@@ -44,41 +47,46 @@ pub struct RepairReport {
     pub strays: Option<(PathBuf, u64)>,
 }
 
-/// Repairs the store in `dir`, which no process may have open, after a check that found `damages`. Blocks.
-/// `stamp` becomes part of the file names. With `dry_run` nothing is written.
-pub fn repair(
-    dir: &Path,
-    (target, damages): (RepairTarget, &[Damage]),
-    (stamp, dry_run): (&str, bool),
-) -> Result<RepairReport, OpenError> {
-    let held = open::lock_store(dir)?;
-    let work = || repair_locked(&held, (dir, target, damages), (stamp, dry_run));
-    held.db.file().run(work).map_err(|fault| held.explain(fault))
+/// A repair of the store in a state directory, after a check that found damages.
+#[derive(Debug, Clone, Copy)]
+pub struct Repair<'r> {
+    /// The state directory. No process may have its store open.
+    pub dir: &'r Path,
+    /// The sessions to set aside.
+    pub target: RepairTarget,
+    /// The damages that the check found.
+    pub damages: &'r [Damage],
+    /// A part of the names of the files.
+    pub stamp: &'r str,
 }
 
-fn repair_locked(
-    held: &LockedStore,
-    (dir, target, damages): (&Path, RepairTarget, &[Damage]),
-    (stamp, dry_run): (&str, bool),
-) -> Result<RepairReport, StoreError> {
-    let txn = held.db.begin_read()?;
-    let survey = Survey::of(&txn, &held.blobs, target, damages)?;
-    let folder = dir.join(SET_ASIDE);
-    let mut repaired =
-        RepairReport { mended: survey.mended.keys().copied().collect(), ..RepairReport::default() };
-    for session in &survey.removable {
-        let path = folder.join(format!("{session}-{stamp}.jsonl"));
-        let rows = dump::session((&txn, &held.blobs), &survey, *session, (!dry_run).then_some(&*path))?;
-        repaired.sessions.insert(*session, (path, rows));
+impl Repair<'_> {
+    /// Repairs the store. Blocks. With `dry_run` nothing is written.
+    pub fn run(&self, dry_run: bool) -> Result<RepairReport, OpenError> {
+        open::with_locked_store(self.dir, |store| self.run_on(store, dry_run))
     }
-    if !survey.strays.is_empty() {
-        let path = folder.join(format!("strays-{stamp}.jsonl"));
-        let rows = dump::strays((&txn, &held.blobs), &survey, (!dry_run).then_some(&*path))?;
-        repaired.strays = Some((path, rows));
+
+    fn run_on(&self, store: &LockedStore, dry_run: bool) -> Result<RepairReport, StoreError> {
+        let txn = store.db.begin_read()?;
+        let survey = Survey::of(&txn, &store.blobs, self.target, self.damages)?;
+        let rows = DamagedRows { txn: &txn, blobs: &store.blobs, survey: &survey };
+        let path = |name: String| self.dir.join(SET_ASIDE).join(format!("{name}-{}.jsonl", self.stamp));
+        let mut report =
+            RepairReport { mended: survey.mended.keys().copied().collect(), ..RepairReport::default() };
+        for session in &survey.removable {
+            let path = path(session.to_string());
+            let lines = rows.write_session(*session, (!dry_run).then_some(&*path))?;
+            report.sessions.insert(*session, (path, lines));
+        }
+        if survey.strays != StrayRows::default() {
+            let path = path("strays".to_owned());
+            let lines = rows.write_strays((!dry_run).then_some(&*path))?;
+            report.strays = Some((path, lines));
+        }
+        drop(txn);
+        if !dry_run {
+            erase::erase(&store.db, &survey)?;
+        }
+        Ok(report)
     }
-    drop(txn);
-    if !dry_run {
-        erase::erase(&held.db, &survey)?;
-    }
-    Ok(repaired)
 }

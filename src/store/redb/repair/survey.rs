@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hermod_actors::model::{Body, ModelRow, RunId, RunRow, Seq, SessionId, decode};
-use redb::{ReadTransaction, ReadableTable, TableError};
-use serde::de::DeserializeOwned;
+use redb::{ReadTransaction, ReadableTable};
 
 use super::RepairTarget;
 use crate::store::redb::{
@@ -13,7 +12,9 @@ use crate::store::redb::{
     damage::Damage,
     error::StoreError,
     log::{LogRow, SessionTail, session_of_row},
-    tables::{ACCOUNTS, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, TAILS},
+    tables::{
+        ACCOUNTS, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, TAILS, for_each_row, open_existing,
+    },
 };
 
 /// The sessions and rows that a repair removes or rewrites.
@@ -34,7 +35,7 @@ pub(super) struct Survey {
 }
 
 /// Damaged rows that belong to no retained session, by their keys.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub(super) struct StrayRows {
     pub(super) log: BTreeSet<u64>,
     pub(super) runs: BTreeSet<u128>,
@@ -42,18 +43,6 @@ pub(super) struct StrayRows {
     pub(super) accounts: BTreeSet<u128>,
     pub(super) keys: BTreeSet<String>,
     pub(super) models: BTreeSet<String>,
-}
-
-impl StrayRows {
-    pub(super) fn is_empty(&self) -> bool {
-        let Self { log, runs, open_runs, accounts, keys, models } = self;
-        log.is_empty()
-            && runs.is_empty()
-            && open_runs.is_empty()
-            && accounts.is_empty()
-            && keys.is_empty()
-            && models.is_empty()
-    }
 }
 
 /// The tables of the log: damage in them can be mended if the session's own rows are whole.
@@ -103,29 +92,27 @@ impl Survey {
     }
 
     fn find_runs(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
-        for row in txn.open_table(RUNS_BY_SESSION)?.iter()? {
-            let (session, run) = row?.0.value();
+        for_each_row(txn, RUNS_BY_SESSION, |(session, run), ()| {
             let session = SessionId::from_bits(session);
             if self.removable.contains(&session) {
                 self.runs.insert(RunId::from_bits(run), session);
             }
-        }
-        for row in txn.open_table(RUNS)?.iter()? {
-            let (id, stored) = row?;
-            let row: Option<RunRow> = json(blobs, stored.value());
-            if let Some(row) = row.filter(|row| self.removable.contains(&row.session)) {
-                self.runs.entry(RunId::from_bits(id.value())).or_insert(row.session);
+            Ok(())
+        })?;
+        for_each_row(txn, RUNS, |id, stored| {
+            if let Ok(row) = blobs.json::<RunRow>(stored)
+                && self.removable.contains(&row.session)
+            {
+                self.runs.entry(RunId::from_bits(id)).or_insert(row.session);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn find_rows(&mut self, txn: &ReadTransaction, target: RepairTarget) -> Result<(), StoreError> {
         let own: BTreeSet<u64> = self.mended.values().flatten().map(|(_, place)| *place).collect();
-        for row in txn.open_table(LOG)?.iter()? {
-            let (place, row) = row?;
-            let place = place.value();
-            match session_of_row(row.value()) {
+        for_each_row(txn, LOG, |place, row| {
+            match session_of_row(row) {
                 Ok(session) if self.removable.contains(&session) => {
                     self.positions.insert(place, session);
                 }
@@ -135,22 +122,17 @@ impl Survey {
                 Err(_) if target == RepairTarget::All => drop(self.strays.log.insert(place)),
                 Ok(_) | Err(_) => {}
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Retains all ancestors of retained accounts, whichever session they belong to.
     fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
-        let mut above = Vec::new();
-        for row in txn.open_table(ACCOUNTS)?.iter()? {
-            let (id, account) = row?;
-            let parent = accounts::decode(account.value()).ok().and_then(|account| account.parent);
-            above.extend(parent.map(|parent| (id.value(), parent.bits())));
-        }
+        let family = accounts::parents(txn)?;
         let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
         loop {
             let before = self.needed.len();
-            for (id, parent) in &above {
+            for (id, parent) in &family {
                 if goes(*parent) && (!goes(*id) || self.needed.contains(id)) {
                     self.needed.insert(*parent);
                 }
@@ -164,42 +146,40 @@ impl Survey {
     fn find_strays(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
         let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
         let strays = &mut self.strays;
-        let runs = txn.open_table(RUNS)?;
-        for row in runs.iter()? {
-            let (id, stored) = row?;
-            if !goes(id.value()) && json::<RunRow>(blobs, stored.value()).is_none() {
-                strays.runs.insert(id.value());
+        for_each_row(txn, RUNS, |id, stored| {
+            if !goes(id) && blobs.json::<RunRow>(stored).is_err() {
+                strays.runs.insert(id);
             }
-        }
+            Ok(())
+        })?;
+        let runs = txn.open_table(RUNS)?;
+        let lost_runs = &strays.runs;
         let is_lost = |id: u128| -> Result<bool, StoreError> {
-            Ok(!goes(id) && (strays.runs.contains(&id) || runs.get(id)?.is_none()))
+            Ok(!goes(id) && (lost_runs.contains(&id) || runs.get(id)?.is_none()))
         };
-        for row in txn.open_table(OPEN_RUNS)?.iter()? {
-            let id = row?.0.value();
+        for_each_row(txn, OPEN_RUNS, |id, ()| {
             if is_lost(id)? {
                 strays.open_runs.insert(id);
             }
-        }
-        for row in txn.open_table(KEYS)?.iter()? {
-            let (key, run) = row?;
-            if is_lost(run.value())? {
-                strays.keys.insert(key.value().to_owned());
+            Ok(())
+        })?;
+        for_each_row(txn, KEYS, |key, run| {
+            if is_lost(run)? {
+                strays.keys.insert(key.to_owned());
             }
-        }
-        for row in txn.open_table(ACCOUNTS)?.iter()? {
-            let (id, account) = row?;
-            if accounts::decode(account.value()).is_err() && is_lost(id.value())? {
-                strays.accounts.insert(id.value());
+            Ok(())
+        })?;
+        for_each_row(txn, ACCOUNTS, |id, account| {
+            if accounts::decode(account).is_err() && is_lost(id)? {
+                strays.accounts.insert(id);
             }
-        }
-        let models = match txn.open_table(MODELS) {
-            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
-            models => models?,
-        };
+            Ok(())
+        })?;
+        let Some(models) = open_existing(txn, MODELS)? else { return Ok(()) };
         for row in models.iter()? {
             let (name, stored) = row?;
-            let row: Option<ModelRow> = json(blobs, stored.value());
-            if row.is_none_or(|row| row.model.to_string() != name.value()) {
+            let row = blobs.json::<ModelRow>(stored.value());
+            if !row.is_ok_and(|row| row.model.to_string() == name.value()) {
                 strays.models.insert(name.value().to_owned());
             }
         }
@@ -214,10 +194,7 @@ fn readable_rows(
     blobs: &Blobs,
     session: SessionId,
 ) -> Result<Option<Vec<(Seq, u64)>>, StoreError> {
-    let Some(tail) = txn.open_table(TAILS)?.get(session.bits())?.map(|tail| SessionTail::of(tail.value()))
-    else {
-        return Ok(None);
-    };
+    let Some(tail) = SessionTail::read(&txn.open_table(TAILS)?, session)? else { return Ok(None) };
     let log = txn.open_table(LOG)?;
     let (mut place, mut last, mut rows) = (tail.position, tail.last, Vec::new());
     while place != 0 {
@@ -243,8 +220,4 @@ fn readable_rows(
     }
     rows.reverse();
     Ok((last == 0).then_some(rows))
-}
-
-pub(super) fn json<T: DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Option<T> {
-    serde_json::from_slice(&blobs.resolve(stored).ok()?).ok()
 }

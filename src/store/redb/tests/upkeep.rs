@@ -21,7 +21,7 @@ use crate::store::redb::{
     previous_epoch::{self, ShutdownKind},
     quick_check::quick_check,
     tables::{INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
-    vacuum::vacuum_above,
+    vacuum::{COUNTED_AT, vacuum_above},
 };
 
 /// The table of schema 1: a row for each record.
@@ -111,9 +111,9 @@ fn a_store_of_which_most_was_deleted_is_compacted_once() {
         let bytes = disk.image.len() as u64;
         let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
         let counted = vacuum_above(&mut db, bytes, 0).unwrap();
-        if let Some(counted) = &counted {
+        if let Some(deleted_rows) = counted {
             let txn = db.begin_write().unwrap();
-            counted.record(&txn).unwrap();
+            txn.open_table(META).unwrap().insert(COUNTED_AT, deleted_rows).unwrap();
             txn.commit().unwrap();
         }
         drop(db);
@@ -162,7 +162,7 @@ fn how_a_store_ended_is_known() {
     let (disk, _) = filled(5);
     let check = |disk: &Disk, boot: u64, expected: ShutdownKind| {
         let db = Builder::new().create_with_backend(disk.spin(None).platter()).unwrap();
-        assert_eq!(previous_epoch::read(&db, boot).unwrap().shutdown, expected);
+        assert_eq!(previous_epoch::read(&db, disk.dir(), boot).unwrap().shutdown, expected);
     };
     let mut disk = disk;
     let (spinning, journal) = disk.reopen(3).unwrap();
