@@ -7,8 +7,8 @@
 //!
 //! A shell drives a session with three functions of [`turn::Turn`]:
 //!
-//! - [`decide`](turn::Turn::decide) turns inputs into one [`Decision`](turn::Decision): the records of one append, with
-//!   its account changes, index rows and inbox messages. Free leases and permits are granted in the same decision.
+//! - [`decide`](turn::Turn::decide) turns inputs into one [`Append`](journal::Append): records with their account
+//!   changes, index rows and inbox messages. Free leases and permits are granted in the same decision.
 //! - [`apply`](turn::Turn::apply) changes the state by one durable record.
 //! - [`due`](turn::Turn::due) lists the actions that should be in flight. The shell starts what is missing and cancels
 //!   what is not due any more.
@@ -19,7 +19,7 @@
 //! use std::sync::Arc;
 //!
 //! use hermod_core::{
-//!     model::{Durable, Incarnation, RunId, RunSpec, SessionId, SessionTime},
+//!     model::{Durable, Incarnation, RunId, RunSpec, SessionId, SessionOpened, SessionTime},
 //!     turn::{DueAction, GrantRequest, Input, ReplayedSession},
 //! };
 //!
@@ -27,8 +27,8 @@
 //! let now = SessionTime::default();
 //! let replayed = ReplayedSession::empty(SessionId::from_bits(1));
 //! let incarnation = Incarnation { epoch: 1, revival: 1 };
-//! let opened =
-//!     Input::Opened { key: "chat".into(), prompt: "Be brief.".into(), incarnation, boot: "boot".into() };
+//! let (key, prompt) = ("chat".into(), "Be brief.".into());
+//! let opened = Input::Opened(SessionOpened { key, prompt, incarnation, boot: "boot".into() });
 //! let decision = replayed.start_decision(now, &opened).finish();
 //!
 //! // A shell appends the records here. `mark_durable` states that they are on disk.

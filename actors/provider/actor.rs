@@ -156,7 +156,7 @@ impl ProviderState {
 
     /// The statistics, and the current state of the breakers.
     pub(crate) fn status(&self, now: Timestamp) -> ProviderStatus {
-        self.statistics.status(&self.name, (&self.gate, now))
+        self.statistics.status(&self.name, &self.gate, now)
     }
 }
 

@@ -50,7 +50,8 @@ impl Gate {
     pub(super) fn new(
         endpoint: Arc<dyn Endpoint>,
         calls: usize,
-        (policy, changed): (BreakerPolicy, Arc<Notify>),
+        policy: BreakerPolicy,
+        changed: Arc<Notify>,
     ) -> Self {
         let (strategy, credentials) = (endpoint.pool(), endpoint.credentials());
         let admissions = Admissions::new(policy, strategy, credentials, endpoint.limits());
@@ -111,18 +112,10 @@ impl Gate {
             None => Arc::clone(&self.permits).try_acquire_owned().ok()?,
         };
         let mut state = self.state();
-        match (availability(state.admissions.readiness(model.model(), now), now), *visit) {
-            (LinkAvailability::Available, _) | (LinkAvailability::BreakerOpen(_), LinkVisit::Return) => {}
-            (LinkAvailability::BreakerOpen(_), LinkVisit::First)
-            | (
-                LinkAvailability::AtCapacity
-                | LinkAvailability::RateLimited(_)
-                | LinkAvailability::WarmingUp
-                | LinkAvailability::Probing
-                | LinkAvailability::ClosedByProvider(_)
-                | LinkAvailability::NotConfigured,
-                _,
-            ) => return None,
+        let standing = availability(state.admissions.readiness(model.model(), now), now);
+        let is_return = *visit == LinkVisit::Return && matches!(standing, LinkAvailability::BreakerOpen(_));
+        if standing != LinkAvailability::Available && !is_return {
+            return None;
         }
         let ticket = state.admissions.admit(model.model(), *tokens, now);
         let renewals = state.renewals.get(&ticket.credential).copied().unwrap_or(0);
@@ -263,13 +256,11 @@ impl GateAdmission {
                 self.finish(AttemptEnd::Failed(failure), now);
                 let others =
                     self.gate.state().admissions.readiness_without(self.model.model(), now, Some(credential));
-                match others {
-                    Readiness::Ready if failure_scope(&failure.class) == FailureScope::Account => {
-                        CredentialRecovery::Rotated
-                    }
-                    Readiness::Ready | Readiness::WarmingUp | Readiness::Probing | Readiness::Until(..) => {
-                        CredentialRecovery::No
-                    }
+                let is_of_account = failure_scope(&failure.class) == FailureScope::Account;
+                if is_of_account && others == Readiness::Ready {
+                    CredentialRecovery::Rotated
+                } else {
+                    CredentialRecovery::No
                 }
             }
         }

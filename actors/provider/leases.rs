@@ -77,7 +77,7 @@ impl Leases {
         let mut gates = self.gates.write().unwrap_or_else(PoisonError::into_inner);
         let gate = |(name, endpoint, calls): NamedEndpoint| {
             let same = gates.get(&name).filter(|gate| gate.is_of(&endpoint, calls)).cloned();
-            let new = || Arc::new(Gate::new(endpoint, calls, (self.policy, Arc::clone(&self.changed))));
+            let new = || Arc::new(Gate::new(endpoint, calls, self.policy, Arc::clone(&self.changed)));
             (name, same.unwrap_or_else(new))
         };
         *gates = endpoints.into_iter().map(gate).collect();

@@ -22,7 +22,6 @@ pub struct ProviderStatus {
     #[serde(default)]
     pub usage_anomalies: u64,
     /// The last of these anomalies.
-    #[serde(default)]
     pub last_usage_anomaly: Option<UsageAnomaly>,
     /// The last failure.
     pub last_failure: Option<Failure>,
@@ -58,13 +57,10 @@ pub struct ModelStatus {
     #[serde(default)]
     pub failures: BTreeMap<String, u64>,
     /// Mean milliseconds until an answer began to arrive, of the answered attempts.
-    #[serde(default)]
     pub first_delta_ms: Option<u64>,
     /// Mean milliseconds until an answer was complete.
-    #[serde(default)]
     pub answer_ms: Option<u64>,
     /// Output tokens in a second of the answered attempts that reported usage.
-    #[serde(default)]
     pub output_tokens_per_second: Option<u64>,
 }
 
@@ -172,7 +168,7 @@ impl ProviderStatistics {
     }
 
     /// The counts, and the current state of the breakers.
-    pub(super) fn status(&self, name: &str, (gate, now): (&Gate, Timestamp)) -> ProviderStatus {
+    pub(super) fn status(&self, name: &str, gate: &Gate, now: Timestamp) -> ProviderStatus {
         let (endpoint, known) = gate.breaker_reports(now);
         let (credentials, limits) = gate.credentials_and_limits();
         let models = known.into_iter().map(|known| {

@@ -1,12 +1,9 @@
 //! Approvals: decisions of a person about calls in doubt.
 
-use tokio::sync::oneshot::channel;
-
 use crate::{
     model::{ApprovalDecision, CallId, PendingApproval, RunRow, RunState},
-    runtime::{RunError, Runtime, submit::MAX_TRIES},
-    session::{SessionMsg, SubmitError},
-    supervisor::SessionsMsg,
+    runtime::{AfterOrder, RunError, Runtime, submit::MAX_TRIES},
+    session::{InputReply, SubmitError},
     turn::{Input, open_approvals},
 };
 
@@ -28,18 +25,8 @@ impl Runtime {
 
     /// Decides about a call in doubt; resolves when that is durable, and the run continues. A call without a pending
     /// approval is [`RunError::NoPendingApproval`].
-    pub async fn decide(&self, call: CallId, verdict: ApprovalDecision) -> Result<RunRow, RunError> {
-        let session = self.row(call.run).await?.session;
-        for _ in 0..MAX_TRIES {
-            let input = Input::Decided { call, verdict };
-            let decide = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Decide(input, reply));
-            match self.request(decide).await {
-                Some(true) => return self.row(call.run).await,
-                Some(false) => return Err(RunError::NoPendingApproval(call)),
-                None => self.check_running()?,
-            }
-        }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+    pub async fn decide(&self, call: CallId, decision: ApprovalDecision) -> Result<RunRow, RunError> {
+        self.decide_and(call, decision, AfterOrder::Resume).await
     }
 
     /// Decides as [`Runtime::decide`] does, without resuming the session: unless its runs are carried out here already,
@@ -47,18 +34,24 @@ impl Runtime {
     pub async fn decide_without_resume(
         &self,
         call: CallId,
-        verdict: ApprovalDecision,
+        decision: ApprovalDecision,
+    ) -> Result<RunRow, RunError> {
+        self.decide_and(call, decision, AfterOrder::Rest).await
+    }
+
+    async fn decide_and(
+        &self,
+        call: CallId,
+        decision: ApprovalDecision,
+        then: AfterOrder,
     ) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
+        let reply = |reply| InputReply::Decide(reply, false);
         for _ in 0..MAX_TRIES {
-            let ((decided, on_decided), (rested, on_rest)) = (channel(), channel());
-            let input = Input::Decided { call, verdict };
-            let order = SessionMsg::DecideWithoutResume(input, decided.into(), rested.into());
-            self.cast(SessionsMsg::Deliver(session, None, order))?;
-            match (on_decided.await, on_rest.await) {
-                (Ok(true), _) => return self.row(call.run).await,
-                (Ok(false), _) => return Err(RunError::NoPendingApproval(call)),
-                (Err(_), _) => self.check_running()?,
+            match self.order(session, Input::Approval { call, decision }, reply, then).await? {
+                Some((true, _)) => return self.row(call.run).await,
+                Some((false, _)) => return Err(RunError::NoPendingApproval(call)),
+                None => self.check_running()?,
             }
         }
         Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))

@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot::channel;
-
 use crate::{
     model::{RunId, RunState, SessionId, StopReason},
-    runtime::{RunError, Runtime, submit::MAX_TRIES},
-    session::{SessionMsg, SubmitError},
+    runtime::{AfterOrder, RunError, Runtime, submit::MAX_TRIES},
+    session::{InputReply, SubmitError},
     supervisor::SessionsMsg,
     turn::Input,
 };
@@ -47,10 +45,9 @@ impl Runtime {
         for _ in 0..MAX_TRIES {
             // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
             let input = Input::Steer { run, text: Arc::clone(&text), next };
-            let steer = |reply| SessionsMsg::Deliver(session, None, SessionMsg::Steer(input, reply));
-            match self.request(steer).await {
-                Some(true) => return Ok(SteerReceipt { run, session, next }),
-                Some(false) => return Err(RunError::Ended(run)),
+            match self.order(session, input, InputReply::Steer, AfterOrder::Resume).await? {
+                Some((true, _)) => return Ok(SteerReceipt { run, session, next }),
+                Some((false, _)) => return Err(RunError::Ended(run)),
                 None => self.check_running()?,
             }
         }
@@ -81,6 +78,15 @@ impl Runtime {
     /// queued, and neither a provider nor a tool is needed. If the session's runs are carried out here already, this is
     /// [`Runtime::stop`].
     pub async fn stop_without_resume(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
+        self.stop_and(run, reason, AfterOrder::Rest).await
+    }
+
+    pub(super) async fn stop_and(
+        &self,
+        run: RunId,
+        reason: StopReason,
+        then: AfterOrder,
+    ) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
         for _ in 0..MAX_TRIES {
             let row = self.row(run).await?;
@@ -88,14 +94,12 @@ impl Runtime {
                 return Ok(());
             }
             session = row.session;
-            let ((stopped, on_stop), (rested, on_rest)) = (channel(), channel());
-            let order = SessionMsg::StopWithoutResume(run, reason, [stopped.into(), rested.into()]);
-            self.cast(SessionsMsg::Deliver(session, None, order))?;
-            match (on_stop.await, on_rest.await) {
-                (Ok(()), Ok(())) => return Ok(()),
+            let input = Input::Stop { run: Some(run), reason };
+            match self.order(session, input, InputReply::Stop, then).await? {
+                Some(((), true)) => return Ok(()),
                 // A session that crashed before the run's end is not revived for a write-only order, so the order is
                 // sent again.
-                (Ok(()) | Err(_), _) => self.check_running()?,
+                Some(((), false)) | None => self.check_running()?,
             }
         }
         Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))

@@ -9,8 +9,7 @@ use crate::{
     hub::{DeltaBody, HubDelta, byte_length},
     model::{
         Attempt, Body, CallEnded, CallId, CallStarted, EventBody, Lifecycle, ModelAnswered, ModelFailed,
-        ModelStarted, ModelWaiting, Outcome, OutcomeDetail, Record, RunAccepted, RunEnded, RunId, RunStatus,
-        UnansweredReason,
+        ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
     },
 };
 
@@ -221,7 +220,9 @@ impl EventProjection {
             self.open_calls.clear();
         }
         told.push((run, EventBody::Status(RunStatus::Ended(ended.ended.clone()))));
-        told.push((run, EventBody::Lifecycle(lifecycle_of_end(&ended.ended))));
+        let is_completed = ended.ended.outcome == Outcome::Completed;
+        let stage = if is_completed { Lifecycle::End } else { Lifecycle::Error };
+        told.push((run, EventBody::Lifecycle(stage)));
         self.queue.retain(|queued| *queued != run);
         if is_current {
             self.current = self.queue.pop_front();
@@ -232,26 +233,8 @@ impl EventProjection {
 }
 
 fn waiting_status(waiting: &ModelWaiting) -> RunStatus {
-    let named = waiting.skipped.iter().find_map(|link| match &link.reason {
-        UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {
-            Some(failure.class.name())
-        }
-        UnansweredReason::Skipped { .. } | UnansweredReason::Tried { .. } => None,
-    });
-    let until = Some(waiting.until);
-    RunStatus::Waiting { reason: named.unwrap_or("no model can be asked").into(), until }
-}
-
-const fn lifecycle_of_end(ended: &OutcomeDetail) -> Lifecycle {
-    match ended.outcome {
-        Outcome::Completed => Lifecycle::End,
-        Outcome::Failed
-        | Outcome::Stopped
-        | Outcome::TimedOut
-        | Outcome::BudgetExhausted
-        | Outcome::LoopDetected
-        | Outcome::Refused => Lifecycle::Error,
-    }
+    let reason = waiting.failure().map_or("no model can be asked", |failure| failure.class.name());
+    RunStatus::Waiting { reason: reason.into(), until: Some(waiting.until) }
 }
 
 #[cfg(test)]

@@ -29,9 +29,10 @@ use crate::{
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
     port::{DiskSpaceGauge, Journal, ModelProvider, Tool},
-    session::{SessionMsg, SubmitError},
+    session::{InputReply, SessionMsg},
     supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
     tool_executor::ToolExecutorHandle,
+    turn::Input,
 };
 pub use control::SteerReceipt;
 pub use health::HealthProbe;
@@ -39,6 +40,15 @@ pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use watch::Watch;
+
+/// What a session does after an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterOrder {
+    /// Its runs resume.
+    Resume,
+    /// Nothing is started, unless its runs are carried out here already.
+    Rest,
+}
 
 /// The running system.
 #[derive(Debug)]
@@ -129,15 +139,10 @@ impl Runtime {
     /// with the outcome, its cause and the last text.
     pub async fn chat(&self, text: &str) -> Result<String, RunError> {
         let result = self.run(RunRequest::new(text)).await?;
-        match result.ended.outcome {
-            Outcome::Completed => Ok(result.answer.map_or_else(String::new, |said| said.text)),
-            Outcome::Failed
-            | Outcome::Stopped
-            | Outcome::TimedOut
-            | Outcome::BudgetExhausted
-            | Outcome::LoopDetected
-            | Outcome::Refused => Err(RunError::NotCompleted(Box::new(result))),
+        if result.ended.outcome != Outcome::Completed {
+            return Err(RunError::NotCompleted(Box::new(result)));
         }
+        Ok(result.answer.map_or_else(String::new, |said| said.text))
     }
 
     /// Runs a task and waits for its outcome, whatever that is.
@@ -159,11 +164,7 @@ impl Runtime {
 
     /// Waits until a run has its outcome or is parked, and returns its row.
     pub async fn wait_until_ended_or_parked(&self, run: RunId) -> Result<RunRow, RunError> {
-        let is_settled = |state| match state {
-            RunState::Parked | RunState::Ended => true,
-            RunState::Queued | RunState::Running => false,
-        };
-        self.wait_until(run, is_settled).await
+        self.wait_until(run, |state| matches!(state, RunState::Parked | RunState::Ended)).await
     }
 
     async fn wait_until(&self, run: RunId, is_so: impl Fn(RunState) -> bool) -> Result<RunRow, RunError> {
@@ -186,21 +187,7 @@ impl Runtime {
 
     /// Stops a run; resolves when the stop is durable. The outcome follows.
     pub async fn stop(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
-        let mut session = self.row(run).await?.session;
-        for _ in 0..submit::MAX_TRIES {
-            let row = self.row(run).await?;
-            if row.state == RunState::Ended {
-                return Ok(());
-            }
-            session = row.session;
-            let stop =
-                |reply| SessionsMsg::Deliver(session, None, SessionMsg::Stop(Some(run), reason, reply));
-            match self.request(stop).await {
-                Some(()) => return Ok(()),
-                None => self.check_running()?,
-            }
-        }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+        self.stop_and(run, reason, AfterOrder::Resume).await
     }
 
     /// Opens a session, so that its unfinished runs resume.
@@ -281,6 +268,24 @@ impl Runtime {
         let (sender, receiver) = oneshot::channel();
         self.cast(message(sender.into())).ok()?;
         receiver.await.ok()
+    }
+
+    /// Sends an input to a session. Returns its answer, and whether the session does what comes `then`; `None` if the
+    /// session crashed before it answered.
+    async fn order<T>(
+        &self,
+        session: SessionId,
+        input: Input,
+        reply: impl FnOnce(RpcReplyPort<T>) -> InputReply,
+        then: AfterOrder,
+    ) -> Result<Option<(T, bool)>, RunError> {
+        let ((answer, on_answer), (rested, on_rest)) = (oneshot::channel(), oneshot::channel());
+        let rested = (then == AfterOrder::Rest).then(|| rested.into());
+        let order = SessionMsg::Order { input, reply: reply(answer.into()), rested };
+        self.cast(SessionsMsg::Deliver(session, None, order))?;
+        let answer = on_answer.await.ok();
+        let is_done = then == AfterOrder::Resume || on_rest.await.is_ok();
+        Ok(answer.map(|answer| (answer, is_done)))
     }
 
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {

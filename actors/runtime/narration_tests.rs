@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{
     Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, EffectClass, Failure, FailureClass,
-    FinishReason, Flaw, Hash, Incarnation, OutcomeCause, RunSpec, RunStopping, StopReason, Timestamp,
-    ToolCall, Usage,
+    FinishReason, Flaw, Hash, Incarnation, OutcomeCause, OutcomeDetail, RunSpec, RunStopping, StopReason,
+    Timestamp, ToolCall, Usage,
 };
 
 const RUN: RunId = RunId::from_bits(1);

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     model::{Dimension, ModelRow, RunId, RunSpec, SessionId, SessionRow},
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
-    session::{AcceptedRun, SessionMsg, SubmitError, SubmitReply},
+    session::{AcceptedRun, InputReply, SessionMsg, SubmitError, SubmitReply},
     supervisor::{SessionSeed, SessionsMsg},
     turn::{Input, repair},
 };
@@ -74,16 +74,12 @@ impl Runtime {
             };
             images::write_all(&*self.handles.wiring.executor.artifacts, session, run, &request.images)
                 .await?;
-            let (submitted, permit) = (input.clone(), Arc::clone(&permit));
-            let answer = self
-                .request(|reply| {
-                    SessionsMsg::Deliver(
-                        session,
-                        new,
-                        SessionMsg::Submit(submitted, SubmitReply::new(reply, permit)),
-                    )
-                })
-                .await;
+            let (input, permit) = (input.clone(), Arc::clone(&permit));
+            let order = |reply| {
+                let reply = InputReply::Submit(SubmitReply::new(reply, permit));
+                SessionsMsg::Deliver(session, new, SessionMsg::Order { input, reply, rested: None })
+            };
+            let answer = self.request(order).await;
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
                 Some(Err(SubmitError::Duplicate(first))) => return self.check_repeat(request, first).await,

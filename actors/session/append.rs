@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::{
     persistence::append_with,
+    port::Append,
     provider::LeaseUnavailable,
     session::{
         SessionInternalMsg, SessionMsg, SubmitError,
         shell::{Grant, InFlightAppend, InputReply, QueuedInput, SessionActorState, StartPhase},
         tasks::TaskSpawner,
     },
-    turn::{Decision, DecisionBuilder, GrantRequest, Input},
+    turn::{DecisionBuilder, GrantRequest, Input},
 };
 
 impl SessionActorState {
@@ -38,12 +39,12 @@ impl SessionActorState {
         }
         // Actions that would not be due any more are cancelled at once: a cancellation does not need to be durable.
         TaskSpawner::cancel_undue(&mut self.running, &draft.due());
-        let decision = draft.finish();
-        if decision.is_empty() {
+        let append = draft.finish();
+        if append.is_empty() {
             self.reply_to(inputs, now.at);
             self.reconcile();
         } else {
-            self.append(decision, inputs);
+            self.append(append, inputs);
         }
         true
     }
@@ -57,7 +58,7 @@ impl SessionActorState {
                     caller.send(Err(SubmitError::HasHistory(self.id)));
                 }
                 (_, mut reply) => {
-                    if let (Some(InputReply::Decide(_, open)), Input::Decided { call, .. }) =
+                    if let (Some(InputReply::Decide(_, open)), Input::Approval { call, .. }) =
                         (&mut reply, &waiting.input)
                     {
                         *open = draft.needs_approval(*call);
@@ -119,13 +120,8 @@ impl SessionActorState {
         }
     }
 
-    fn append(&mut self, decision: Decision, inputs: Vec<QueuedInput>) {
-        let last = match &self.phase {
-            StartPhase::Awake(turn) => turn.last_seq(),
-            StartPhase::Replayed(dormant, _) => dormant.last_seq(),
-            StartPhase::Switching => return,
-        };
-        let append = decision.into_append(self.id, last);
+    fn append(&mut self, append: Append, inputs: Vec<QueuedInput>) {
+        let first = append.expected;
         let rings: Vec<_> = append.deliver.iter().map(|(session, _)| *session).collect();
         self.appends += 1;
         let (number, session, me, wiring) =
@@ -134,7 +130,7 @@ impl SessionActorState {
         let write = append_with(append, move |stored| {
             // Watchers receive the records even if the session crashes before it does.
             if let Ok(Ok(records)) = &stored {
-                wiring.hub.publish_records(session, last + 1, records);
+                wiring.hub.publish_records(session, first, records);
                 rings.into_iter().for_each(|session| wiring.notify_inbox(session));
             }
             if me.cast(SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored))).is_err() {

@@ -29,7 +29,7 @@ use crate::{
     compressor::CompressorHandle,
     handlers::HandlerWatch,
     hub::Hub,
-    model::{CallId, LowDiskSpace, RunId, SessionId, StopReason, Timestamp},
+    model::{CallId, LowDiskSpace, RunId, SessionId, Timestamp},
     persistence::{AppendResult, CommitMonitor, PersistenceMsg},
     port::{Clock, Journal, SystemPromptError},
     provider::{Lease, Leases},
@@ -37,7 +37,7 @@ use crate::{
     tool_executor::{AdmittedCall, ToolExecutorHandle, ToolPermit},
     turn::{Input, RaiseError, ReplayedSession},
 };
-pub(crate) use shell::SessionActorState;
+pub(crate) use shell::{InputReply, SessionActorState};
 
 pub(crate) use tasks::CallTasks;
 
@@ -63,22 +63,16 @@ pub(crate) type RaiseResult = Result<(), RaiseError>;
 /// The messages of [`SessionActor`].
 #[derive(Debug)]
 pub(crate) enum SessionMsg {
-    /// Accept a run.
-    Submit(Input, SubmitReply),
-    /// Stop a run; answered when that is durable.
-    Stop(Option<RunId>, StopReason, RpcReplyPort<()>),
-    /// Stop a run and start nothing; the first port is answered when the stop is durable, the second like `Suspend`.
-    StopWithoutResume(RunId, StopReason, [RpcReplyPort<()>; 2]),
-    /// Steer a run (`Input::Steer`); answered when durable: whether the message was recorded.
-    Steer(Input, RpcReplyPort<bool>),
-    /// Decide about a call in doubt (`Input::Decided`); answered when durable: whether it needed an approval.
-    Decide(Input, RpcReplyPort<bool>),
-    /// Decide about a call in doubt and start nothing; the second port is answered like `Suspend`.
-    DecideWithoutResume(Input, RpcReplyPort<bool>, RpcReplyPort<()>),
-    /// Raise the limits of a run (`Input::Raise`); answered when durable, or with the reason for a refusal.
-    Raise(Input, RpcReplyPort<RaiseResult>),
-    /// Raise the limits of a run and start nothing; the second port is answered like `Suspend`.
-    RaiseWithoutResume(Input, RpcReplyPort<RaiseResult>, RpcReplyPort<()>),
+    /// An input from outside, answered when it is durable. With `rested` it is recorded without resuming the session's
+    /// work, and that port is answered like `Suspend`.
+    Order {
+        /// A submission, a stop, a steering message, an approval or a raise.
+        input: Input,
+        /// The reply port.
+        reply: InputReply,
+        /// Whether and to whom the rest is reported.
+        rested: Option<RpcReplyPort<()>>,
+    },
     /// Start only what ends stopped runs. Stop and answer when no input waits, no append is in flight and nothing is
     /// being ended.
     Suspend(RpcReplyPort<()>),
@@ -96,48 +90,18 @@ pub(crate) enum SessionMsg {
 impl SessionMsg {
     /// Whether it is a write-only order: it is recorded without resuming the session's work.
     pub(crate) const fn is_without_resume(&self) -> bool {
-        match self {
-            Self::StopWithoutResume(..) | Self::DecideWithoutResume(..) | Self::RaiseWithoutResume(..) => {
-                true
-            }
-            Self::Submit(..)
-            | Self::Stop(..)
-            | Self::Steer(..)
-            | Self::Decide(..)
-            | Self::Raise(..)
-            | Self::Suspend(_)
-            | Self::Passivate(_)
-            | Self::InboxReady
-            | Self::Inner(_) => false,
-            #[cfg(feature = "testkit")]
-            Self::Inspect(_) => false,
-        }
+        matches!(self, Self::Order { rested: Some(_), .. })
     }
 
     /// The same order for a session that keeps running. The port that waits for the suspension is answered at once.
-    pub(crate) fn with_resume(self) -> Self {
-        let (order, rested) = match self {
-            Self::StopWithoutResume(run, reason, [stopped, rested]) => {
-                (Self::Stop(Some(run), reason, stopped), rested)
-            }
-            Self::DecideWithoutResume(input, decided, rested) => (Self::Decide(input, decided), rested),
-            Self::RaiseWithoutResume(input, raised, rested) => (Self::Raise(input, raised), rested),
-            Self::Submit(..)
-            | Self::Stop(..)
-            | Self::Steer(..)
-            | Self::Decide(..)
-            | Self::Raise(..)
-            | Self::Suspend(_)
-            | Self::Passivate(_)
-            | Self::InboxReady
-            | Self::Inner(_) => return self,
-            #[cfg(feature = "testkit")]
-            Self::Inspect(_) => return self,
-        };
-        if rested.send(()).is_err() {
+    pub(crate) fn with_resume(mut self) -> Self {
+        if let Self::Order { rested, .. } = &mut self
+            && let Some(rested) = rested.take()
+            && rested.send(()).is_err()
+        {
             tracing::debug!("the reply to a command without resume was dropped by its caller");
         }
-        order
+        self
     }
 }
 
@@ -297,14 +261,7 @@ impl Actor for SessionActor {
             }
             #[cfg(feature = "testkit")]
             SessionMsg::Inspect(look) => return look.run(state),
-            message @ (SessionMsg::Submit(..)
-            | SessionMsg::Stop(..)
-            | SessionMsg::StopWithoutResume(..)
-            | SessionMsg::Steer(..)
-            | SessionMsg::Decide(..)
-            | SessionMsg::DecideWithoutResume(..)
-            | SessionMsg::Raise(..)
-            | SessionMsg::RaiseWithoutResume(..)
+            message @ (SessionMsg::Order { .. }
             | SessionMsg::Suspend(_)
             | SessionMsg::InboxReady
             | SessionMsg::Inner(_)) => {

@@ -67,9 +67,12 @@ pub(super) struct QueuedInput {
     pub(super) grant: Option<Grant>,
 }
 
-pub(super) enum InputReply {
+/// The reply port of an input from outside.
+#[derive(Debug)]
+pub(crate) enum InputReply {
     Submit(SubmitReply),
     Stop(RpcReplyPort<()>),
+    /// The reply: whether the message was recorded.
     Steer(RpcReplyPort<bool>),
     /// The flag: whether the call needed an approval.
     Decide(RpcReplyPort<bool>, bool),
@@ -130,29 +133,13 @@ impl SessionActorState {
     /// Enqueues the message's input behind the waiting ones, or handles a message without an input.
     pub(super) fn enqueue_message(&mut self, message: SessionMsg) {
         match message {
-            SessionMsg::Submit(input, reply) => self.enqueue(input, Some(InputReply::Submit(reply)), None),
-            SessionMsg::Stop(run, reason, reply) => {
-                self.expedite();
-                self.enqueue(Input::Stop { run, reason }, Some(InputReply::Stop(reply)), None);
-            }
-            SessionMsg::StopWithoutResume(run, reason, [stopped, rested]) => {
-                self.suspending = Some(rested);
-                self.enqueue(Input::Stop { run: Some(run), reason }, Some(InputReply::Stop(stopped)), None);
-            }
-            SessionMsg::Steer(input, reply) => self.enqueue(input, Some(InputReply::Steer(reply)), None),
-            SessionMsg::Decide(input, reply) => {
-                self.enqueue(input, Some(InputReply::Decide(reply, false)), None);
-            }
-            SessionMsg::DecideWithoutResume(input, reply, rested) => {
-                self.suspending = Some(rested);
-                self.enqueue(input, Some(InputReply::Decide(reply, false)), None);
-            }
-            SessionMsg::Raise(input, reply) => {
-                self.enqueue(input, Some(InputReply::Raise(reply, Ok(()))), None);
-            }
-            SessionMsg::RaiseWithoutResume(input, reply, rested) => {
-                self.suspending = Some(rested);
-                self.enqueue(input, Some(InputReply::Raise(reply, Ok(()))), None);
+            SessionMsg::Order { input, reply, rested } => {
+                if rested.is_some() {
+                    self.suspending = rested;
+                } else if matches!(input, Input::Stop { .. }) {
+                    self.expedite();
+                }
+                self.enqueue(input, Some(reply), None);
             }
             SessionMsg::Inner(SessionInternalMsg::Input(input)) => {
                 if matches!(input, Input::TimerFired) {
@@ -313,7 +300,7 @@ impl SessionActorState {
         let now = self.now();
         let StartPhase::Awake(turn) = &self.phase else { return };
         let (due, rests) = (turn.due(now), self.suspending.is_some());
-        let mut never_begun = Vec::new();
+        let mut never_started = Vec::new();
         if rests {
             // Running actions continue in the next incarnation; only remains of stopped runs are still ended.
             self.running.retain(|action, _| !action.is_end() || due.contains(action));
@@ -331,7 +318,7 @@ impl SessionActorState {
                 if let DueAction::CallModel(id) | DueAction::RunTool(id) = action
                     && self.granted.remove(&id).is_some()
                 {
-                    never_begun.push(Input::NeverBegun(id));
+                    never_started.push(Input::NeverStarted(id));
                 }
                 continue;
             }
@@ -370,6 +357,6 @@ impl SessionActorState {
             self.running.insert(action, task);
         }
         self.granted.clear();
-        never_begun.into_iter().for_each(|input| self.enqueue(input, None, None));
+        never_started.into_iter().for_each(|input| self.enqueue(input, None, None));
     }
 }

@@ -223,7 +223,7 @@ impl ToolCallTask {
                 tracing::debug!(status = ?end.status, "ended");
                 Input::ToolEnded { id: AttemptId { call, attempt }, end }
             }
-            AttachOutcome::NeverStarted => Input::NeverBegun(AttemptId { call, attempt }),
+            AttachOutcome::NeverStarted => Input::NeverStarted(AttemptId { call, attempt }),
             AttachOutcome::Unknown => Input::Lost(AttemptId { call, attempt }),
         }
     }

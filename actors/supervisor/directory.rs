@@ -16,7 +16,7 @@ use crate::{
     handlers::RunningHandler,
     model::{BootId, SessionId},
     port::Journal,
-    session::{SessionDependencies, SessionMsg, SubmitError},
+    session::{InputReply, SessionDependencies, SessionMsg, SubmitError},
     supervisor::{
         SessionPhase, SessionSeed, SessionStatus, SessionsMsg,
         directory_checkpoint::DirectoryCheckpoint,
@@ -106,15 +106,7 @@ impl Directory {
     /// The actor of a live session.
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self, session: SessionId) -> Option<ActorRef<SessionMsg>> {
-        match &self.entries.get(&session)?.phase {
-            EntryPhase::Live(actor) | EntryPhase::Passivating(actor, _) => Some(actor.clone()),
-            EntryPhase::Opening(_)
-            | EntryPhase::Ending(..)
-            | EntryPhase::ForceFailing(..)
-            | EntryPhase::Closing(_)
-            | EntryPhase::Idle
-            | EntryPhase::Quarantined(_) => None,
-        }
+        self.entries.get(&session)?.phase.actor().cloned()
     }
 
     /// Delivers a message to a session, which is opened if it is not live. Without a message, or with any but a
@@ -179,25 +171,14 @@ impl Directory {
         self.is_suspended = true;
         self.scan_timer = None;
         self.dependencies.checkpoint.clear();
-        let mut tasks = Vec::new();
-        for (_, entry) in take(&mut self.entries) {
-            let actor = match entry.phase {
-                EntryPhase::Live(actor) | EntryPhase::Passivating(actor, _) => Some(actor),
-                EntryPhase::Opening(_)
-                | EntryPhase::Ending(..)
-                | EntryPhase::ForceFailing(..)
-                | EntryPhase::Closing(_)
-                | EntryPhase::Idle
-                | EntryPhase::Quarantined(_) => None,
-            };
-            tasks.push((entry.tasks, actor));
-        }
+        let entries = take(&mut self.entries).into_values();
+        let tasks: Vec<_> = entries.map(|entry| (entry.phase.actor().cloned(), entry.tasks)).collect();
         tokio::spawn(async move {
             futures::future::join_all(
-                tasks.iter().filter_map(|(_, actor)| actor.as_ref()).map(suspend_session),
+                tasks.iter().filter_map(|(actor, _)| actor.as_ref()).map(suspend_session),
             )
             .await;
-            let ended = futures::future::join_all(tasks.iter().map(|(tasks, _)| tasks.abort_all()));
+            let ended = futures::future::join_all(tasks.iter().map(|(_, tasks)| tasks.abort_all()));
             if ActiveDeadline::after(SUSPEND_TIMEOUT).bound(ended).await.is_none() {
                 tracing::warn!("a call does not end; the process goes without it");
             }
@@ -210,7 +191,7 @@ impl Directory {
 
 /// Sends the reason to a submission; other callers retry when their reply is dropped.
 pub(super) fn refuse(message: Option<SessionMsg>, why: &SubmitError) {
-    if let Some(SessionMsg::Submit(_, caller)) = message {
+    if let Some(SessionMsg::Order { reply: InputReply::Submit(caller), .. }) = message {
         caller.send(Err(why.clone()));
     }
 }

@@ -76,6 +76,19 @@ pub(super) enum AfterForceFail {
 }
 
 impl EntryPhase {
+    /// The actor of a live session.
+    pub(super) const fn actor(&self) -> Option<&ActorRef<SessionMsg>> {
+        match self {
+            Self::Live(actor) | Self::Passivating(actor, _) => Some(actor),
+            Self::Opening(_)
+            | Self::Ending(..)
+            | Self::ForceFailing(..)
+            | Self::Closing(_)
+            | Self::Idle
+            | Self::Quarantined(_) => None,
+        }
+    }
+
     /// Takes the waiting messages.
     pub(super) fn take_waiting(&mut self) -> Vec<SessionMsg> {
         match self {
@@ -119,33 +132,21 @@ impl SessionEntry {
 
     /// Whether the session need not be opened again after its tasks have ended.
     pub(super) const fn is_done(&self) -> bool {
-        match &self.phase {
-            EntryPhase::Ending(waiting, _) if !waiting.is_empty() => false,
+        let EntryPhase::Ending(waiting, next) = &self.phase else { return false };
+        let is_finished = match next {
             // A session that became wanted during a write-only order is kept.
-            EntryPhase::Ending(_, AfterTasksEnd::ReviveIfWanted) => !(self.is_wanted && self.is_write_only),
-            EntryPhase::Ending(_, AfterTasksEnd::Revive) => !self.is_wanted,
-            EntryPhase::Ending(_, AfterTasksEnd::ForceFail)
-            | EntryPhase::Opening(_)
-            | EntryPhase::Live(_)
-            | EntryPhase::Passivating(..)
-            | EntryPhase::ForceFailing(..)
-            | EntryPhase::Closing(_)
-            | EntryPhase::Idle
-            | EntryPhase::Quarantined(_) => false,
-        }
+            AfterTasksEnd::ReviveIfWanted => !(self.is_wanted && self.is_write_only),
+            AfterTasksEnd::Revive => !self.is_wanted,
+            AfterTasksEnd::ForceFail => false,
+        };
+        is_finished && waiting.is_empty()
     }
 
     /// Whether the session is being closed, and was not wanted again since.
     pub(super) const fn is_leaving(&self) -> bool {
-        match &self.phase {
-            EntryPhase::Closing(waiting) => waiting.is_empty() && !self.has_inbox && !self.is_wanted,
-            EntryPhase::Idle => true,
-            EntryPhase::Opening(_)
-            | EntryPhase::Live(_)
-            | EntryPhase::Passivating(..)
-            | EntryPhase::Ending(..)
-            | EntryPhase::ForceFailing(..)
-            | EntryPhase::Quarantined(_) => false,
+        if let EntryPhase::Closing(waiting) = &self.phase {
+            return waiting.is_empty() && !self.has_inbox && !self.is_wanted;
         }
+        matches!(self.phase, EntryPhase::Idle)
     }
 }

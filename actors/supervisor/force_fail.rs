@@ -33,7 +33,7 @@ pub(super) async fn force_fail_runs(
     let now = SessionTime { at: wiring.clock.at(), active_ms };
     let ended = OutcomeDetail::with_cause(Outcome::Failed, cause);
     let ends = ForcedEnds { session, fence: incarnation, last, now, ended };
-    let append = ends.decide(runs).into_append(session, last);
+    let append = ends.decide(runs);
     let notified: Vec<SessionId> = append.deliver.iter().map(|(session, _)| *session).collect();
     let bare = Append { ledger: LedgerChange::default(), ..append.clone() };
     let mut stored = persistence::append(&wiring.persistence, append).await?;

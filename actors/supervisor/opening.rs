@@ -7,7 +7,7 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, SpawnErr};
 
 use crate::{
-    model::{Incarnation, OutcomeCause, SessionId},
+    model::{Incarnation, OutcomeCause, SessionId, SessionOpened, SessionRevived},
     persistence::{self, WriteResult, replay},
     port::{Journal, JournalError, OpenedSession, ReadError, WriteRefusal},
     session::{CallTasks, SessionActor, SessionArguments},
@@ -142,13 +142,13 @@ impl Directory {
             entry.phase.take_waiting().into_iter().map(|message| entry.prepare_message(message)).collect();
         let boot = self.dependencies.boot.clone();
         let first = match &entry.seed {
-            Some(new) if dormant.is_new() => Input::Opened {
+            Some(new) if dormant.is_new() => Input::Opened(SessionOpened {
                 key: Arc::clone(&new.key),
                 prompt: Arc::clone(&new.prompt),
                 incarnation,
                 boot,
-            },
-            Some(_) | None => Input::Revived { incarnation, boot },
+            }),
+            Some(_) | None => Input::Revived(SessionRevived { incarnation, boot }),
         };
         entry.tasks = CallTasks::default();
         self.dependencies.checkpoint.record(session, entry);

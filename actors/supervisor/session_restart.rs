@@ -137,18 +137,19 @@ impl Directory {
         };
         let Some(entry) = self.entries.get_mut(&session) else { return Ok(()) };
         entry.incarnation = incarnation;
-        let waiting = entry.phase.take_waiting();
-        match std::mem::replace(&mut entry.phase, EntryPhase::Opening(Vec::new())) {
-            EntryPhase::ForceFailing(_, AfterForceFail::Resume) => {
+        let EntryPhase::ForceFailing(waiting, then) = &mut entry.phase else { return Ok(()) };
+        let (waiting, then) = (take(waiting), std::mem::replace(then, AfterForceFail::Forget));
+        match then {
+            AfterForceFail::Resume => {
                 entry.phase = EntryPhase::Opening(waiting);
                 self.open(session);
             }
-            EntryPhase::ForceFailing(_, AfterForceFail::Forget) => {
+            AfterForceFail::Forget => {
                 self.forget(session);
                 let why = SubmitError::CrashLooping(session);
                 waiting.into_iter().for_each(|message| refuse(Some(message), &why));
             }
-            EntryPhase::ForceFailing(_, AfterForceFail::Reply(reply)) => {
+            AfterForceFail::Reply(reply) => {
                 if waiting.is_empty() && !entry.is_wanted {
                     self.forget(session);
                 } else {
@@ -159,18 +160,11 @@ impl Directory {
                     tracing::debug!(%session, "the reply to a force-fail was dropped by its caller");
                 }
             }
-            EntryPhase::ForceFailing(_, AfterForceFail::Quarantine(why)) => {
+            AfterForceFail::Quarantine(why) => {
                 let refusal = SubmitError::Quarantined { session, error: why.clone() };
                 entry.phase = EntryPhase::Quarantined(why);
                 waiting.into_iter().for_each(|message| refuse(Some(message), &refusal));
             }
-            other @ (EntryPhase::Opening(_)
-            | EntryPhase::Live(_)
-            | EntryPhase::Passivating(..)
-            | EntryPhase::Ending(..)
-            | EntryPhase::Closing(_)
-            | EntryPhase::Idle
-            | EntryPhase::Quarantined(_)) => entry.phase = other,
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::calls;
 use hermod_core::{
     model::{
         AttemptId, CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunId,
-        SessionId, SessionTime, Timestamp,
+        SessionId, SessionOpened, SessionTime, Timestamp,
     },
     turn::{
         CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
@@ -37,7 +37,8 @@ impl CoreLoop {
         let now = SessionTime { at: Timestamp(1_767_225_600_000), active_ms: 0 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         let prompt = "You are a test.".into();
-        let opened = Input::Opened { key: "key".into(), prompt, incarnation, boot: "boot-1".into() };
+        let opened =
+            Input::Opened(SessionOpened { key: "key".into(), prompt, incarnation, boot: "boot-1".into() });
         let submitted = Input::Submitted {
             run: RunId::from_bits(1 << 100),
             input: "Tick.".into(),

@@ -62,6 +62,11 @@ pub struct SpawnedSession {
 }
 
 impl Append {
+    /// Whether nothing needs to be written.
+    pub const fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.consumed.is_empty()
+    }
+
     /// An append of `records` without any other change.
     pub fn new(session: SessionId, fence: Incarnation, expected: Seq, records: Vec<Arc<Record>>) -> Self {
         Self {

@@ -100,12 +100,7 @@ where
 
     fn raise(&mut self, raise: &LimitRaise) -> Result<(), E> {
         let page = self.entry(raise.account)?;
-        let limits = &mut self.entries[page].now.limits;
-        for dimension in Dimension::ALL {
-            if let (Some(limit), Some(by)) = (limits.get(dimension), raise.amounts.get(dimension)) {
-                limits.set(dimension, limit.saturating_add(by));
-            }
-        }
+        self.entries[page].now.limits.raise(&raise.amounts);
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub trait StoreView {
 /// Checks the whole append before anything is written and returns the new state of its accounts.
 pub fn validate_append<V: StoreView>(append: &Append, view: &mut V) -> Result<Vec<Posting>, V::Error> {
     let session = append.session;
-    if append.records.is_empty() && append.consumed.is_empty() {
+    if append.is_empty() {
         return Err(
             WriteRefusal::Malformed("an append without records that takes nothing in".to_owned()).into()
         );

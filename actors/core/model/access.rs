@@ -66,11 +66,6 @@ impl Access {
         }
     }
 
-    /// True if the call touches nothing shared.
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// True if two calls must run in order. Two readers do not conflict, nor do two unknown accesses: shell commands of
     /// one answer run concurrently.
     pub fn conflicts(&self, other: &Self) -> bool {

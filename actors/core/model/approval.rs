@@ -36,13 +36,6 @@ impl Default for InDoubtPolicy {
     }
 }
 
-impl InDoubtPolicy {
-    /// True if the policy is the default, which is not stored.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Fields of [`Body::ApprovalRequested`](super::Body::ApprovalRequested). This wait does not count towards limits of
 /// time if nothing else of the run is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,11 +114,4 @@ pub enum RetryReason {
     NeverStarted,
     /// The attempt is in doubt, and the call is repeated regardless of its effects.
     InDoubt,
-}
-
-impl RetryReason {
-    #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
-    pub(super) fn is_lost(&self) -> bool {
-        *self == Self::Lost
-    }
 }

@@ -69,7 +69,7 @@ pub enum UnansweredReason {
     /// The model was not called.
     Skipped {
         /// End of the exclusion; absent if it is permanent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
         /// The failure of an earlier call that caused the exclusion.
         failure: Failure,

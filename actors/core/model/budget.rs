@@ -47,19 +47,19 @@ impl Dimension {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Amounts {
     /// Iterations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
     /// Tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Nano-dollars.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<u64>,
     /// Tool calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
     /// Subagents alive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub children: Option<u64>,
 }
 
@@ -97,6 +97,15 @@ impl Amounts {
         self.change(less, u64::saturating_sub);
     }
 
+    /// Adds `by` to the amounts that there are; the other dimensions stay without one.
+    pub(crate) fn raise(&mut self, by: &Self) {
+        for dimension in Dimension::ALL {
+            if let Some((amount, more)) = self.get(dimension).zip(by.get(dimension)) {
+                self.set(dimension, amount.saturating_add(more));
+            }
+        }
+    }
+
     fn change(&mut self, by: &Self, how: fn(u64, u64) -> u64) {
         for dimension in Dimension::ALL {
             if let Some(amount) = by.get(dimension).filter(|amount| *amount > 0) {
@@ -115,7 +124,7 @@ impl Amounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetAccount {
     /// The parent account. Each spend is reserved on it too, except iterations if `owns_iterations`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<AccountId>,
     /// The limits; an absent one means unlimited.
     pub limits: Amounts,
@@ -124,8 +133,7 @@ pub struct BudgetAccount {
     /// Reservations of calls that have not ended.
     pub reserved: Amounts,
     /// True if its iterations do not count on its ancestors.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[serde(rename = "apart")]
+    #[serde(rename = "apart", default, skip_serializing_if = "super::is_default")]
     pub owns_iterations: bool,
 }
 
@@ -203,7 +211,7 @@ pub struct BudgetRefusal {
     /// The amount already reserved on the account.
     pub reserved: u64,
     /// The refused amount; unknown (`None`) in records of earlier builds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<u64>,
 }
 

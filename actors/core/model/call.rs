@@ -20,15 +20,15 @@ pub struct CallAdmitted {
     /// The effect class of the call.
     pub effect: EffectClass,
     /// The call's access. Earlier calls of its answer with a conflicting access run first.
-    #[serde(default, skip_serializing_if = "Access::is_none")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub access: Access,
     /// True if the call outlives the process that starts it and can be found again.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub detached: bool,
     /// Hash of the arguments that the tool receives.
     pub arguments: Hash,
     /// Number of an identical earlier call of the answer that must not run twice; this call gets its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u32>,
 }
 
@@ -44,12 +44,8 @@ pub struct CallStarted {
     /// The machine's boot at the start.
     pub boot: Arc<str>,
     /// The subagents that the call starts, in the order of their tasks.
-    #[serde(default, skip_serializing_if = "no_children")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub children: Arc<[SubagentRef]>,
-}
-
-fn no_children(children: &Arc<[SubagentRef]>) -> bool {
-    children.is_empty()
 }
 
 /// Fields of [`Body::CallEnded`].
@@ -72,14 +68,8 @@ pub struct CallLost {
     /// The attempt that was lost.
     pub attempt: Attempt,
     /// The reason for another attempt.
-    #[serde(default, skip_serializing_if = "RetryReason::is_lost")]
-    #[serde(rename = "why")]
+    #[serde(rename = "why", default, skip_serializing_if = "super::is_default")]
     pub reason: RetryReason,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 impl CallStarted {

@@ -12,8 +12,7 @@ pub struct CompactionPolicy {
     /// Models for summaries, in order; if empty, the oldest part is dropped without a summary.
     pub chain: Vec<ModelRef>,
     /// Profiles of the models, in the same order; a model without an entry has no known properties.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[serde(rename = "traits")]
+    #[serde(rename = "traits", default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<ModelProfile>,
     /// Share of the context window above which the view is compacted, in percent.
     pub trigger: u8,
@@ -74,7 +73,7 @@ pub struct ContextCompacted {
     pub end: HistoryPosition,
     /// The text that replaces the part: a summary, or a notice that it was dropped; absent for
     /// [`CompactionMethod::Elided`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// Estimated tokens of the request before the compaction.
     #[serde(rename = "before")]
@@ -110,16 +109,16 @@ pub struct SummaryAnswered {
     /// The summary; empty if the answer is unusable.
     pub text: Arc<str>,
     /// Why the answer is unusable as a summary; absent if it is usable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unusable: Option<SummaryDefect>,
     /// Index of the chain's link for later calls, from 0, if it changes; one past the last means none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
     /// The usage, if the provider reported a plausible one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Why the reported usage does not count; the whole reservation is then spent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
@@ -149,10 +148,10 @@ pub struct ContextBreakdown {
     /// Maximum of the request: the window less the minimum for the answer.
     pub limit: u64,
     /// The context window, if it is configured, listed or observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// The minimum reserved for the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
     /// The system prompt.
     pub system: u64,

@@ -18,12 +18,11 @@ pub struct Delegation {
     /// Iterations of a subagent unless its task sets fewer.
     pub iterations: u64,
     /// True if the iterations of subagents also count on the ancestor accounts.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[serde(rename = "shared")]
+    #[serde(rename = "shared", default, skip_serializing_if = "super::is_default")]
     pub shares_iterations: bool,
     /// Active time in milliseconds within which a subagent must get an answer of its model, or the result of a call.
     /// Otherwise its run is stopped as timed out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_ms: Option<u64>,
 }
 
@@ -70,10 +69,10 @@ pub struct ChildEnded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LimitIncrease {
     /// Additions to the limits of its account. A dimension without a limit stays unlimited.
-    #[serde(default, skip_serializing_if = "Amounts::is_empty")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub budget: Amounts,
     /// Addition to the allowed active time, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
 }
 

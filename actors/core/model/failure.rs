@@ -40,10 +40,10 @@ pub enum FailureClass {
     /// Too many requests; a later attempt may succeed.
     RateLimited {
         /// The wait that the provider requested, in milliseconds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
         /// Time of the limit's reset.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         reset_at: Option<Timestamp>,
     },
     /// The provider is overloaded.
@@ -67,19 +67,19 @@ pub enum FailureClass {
     /// The account's quota is used up.
     QuotaExhausted {
         /// Time of the quota's reset, if known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         reset_at: Option<Timestamp>,
     },
     /// The view exceeds the model's context window.
     ContextTooLong {
         /// The window in tokens, if the provider reported it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },
     /// The requested output exceeds the model's maximum or the remaining window.
     OutputCap {
         /// The largest accepted `max_tokens`, if the provider reported it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         limit: Option<u64>,
     },
     /// The provider rejects the request as invalid.
@@ -151,25 +151,12 @@ impl FailureClass {
     /// Milliseconds until the provider's reset, if it reported one.
     pub fn reset_in(&self, now: Timestamp) -> Option<u64> {
         let at = |reset_at: &Option<Timestamp>| reset_at.map(|at| at.ms_since(now));
-        match self {
-            Self::RateLimited { retry_after_ms, reset_at } => (*retry_after_ms).max(at(reset_at)),
-            Self::QuotaExhausted { reset_at } => at(reset_at),
-            Self::Overloaded
-            | Self::Server
-            | Self::Timeout { .. }
-            | Self::Network
-            | Self::IncompleteStream
-            | Self::NotAnApi
-            | Self::Auth
-            | Self::ContextTooLong { .. }
-            | Self::OutputCap { .. }
-            | Self::InvalidRequest
-            | Self::ContentRefused
-            | Self::ModelNotFound
-            | Self::Cancelled
-            | Self::Lost
-            | Self::NotSent
-            | Self::Interrupted => None,
+        if let Self::RateLimited { retry_after_ms, reset_at } = self {
+            (*retry_after_ms).max(at(reset_at))
+        } else if let Self::QuotaExhausted { reset_at } = self {
+            at(reset_at)
+        } else {
+            None
         }
     }
 
@@ -188,13 +175,13 @@ pub struct Failure {
     /// Message of the provider, the network or the runtime; never contains a secret.
     pub message: String,
     /// The fate of the request; if absent, the class decides ([`FailureClass::usual_fate`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestFate>,
     /// The tokens used, if the provider reported them with the failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,
     /// Why the reported usage is not counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 

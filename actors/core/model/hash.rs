@@ -3,10 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
-
-use super::ids::from_text;
 
 /// Number of hexadecimal digits of a `Hash`.
 const HASH_DIGITS: usize = 32;
@@ -57,18 +54,6 @@ impl FromStr for Hash {
     }
 }
 
-impl Serialize for Hash {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Hash {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from_text(from)
-    }
-}
-
 /// The SHA-256 of a content; 64 hexadecimal digits in text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ContentHash([u8; 32]);
@@ -98,18 +83,6 @@ impl FromStr for ContentHash {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a SHA-256: expected 64 hexadecimal digits");
         read_digits(text).map(Self).ok_or_else(wrong)
-    }
-}
-
-impl Serialize for ContentHash {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ContentHash {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from_text(from)
     }
 }
 

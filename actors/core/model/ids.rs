@@ -5,6 +5,8 @@ use std::{fmt, marker::PhantomData, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use ulid::Ulid;
 
+use super::{ContentHash, Hash, ModelRef};
+
 /// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: expected {expected}")]
@@ -210,7 +212,7 @@ impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for TextVisitor<T> {
 }
 
 /// Deserializes a value from its text.
-pub(super) fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
+fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,
@@ -234,7 +236,7 @@ macro_rules! serde_as_text {
     )*};
 }
 
-serde_as_text!(SessionId, RunId, AccountId, CallId, Incarnation);
+serde_as_text!(SessionId, RunId, AccountId, CallId, Incarnation, ModelRef, Hash, ContentHash);
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ pub struct ImportedHistory {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<ImportedRound>,
     /// The user's last message if it has no answer; it precedes the run's input in the same message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<Arc<str>>,
 }
 

@@ -72,10 +72,6 @@ pub struct Image {
     pub artifact: Artifact,
 }
 
-pub(super) fn no_images(images: &Arc<[Image]>) -> bool {
-    images.is_empty()
-}
-
 /// Image formats that models accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,7 +122,7 @@ pub struct AssistantMessage {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
     /// State that only the model of the answer can read, sent back to it unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub opaque: Option<Arc<OpaqueState>>,
 }
 
@@ -260,15 +256,7 @@ pub enum Flaw {
 impl Flaw {
     /// True if the answer is not part of the conversation.
     pub const fn discards(self) -> bool {
-        match self {
-            Self::UnknownTools | Self::Partial => false,
-            Self::Malformed
-            | Self::Truncated
-            | Self::EmptyAfterTool
-            | Self::ReasoningOnly
-            | Self::Empty
-            | Self::Refused => true,
-        }
+        !matches!(self, Self::UnknownTools | Self::Partial)
     }
 
     /// True if the next iteration calls the model again with nothing new in the conversation. A partial answer waits
@@ -287,24 +275,18 @@ pub struct Usage {
     /// Tokens written, including reasoning except that of `unlisted_reasoning_tokens`.
     pub output_tokens: u64,
     /// Reasoning tokens that the vendor bills but does not include in `output_tokens`.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    #[serde(rename = "apart_tokens")]
+    #[serde(rename = "apart_tokens", default, skip_serializing_if = "super::is_default")]
     pub unlisted_reasoning_tokens: u64,
     /// Tokens of the input that the vendor's cache served.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub cached_tokens: u64,
     /// Tokens written to the vendor's cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub cache_write_tokens: u64,
     /// True if a reported count was negative, fractional or not a number. Such a count is 0 here, and none of the
     /// counts is trusted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub is_invalid: bool,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 impl Usage {

@@ -84,3 +84,8 @@ pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estim
 pub use tool::{Artifact, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES, ToolSpec};
 pub use usage_anomaly::{UsageAnomaly, UsageAnomalyKind};
 pub use wait::{DiskFull, RunWait, WaitKind};
+
+/// Whether a field has its default, which is not stored.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Body;
 use super::{
     Amounts, AssistantMessage, Attempt, AttemptId, CallId, Failure, FinishReason, Flaw, Hash, Incarnation,
-    ModelRef, Price, Seq, Timestamp, UnansweredModel, Usage, UsageAnomaly,
+    ModelRef, Price, Seq, Timestamp, UnansweredModel, UnansweredReason, Usage, UsageAnomaly,
 };
 
 /// Fields of [`Body::ModelStarted`].
@@ -27,29 +27,24 @@ pub struct ModelStarted {
     #[serde(rename = "request")]
     pub request_hash: Hash,
     /// Bytes of the view and the transient prompt, before the wire format encodes them; 0 if unknown.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub bytes: u64,
     /// Number of images in the view.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub images: u64,
     /// The requested maximum of output tokens.
     pub max_tokens: u64,
     /// Why the prefix of the request differs from the request before, so that the provider's cache is useless; absent
     /// if it does not differ.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<PrefixChange>,
     /// The reservation of the attempt.
     pub reserved: Amounts,
     /// The prices of the model, if known; the reserved money is computed with them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The incarnation that starts the attempt.
     pub incarnation: Incarnation,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands a reference
-const fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
 }
 
 /// Why a request does not start with the same bytes as the session's request before.
@@ -80,16 +75,16 @@ pub struct ModelAnswered {
     /// Why the model stopped.
     pub finish: FinishReason,
     /// The answer's flaw.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub flaw: Option<Flaw>,
     /// Index of the chain's link for later calls, from 0, if it changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
     /// The usage, if the provider reported a plausible one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Why the reported usage does not count; the whole reservation is then spent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
@@ -103,10 +98,10 @@ pub struct ModelFailed {
     /// The failure.
     pub failure: Failure,
     /// Due time of the next attempt; absent if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
     /// Index of the chain's next link, from 0, if the call leaves the failed one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
 }
 
@@ -133,12 +128,12 @@ pub struct ModelLate {
     /// The usage of the attempt; zero if the reported one does not count.
     pub usage: Usage,
     /// The cost in nano-dollars; absent if unknown, and then the booked amount stays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<u64>,
     /// The amounts booked for the attempt before its answer came.
     pub booked: Amounts,
     /// Why the reported usage does not count; the booked amounts then stay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
@@ -155,10 +150,27 @@ impl ModelStarted {
     }
 }
 
+impl ModelWaiting {
+    /// The failure of the link whose reset ends the wait.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.skipped.iter().find_map(|link| match &link.reason {
+            UnansweredReason::Skipped { until, failure } if *until == Some(self.until) => Some(failure),
+            UnansweredReason::Skipped { .. } | UnansweredReason::Tried { .. } => None,
+        })
+    }
+}
+
 impl ModelLate {
     /// The amounts spent, except the iteration.
     pub fn spent(&self) -> Amounts {
         Amounts { tokens: Some(self.usage.total()), usd: self.usd, ..Amounts::default() }
+    }
+}
+
+impl ModelFailed {
+    /// The end of an attempt that gives up no link; the next one is due at `retry_at`.
+    pub const fn new(id: AttemptId, failure: Failure, retry_at: Option<Timestamp>) -> Self {
+        Self { call: id.call, attempt: id.attempt, failure, retry_at, fallback: None }
     }
 }
 

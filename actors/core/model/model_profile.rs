@@ -127,37 +127,34 @@ pub struct ThinkingRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelProfile {
     /// The context window: tokens read and written in one call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// The maximum output of one call, in tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
     /// The style of thinking control; if `None` (unknown), no level is sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "thinking")]
+    #[serde(rename = "thinking", skip_serializing_if = "Option::is_none")]
     pub thinking_style: Option<ThinkingStyle>,
     /// The supported levels; if absent, all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<ThinkingLevels>,
     /// The level if neither the run nor the agent sets one; if absent, the model decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "level")]
+    #[serde(rename = "level", skip_serializing_if = "Option::is_none")]
     pub default_level: Option<ThinkingLevel>,
     /// True if the model accepts images; `None` if unknown, and then images are sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<bool>,
     /// The prices; `None` if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// The deadlines of its calls.
-    #[serde(default, skip_serializing_if = "ModelDeadlines::is_empty")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub deadlines: ModelDeadlines,
     /// The measured tokens in 1,000 bytes of its requests; `None` before the first measurement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub density: Option<TokenDensity>,
     /// Limits in the provider's list of models, fetched when this was resolved and not stored yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "listed")]
+    #[serde(rename = "listed", skip_serializing_if = "Option::is_none")]
     pub listed_limits: Option<ListedLimits>,
 }
 
@@ -165,20 +162,14 @@ pub struct ModelProfile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelDeadlines {
     /// Time until the first event of the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_event_ms: Option<u64>,
     /// Time between two events of the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<u64>,
     /// Time of the whole call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub call_ms: Option<u64>,
-}
-
-impl ModelDeadlines {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Prices in nano-dollars per token (a dollar per million tokens is 1,000).
@@ -193,7 +184,7 @@ pub struct Price {
     /// Price of an input token written to the vendor's cache.
     pub cache_write: u64,
     /// The prices apply to calls with at most this many input tokens; to all calls if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub up_to: Option<u64>,
 }
 

@@ -10,7 +10,6 @@ use super::{
     CallStarted, ChildEnded, ContextCompacted, Image, ImportedHistory, Incarnation, LimitIncrease,
     MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail,
     ParentRef, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
-    message::no_images,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -162,7 +161,7 @@ pub struct RunAccepted {
     /// The task's text.
     pub input: Arc<str>,
     /// The images of the input.
-    #[serde(default, skip_serializing_if = "no_images")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub images: Arc<[Image]>,
     /// The imported conversation with which the session starts; only the session's first run has one.
     #[serde(default, skip_serializing_if = "ImportedHistory::is_empty")]
@@ -170,7 +169,7 @@ pub struct RunAccepted {
     /// The resolved configuration of the run.
     pub spec: Arc<RunSpec>,
     /// The delegating call; absent for a submitted run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
 }
 
@@ -242,6 +241,12 @@ pub struct MessageSteered {
 }
 
 impl RunAccepted {
+    /// A run of this spec for a text, without images, history and parent.
+    pub fn new(run: RunId, input: impl Into<Arc<str>>, spec: Arc<RunSpec>) -> Self {
+        let (images, history) = (Arc::default(), Arc::default());
+        Self { run, input: input.into(), images, history, spec, parent: None }
+    }
+
     /// The user message: the input, after the unanswered message of the history.
     pub fn user_message(&self) -> MessageContent {
         let text = match &self.history.unanswered {

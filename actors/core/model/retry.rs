@@ -97,10 +97,3 @@ impl Default for RetryAttempts {
         }
     }
 }
-
-impl RetryPolicy {
-    /// True if the policy is the default, which is not stored.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}

@@ -3,12 +3,12 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::{
     AccountId, Amounts, Body, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile, ModelRow,
     OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel,
-    ThinkingRequest, ThinkingStyle, Timestamp, Usage, ids::from_text,
+    ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -75,18 +75,6 @@ impl FromStr for ModelRef {
     }
 }
 
-impl Serialize for ModelRef {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ModelRef {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from_text(from)
-    }
-}
-
 /// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
@@ -94,15 +82,15 @@ pub struct Limits {
     #[serde(default)]
     pub budget: Amounts,
     /// Limit of active time after which the run is `budget_exhausted`, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
     /// Limit of active time after which the run is `timed_out`, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Maximum output tokens of one call.
     pub max_tokens: u64,
     /// The retry policy of model calls.
-    #[serde(default, skip_serializing_if = "RetryPolicy::is_default")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub retry: RetryPolicy,
 }
 
@@ -115,11 +103,10 @@ pub struct RunSpec {
     /// The models of the run, in order of preference; not empty.
     pub chain: Vec<ModelRef>,
     /// Profiles of the models, in the same order; a model without an entry has no known properties.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[serde(rename = "traits")]
+    #[serde(rename = "traits", default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<ModelProfile>,
     /// The thinking level of the run; if absent, each model's default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
     /// The working directory of its tools.
     pub workspace: String,
@@ -129,32 +116,25 @@ pub struct RunSpec {
     /// The names of its tools, sorted.
     pub tools: Vec<String>,
     /// Bytes of the tool specifications in each request, as JSON.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub schema_bytes: u64,
     /// The limits of the run.
     pub limits: Limits,
     /// The caller's system message for this run only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<Arc<str>>,
     /// The policy for calls in doubt.
-    #[serde(default, skip_serializing_if = "InDoubtPolicy::is_default")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub in_doubt: InDoubtPolicy,
     /// The compaction of its view; absent for none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "compression")]
+    #[serde(rename = "compression", skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Arc<CompactionPolicy>>,
     /// Its rights to delegate; absent for none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
     /// Hash of the rehearsal script that replaces the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
-}
-
-// serde requires a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl RunSpec {
@@ -303,20 +283,20 @@ pub struct RunRow {
     /// Time of its acceptance.
     pub accepted_at: Timestamp,
     /// Time of its start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// Time of its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Its outcome and cause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<OutcomeDetail>,
     /// Iterations of an ended run. 0 before the end; then `counts` has the number.
     pub iterations: u32,
     /// Usage of an ended run. Zero before the end; then `counts` has it.
     pub usage: Usage,
     /// The delegating call; absent for a submitted run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
     /// The number of its present leg, from 1; each reopening with a larger budget starts another.
     #[serde(default = "first_leg", skip_serializing_if = "is_first_leg")]
@@ -326,10 +306,10 @@ pub struct RunRow {
     /// Sequence number of the record that wrote this row; for an ended run, of its terminal record.
     pub last: Seq,
     /// The counts of an unfinished run up to the record `last`; absent in rows of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<RunCounts>,
     /// The approvals that a parked run waits for; absent in rows of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Vec<PendingApproval>>,
 }
 

@@ -99,10 +99,10 @@ impl From<TokenDensity> for u16 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModelLimits {
     /// The context window: tokens read and written in one call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// The maximum output of one call, in tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
 }
 
@@ -122,13 +122,13 @@ pub struct ModelRow {
     /// The model.
     pub model: ModelRef,
     /// Tokens in 1,000 bytes of its requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub density: Option<TokenDensity>,
     /// The context window that the provider named when it refused a request as too long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
     /// Limits from the provider's list of models, requested because the window was unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub listed: Option<ListedLimits>,
 }
 

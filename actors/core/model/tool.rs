@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Access, ContentHash, Image, message::no_images};
+use super::{Access, ContentHash, Image};
 
 /// The effect of a tool call, which decides whether it may be repeated after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Artifact {
     /// Its size in bytes.
     pub bytes: u64,
     /// The hash of its content; `None` in records of versions that did not compute it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Box<ContentHash>>,
 }
 
@@ -68,10 +68,10 @@ pub struct CallEnd {
     /// Text, or JSON as text.
     pub content: Arc<str>,
     /// The whole output, if the content is only a part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
     /// Images that belong to the content.
-    #[serde(default, skip_serializing_if = "no_images")]
+    #[serde(default, skip_serializing_if = "super::is_default")]
     pub images: Arc<[Image]>,
 }
 
@@ -84,6 +84,11 @@ impl CallEnd {
     /// A successful result with `content`.
     pub fn ok(content: impl Into<Arc<str>>) -> Self {
         Self::new(CallStatus::Ok, content)
+    }
+
+    /// The result of a call that never started.
+    pub fn not_started(hint: &str) -> Self {
+        Self::error(CallStatus::NotStarted, "not started", None, hint)
     }
 
     /// A result with `status` whose content is the JSON object `{error, field?, hint}`.

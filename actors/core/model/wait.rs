@@ -14,7 +14,7 @@ pub struct RunWait {
     /// Start of the wait.
     pub since: Timestamp,
     /// The latest end of the wait; absent if it has no time limit of its own, see [`WaitKind::describe_end`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ pub enum WaitKind {
         /// The next attempt.
         attempt: Attempt,
         /// The failure of the attempt before.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
     /// The reset time that a provider reported. This wait does not count towards the run's time limits.
@@ -60,7 +60,7 @@ pub enum WaitKind {
         /// The next attempt.
         attempt: Attempt,
         /// The failure because of which no model is called earlier.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
     /// A lease for a model call, which concurrent calls, a rate limiter or a circuit breaker delay.
@@ -111,7 +111,7 @@ pub enum WaitKind {
     /// A write to the disk. Reported if it is slow, or if the disk is full.
     Disk {
         /// The missing disk space; absent if the disk is only slow.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         full: Option<DiskFull>,
     },
     /// No wait in itself: a time limit of the run, with the time at which it ends the run.

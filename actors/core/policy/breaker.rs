@@ -27,7 +27,7 @@ pub(super) struct Breaker {
 #[derive(Debug)]
 enum BreakerPhase {
     Closed { failures: u32 },
-    Open { from: Timestamp, until: Timestamp, why: CooldownSource, probe: ProbeState },
+    Open { from: Timestamp, until: Timestamp, why: CooldownSource, is_probing: bool },
 }
 
 impl Default for BreakerPhase {
@@ -45,12 +45,6 @@ pub enum CooldownSource {
     Breaker,
     /// The account's rate limiter.
     Limiter,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProbeState {
-    None,
-    InFlight,
 }
 
 /// Permission for one attempt.
@@ -96,10 +90,8 @@ impl Breaker {
             BreakerPhase::Open { from, until, why, .. } if from <= now && now < until => {
                 Readiness::Until(until, why)
             }
-            BreakerPhase::Open { probe: ProbeState::InFlight, .. } => Readiness::Probing,
-            BreakerPhase::Open { probe: ProbeState::None, .. } | BreakerPhase::Closed { .. } => {
-                Readiness::Ready
-            }
+            BreakerPhase::Open { is_probing: true, .. } => Readiness::Probing,
+            BreakerPhase::Open { is_probing: false, .. } | BreakerPhase::Closed { .. } => Readiness::Ready,
         }
     }
 
@@ -107,8 +99,8 @@ impl Breaker {
     pub(super) fn admit(&mut self, now: Timestamp) -> BreakerPass {
         let is_free = self.readiness(now) == Readiness::Ready;
         match &mut self.state {
-            BreakerPhase::Open { probe, .. } if is_free => {
-                *probe = ProbeState::InFlight;
+            BreakerPhase::Open { is_probing, .. } if is_free => {
+                *is_probing = true;
                 BreakerPass::Probe
             }
             BreakerPhase::Open { .. } | BreakerPhase::Closed { .. } => BreakerPass::Ordinary(now),
@@ -120,7 +112,7 @@ impl Breaker {
     pub(super) fn free_probe_at(&self, now: Timestamp) -> Option<Timestamp> {
         let failure = self.last_failure.as_ref().filter(|_| !self.had_free_probe)?;
         match self.state {
-            BreakerPhase::Open { from, until, why: CooldownSource::Breaker, probe: ProbeState::None }
+            BreakerPhase::Open { from, until, why: CooldownSource::Breaker, is_probing: false }
                 if from <= now && now < until && may_be_unreachable(&failure.class) =>
             {
                 let cooldown_ms = until.ms_since(from);
@@ -133,10 +125,10 @@ impl Breaker {
     /// Takes the probe's pass for a free probe; false if none is due.
     pub(super) fn begin_free_probe(&mut self, now: Timestamp) -> bool {
         let is_due = self.free_probe_at(now).is_some_and(|at| at <= now);
-        if let BreakerPhase::Open { probe, .. } = &mut self.state
+        if let BreakerPhase::Open { is_probing, .. } = &mut self.state
             && is_due
         {
-            (*probe, self.had_free_probe) = (ProbeState::InFlight, true);
+            (*is_probing, self.had_free_probe) = (true, true);
         }
         is_due
     }
@@ -144,8 +136,8 @@ impl Breaker {
     /// Returns a pass whose attempt tells nothing about the target; true if it was the probe's.
     pub(crate) fn return_pass(&mut self, pass: BreakerPass) -> bool {
         match (&mut self.state, pass) {
-            (BreakerPhase::Open { probe, .. }, BreakerPass::Probe) => {
-                *probe = ProbeState::None;
+            (BreakerPhase::Open { is_probing, .. }, BreakerPass::Probe) => {
+                *is_probing = false;
                 true
             }
             (BreakerPhase::Open { .. } | BreakerPhase::Closed { .. }, _) => false,
@@ -229,7 +221,7 @@ impl Breaker {
             Some(ms) => (ms.min(MAX_COOLDOWN_MS), CooldownSource::Provider),
             None => (own.unwrap_or(policy.cooldowns_ms[rung]), CooldownSource::Breaker),
         };
-        self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, probe: ProbeState::None };
+        self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, is_probing: false };
         self.had_free_probe = false;
     }
 

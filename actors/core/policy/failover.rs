@@ -24,6 +24,13 @@ pub enum LinkAvailability {
     NotConfigured,
 }
 
+impl LinkAvailability {
+    /// Whether the link answers calls, at once or after calls that are under way.
+    pub(crate) const fn is_up(self) -> bool {
+        matches!(self, Self::Available | Self::AtCapacity | Self::RateLimited(_) | Self::WarmingUp)
+    }
+}
+
 /// How a call comes to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkVisit {
@@ -76,16 +83,7 @@ impl LinkChoice {
 /// - Otherwise the call waits, if a probe is in flight or a breaker is open.
 /// - Otherwise no link is available.
 pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
-    let open = |(standing, _): &(LinkAvailability, LinkVisit)| {
-        matches!(
-            standing,
-            LinkAvailability::Available
-                | LinkAvailability::AtCapacity
-                | LinkAvailability::RateLimited(_)
-                | LinkAvailability::WarmingUp
-        )
-    };
-    if let Some(link) = links.iter().position(open) {
+    if let Some(link) = links.iter().position(|(standing, _)| standing.is_up()) {
         return match links[link].0 {
             LinkAvailability::AtCapacity => LinkChoice::Queue(link),
             LinkAvailability::RateLimited(until) => LinkChoice::Wait(Some(until)),

@@ -46,11 +46,6 @@ pub const fn failure_scope(class: &FailureClass) -> FailureScope {
 impl FailureScope {
     /// Whether the failure tells anything about the provider.
     pub(crate) const fn counts_against_provider(self) -> bool {
-        match self {
-            Self::Cancelled | Self::Local => false,
-            Self::Request | Self::Endpoint | Self::ModelTransient | Self::ModelPersistent | Self::Account => {
-                true
-            }
-        }
+        !matches!(self, Self::Cancelled | Self::Local)
     }
 }

@@ -53,16 +53,11 @@ pub fn final_text(records: &[Arc<Record>], outcome: Outcome) -> Option<FinalText
     let last = answers.iter().rposition(|answered| !answered.message.text.trim().is_empty())?;
     let parts = answers[..last].iter().rev().take_while(|answered| answered.is_partial()).count();
     let text = answers[last - parts..=last].iter().map(|answered| answered.message.text.as_str()).collect();
-    let source = match outcome {
-        Outcome::Completed if last + 1 < answers.len() => AnswerSource::EarlierText,
-        Outcome::Completed if parts > 0 => AnswerSource::Joined,
-        Outcome::Completed => AnswerSource::Final,
-        Outcome::Failed
-        | Outcome::Stopped
-        | Outcome::TimedOut
-        | Outcome::BudgetExhausted
-        | Outcome::LoopDetected
-        | Outcome::Refused => AnswerSource::Partial,
+    let source = match (outcome == Outcome::Completed, parts) {
+        (false, _) => AnswerSource::Partial,
+        (true, _) if last + 1 < answers.len() => AnswerSource::EarlierText,
+        (true, 0) => AnswerSource::Final,
+        (true, _) => AnswerSource::Joined,
     };
     Some(FinalText { text, source })
 }

@@ -212,13 +212,7 @@ pub(crate) fn is_transient(class: &FailureClass) -> bool {
         (FailureScope::Endpoint | FailureScope::ModelTransient, _)
         | (FailureScope::Account, FailureClass::RateLimited { .. }) => true,
         (FailureScope::Account, _) => class.reset_is_known(),
-        (
-            FailureScope::Cancelled
-            | FailureScope::Local
-            | FailureScope::Request
-            | FailureScope::ModelPersistent,
-            _,
-        ) => false,
+        _ => false,
     }
 }
 
@@ -246,14 +240,7 @@ const fn max_attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
 
 /// Whether another model may succeed. An error of the request remains at every model, and a refusal is an answer.
 const fn may_fall_back(class: &FailureClass) -> bool {
-    match failure_scope(class) {
-        FailureScope::Endpoint
-        | FailureScope::ModelTransient
-        | FailureScope::ModelPersistent
-        | FailureScope::Account
-        | FailureScope::Local => true,
-        FailureScope::Request | FailureScope::Cancelled => false,
-    }
+    !matches!(failure_scope(class), FailureScope::Request | FailureScope::Cancelled)
 }
 
 /// Deterministic jitter, 0..=255.

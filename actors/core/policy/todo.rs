@@ -39,18 +39,14 @@ pub enum TodoRequest {
 #[serde(deny_unknown_fields)]
 pub struct TodoEdit {
     id: String,
-    #[serde(default)]
     content: Option<String>,
-    #[serde(default)]
     status: Option<TodoStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TodoArguments {
-    #[serde(default)]
     todos: Option<Vec<Value>>,
-    #[serde(default)]
     merge: Option<bool>,
 }
 

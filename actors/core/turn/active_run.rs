@@ -1,19 +1,19 @@
 //! The state of the run under way ([`ActiveRun`]): its position in the loop, its parts, the actions that are due, and
 //! what is left of its limits. Decides nothing.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     model::{
-        AssistantMessage, Body, CallId, Dimension, FailureClass, HistoryPosition, ModelAnswered, ModelFailed,
-        ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec, Seq,
-        SessionTime, Timestamp,
+        AssistantMessage, AttemptId, Body, CallId, Dimension, FailureClass, HistoryPosition, ModelAnswered,
+        ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId,
+        RunSpec, Seq, SessionTime, Timestamp,
     },
     turn::{
         answer_recovery::AnswerRecovery,
         compaction_state::{CompactionState, PrefixSummary},
         input::DueAction,
-        model_call::{AttemptFailure, AttemptState, ModelCallState, RetryPause},
+        model_call::{AttemptFailure, ModelCallState, RetryPause},
         run_budget::RunBudget,
         run_clock::RunClock,
         subagents::Subagents,
@@ -27,13 +27,6 @@ pub(crate) struct QueuedRun {
     pub(super) accepted: RunAccepted,
     pub(super) at: Timestamp,
     pub(super) seq: Seq,
-}
-
-/// The session's run under way, if any.
-#[derive(Debug, Clone)]
-pub(super) enum CurrentRun {
-    Idle,
-    Running(Box<ActiveRun>),
 }
 
 /// The run under way.
@@ -182,6 +175,22 @@ impl ActiveRun {
         self.clock.parked_at.get_or_insert(now.active_ms);
     }
 
+    /// The present model call; `None` once it is answered.
+    pub(super) const fn model_call_state(&self) -> Option<&ModelCallState> {
+        match &self.state {
+            LoopState::CallingModel(call) => Some(call),
+            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
+        }
+    }
+
+    /// The present answer, while not all of its calls have ended.
+    const fn step(&self) -> Option<&ActiveStep> {
+        match &self.state {
+            LoopState::RunningTools(step) => Some(step),
+            LoopState::CallingModel(_) | LoopState::Answered(_) => None,
+        }
+    }
+
     /// The id of the present iteration's model call.
     pub(super) const fn model_call(&self) -> CallId {
         CallId { run: self.id, iteration: self.iteration, n: 0 }
@@ -203,18 +212,12 @@ impl ActiveRun {
 
     /// Whether a request may have shown the present view to a model.
     pub(super) fn has_sent_view(&self) -> bool {
-        match &self.state {
-            LoopState::CallingModel(asking) => asking.may_be_read || asking.started().is_some(),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => true,
-        }
+        self.model_call_state().is_none_or(|call| call.may_be_read || call.started().is_some())
     }
 
     /// The record of the started model call.
-    pub(super) const fn model_started(&self) -> Option<&Arc<ModelStarted>> {
-        match &self.state {
-            LoopState::CallingModel(asking) => asking.started(),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+    pub(super) fn model_started(&self) -> Option<&Arc<ModelStarted>> {
+        self.model_call_state()?.started()
     }
 
     /// The state of this model call, if it is the present one.
@@ -240,18 +243,17 @@ impl ActiveRun {
 
     /// The tool calls of the present answer.
     pub(super) fn calls(&self) -> &[ActiveToolCall] {
-        match &self.state {
-            LoopState::RunningTools(acting) => &acting.calls,
-            LoopState::CallingModel(_) | LoopState::Answered(_) => &[],
-        }
+        self.step().map_or(&[], |step| &step.calls)
+    }
+
+    /// The calls of which no attempt is under way, but one may start.
+    pub(super) fn unstarted_calls(&self) -> impl Iterator<Item = CallId> {
+        self.calls().iter().filter(|call| call.may_start()).map(|call| call.id)
     }
 
     /// The arguments of a tool call of the present answer, as the model wrote them; empty without such a call.
     pub(super) fn arguments(&self, id: CallId) -> &str {
-        match &self.state {
-            LoopState::RunningTools(step) => step.arguments(id).unwrap_or(""),
-            LoopState::CallingModel(_) | LoopState::Answered(_) => "",
-        }
+        self.step().and_then(|step| step.arguments(id)).unwrap_or("")
     }
 
     /// Whether text may still be added to the view of the next model call, because no attempt has shown it.
@@ -261,28 +263,21 @@ impl ActiveRun {
 
     /// Number of started tool calls whose end is awaited. Calls in doubt that wait for a person do not count.
     pub(super) fn open_calls(&self) -> usize {
-        self.calls().iter().filter(|call| matches!(call.state, ToolCallState::Started(..))).count()
+        self.calls().iter().filter_map(ActiveToolCall::started).count()
     }
 
     /// The calls in doubt about which a person is asked.
     pub(super) fn in_doubt_calls(&self) -> Vec<Arc<InDoubtCall>> {
-        let calls = self.calls().iter();
-        calls
-            .filter_map(|call| match &call.state {
-                ToolCallState::Parked(doubtful) => Some(Arc::clone(doubtful)),
-                ToolCallState::Proposed
-                | ToolCallState::Admitted(_)
-                | ToolCallState::Started(..)
-                | ToolCallState::SameAs(_)
-                | ToolCallState::Ended(_) => None,
-            })
-            .collect()
+        let parked = self.calls().iter().filter_map(|call| {
+            let ToolCallState::Parked(doubtful) = &call.state else { return None };
+            Some(Arc::clone(doubtful))
+        });
+        parked.collect()
     }
 
     /// Whether the run waits for a person and none of its calls can make progress.
     pub(super) fn is_parked(&self) -> bool {
-        self.planned_end.is_none()
-            && matches!(&self.state, LoopState::RunningTools(step) if step.waits_for_person())
+        self.planned_end.is_none() && self.step().is_some_and(ActiveStep::waits_for_person)
     }
 
     /// The number of calls that a parked run waits for; `None` if it is not parked.
@@ -293,10 +288,8 @@ impl ActiveRun {
     /// Whether started calls may run to their end. False for a run that is being stopped, unless a reservation did not
     /// fit its budget. Limits of time end the calls.
     pub(super) fn lets_calls_end(&self) -> bool {
-        match &self.planned_end {
-            None => true,
-            Some(ended) => matches!(ended.cause, Some(OutcomeCause::Limit { .. })),
-        }
+        let is_at_limit = |ended: &OutcomeDetail| matches!(ended.cause, Some(OutcomeCause::Limit { .. }));
+        self.planned_end.as_ref().is_none_or(is_at_limit)
     }
 
     /// The limit of the run's own budget account.
@@ -330,15 +323,10 @@ impl ActiveRun {
     /// When a subagent ends if it gets no new result: the time on the session's active clock, and the limit in
     /// milliseconds. `None` without such a limit, and while a subagent of its own is live.
     pub(super) fn stall(&self, now: SessionTime) -> Option<(u64, u64)> {
-        let limit_ms = self
-            .spec
-            .delegation?
-            .progress_ms
-            .filter(|_| self.parent.is_some() && !self.subagents.has_live())?;
-        Some((
-            self.counted_from(now).saturating_add(self.clock.progress_ms).saturating_add(limit_ms),
-            limit_ms,
-        ))
+        let limit_ms = self.spec.delegation?.progress_ms?;
+        let progress_at = self.counted_from(now).saturating_add(self.clock.progress_ms);
+        let may_stall = self.parent.is_some() && !self.subagents.has_live();
+        may_stall.then(|| (progress_at.saturating_add(limit_ms), limit_ms))
     }
 
     /// Notes for the clock what a record has changed. Called after the record is folded.
@@ -350,17 +338,20 @@ impl ActiveRun {
         }
     }
 
+    /// Whether this is the next attempt of the model call, and has not started.
+    pub(super) fn is_wanted(&self, id: AttemptId) -> bool {
+        self.is_model_wanted()
+            && self.model_call_state().is_some_and(|call| self.model_call().attempt(call.attempt) == id)
+    }
+
     /// Whether the model call needs an attempt that has not started.
     fn is_model_wanted(&self) -> bool {
-        matches!(&self.state, LoopState::CallingModel(call) if matches!(call.state, AttemptState::Wanted(_)))
+        self.model_call_state().is_some_and(|call| call.started().is_none())
     }
 
     /// The pause before the next attempt of the model call.
-    const fn pause(&self) -> Option<RetryPause> {
-        match &self.state {
-            LoopState::CallingModel(asking) => asking.pause(),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+    pub(super) fn pause(&self) -> Option<RetryPause> {
+        self.model_call_state()?.pause()
     }
 
     /// Ends the pause before an attempt, because the attempt or another pause starts.
@@ -393,12 +384,8 @@ impl ActiveRun {
             due.extend(self.stall(now).map(|(end, _)| DueAction::WakeAtActive(end)));
         }
         // Two approval requests, or two limits, may expire at the same time.
-        let mut once = Vec::with_capacity(due.len());
-        due.into_iter().for_each(|effect| {
-            if !once.contains(&effect) {
-                once.push(effect);
-            }
-        });
-        once
+        let mut seen = BTreeSet::new();
+        due.retain(|action| seen.insert(*action));
+        due
     }
 }

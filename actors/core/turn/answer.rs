@@ -11,12 +11,8 @@ use crate::{
     mutants::{Mutant, mutant_enabled},
     policy::validate_usage,
     turn::{
-        CallAdmission,
-        active_run::{ActiveRun, LoopState},
-        answer_recovery::AnswerVerdict,
-        decision::DecisionBuilder,
+        CallAdmission, active_run::ActiveRun, answer_recovery::AnswerVerdict, decision::DecisionBuilder,
         estimates,
-        model_call::{AttemptState, ModelCallState},
     },
 };
 
@@ -24,18 +20,7 @@ impl DecisionBuilder {
     /// Starts an attempt of the model call with the present view.
     pub(super) fn start_model_call(&mut self, id: AttemptId, model: &ModelRef) {
         let AttemptId { call, attempt } = id;
-        let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else {
-            return;
-        };
-        let LoopState::CallingModel(ModelCallState {
-            attempt: wanted, state: AttemptState::Wanted(_), ..
-        }) = &run.state
-        else {
-            return;
-        };
-        if *wanted != attempt {
-            return;
-        }
+        let Some(run) = self.run().filter(|run| run.is_wanted(id) && self.may_start()) else { return };
         if let Some(refusal) = estimates::grace_refusal(run, &self.turn, model) {
             self.exhaust(refusal);
             // The lease may serve the grace call instead.
@@ -61,8 +46,7 @@ impl DecisionBuilder {
 
     /// Whether this attempt of the model call is under way.
     pub(super) fn is_current_attempt(&self, id: AttemptId) -> bool {
-        let AttemptId { call, attempt } = id;
-        self.run().and_then(ActiveRun::model_started).is_some_and(|s| s.call == call && s.attempt == attempt)
+        self.run().and_then(ActiveRun::model_started).is_some_and(|started| started.id() == id)
     }
 
     /// Reacts to the answer of an attempt. `plans` are the executor's verdicts on its tool calls.
@@ -72,8 +56,7 @@ impl DecisionBuilder {
         answer: &ModelAnswer,
         plans: &[CallAdmission],
     ) {
-        let (call, attempt) = (started.call, started.attempt);
-        if !self.is_current_attempt(call.attempt(attempt)) {
+        if !self.is_current_attempt(started.id()) {
             return self.on_late_answer(started, answer);
         }
         if self.is_in_grace() {
@@ -84,17 +67,8 @@ impl DecisionBuilder {
         else {
             return;
         };
-        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
-        self.record(Body::ModelAnswered(Box::new(ModelAnswered {
-            call,
-            attempt,
-            message: Arc::new(answer.message.clone()),
-            finish: answer.finish,
-            flaw,
-            fallback,
-            usage,
-            anomaly,
-        })));
+        let answered = ModelAnswered { flaw, fallback, ..accepted_answer(started, answer) };
+        self.record(Body::ModelAnswered(Box::new(answered)));
         if flaw.is_some_and(Flaw::asks_again) {
             return;
         }
@@ -107,7 +81,7 @@ impl DecisionBuilder {
             }
             return;
         }
-        self.admit_calls(call, plans);
+        self.record_admissions(started.call, plans);
         self.skip_for_messages();
     }
 
@@ -133,7 +107,7 @@ impl DecisionBuilder {
 
     /// Records the admission of each tool call of the answer, or the end of a rejected one. A repetition of an earlier
     /// `once` call gets that call's result.
-    fn admit_calls(&mut self, model_call: CallId, plans: &[CallAdmission]) {
+    fn record_admissions(&mut self, model_call: CallId, plans: &[CallAdmission]) {
         for (plan, n) in plans.iter().zip(1..) {
             let call = CallId { n, ..model_call };
             let earlier = plans.iter().zip(1..n);
@@ -154,6 +128,21 @@ impl DecisionBuilder {
                 CallAdmission::Reject { end, .. } => self.end_call(call.attempt(0), end.clone()),
             }
         }
+    }
+}
+
+/// The record of an answer without a flaw.
+pub(super) fn accepted_answer(started: &ModelStarted, answer: &ModelAnswer) -> ModelAnswered {
+    let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
+    ModelAnswered {
+        call: started.call,
+        attempt: started.attempt,
+        message: Arc::new(answer.message.clone()),
+        finish: answer.finish,
+        flaw: None,
+        fallback: None,
+        usage,
+        anomaly,
     }
 }
 

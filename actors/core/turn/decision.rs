@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use crate::{
-    journal::{Append, InboxItem, IndexRow, SpawnedSession},
+    journal::{Append, IndexRow},
     model::{
-        AttemptId, Body, BudgetRefusal, CallId, CallStarted, Dimension, Incarnation, LedgerChange, Record,
-        RunAccepted, RunId, RunRow, Seq, SessionId, SessionOpened, SessionTime,
+        AttemptId, Body, BudgetRefusal, CallId, CallLost, CallStarted, Dimension, Record, RetryReason,
+        RunAccepted, RunRow, Seq, SessionTime, SubagentRef,
     },
     mutants::{Mutant, mutant_enabled},
     policy::Candidate,
     turn::{
         DueAction, GrantRequest, Input, Turn,
-        active_run::{ActiveRun, CurrentRun},
+        active_run::ActiveRun,
         run_budget::RefusedReservation,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
@@ -23,56 +23,12 @@ use crate::{
 /// records to its counts.
 const ROW_INTERVAL: Seq = 128;
 
-/// A decision: everything that belongs in one append.
-#[derive(Debug, Default)]
-pub struct Decision {
-    /// The incarnation that writes; the store refuses any but the latest.
-    pub fence: Incarnation,
-    /// The records, in order.
-    pub records: Vec<Arc<Record>>,
-    /// Changes of budget accounts that the records cause.
-    pub ledger: LedgerChange,
-    /// Index rows that the records cause.
-    pub index: Vec<IndexRow>,
-    /// The idempotency key of a submission, with its run.
-    pub key: Option<(Arc<str>, RunId)>,
-    /// The inbox rows that the append consumes.
-    pub take: Vec<u64>,
-    /// Messages to the inboxes of other sessions.
-    pub send: Vec<(SessionId, InboxItem)>,
-    /// The sessions that the append creates.
-    pub found: Vec<SpawnedSession>,
-}
-
-impl Decision {
-    /// Whether nothing needs to be written.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.take.is_empty()
-    }
-
-    /// The append of this decision to a journal that ends at `last`.
-    pub fn into_append(self, session: SessionId, last: Seq) -> Append {
-        Append {
-            session,
-            fence: self.fence,
-            expected: last + 1,
-            records: self.records,
-            ledger: self.ledger,
-            index: self.index,
-            key: self.key,
-            consumed: self.take,
-            deliver: self.send,
-            spawned: self.found,
-        }
-    }
-}
-
-/// A decision under construction. `apply_input` adds an input, `finish` returns the decision.
+/// A decision under construction. `apply_input` adds an input, `finish` returns the append.
 #[derive(Debug)]
 pub struct DecisionBuilder {
     pub(super) turn: Turn,
     pub(super) now: SessionTime,
-    pub(super) decision: Decision,
+    pub(super) append: Append,
     /// The reservation that the ledger refused when the same inputs were decided before.
     pub(super) refused_reservation: Option<RefusedReservation>,
     /// The index row of the ending run, as it was before its terminal record.
@@ -81,7 +37,8 @@ pub struct DecisionBuilder {
 
 impl DecisionBuilder {
     pub(super) fn new(turn: Turn, now: SessionTime) -> Self {
-        Self { turn, now, decision: Decision::default(), refused_reservation: None, row_before_end: None }
+        let append = Append::new(turn.session, turn.incarnation, turn.last + 1, Vec::new());
+        Self { turn, now, append, refused_reservation: None, row_before_end: None }
     }
 
     /// Decides one more input.
@@ -90,15 +47,8 @@ impl DecisionBuilder {
             return self.compact_if_needed();
         }
         match input {
-            Input::Opened { key, prompt, incarnation, boot } => {
-                self.record(Body::SessionOpened(SessionOpened {
-                    key: Arc::clone(key),
-                    prompt: Arc::clone(prompt),
-                    incarnation: *incarnation,
-                    boot: boot.clone(),
-                }));
-            }
-            Input::Revived { incarnation, boot } => self.revive(*incarnation, boot),
+            Input::Opened(opened) => self.record(Body::SessionOpened(opened.clone())),
+            Input::Revived(revived) => self.revive(revived),
             // A repeated submission: the session crashed before it could answer.
             Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
             Input::Submitted { .. } => self.on_submission(input),
@@ -114,15 +64,15 @@ impl DecisionBuilder {
             }
             Input::Lost(id) if id.call.is_model_call() => self.on_model_task_lost(*id),
             Input::Lost(id) => self.on_tool_lost(*id),
-            Input::NeverBegun(id) if id.call.is_model_call() => self.on_model_never_begun(*id),
-            Input::NeverBegun(id) => self.on_never_begun(*id),
-            Input::Decided { call, verdict } => self.on_decision(*call, *verdict),
+            Input::NeverStarted(id) if id.call.is_model_call() => self.on_model_never_started(*id),
+            Input::NeverStarted(id) => self.on_tool_never_started(*id),
+            Input::Approval { call, decision } => self.on_approval(*call, *decision),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Raise { run, by } => self.raise(*run, by),
             Input::ChildEnded(ended) => self.on_subagent_end(ended),
             Input::FromInbox { row, input: says } => {
-                self.decision.take.push(*row);
+                self.append.consumed.push(*row);
                 self.apply_input(says);
             }
             Input::EmptyInboxRow => {}
@@ -137,7 +87,7 @@ impl DecisionBuilder {
     fn on_submission(&mut self, input: &Input) {
         let Input::Submitted { run, input, images, history, spec, key } = input else { return };
         if let Some(key) = key {
-            self.decision.key = Some((Arc::clone(key), *run));
+            self.append.key = Some((Arc::clone(key), *run));
         }
         self.record(Body::RunAccepted(Box::new(RunAccepted {
             run: *run,
@@ -181,9 +131,9 @@ impl DecisionBuilder {
         self.turn.due(self.now)
     }
 
-    /// Ends the draft and returns the decision. A refused reservation ends its summary or its run here, unless this
-    /// decision raises limits.
-    pub fn finish(mut self) -> Decision {
+    /// Ends the draft and returns its append, which is empty if nothing needs to be written. A refused reservation ends
+    /// its summary or its run here, unless this decision raises limits.
+    pub fn finish(mut self) -> Append {
         let ends = self.refused_dimension().is_some() && !self.has_raised();
         if let Some(refused) = self.refused_reservation.take() {
             // Inputs since the refusal may allow another change of the view.
@@ -192,8 +142,8 @@ impl DecisionBuilder {
                 self.on_refused_reservation(&refused);
             }
         }
-        self.decision.fence = self.turn.incarnation;
-        self.decision
+        self.append.fence = self.turn.incarnation;
+        self.append
     }
 
     pub(super) fn record(&mut self, body: Body) {
@@ -208,7 +158,7 @@ impl DecisionBuilder {
             // Observations about the run's models, for later runs.
             let run = self.turn.run().filter(|current| current.id == ended.run);
             let rows = run.map(|run| self.turn.observations.new_rows(&run.spec)).unwrap_or_default();
-            self.decision.index.extend(rows.into_iter().map(IndexRow::Model));
+            self.append.index.extend(rows.into_iter().map(IndexRow::Model));
         }
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);
@@ -222,26 +172,21 @@ impl DecisionBuilder {
             self.index_running();
         }
         if !(mutant_enabled(Mutant::NoEnd) && matches!(record.body, Body::RunEnded(_))) {
-            self.decision.records.push(Arc::new(record));
+            self.append.records.push(Arc::new(record));
         }
     }
 
-    pub(super) const fn run(&self) -> Option<&ActiveRun> {
-        match &self.turn.current {
-            CurrentRun::Running(run) => Some(run),
-            CurrentRun::Idle => None,
-        }
+    pub(super) fn run(&self) -> Option<&ActiveRun> {
+        self.turn.run()
     }
 
     pub(super) fn call(&self, id: CallId) -> Option<&ActiveToolCall> {
         self.run()?.calls().iter().find(|call| call.id == id)
     }
 
-    fn is_started(&self, id: AttemptId) -> bool {
-        let AttemptId { call, attempt } = id;
-        self.call(call).is_some_and(
-            |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt),
-        )
+    /// Whether this attempt of a tool call is under way.
+    pub(super) fn is_started(&self, id: AttemptId) -> bool {
+        self.call(id.call).and_then(ActiveToolCall::started).is_some_and(|started| started.id() == id)
     }
 
     /// The models that may still be called for this model call or summary call.
@@ -268,14 +213,19 @@ impl DecisionBuilder {
         };
         let admitted = self.may_start() && self.call(call).is_some_and(waits);
         if admitted {
-            let (incarnation, boot) = (self.turn.incarnation, Arc::clone(&self.turn.boot));
-            self.record(Body::CallStarted(CallStarted {
-                call,
-                attempt,
-                incarnation,
-                boot,
-                children: Arc::default(),
-            }));
+            self.record_call_start(id, Arc::default());
         }
+    }
+
+    pub(super) fn record_call_start(&mut self, id: AttemptId, children: Arc<[SubagentRef]>) {
+        let AttemptId { call, attempt } = id;
+        let (incarnation, boot) = (self.turn.incarnation, Arc::clone(&self.turn.boot));
+        self.record(Body::CallStarted(CallStarted { call, attempt, incarnation, boot, children }));
+    }
+
+    /// Another attempt of the tool call follows this one.
+    pub(super) fn record_loss(&mut self, id: AttemptId, reason: RetryReason) {
+        let AttemptId { call, attempt } = id;
+        self.record(Body::CallLost(CallLost { call, attempt, reason }));
     }
 }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use crate::{
-    journal::{InboxItem, IndexRow, SpawnedSession},
+    journal::{Append, InboxItem, IndexRow, SpawnedSession},
     model::{
         Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, ChildEnded, Dimension, Hash, Hasher,
-        InboxMessage, Incarnation, NewAccount, OutcomeCause, ParentRef, Record, RunAccepted, RunCounts,
-        RunId, RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef, Timestamp,
+        InboxMessage, Incarnation, NewAccount, ParentRef, Record, RunAccepted, RunCounts, RunId, RunRow,
+        RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef, Timestamp,
     },
     policy::{
         delegation::{DelegatedTask, DelegationRequest, parse_delegation, subagent_input, subagent_spec},
@@ -21,10 +21,10 @@ use crate::{
     turn::{
         Input,
         active_run::{ActiveRun, LoopState},
-        decision::{Decision, DecisionBuilder},
+        decision::DecisionBuilder,
         ledger_and_index::settle,
         subagents::Subagent,
-        tool_calls::{ActiveToolCall, ToolCallState},
+        tool_calls::ActiveToolCall,
     },
 };
 
@@ -59,26 +59,20 @@ impl DecisionBuilder {
     /// permit. `behind` is the input that was decided before this.
     pub(super) fn delegate(&mut self, behind: &Input) {
         // In the same decision a `BudgetRefused` may still follow, so nothing is reserved yet.
-        if matches!(behind, Input::Revived { .. }) {
+        if matches!(behind, Input::Revived(_)) {
             return;
         }
-        let is_ready =
-            |call: &&ActiveToolCall| call.delegates() && matches!(call.state, ToolCallState::Admitted(_));
+        let is_ready = |call: &&ActiveToolCall| call.delegates() && call.is_admitted();
         while let Some(run) =
             self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
         {
             match self.admitted_tasks(call) {
-                Ok(_) if !self.may_delegate() => return,
+                Ok(_) if self.refused_dimension().is_some() => return,
                 Ok(order) => self.start_subagents(call, &order),
                 Err(end) => self.end_call(call.attempt(0), end),
             }
         }
-    }
-
-    /// Whether no refused reservation will end the run.
-    fn may_delegate(&self) -> bool {
-        self.refused_dimension().is_none()
     }
 
     /// The tasks of a delegating call, if it is admitted; the error is the call's result for the model.
@@ -125,39 +119,26 @@ impl DecisionBuilder {
         let Some(run) = self.run() else { return };
         let (spec, at) = (Arc::clone(&run.spec), self.now.at);
         let mut children = Vec::new();
-        for (task, n) in order.tasks.iter().zip(0..) {
+        for (task, n) in order.tasks.iter().zip(0_u32..) {
+            let id = |what: &[u8]| derived_id(at, &[what, call.to_string().as_bytes(), &n.to_le_bytes()]);
             let child = SubagentRef {
-                session: SessionId::from_bits(derived_id(at, b"session", call, n)),
-                run: RunId::from_bits(derived_id(at, b"run", call, n)),
+                session: SessionId::from_bits(id(b"session")),
+                run: RunId::from_bits(id(b"run")),
             };
             let Some(spec) = subagent_spec(task, &spec, child.run) else { continue };
             let parent = ParentRef { session: self.turn.session, call, n };
-            let accepted = RunAccepted {
-                run: child.run,
-                input: subagent_input(task).into(),
-                images: Arc::default(),
-                history: Arc::default(),
-                spec: Arc::new(spec),
-                parent: Some(parent),
-            };
-            self.spawn_session(child.session, accepted);
+            let accepted = RunAccepted::new(child.run, subagent_input(task), Arc::new(spec));
+            self.spawn_session(child.session, RunAccepted { parent: Some(parent), ..accepted });
             children.push(child);
         }
-        let (incarnation, boot, attempt) = (self.turn.incarnation, Arc::clone(&self.turn.boot), 1);
-        self.record(Body::CallStarted(CallStarted {
-            call,
-            attempt,
-            incarnation,
-            boot,
-            children: children.into(),
-        }));
+        self.record_call_start(call.attempt(1), children.into());
     }
 
     /// Adds a subagent's session, account and index rows to the decision.
     fn spawn_session(&mut self, session: SessionId, accepted: RunAccepted) {
         let (at, run, parent) = (self.now.at, accepted.run, accepted.parent);
         let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shares_iterations);
-        self.decision.ledger.new_accounts.push(NewAccount {
+        self.append.ledger.new_accounts.push(NewAccount {
             id: run.into(),
             parent: parent.map(|parent| parent.call.run.into()),
             limits: accepted.spec.limits.budget,
@@ -172,9 +153,9 @@ impl DecisionBuilder {
         };
         let bodies = [Body::SessionOpened(opened), Body::RunAccepted(Box::new(accepted))];
         let records = bodies.into_iter().map(|body| Arc::new(Record { at, active_ms: 0, body })).collect();
-        self.decision.found.push(SpawnedSession { session, records });
-        self.decision.index.push(IndexRow::Session(SessionRow { id: session, key, opened_at: at }));
-        self.decision.index.push(IndexRow::Run(Box::new(RunRow {
+        self.append.spawned.push(SpawnedSession { session, records });
+        self.append.index.push(IndexRow::Session(SessionRow { id: session, key, opened_at: at }));
+        self.append.index.push(IndexRow::Run(Box::new(RunRow {
             state: RunState::Running,
             started_at: Some(at),
             parent,
@@ -190,8 +171,7 @@ impl DecisionBuilder {
             return;
         }
         self.record(Body::ChildEnded(Box::new(ended.clone())));
-        let is_open =
-            self.call(ended.call).is_some_and(|call| matches!(call.state, ToolCallState::Started(..)));
+        let is_open = self.call(ended.call).is_some_and(|call| call.started().is_some());
         let results = self.run().filter(|_| is_open).and_then(|run| run.subagents.results_of(ended.call));
         if let Some(content) = results {
             return self.end_call(ended.call.attempt(1), CallEnd::ok(content));
@@ -201,13 +181,9 @@ impl DecisionBuilder {
 
     /// Sends a stop to all live subagents, unless the run's end lets started calls finish.
     pub(super) fn stop_subagents(&mut self) {
-        let Some(run) = self.run() else { return };
-        if matches!(&run.planned_end, Some(ended) if matches!(ended.cause, Some(OutcomeCause::Limit { .. })))
-        {
-            return;
-        }
+        let Some(run) = self.run().filter(|run| !run.lets_calls_end()) else { return };
         let children: Vec<SubagentRef> = run.subagents.live().map(|subagent| subagent.child).collect();
-        self.decision.send.extend(children.into_iter().map(stop_message));
+        self.append.deliver.extend(children.into_iter().map(stop_message));
     }
 
     /// Reports the end of a run to its parent's session, and releases its reservation of `children`.
@@ -216,16 +192,16 @@ impl DecisionBuilder {
         let queued = || self.turn.queue.iter().find(|queued| queued.accepted.run == run)?.accepted.parent;
         if let Some(parent) = current.unwrap_or_else(queued) {
             let child = SubagentRef { session: self.turn.session, run };
-            report_to_parent(&mut self.decision, parent, child);
+            report_to_parent(&mut self.append, parent, child);
         }
     }
 }
 
 /// Reports the end of a subagent to its parent's session, and releases the parent's reservation of `children`.
-pub(super) fn report_to_parent(decision: &mut Decision, parent: ParentRef, child: SubagentRef) {
+pub(super) fn report_to_parent(append: &mut Append, parent: ParentRef, child: SubagentRef) {
     let report = InboxMessage::ChildEnded { call: parent.call, child };
-    decision.send.push((parent.session, report.to_json()));
-    settle(&mut decision.ledger, parent.call.run.into(), &ONE_CHILD, &Amounts::default());
+    append.deliver.push((parent.session, report.to_json()));
+    settle(&mut append.ledger, parent.call.run.into(), &ONE_CHILD, &Amounts::default());
 }
 
 /// The message that stops a subagent, and the session that receives it.
@@ -242,13 +218,10 @@ fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
     CallEnd::error(CallStatus::Error, &format!("not delegated: {error}"), field, hint)
 }
 
-/// A ULID derived from the time, the call, and the task's number `n` in it: the core has no randomness. `what` keeps
-/// ids of sessions and runs apart.
-fn derived_id(at: Timestamp, what: &[u8], call: CallId, n: u32) -> u128 {
+/// A ULID derived from the time and these parts: the core has no randomness.
+pub(super) fn derived_id(at: Timestamp, parts: &[&[u8]]) -> u128 {
     let mut hasher = Hasher::default();
-    hasher.part(what);
-    hasher.part(call.to_string().as_bytes());
-    hasher.part(&n.to_le_bytes());
+    parts.iter().for_each(|part| hasher.part(part));
     let hash = hasher.finish();
     let chance = hash.as_bytes().iter().take(10).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
     let ms = u128::try_from(at.0).unwrap_or(0) & ((1 << 48) - 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AttemptId, Body, CallEnd, CallEnded, CallId, CallStatus, Failure, FailureClass, ModelFailed, Outcome,
+        AttemptId, Body, CallEnd, CallEnded, CallId, Failure, FailureClass, ModelFailed, Outcome,
         OutcomeCause, OutcomeDetail, RunEnded, RunId, RunStopping, StopReason, Usage,
     },
     turn::{
@@ -67,13 +67,12 @@ impl DecisionBuilder {
         self.cancel_summary();
         let Some(run) = self.run() else { return };
         let id = run.id;
-        let waiting = |call: &&ActiveToolCall| {
-            matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
-        };
-        let unstarted: Vec<_> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
-        let asking = run.model_started().map(|started| (started.call, started.attempt));
+        let unstarted: Vec<_> = run.unstarted_calls().collect();
+        let asking = run.model_started().map(|started| started.id());
         // Tool calls that start in this same draft were not executed, and will not be.
-        let here = |call: &&ActiveToolCall| matches!(&call.state, ToolCallState::Started(s, _) if self.is_started_here(s.id()) && !call.delegates());
+        let here = |call: &&ActiveToolCall| {
+            call.started().is_some_and(|started| self.is_started_here(started.id())) && !call.delegates()
+        };
         let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
         let doubtful = run.in_doubt_calls();
         let is_at_rest = run.open_calls() == 0 && !run.subagents.has_live();
@@ -82,19 +81,12 @@ impl DecisionBuilder {
         }
         self.record(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
         self.stop_subagents();
-        if let Some((call, attempt)) = asking {
-            let failure = self.cancelled_failure(call.attempt(attempt), "the run was stopped");
-            self.record(Body::ModelFailed(ModelFailed {
-                call,
-                attempt,
-                failure,
-                retry_at: None,
-                fallback: None,
-            }));
+        if let Some(id) = asking {
+            let failure = self.cancelled_failure(id, "the run was stopped");
+            self.record(Body::ModelFailed(ModelFailed::new(id, failure, None)));
         }
         for call in unstarted.into_iter().chain(revoked) {
-            let hint = format!("the run ends: {ended}");
-            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
+            let end = CallEnd::not_started(&format!("the run ends: {ended}"));
             self.end_call(call.attempt(self.started_attempt(call)), end);
         }
         for doubtful in doubtful {
@@ -127,8 +119,8 @@ impl DecisionBuilder {
         }
         self.cancel_summary();
         if let Some(run) = self.run() {
-            let (id, spec, iterations, usage) =
-                (run.id, Arc::clone(&run.spec), run.iterations(), run.budget.usage);
+            let (id, spec) = (run.id, Arc::clone(&run.spec));
+            let (iterations, usage) = (run.iterations(), run.budget.usage);
             self.record(Body::RunEnded(RunEnded { run: id, ended: ended.clone(), iterations, usage }));
             self.follow_up(&spec, &ended);
         }
@@ -139,18 +131,12 @@ impl DecisionBuilder {
         match self.call(call).map(|call| &call.state) {
             Some(ToolCallState::Started(started, _)) => started.attempt,
             Some(ToolCallState::Parked(doubtful)) => doubtful.attempt,
-            Some(
-                ToolCallState::Proposed
-                | ToolCallState::Admitted(_)
-                | ToolCallState::SameAs(_)
-                | ToolCallState::Ended(_),
-            )
-            | None => 0,
+            Some(_) | None => 0,
         }
     }
 
     /// Whether this attempt starts in this same draft, so that it certainly had no effect.
     pub(super) fn is_started_here(&self, id: AttemptId) -> bool {
-        self.decision.records.iter().any(|record| record.body.started_attempt() == Some(id))
+        self.append.records.iter().any(|record| record.body.started_attempt() == Some(id))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     },
     turn::{
         SessionHeader, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState, QueuedRun},
+        active_run::{ActiveRun, LoopState, QueuedRun},
         compaction::replacement_text,
         compaction_state::ViewSize,
         estimates,
@@ -50,7 +50,7 @@ impl Turn {
             Body::RunReopened(reopened) => self.fold_run_reopened(reopened),
             Body::BudgetRaised(raised) => self.raise_queued(raised),
             Body::ModelStarted(started) => {
-                if let CurrentRun::Running(run) = &self.current {
+                if let Some(run) = &self.current {
                     let (model, spec) = (started.model.clone(), Arc::clone(&run.spec));
                     self.prefix = Some(RequestPrefix { model, spec, offers_tools: run.offers_tools() });
                 }
@@ -74,7 +74,7 @@ impl Turn {
             Body::TodoChanged(changed) => self.todo = Arc::clone(&changed.items),
             _ => {}
         }
-        if let CurrentRun::Running(run) = &mut self.current {
+        if let Some(run) = &mut self.current {
             run.track_time(&record.body, now);
         }
     }
@@ -82,13 +82,9 @@ impl Turn {
     /// Folds a record into the run under way, and into the observations of models and of unsynced writes.
     fn apply_to_run(&mut self, body: &Body, now: SessionTime) {
         let pressure = if matches!(body, Body::ModelStarted(_)) { self.current_pressure() } else { None };
-        let run = match &mut self.current {
-            CurrentRun::Running(run) => Some(run),
-            CurrentRun::Idle => None,
-        };
-        let calls = run.as_ref().map_or(&[][..], |run| run.calls());
+        let calls = self.current.as_ref().map_or(&[][..], |run| run.calls());
         self.unsynced_writes.apply(body, now.at, calls, &self.boot);
-        if let Some(run) = run {
+        if let Some(run) = &mut self.current {
             if let Some(started) = run.ended_attempt(body) {
                 self.observations.apply(body, started, &run.spec);
             }
@@ -107,8 +103,8 @@ impl Turn {
         }
         let queued = Arc::new(QueuedRun { accepted: accepted.clone(), at: now.at, seq: self.last });
         match &self.current {
-            CurrentRun::Idle => self.start_run(&queued, now),
-            CurrentRun::Running(_) => self.queue.push_back(queued),
+            None => self.start_run(&queued, now),
+            Some(_) => self.queue.push_back(queued),
         }
     }
 
@@ -119,13 +115,13 @@ impl Turn {
         self.show_messages_at_start();
         self.show_unsynced_note();
         let run = ActiveRun::start(queued, self.unused_summary.take(), now);
-        self.current = CurrentRun::Running(Box::new(run));
+        self.current = Some(Box::new(run));
     }
 
     fn fold_run_ended(&mut self, ended: &RunEnded, now: SessionTime) {
         let current = match &self.current {
-            CurrentRun::Running(run) if run.id == ended.run => run,
-            CurrentRun::Running(_) | CurrentRun::Idle => {
+            Some(run) if run.id == ended.run => run,
+            Some(_) | None => {
                 self.queue.retain(|queued| queued.accepted.run != ended.run);
                 self.steering.take(|message| message.run == ended.run);
                 return;
@@ -142,7 +138,7 @@ impl Turn {
                 self.history.end_unanswered(&ended.ended);
             }
         }
-        if let CurrentRun::Running(mut run) = std::mem::replace(&mut self.current, CurrentRun::Idle) {
+        if let Some(mut run) = self.current.take() {
             self.unused_summary.clone_from(&run.compaction.summary);
             let is_reopenable = ended.ended.outcome == Outcome::BudgetExhausted && self.queue.is_empty();
             run.stop_clock(now);
@@ -160,7 +156,7 @@ impl Turn {
     fn fold_run_reopened(&mut self, reopened: &RunReopened) {
         let Some(mut run) = self.reopenable.take_if(|run| run.id == reopened.run) else { return };
         let prompt = run.reopen(reopened, self.history.last_step_position());
-        self.current = CurrentRun::Running(run);
+        self.current = Some(run);
         self.history.start_round(prompt);
         self.show_messages_at_start();
         self.show_results();
@@ -176,7 +172,7 @@ impl Turn {
 
     /// Once every call of the answer has its result, moves the step to the history and makes the next model call due.
     fn close_step(&mut self) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
+        let Some(run) = &mut self.current else { return };
         let LoopState::RunningTools(step) = &run.state else { return };
         let Some(results) = step.results() else { return };
         run.answer_recovery.on_tool_results(&step.answer.text, results.iter().map(|result| &*result.tool));
@@ -190,7 +186,7 @@ impl Turn {
     /// After a final answer that the model gave while subagents were live: once all of them have ended, starts a round
     /// that shows their results.
     fn resume_with_results(&mut self) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
+        let Some(run) = &mut self.current else { return };
         let LoopState::Answered(answer) = &run.state else { return };
         let ends = run.planned_end.is_some() || run.budget.exhausted.is_some();
         if ends || run.subagents.has_live() || run.subagents.is_empty() {
@@ -221,7 +217,7 @@ impl Turn {
         let Some(run) = self.run() else { return };
         let bytes = estimates::request_bytes(run, self);
         let size = ViewSize { bytes, milli_tokens: self.next_density(run).milli_tokens(bytes) };
-        if let CurrentRun::Running(run) = &mut self.current {
+        if let Some(run) = &mut self.current {
             run.compaction.on_compacted(is_elided, size);
             if let LoopState::CallingModel(call) = &mut run.state {
                 (call.is_too_long, call.pressure) = (false, None);
@@ -231,7 +227,7 @@ impl Turn {
 
     /// Appends the results of background subagents that have ended to what the model reads next.
     fn show_results(&mut self) {
-        let CurrentRun::Running(run) = &mut self.current else { return };
+        let Some(run) = &mut self.current else { return };
         for result in run.subagents.take_results() {
             self.history.add_note(&format!("\n\n{result}"));
         }

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use crate::{
-    journal::IndexRow,
+    journal::{Append, IndexRow},
     model::{
         Amounts, Body, BudgetAccount, Incarnation, OutcomeDetail, Record, RunEnded, RunRow, Seq, SessionId,
         SessionTime, SubagentRef,
     },
     turn::{
-        decision::Decision,
         delegate::{report_to_parent, stop_message},
         ledger_and_index::{ended_row, settle},
     },
@@ -44,24 +43,24 @@ pub struct ForcedEnds {
 
 impl ForcedEnds {
     /// Ends the runs, settles their reservations, reports to their parents, and stops their subagents.
-    pub fn decide(&self, runs: Vec<OpenRun>) -> Decision {
-        let mut decision = Decision { fence: self.fence, ..Decision::default() };
+    pub fn decide(&self, runs: Vec<OpenRun>) -> Append {
+        let mut append = Append::new(self.session, self.fence, self.last + 1, Vec::new());
         for (OpenRun { row, reserved, subagents }, seq) in runs.into_iter().zip(self.last + 1..) {
             let (run, iterations, usage) = (row.id, row.iterations, row.usage);
             let ended = RunEnded { run, ended: self.ended.clone(), iterations, usage };
             if !reserved.is_empty() {
-                settle(&mut decision.ledger, row.account, &reserved, &reserved);
+                settle(&mut append.ledger, row.account, &reserved, &reserved);
             }
             if let Some(parent) = row.parent {
-                report_to_parent(&mut decision, parent, SubagentRef { session: self.session, run });
+                report_to_parent(&mut append, parent, SubagentRef { session: self.session, run });
             }
-            decision.send.extend(subagents.into_iter().map(stop_message));
+            append.deliver.extend(subagents.into_iter().map(stop_message));
             let row = ended_row(row, &ended, self.now.at, seq);
-            decision.index.push(IndexRow::Run(Box::new(row)));
+            append.index.push(IndexRow::Run(Box::new(row)));
             let (at, active_ms, body) = (self.now.at, self.now.active_ms, Body::RunEnded(ended));
-            decision.records.push(Arc::new(Record { at, active_ms, body }));
+            append.records.push(Arc::new(Record { at, active_ms, body }));
         }
-        decision
+        append
     }
 }
 
@@ -147,7 +146,7 @@ mod tests {
         };
         assert_eq!(decision.ledger.settlements, settled.iter().map(settle).collect::<Vec<_>>());
         let sent = messages.iter().map(|(to, message)| (SessionId::from_bits(*to), message.to_json()));
-        assert_eq!(decision.send, sent.collect::<Vec<_>>());
+        assert_eq!(decision.deliver, sent.collect::<Vec<_>>());
     }
 
     #[test]

@@ -8,19 +8,18 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, CallStatus, Dimension, Failure,
-        FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
-        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
+        AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, Dimension, Failure, FailureClass,
+        ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
+        RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
     },
-    policy::validate_usage,
     turn::{
         DueAction,
         active_run::{ActiveRun, LoopState},
+        answer::accepted_answer,
         answer_recovery::TransientPrompt,
         decision::DecisionBuilder,
         model_call::ModelCallState,
         run_budget::RefusedReservation,
-        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 
@@ -63,16 +62,12 @@ impl DecisionBuilder {
     pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let (id, doubtful) = (run.id, run.in_doubt_calls());
-        let waiting = |call: &&ActiveToolCall| {
-            matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
-        };
-        let unstarted: Vec<CallId> = run.calls().iter().filter(waiting).map(|call| call.id).collect();
+        let unstarted: Vec<CallId> = run.unstarted_calls().collect();
         let hint = format!("the run's budget is used up: {refusal}");
         self.cancel_summary();
         self.record(Body::RunExhausted(RunExhausted { run: id, refusal }));
         for call in unstarted {
-            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, &hint);
-            self.end_call(call.attempt(0), end);
+            self.end_call(call.attempt(0), CallEnd::not_started(&hint));
         }
         for doubtful in doubtful {
             self.end_in_doubt(&doubtful, None);
@@ -87,29 +82,19 @@ impl DecisionBuilder {
     /// Reacts to the answer of the grace call. The request forbids tool calls; if the answer has some they are dropped,
     /// and its text counts.
     pub(super) fn on_grace_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
-        let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
-        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
-        self.record(Body::ModelAnswered(Box::new(ModelAnswered {
-            call: started.call,
-            attempt: started.attempt,
-            message: Arc::new(message),
-            finish: answer.finish,
-            flaw: None,
-            fallback: None,
-            usage,
-            anomaly,
-        })));
+        let message = Arc::new(AssistantMessage { calls: Vec::new(), ..answer.message.clone() });
+        let answered = ModelAnswered { message, ..accepted_answer(started, answer) };
+        self.record(Body::ModelAnswered(Box::new(answered)));
         self.end_exhausted();
     }
 
     /// Reacts to a failure of the grace call. The call is repeated, without tools, only if the provider may have
     /// refused the request for `tool_choice`.
     pub(super) fn on_grace_failure(&mut self, id: AttemptId, failure: &Failure) {
-        let AttemptId { call, attempt } = id;
         let offered = self.turn.offers_tools() && self.run().is_some_and(|run| !run.spec.tools.is_empty());
         let is_again = offered && refuses_tool_choice(&failure.class);
-        let (failure, retry_at) = (failure.clone(), is_again.then_some(self.now.at));
-        self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        let retry_at = is_again.then_some(self.now.at);
+        self.record(Body::ModelFailed(ModelFailed::new(id, failure.clone(), retry_at)));
         if !is_again {
             self.end_exhausted();
         }
@@ -136,7 +121,7 @@ impl ActiveRun {
     /// own.
     pub(super) fn on_exhausted(&mut self, exhausted: &RunExhausted, now: SessionTime) {
         self.budget.exhausted = Some(exhausted.refusal.clone());
-        if matches!(&self.state, LoopState::CallingModel(call) if call.since.is_some()) {
+        if self.model_call_state().is_some_and(|call| call.since.is_some()) {
             self.end_pause(now);
             self.repeat_view();
         }
@@ -145,7 +130,7 @@ impl ActiveRun {
     /// Whether the next request, or the one under way, has the run's tools. Only a grace call after a provider's
     /// refusal of `tool_choice` has none.
     pub(super) fn offers_tools(&self) -> bool {
-        let LoopState::CallingModel(call) = &self.state else { return true };
+        let Some(call) = self.model_call_state() else { return true };
         let is_refused = call.last_failure().is_some_and(|failure| refuses_tool_choice(&failure.class));
         self.budget.exhausted.is_none() || !is_refused
     }

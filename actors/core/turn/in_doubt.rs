@@ -1,21 +1,18 @@
 //! Decides what becomes of lost tool calls: a repetition where that is safe, otherwise a resolution by policy or by a
 //! person's approval.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use crate::{
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, AttemptId, Body, CallEnd, CallId,
-        CallLost, CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
+        CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
         active_run::ActiveRun,
         decision::DecisionBuilder,
-        tool_calls::{InDoubtCall, ToolCallState},
+        tool_calls::{ActiveToolCall, InDoubtCall, ToolCallState},
     },
 };
 
@@ -28,11 +25,10 @@ impl DecisionBuilder {
     /// Reacts to a tool call whose task ended without a result. A call that may be repeated gets its next attempt; a
     /// `once` call is in doubt.
     pub(super) fn on_tool_lost(&mut self, id: AttemptId) {
-        let AttemptId { call, attempt } = id;
         // A delegating call has no task of its own: its subagents do the work.
-        let Some(active) = self.call(call).filter(|active| !active.delegates()) else { return };
+        let Some(active) = self.call(id.call).filter(|active| !active.delegates()) else { return };
         let ToolCallState::Started(started, since) = &active.state else { return };
-        if started.attempt != attempt {
+        if started.id() != id {
             return;
         }
         let (since, is_once) = (*since, active.is_once());
@@ -42,41 +38,34 @@ impl DecisionBuilder {
         } else if let Some(why) = closing {
             let end = CallEnd::error(CallStatus::Stopped, why, None, "nothing to do");
             self.end_call(id, end);
-        } else if self.lost_attempts(call) + 1 >= MAX_ATTEMPTS {
+        } else if self.lost_attempts(id.call) + 1 >= MAX_ATTEMPTS {
             let hint = "the tool fails inside; try another way";
             let end = CallEnd::error(CallStatus::Error, "the tool died each time it was started", None, hint);
             self.end_call(id, end);
         } else {
-            self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Lost }));
+            self.record_loss(id, RetryReason::Lost);
         }
     }
 
     /// Reacts to a repeatable call that a crash of the process has interrupted: it gets its next attempt. Their number
     /// is not limited, because the crash says nothing about the tool.
     pub(super) fn on_interrupted(&mut self, id: AttemptId) {
-        let AttemptId { call, attempt } = id;
-        match self.run().is_some_and(|run| run.closing_reason().is_some()) {
-            true => self.on_tool_lost(id),
-            false => {
-                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::Interrupted }));
-            }
+        if self.run().is_some_and(|run| run.closing_reason().is_some()) {
+            self.on_tool_lost(id);
+        } else {
+            self.record_loss(id, RetryReason::Interrupted);
         }
     }
 
     /// Reacts to a call that was recorded as started but never executed: it gets its next attempt, unless the run
     /// starts no more calls.
-    pub(super) fn on_never_begun(&mut self, id: AttemptId) {
-        let AttemptId { call, attempt } = id;
-        let is_started = self.call(call).is_some_and(
-            |call| matches!(&call.state, ToolCallState::Started(started, _) if started.attempt == attempt && !call.delegates()),
-        );
-        if !is_started {
+    pub(super) fn on_tool_never_started(&mut self, id: AttemptId) {
+        if !self.is_started(id) || self.call(id.call).is_none_or(ActiveToolCall::delegates) {
             return;
         }
-        self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::NeverStarted }));
+        self.record_loss(id, RetryReason::NeverStarted);
         if let Some(why) = self.run().and_then(ActiveRun::closing_reason) {
-            let end = CallEnd::error(CallStatus::NotStarted, "not started", None, why);
-            return self.end_call(call.attempt(0), end);
+            return self.end_call(id.call.attempt(0), CallEnd::not_started(why));
         }
         self.skip_for_messages();
     }
@@ -89,7 +78,7 @@ impl DecisionBuilder {
         let then = if run.closing_reason().is_some() { InDoubtAction::Tell } else { policy.action };
         match then {
             InDoubtAction::Retry if self.lost_attempts(call) + 1 < MAX_ATTEMPTS => {
-                self.record(Body::CallLost(CallLost { call, attempt, reason: RetryReason::InDoubt }));
+                self.record_loss(id, RetryReason::InDoubt);
             }
             InDoubtAction::Tell | InDoubtAction::Retry => {
                 let end = self.in_doubt_end(call, since, None);
@@ -98,12 +87,8 @@ impl DecisionBuilder {
             InDoubtAction::Ask => {
                 let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
                 let expires_at = self.now.at.plus_ms(policy.approval_timeout_ms);
-                self.record(Body::ApprovalRequested(ApprovalRequested {
-                    call,
-                    attempt,
-                    question,
-                    expires_at,
-                }));
+                let request = ApprovalRequested { call, attempt, question, expires_at };
+                self.record(Body::ApprovalRequested(request));
             }
         }
     }
@@ -127,14 +112,13 @@ impl DecisionBuilder {
     }
 
     /// Reacts to a person's decision.
-    pub(super) fn on_decision(&mut self, call: CallId, verdict: ApprovalDecision) {
+    pub(super) fn on_approval(&mut self, call: CallId, decision: ApprovalDecision) {
         let Some(doubtful) = self.open_approval(call) else { return };
-        match verdict {
+        match decision {
             ApprovalDecision::Allow => {
                 let by = DecisionSource::Person;
-                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision: verdict, by }));
-                let (attempt, why) = (doubtful.attempt, RetryReason::InDoubt);
-                self.record(Body::CallLost(CallLost { call, attempt, reason: why }));
+                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision, by }));
+                self.record_loss(call.attempt(doubtful.attempt), RetryReason::InDoubt);
             }
             ApprovalDecision::Deny => self.end_in_doubt(&doubtful, Some(DecisionSource::Person)),
         }
@@ -153,11 +137,8 @@ impl DecisionBuilder {
     pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<DecisionSource>) {
         let call = doubtful.request.call;
         if let Some(by) = by {
-            self.record(Body::ApprovalAnswered(ApprovalAnswered {
-                call,
-                decision: ApprovalDecision::Deny,
-                by,
-            }));
+            let decision = ApprovalDecision::Deny;
+            self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision, by }));
         }
         let end = self.in_doubt_end(call, doubtful.started_at, by);
         self.end_call(call.attempt(doubtful.attempt), end);
@@ -180,7 +161,6 @@ impl DecisionBuilder {
 
     /// The known facts about a call in doubt, as text.
     fn format_in_doubt(&self, id: CallId, since: Timestamp) -> String {
-        let started = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
         format!(
             "{} {} was started at {} and what ran it was interrupted before its end was seen: its effect is unknown; it may \
              have happened in full, in part or not at all, and it may still be going on",
@@ -190,7 +170,7 @@ impl DecisionBuilder {
                 .chars()
                 .take(MAX_ARGUMENT_CHARS)
                 .collect::<String>(),
-            humantime::format_rfc3339_seconds(UNIX_EPOCH + started),
+            since,
         )
     }
 }

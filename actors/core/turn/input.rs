@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        ApprovalDecision, AttemptId, BootId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash,
-        Image, ImportedHistory, Incarnation, Intent, LimitIncrease, ModelAnswer, ModelRef, ModelStarted,
-        RunId, RunSpec, StopReason, Timestamp, ToolClass, UnansweredModel,
+        ApprovalDecision, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Image,
+        ImportedHistory, Intent, LimitIncrease, ModelAnswer, ModelRef, ModelStarted, RunId, RunSpec,
+        SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -16,23 +16,9 @@ use crate::{
 #[derive(Debug, Clone)]
 pub enum Input {
     /// The session is new.
-    Opened {
-        /// The session key.
-        key: Arc<str>,
-        /// The system prompt.
-        prompt: Arc<str>,
-        /// The incarnation that opened the session.
-        incarnation: Incarnation,
-        /// Identifies the boot of the machine.
-        boot: BootId,
-    },
+    Opened(SessionOpened),
     /// The session was opened again; always the first input after a replay.
-    Revived {
-        /// The incarnation that opened the session.
-        incarnation: Incarnation,
-        /// Identifies the boot of the machine.
-        boot: BootId,
-    },
+    Revived(SessionRevived),
     /// A run is submitted.
     Submitted {
         /// The run's id.
@@ -92,13 +78,13 @@ pub enum Input {
     /// The task of a call ended without a result, or the outcome of an attempt of an earlier incarnation is unknown.
     Lost(AttemptId),
     /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
-    NeverBegun(AttemptId),
+    NeverStarted(AttemptId),
     /// A person has decided about a call that is in doubt.
-    Decided {
+    Approval {
         /// The call in doubt.
         call: CallId,
         /// The decision.
-        verdict: ApprovalDecision,
+        decision: ApprovalDecision,
     },
     /// A request to stop a run.
     Stop {
@@ -212,28 +198,12 @@ pub enum DueAction {
 impl DueAction {
     /// The action that ends the tool call of this action.
     pub const fn end_action(&self) -> Option<Self> {
-        match *self {
-            Self::RunTool(id) => Some(Self::EndTool(id)),
-            Self::CallModel { .. }
-            | Self::EndTool { .. }
-            | Self::Acquire { .. }
-            | Self::AwaitSubagent { .. }
-            | Self::WakeAt(_)
-            | Self::WakeAtActive(_) => None,
-        }
+        if let Self::RunTool(id) = *self { Some(Self::EndTool(id)) } else { None }
     }
 
     /// The attempt of `Acquire`.
     pub(crate) const fn acquires(&self) -> Option<AttemptId> {
-        match *self {
-            Self::Acquire(id) => Some(id),
-            Self::CallModel { .. }
-            | Self::RunTool { .. }
-            | Self::EndTool { .. }
-            | Self::AwaitSubagent { .. }
-            | Self::WakeAt(_)
-            | Self::WakeAtActive(_) => None,
-        }
+        if let Self::Acquire(id) = *self { Some(id) } else { None }
     }
 
     /// Whether this action brings a call or a subagent to its end.
@@ -243,14 +213,7 @@ impl DueAction {
 
     /// Whether this is only a timer.
     pub const fn is_timer(&self) -> bool {
-        match self {
-            Self::WakeAt(_) | Self::WakeAtActive(_) => true,
-            Self::CallModel { .. }
-            | Self::RunTool { .. }
-            | Self::EndTool { .. }
-            | Self::Acquire { .. }
-            | Self::AwaitSubagent { .. } => false,
-        }
+        matches!(self, Self::WakeAt(_) | Self::WakeAtActive(_))
     }
 }
 

@@ -10,11 +10,7 @@ use crate::{
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
-    turn::{
-        active_run::{ActiveRun, QueuedRun},
-        decision::DecisionBuilder,
-        run_budget::ONE_CALL,
-    },
+    turn::{active_run::ActiveRun, decision::DecisionBuilder, run_budget::ONE_CALL},
 };
 
 impl DecisionBuilder {
@@ -25,7 +21,7 @@ impl DecisionBuilder {
         }
         let asking = self.run().and_then(|run| run.ended_attempt(body)).cloned();
         let never_made = self.ends_call_started_here(body);
-        let ledger = &mut self.decision.ledger;
+        let ledger = &mut self.append.ledger;
         match body {
             Body::RunAccepted(accepted) => ledger.new_accounts.push(NewAccount {
                 id: accepted.run.into(),
@@ -90,9 +86,10 @@ impl DecisionBuilder {
     }
 
     /// Adds the index rows that a record changes; called after the record is folded.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no row")]
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
-            Body::SessionOpened(opened) => self.decision.index.push(IndexRow::Session(SessionRow {
+            Body::SessionOpened(opened) => self.append.index.push(IndexRow::Session(SessionRow {
                 id: self.turn.session,
                 key: opened.key.clone(),
                 opened_at: self.now.at,
@@ -109,36 +106,15 @@ impl DecisionBuilder {
                 self.index_running();
             }
             Body::RunReopened(_) => self.index_running(),
-            Body::SessionRevived(_)
-            | Body::RunStopping(_)
-            | Body::ModelStarted(_)
-            | Body::ModelAnswered(_)
-            | Body::ModelFailed(_)
-            | Body::ModelWaiting(_)
-            | Body::ModelLate(_)
-            | Body::CallAdmitted(_)
-            | Body::CallStarted(_)
-            | Body::CallEnded(_)
-            | Body::CallLost(_)
-            | Body::MessageSteered(_)
-            | Body::ApprovalRequested(_)
-            | Body::RunExhausted(_)
-            | Body::BudgetRaised(_)
-            | Body::ChildEnded(_)
-            | Body::ContextCompacted(_)
-            | Body::SummaryStarted(_)
-            | Body::SummaryAnswered(_)
-            | Body::SummaryFailed(_)
-            | Body::TodoChanged(_)
-            | Body::ApprovalAnswered(_) => {}
+            _ => {}
         }
     }
 
     /// Replaces an earlier row of the same run in this draft.
     fn put_run_row(&mut self, row: RunRow) {
         let same = |index: &IndexRow| matches!(index, IndexRow::Run(earlier) if earlier.id == row.id);
-        self.decision.index.retain(|index| !same(index));
-        self.decision.index.push(IndexRow::Run(Box::new(row)));
+        self.append.index.retain(|index| !same(index));
+        self.append.index.push(IndexRow::Run(Box::new(row)));
     }
 
     pub(super) fn index_running(&mut self) {
@@ -149,13 +125,12 @@ impl DecisionBuilder {
 
     /// The row of a run that is under way or queued.
     pub(super) fn row_of(&self, id: RunId) -> Option<RunRow> {
-        match self.run() {
-            Some(run) if run.id == id => Some(self.running_row(run)),
-            Some(_) | None => {
-                let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
-                Some(self.queued_row(queued))
-            }
+        if let Some(run) = self.run().filter(|run| run.id == id) {
+            return Some(self.running_row(run));
         }
+        let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
+        let row = self.new_row(id, queued.at, queued.seq);
+        Some(RunRow { parent: queued.accepted.parent, ..row })
     }
 
     fn running_row(&self, run: &ActiveRun) -> RunRow {
@@ -168,11 +143,6 @@ impl DecisionBuilder {
         let counts = Some(RunCounts { iterations: run.answers, usage: run.budget.usage });
         let row = self.new_row(run.id, at, seq);
         RunRow { state, started_at, leg: run.leg, parent: run.parent, counts, approvals, ..row }
-    }
-
-    fn queued_row(&self, queued: &QueuedRun) -> RunRow {
-        let QueuedRun { accepted, at, seq } = queued;
-        RunRow { parent: accepted.parent, ..self.new_row(accepted.run, *at, *seq) }
     }
 
     fn ended_row(&self, ended: &RunEnded) -> RunRow {
@@ -218,10 +188,9 @@ fn raise(ledger: &mut LedgerChange, account: AccountId, by: Amounts) {
 
 /// Takes back a reservation of this same append.
 fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
-    let Some(reserve) = ledger.reservations.iter_mut().find(|reserve| reserve.account == account) else {
-        return;
-    };
-    reserve.amounts.reduce(amounts);
+    if let Some(reserve) = ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
+        reserve.amounts.reduce(amounts);
+    }
 }
 
 pub(super) fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {

@@ -44,7 +44,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use answer_recovery::TransientPrompt;
-pub use decision::{Decision, DecisionBuilder};
+pub use decision::DecisionBuilder;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub use history::RenderCursor;
 pub use history_repair::repair;
@@ -57,16 +57,13 @@ pub use wait_report::TaskDeadlines;
 pub use wait_report::WaitTracker;
 
 use crate::{
-    model::ArtifactHashes,
+    journal::Append,
     model::{
-        CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PendingApproval, Record, RunId,
-        RunSpec, Seq, SessionId, SessionTime, TodoList,
+        ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PendingApproval,
+        Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
     },
     policy::{self, Candidate},
-    turn::{
-        active_run::{CurrentRun, LoopState},
-        history::History,
-    },
+    turn::history::History,
 };
 
 /// The state of a session. Cheap to clone: its history is shared.
@@ -96,7 +93,7 @@ pub struct Turn {
     unsynced_writes: unsynced_writes::UnsyncedWrites,
     /// What the prefix of the last request was made from.
     prefix: Option<request::RequestPrefix>,
-    current: CurrentRun,
+    current: Option<Box<active_run::ActiveRun>>,
     /// The last run in its final state, if it ended because its budget was used up; cleared when another run is
     /// accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
@@ -135,7 +132,7 @@ impl Turn {
             steering: steer::Steering::default(),
             unsynced_writes: unsynced_writes::UnsyncedWrites::default(),
             prefix: None,
-            current: CurrentRun::Idle,
+            current: None,
             reopenable: None,
         }
     }
@@ -147,7 +144,7 @@ impl Turn {
         now: SessionTime,
         inputs: &[Input],
         grant: impl FnMut(GrantRequest) -> Option<Input>,
-    ) -> Decision {
+    ) -> Append {
         let mut draft = self.start_decision(now);
         inputs.iter().for_each(|input| draft.apply_input(input));
         draft.grant_requests().into_iter().filter_map(grant).for_each(|input| draft.apply_input(&input));
@@ -177,23 +174,17 @@ impl Turn {
 
     /// The run under way.
     pub fn current(&self) -> Option<(RunId, &Arc<RunSpec>)> {
-        match &self.current {
-            CurrentRun::Idle => None,
-            CurrentRun::Running(run) => Some((run.id, &run.spec)),
-        }
+        self.run().map(|run| (run.id, &run.spec))
     }
 
     /// The state of the run under way.
     fn run(&self) -> Option<&active_run::ActiveRun> {
-        match &self.current {
-            CurrentRun::Running(run) => Some(run),
-            CurrentRun::Idle => None,
-        }
+        self.current.as_deref()
     }
 
     /// Whether a run is under way or queued.
     pub fn has_work(&self) -> bool {
-        !matches!(self.current, CurrentRun::Idle) || !self.queue.is_empty()
+        self.current.is_some() || !self.queue.is_empty()
     }
 
     /// Whether the steering message with this id is recorded.
@@ -214,7 +205,7 @@ impl Turn {
     /// Whether the run under way is being stopped: its outcome is decided, and it only waits for its calls and
     /// subagents to end.
     pub fn is_stopping(&self) -> bool {
-        matches!(&self.current, CurrentRun::Running(run) if run.planned_end.is_some())
+        self.run().is_some_and(|run| run.planned_end.is_some())
     }
 
     /// Bytes of text that fit into the context window of the first model of the run under way; `None` if unknown.
@@ -233,18 +224,14 @@ impl Turn {
     /// They are in the chain's order, but those that were left after a failure come last. With a limit on money, models
     /// without a known price are left out.
     pub fn candidates(&self) -> Option<Vec<Candidate>> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        match &run.state {
-            LoopState::CallingModel(asking) => {
-                let tokens = |model: &ModelRef| {
-                    estimates::estimate(run, self, asking.attempt, model).reserved.tokens.unwrap_or(0)
-                };
-                let mut candidates = asking.candidates(&run.spec.chain, tokens);
-                candidates.retain(|link| estimates::unpriced_above(run, self, &link.model).is_none());
-                Some(candidates)
-            }
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+        let run = self.run()?;
+        let asking = run.model_call_state()?;
+        let tokens = |model: &ModelRef| {
+            estimates::estimate(run, self, asking.attempt, model).reserved.tokens.unwrap_or(0)
+        };
+        let mut candidates = asking.candidates(&run.spec.chain, tokens);
+        candidates.retain(|link| estimates::unpriced_above(run, self, &link.model).is_none());
+        Some(candidates)
     }
 
     /// The to-do list as text, one item a line; `None` if it is empty.
@@ -264,19 +251,13 @@ impl Turn {
 
     /// The record that started the model call under way.
     pub fn model_started(&self) -> Option<&Arc<ModelStarted>> {
-        match &self.current {
-            CurrentRun::Idle => None,
-            CurrentRun::Running(run) => run.model_started(),
-        }
+        self.run()?.model_started()
     }
 
     /// The started attempt of this model call or summary call.
     #[cfg(test)]
     pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        match &self.current {
-            CurrentRun::Idle => None,
-            CurrentRun::Running(run) => run.started_of(call),
-        }
+        self.run()?.started_of(call)
     }
 }
 

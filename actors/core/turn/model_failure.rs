@@ -14,11 +14,8 @@ use crate::{
         RetryDecision, available_from, with_validated_usage,
     },
     turn::{
-        FailoverOptions,
-        active_run::LoopState,
-        decision::DecisionBuilder,
-        estimates,
-        model_call::{AttemptState, ModelCallState},
+        FailoverOptions, active_run::ActiveRun, decision::DecisionBuilder, estimates,
+        model_call::ModelCallState,
     },
 };
 
@@ -26,20 +23,15 @@ impl DecisionBuilder {
     /// The model call that is wanted or under way.
     fn model_call_state(&self) -> Option<(&ModelCallState, &Arc<RunSpec>)> {
         let run = self.run()?;
-        match &run.state {
-            LoopState::CallingModel(asking) => Some((asking, &run.spec)),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+        Some((run.model_call_state()?, &run.spec))
     }
 
     /// Reacts to a failed attempt: another attempt at the same or another model, or the end of the run.
     pub(super) fn on_model_failure(&mut self, id: AttemptId, failure: &Failure, outlook: &FailoverOptions) {
-        let AttemptId { call, attempt } = id;
         if !self.is_current_attempt(id) {
             return;
         }
-        let Some((asking, _)) = self.model_call_state() else { return };
-        let Some(started) = asking.started().cloned() else { return };
+        let Some(started) = self.run().and_then(ActiveRun::model_started).cloned() else { return };
         let failure = &with_validated_usage(&started, failure.clone());
         if self.is_in_grace() {
             return self.on_grace_failure(id, failure);
@@ -56,7 +48,7 @@ impl DecisionBuilder {
             failures_of_class: asking.failure_count(&model, &failure.class) + 1,
             elapsed_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
             waited_ms: asking.waited_ms,
-            contact: if call.iteration > 1 { ProviderContact::Made } else { ProviderContact::None },
+            contact: if id.call.iteration > 1 { ProviderContact::Made } else { ProviderContact::None },
             at: self.now.at,
         };
         let alternatives = RetryAlternatives { elsewhere, otherwise: outlook.recovery };
@@ -76,19 +68,14 @@ impl DecisionBuilder {
             RetryDecision::Fail => (None, None),
         };
         let failure = failure.clone();
-        self.record(Body::ModelFailed(ModelFailed {
-            call,
-            attempt,
-            failure: failure.clone(),
-            retry_at,
-            fallback,
-        }));
+        let failed = ModelFailed { fallback, ..ModelFailed::new(id, failure.clone(), retry_at) };
+        self.record(Body::ModelFailed(failed));
         if retry_at.is_none() {
-            let ends = match after {
-                RetryDecision::RetryAfterMs(_) | RetryDecision::Fallback => {
-                    self.unanswered_models(&skipped_unpriced(&self.unpriced_models()))
+            let ends = match self.model_call_state() {
+                Some((asking, spec)) if spec.chain.len() > 1 && after != RetryDecision::Fail => {
+                    asking.unanswered_models(&spec.chain, &skipped_unpriced(&self.unpriced_models()))
                 }
-                RetryDecision::Fail => Vec::new(),
+                Some(_) | None => Vec::new(),
             };
             self.end_run(failed_end(failure, ends));
         }
@@ -96,9 +83,8 @@ impl DecisionBuilder {
 
     /// Reacts to an attempt whose task ended without a result.
     pub(super) fn on_model_task_lost(&mut self, id: AttemptId) {
-        let AttemptId { call, .. } = id;
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
-        if call.is_summary() {
+        if id.call.is_summary() {
             return self.on_summary_failure(id, &failure);
         }
         self.on_model_failure(id, &failure, &FailoverOptions::default());
@@ -106,16 +92,12 @@ impl DecisionBuilder {
 
     /// Reacts to an attempt that was recorded as started but never sent, because its process was suspended. The next
     /// attempt follows at once.
-    pub(super) fn on_model_never_begun(&mut self, id: AttemptId) {
-        let AttemptId { call, attempt } = id;
-        let failure = || Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
-        if call.is_summary() {
-            return self.on_summary_failure(id, &failure());
-        }
-        if self.is_current_attempt(id) {
-            let failure = failure();
-            let retry_at = Some(self.now.at);
-            self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+    pub(super) fn on_model_never_started(&mut self, id: AttemptId) {
+        let failure = Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
+        if id.call.is_summary() {
+            self.on_summary_failure(id, &failure);
+        } else if self.is_current_attempt(id) {
+            self.record(Body::ModelFailed(ModelFailed::new(id, failure, Some(self.now.at))));
         }
     }
 
@@ -123,11 +105,8 @@ impl DecisionBuilder {
     /// waits for that time within the retry policy; otherwise the run ends.
     pub(super) fn on_no_lease(&mut self, id: AttemptId, skipped: &Arc<[UnansweredModel]>) {
         let AttemptId { call, attempt } = id;
-        let Some(run) = self.run().filter(|run| run.model_call() == call && self.may_start()) else { return };
+        let Some(run) = self.run().filter(|run| run.is_wanted(id) && self.may_start()) else { return };
         let Some((asking, spec)) = self.model_call_state() else { return };
-        if asking.attempt != attempt || matches!(asking.state, AttemptState::Started(_)) {
-            return;
-        }
         if run.is_in_grace() {
             return self.end_exhausted();
         }
@@ -176,14 +155,6 @@ impl DecisionBuilder {
         let above =
             |model| Some((ModelRef::clone(model), estimates::unpriced_above(run, &self.turn, model)?));
         asking.remaining_links(&spec.chain).filter_map(|(_, model)| above(model)).collect()
-    }
-
-    /// Why no link of the chain has answered; empty if the chain has only one link.
-    fn unanswered_models(&self, skipped: &[UnansweredModel]) -> Vec<UnansweredModel> {
-        match self.model_call_state() {
-            Some((asking, spec)) if spec.chain.len() > 1 => asking.unanswered_models(&spec.chain, skipped),
-            Some(_) | None => Vec::new(),
-        }
     }
 }
 
@@ -242,39 +213,12 @@ fn next_link(
 
 /// Whether the link is up: no breaker blocks it.
 const fn is_open(standing: LinkAvailability) -> bool {
-    match standing {
-        LinkAvailability::Available
-        | LinkAvailability::AtCapacity
-        | LinkAvailability::RateLimited(_)
-        | LinkAvailability::WarmingUp
-        | LinkAvailability::Probing => true,
-        LinkAvailability::BreakerOpen(_)
-        | LinkAvailability::ClosedByProvider(_)
-        | LinkAvailability::NotConfigured => false,
-    }
+    standing.is_up() || matches!(standing, LinkAvailability::Probing)
 }
 
 /// The end of a run without an answer from any model.
 fn failed_end(failure: Failure, chain: Vec<UnansweredModel>) -> OutcomeDetail {
-    let outcome = match failure.class {
-        FailureClass::ContentRefused => Outcome::Refused,
-        FailureClass::RateLimited { .. }
-        | FailureClass::Overloaded
-        | FailureClass::Server
-        | FailureClass::Timeout { .. }
-        | FailureClass::Network
-        | FailureClass::IncompleteStream
-        | FailureClass::NotAnApi
-        | FailureClass::Auth
-        | FailureClass::QuotaExhausted { .. }
-        | FailureClass::ContextTooLong { .. }
-        | FailureClass::OutputCap { .. }
-        | FailureClass::InvalidRequest
-        | FailureClass::ModelNotFound
-        | FailureClass::Cancelled
-        | FailureClass::Lost
-        | FailureClass::NotSent
-        | FailureClass::Interrupted => Outcome::Failed,
-    };
+    let is_refused = failure.class == FailureClass::ContentRefused;
+    let outcome = if is_refused { Outcome::Refused } else { Outcome::Failed };
     OutcomeDetail::with_cause(outcome, OutcomeCause::Provider { failure, chain })
 }

@@ -6,11 +6,7 @@ use serde_json::json;
 
 use crate::{
     model::{Boot, CallEnd, CallId, CallStarted, PendingApproval, RunId, RunSpec, SubagentRef, ToolClass},
-    turn::{
-        Turn,
-        active_run::ActiveRun,
-        tool_calls::{ActiveToolCall, ToolCallState},
-    },
+    turn::{Turn, active_run::ActiveRun, tool_calls::ActiveToolCall},
 };
 
 /// When a delegating call ends.
@@ -29,14 +25,7 @@ impl Turn {
 
     /// The record of the start of this call, if it is started and has not ended.
     fn call_start(&self, id: CallId) -> Option<&CallStarted> {
-        match &self.call(id)?.state {
-            ToolCallState::Started(started, _) => Some(started),
-            ToolCallState::Proposed
-            | ToolCallState::Admitted(_)
-            | ToolCallState::Parked(_)
-            | ToolCallState::SameAs(_)
-            | ToolCallState::Ended(_) => None,
-        }
+        self.call(id)?.started().map(|started| &**started)
     }
 
     /// The tool and the arguments of a call of the present answer, and the spec of its run.
@@ -52,10 +41,8 @@ impl Turn {
 
     /// Whether the call was started on the present boot of the machine; `Other` for a call that is not under way.
     pub fn boot_of(&self, id: CallId) -> Boot {
-        match self.call_start(id).is_some_and(|started| started.boot == self.boot) {
-            true => Boot::Same,
-            false => Boot::Other,
-        }
+        let is_same = self.call_start(id).is_some_and(|started| started.boot == self.boot);
+        if is_same { Boot::Same } else { Boot::Other }
     }
 
     /// Whether the tool of this call can find out what became of the call after a crash of the process.

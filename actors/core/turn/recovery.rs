@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AttemptId, Body, BootId, CallEnd, CallId, CallStatus, Durable, Failure, FailureClass, Incarnation,
-        Record, RunId, SessionId, SessionRevived, SessionTime,
+        Body, CallEnd, CallId, Durable, Failure, FailureClass, Record, RunId, SessionId, SessionRevived,
+        SessionTime,
     },
     turn::{
         FailoverOptions, Input, Turn,
-        active_run::{CurrentRun, LoopState},
         decision::DecisionBuilder,
-        model_call::{AttemptState, ModelCallState},
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -59,17 +57,14 @@ impl ReplayedSession {
 
     /// The position of the run under way, if any.
     pub fn crash_point(&self) -> Option<CrashPoint> {
-        let CurrentRun::Running(run) = &self.0.current else { return None };
-        let acting = match &run.state {
-            LoopState::CallingModel(_) => false,
-            LoopState::RunningTools(_) | LoopState::Answered(_) => true,
-        };
-        Some(CrashPoint { run: run.id, iteration: run.iteration, is_running_tools: acting })
+        let run = self.0.run()?;
+        let is_running_tools = run.model_call_state().is_none();
+        Some(CrashPoint { run: run.id, iteration: run.iteration, is_running_tools })
     }
 
     /// Starts the first decision with `first`, which is `Opened` or `Revived`. Further inputs may follow.
     pub fn start_decision(&self, now: SessionTime, first: &Input) -> DecisionBuilder {
-        debug_assert!(matches!(first, Input::Opened { .. } | Input::Revived { .. }));
+        debug_assert!(matches!(first, Input::Opened(_) | Input::Revived(_)));
         let mut draft = self.0.start_decision(now);
         draft.apply_input(first);
         draft
@@ -86,22 +81,16 @@ impl DecisionBuilder {
     /// Revives the session. An open model call or summary call fails as interrupted. Each open tool call that may be
     /// repeated gets its next attempt; a started `once` call stays started until its tool reports the outcome. Expired
     /// approval requests are answered here, so that the run does not appear parked any more.
-    pub(super) fn revive(&mut self, incarnation: Incarnation, boot: &BootId) {
-        self.record(Body::SessionRevived(SessionRevived { incarnation, boot: boot.clone() }));
+    pub(super) fn revive(&mut self, revived: &SessionRevived) {
+        self.record(Body::SessionRevived(revived.clone()));
+        let failure =
+            Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {
-            let (call, attempt) = (started.call, started.attempt);
-            let failure =
-                Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            self.on_summary_failure(AttemptId { call, attempt }, &failure);
+            self.on_summary_failure(started.id(), &failure);
         }
         let Some(run) = self.run() else { return };
-        if let LoopState::CallingModel(ModelCallState { state: AttemptState::Started(started), .. }) =
-            &run.state
-        {
-            let (call, attempt) = (started.call, started.attempt);
-            let failure =
-                Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
-            return self.on_model_failure(AttemptId { call, attempt }, &failure, &FailoverOptions::default());
+        if let Some(started) = run.model_started() {
+            return self.on_model_failure(started.id(), &failure, &FailoverOptions::default());
         }
         let open: Vec<(CallId, ToolCallState)> =
             run.calls().iter().map(|call| (call.id, call.state.clone())).collect();
@@ -110,13 +99,7 @@ impl DecisionBuilder {
                 ToolCallState::Started(..) if self.call(call).is_some_and(ActiveToolCall::is_once) => {}
                 ToolCallState::Started(started, _) => self.on_interrupted(call.attempt(started.attempt)),
                 ToolCallState::Proposed => {
-                    let end = CallEnd::error(
-                        CallStatus::NotStarted,
-                        "not started",
-                        None,
-                        "ask again if it is needed",
-                    );
-                    self.end_call(call.attempt(0), end);
+                    self.end_call(call.attempt(0), CallEnd::not_started("ask again if it is needed"));
                 }
                 ToolCallState::Admitted(_)
                 | ToolCallState::Parked(_)

@@ -92,7 +92,7 @@ impl DecisionBuilder {
 
     /// Whether this decision raises limits. A refused reservation is requested again once that is durable.
     pub(super) fn has_raised(&self) -> bool {
-        let mut kinds = self.decision.records.iter().map(|record| record.body.kind());
+        let mut kinds = self.append.records.iter().map(|record| record.body.kind());
         kinds.any(|kind| matches!(kind, Kind::RunReopened | Kind::BudgetRaised))
     }
 
@@ -142,11 +142,7 @@ fn restrict_to_limits(by: &LimitIncrease, limits: &Limits) -> Result<LimitIncrea
 fn raise_limits(spec: &Arc<RunSpec>, by: &LimitIncrease) -> Arc<RunSpec> {
     let mut raised = RunSpec::clone(spec);
     let limits = &mut raised.limits;
-    for dimension in Dimension::ALL {
-        if let Some((limit, more)) = limits.budget.get(dimension).zip(by.budget.get(dimension)) {
-            limits.budget.set(dimension, limit.saturating_add(more));
-        }
-    }
+    limits.budget.raise(&by.budget);
     limits.wall_ms = limits.wall_ms.map(|limit| limit.saturating_add(by.wall_ms.unwrap_or(0)));
     Arc::new(raised)
 }

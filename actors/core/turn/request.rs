@@ -5,11 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{AssistantMessage, Hash, Hasher, ModelRef, PrefixChange, RunSpec},
-    turn::{
-        Turn,
-        active_run::{ActiveRun, LoopState},
-        answer_recovery::TransientPrompt,
-    },
+    turn::{Turn, active_run::ActiveRun, answer_recovery::TransientPrompt},
 };
 
 /// What determines the prefix of a request: the beginning that a provider can cache.
@@ -58,10 +54,7 @@ impl Turn {
     /// The text that the request of the present model call carries behind the view, if any.
     pub fn transient_prompt(&self) -> Option<TransientPrompt> {
         let run = self.run()?;
-        match &run.state {
-            LoopState::CallingModel(asking) => run.transient_prompt(asking, self.current_pressure()),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+        run.transient_prompt(run.model_call_state()?, self.current_pressure())
     }
 
     /// The hash of the view and of the transient prompt.

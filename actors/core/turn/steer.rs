@@ -13,11 +13,7 @@ use crate::{
         Body, CallEnd, CallId, CallStatus, MessageSteered, Outcome, OutcomeDetail, RunAccepted, RunId,
         RunSpec,
     },
-    turn::{
-        active_run::{CurrentRun, QueuedRun},
-        decision::DecisionBuilder,
-        tool_calls::{ActiveToolCall, ToolCallState},
-    },
+    turn::{active_run::QueuedRun, decision::DecisionBuilder, tool_calls::ActiveToolCall},
 };
 
 /// The result of a tool call that a message has superseded.
@@ -93,10 +89,8 @@ impl DecisionBuilder {
         if !self.turn.steering.is_unread(|message| message.run == run.id) {
             return;
         }
-        let never_begun = |call: &&ActiveToolCall| {
-            !call.may_have_run && matches!(call.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
-        };
-        let skipped: Vec<CallId> = run.calls().iter().filter(never_begun).map(|call| call.id).collect();
+        let never_started = |call: &&ActiveToolCall| !call.may_have_run && call.may_start();
+        let skipped: Vec<CallId> = run.calls().iter().filter(never_started).map(|call| call.id).collect();
         for call in skipped {
             let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
             self.end_call(call.attempt(0), end);
@@ -106,9 +100,8 @@ impl DecisionBuilder {
     /// Reacts to the end of a run with unread messages. If the run completed and none is queued, they become a run of
     /// their own; otherwise the next run reads them first.
     pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &OutcomeDetail) {
-        let idle = matches!(self.turn.current, CurrentRun::Idle);
         // A subagent's conversation ends with its task, so later messages start no run.
-        if !idle
+        if self.run().is_some()
             || ended.outcome != Outcome::Completed
             || spec.delegation.is_some_and(|delegation| delegation.depth > 0)
         {
@@ -117,15 +110,7 @@ impl DecisionBuilder {
         let unread = &self.turn.steering.unread;
         let Some(first) = unread.front() else { return };
         let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
-        let (run, input, spec) = (first.followup_run, texts.join("\n\n").into(), Arc::clone(spec));
-        let history = Arc::default();
-        self.record(Body::RunAccepted(Box::new(RunAccepted {
-            run,
-            input,
-            images: Arc::default(),
-            history,
-            spec,
-            parent: None,
-        })));
+        let accepted = RunAccepted::new(first.followup_run, texts.join("\n\n"), Arc::clone(spec));
+        self.record(Body::RunAccepted(Box::new(accepted)));
     }
 }

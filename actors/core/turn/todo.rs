@@ -10,17 +10,13 @@ use crate::{
         parse_arguments,
         todo::{TODO, list_json, parse_todo},
     },
-    turn::{
-        decision::DecisionBuilder,
-        tool_calls::{ActiveToolCall, ToolCallState},
-    },
+    turn::{decision::DecisionBuilder, tool_calls::ActiveToolCall},
 };
 
 impl DecisionBuilder {
     /// Answers the admitted calls of `todo`, in their order in the model's answer.
     pub(super) fn answer_todo_calls(&mut self) {
-        let is_ready =
-            |call: &&ActiveToolCall| *call.tool == *TODO && matches!(call.state, ToolCallState::Admitted(_));
+        let is_ready = |call: &&ActiveToolCall| *call.tool == *TODO && call.is_admitted();
         while let Some(run) =
             self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
             && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)

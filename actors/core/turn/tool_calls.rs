@@ -69,6 +69,33 @@ impl ActiveToolCall {
         self.effect == EffectClass::Once
     }
 
+    /// The record of the attempt that is under way.
+    pub(super) const fn started(&self) -> Option<&Arc<CallStarted>> {
+        match &self.state {
+            ToolCallState::Started(started, _) => Some(started),
+            ToolCallState::Proposed
+            | ToolCallState::Admitted(_)
+            | ToolCallState::Parked(_)
+            | ToolCallState::SameAs(_)
+            | ToolCallState::Ended(_) => None,
+        }
+    }
+
+    /// Whether no attempt is under way, but one may start.
+    pub(super) const fn may_start(&self) -> bool {
+        matches!(self.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
+    }
+
+    /// Whether the call waits for a permit, or for its subagents to start.
+    pub(super) const fn is_admitted(&self) -> bool {
+        matches!(self.state, ToolCallState::Admitted(_))
+    }
+
+    /// Whether the call has its result, or gets that of an equal call.
+    pub(super) const fn is_settled(&self) -> bool {
+        matches!(self.state, ToolCallState::Ended(_) | ToolCallState::SameAs(_))
+    }
+
     /// Whether the call delegates tasks to subagents.
     pub(super) fn delegates(&self) -> bool {
         *self.tool == *DELEGATE_TASK
@@ -92,13 +119,7 @@ impl ActiveToolCall {
 
     /// Whether an open earlier call of the same answer conflicts with this one.
     fn is_blocked_by(&self, earlier: &[Self]) -> bool {
-        earlier.iter().any(|call| match call.state {
-            ToolCallState::Ended(_) | ToolCallState::SameAs(_) => false,
-            ToolCallState::Proposed
-            | ToolCallState::Admitted(_)
-            | ToolCallState::Started(..)
-            | ToolCallState::Parked(_) => call.access.conflicts(&self.access),
-        })
+        earlier.iter().any(|call| !call.is_settled() && call.access.conflicts(&self.access))
     }
 }
 
@@ -169,10 +190,8 @@ impl ActiveStep {
 
     /// Whether a person is asked about a call and none of the others can make progress.
     pub(super) fn waits_for_person(&self) -> bool {
-        let is_busy = |(n, call): (usize, &ActiveToolCall)| match call.state {
-            ToolCallState::Started(..) => true,
-            ToolCallState::Proposed | ToolCallState::Admitted(_) => !call.is_blocked_by(&self.calls[..n]),
-            ToolCallState::Parked(_) | ToolCallState::SameAs(_) | ToolCallState::Ended(_) => false,
+        let is_busy = |(n, call): (usize, &ActiveToolCall)| {
+            call.started().is_some() || (call.may_start() && !call.is_blocked_by(&self.calls[..n]))
         };
         let asks = self.calls.iter().any(|call| matches!(call.state, ToolCallState::Parked(_)));
         asks && !self.calls.iter().enumerate().any(is_busy)

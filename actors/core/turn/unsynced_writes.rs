@@ -1,14 +1,11 @@
 //! Prepares a note for the model after a start on another boot of the machine: data that commands wrote and the kernel
 //! had not yet flushed to disk may be lost. Checks no disk and repeats no call.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use crate::{
     model::{Access, Body, RUNTIME_TEXT_PREFIX, Timestamp},
-    turn::tool_calls::{ActiveToolCall, ToolCallState},
+    turn::tool_calls::ActiveToolCall,
 };
 
 /// The kernel flushes changed pages within 30 s: `vm.dirty_expire_centisecs`.
@@ -43,19 +40,15 @@ impl UnsyncedWrites {
 
     /// Prepares the note, if calls may have written within the last seconds before the reboot.
     fn on_reboot(&mut self, calls: &[ActiveToolCall]) {
-        let is_writing = |call: &ActiveToolCall| {
-            may_write_unsynced(call) && matches!(call.state, ToolCallState::Started(..))
-        };
+        let is_writing = |call: &ActiveToolCall| may_write_unsynced(call) && call.started().is_some();
         let seen = self.last_record;
         // A started call without a recorded end may have written until the last record or later.
         let last = if calls.iter().any(is_writing) { Some(seen) } else { self.last_write };
         let Some(last) = last.filter(|last| seen.ms_since(*last) <= DIRTY_EXPIRE_MS) else { return };
-        let at = UNIX_EPOCH + Duration::from_millis(last.ms_since(Timestamp::default()));
-        let at = humantime::format_rfc3339_seconds(at);
         self.note = Some(
             format!(
                 "\n\n{RUNTIME_TEXT_PREFIX}the machine was started anew, perhaps after a loss of power. What shell commands \
-                 wrote in the 30 s before that, the last of them at {at}, may be missing: look before you rely on it.]"
+                 wrote in the 30 s before that, the last of them at {last}, may be missing: look before you rely on it.]"
             )
             .into(),
         );

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        Attempt, AttemptId, Body, CallId, Failure, ModelRef, ModelWaiting, Record, RunId, RunSpec, RunWait,
-        SessionId, SessionTime, Timestamp, UnansweredReason, WaitKind,
+        Attempt, AttemptId, Body, CallId, Failure, ModelRef, Record, RunId, RunSpec, RunWait, SessionId,
+        SessionTime, Timestamp, WaitKind,
     },
     turn::{
         DueAction, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
+        active_run::ActiveRun,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -64,8 +64,7 @@ impl WaitTracker {
     pub fn take(&mut self, record: &Record) {
         self.turn.fold(record);
         self.last = SessionTime { at: record.at, active_ms: record.active_ms };
-        let position =
-            |run: &ActiveRun| (run.id, run.iteration, matches!(run.state, LoopState::CallingModel(_)));
+        let position = |run: &ActiveRun| (run.id, run.iteration, run.model_call_state().is_some());
         let step = self.turn.run().map(position);
         if step != self.step {
             (self.step, self.step_since) = (step, record.at);
@@ -77,7 +76,7 @@ impl WaitTracker {
             Body::ModelStarted(started) => self.track_call(started.call),
             Body::SummaryStarted(started) => self.track_call(started.started.call),
             Body::ModelFailed(_) => self.wait_failure = None,
-            Body::ModelWaiting(waiting) => self.wait_failure = skip_failure(waiting),
+            Body::ModelWaiting(waiting) => self.wait_failure = waiting.failure().cloned(),
             Body::CallAdmitted(admitted) => self.track_call(admitted.call),
             Body::CallStarted(started) => self.track_call(started.call),
             Body::CallEnded(ended) => self.track_call(ended.call),
@@ -90,26 +89,17 @@ impl WaitTracker {
     /// and no action is in flight.
     pub fn waits_unowned(&self, run: RunId, at: Timestamp) -> Vec<RunWait> {
         let now = SessionTime { at, ..self.last };
-        let (behind, mut waits) = match &self.turn.current {
-            CurrentRun::Running(current) if current.id == run => {
-                (None, pause_wait(current, now, self.wait_failure.as_ref()))
-            }
-            CurrentRun::Running(_) => (self.queue_wait(run), None),
-            CurrentRun::Idle => (None, None),
-        };
-        let is_open = self.step.is_some_and(|(current, ..)| current == run) || behind.is_some();
-        let process = RunWait { kind: WaitKind::NoProcess, since: self.last.at, until: None };
-        let current = self.turn.run().filter(|current| current.id == run);
-        let persons = current.map(approval_waits).unwrap_or_default();
-        let children = current.map(|current| current.subagents.waits()).unwrap_or_default();
-        is_open
-            .then_some(process)
-            .into_iter()
-            .chain(behind)
-            .chain(waits.take())
-            .chain(persons)
-            .chain(children)
-            .collect()
+        let mut waits = vec![RunWait { kind: WaitKind::NoProcess, since: self.last.at, until: None }];
+        if let Some(current) = self.turn.run().filter(|current| current.id == run) {
+            waits.extend(pause_wait(current, now, self.wait_failure.as_ref()));
+            waits.extend(approval_waits(current));
+            waits.extend(current.subagents.waits());
+        } else if let Some(behind) = self.queue_wait(run) {
+            waits.push(behind);
+        } else {
+            waits.clear();
+        }
+        waits
     }
 
     /// The to-do list of the session's model, one item a line; `None` if it is empty.
@@ -120,10 +110,7 @@ impl WaitTracker {
     /// The active time, in milliseconds, that a run has used by its last record; `None` if it has not started, or has
     /// ended for good.
     pub fn active_ms(&self, run: RunId) -> Option<u64> {
-        let last = match &self.turn.current {
-            CurrentRun::Running(run) => Some(run),
-            CurrentRun::Idle => self.turn.reopenable.as_ref(),
-        };
+        let last = self.turn.current.as_ref().or(self.turn.reopenable.as_ref());
         let last = last.filter(|last| last.id == run)?;
         Some(self.last.active_ms.saturating_sub(last.counted_from(self.last)))
     }
@@ -133,14 +120,14 @@ impl WaitTracker {
         let now =
             SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
         match &self.turn.current {
-            CurrentRun::Running(current) if current.id == run => self.waits_of(current, now, bounds),
-            CurrentRun::Running(_) => self.queue_wait(run).into_iter().collect(),
-            CurrentRun::Idle => Vec::new(),
+            Some(current) if current.id == run => self.waits_of(current, now, bounds),
+            Some(_) => self.queue_wait(run).into_iter().collect(),
+            None => Vec::new(),
         }
     }
 
     fn queue_wait(&self, run: RunId) -> Option<RunWait> {
-        let CurrentRun::Running(current) = &self.turn.current else { return None };
+        let current = self.turn.run()?;
         let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == run)?;
         Some(RunWait { kind: WaitKind::Queue { behind: current.id }, since: queued.at, until: None })
     }
@@ -188,7 +175,7 @@ impl WaitTracker {
                 Some(RunWait { kind: what, since, until: Some(until) })
             }
             DueAction::Acquire(AttemptId { call, attempt }) if call.is_model_call() => {
-                let paused = retry_pause(run).map_or(self.step_since, |pause| pause.until.min(now.at));
+                let paused = run.pause().map_or(self.step_since, |pause| pause.until.min(now.at));
                 let since = paused.max(self.step_since).max(self.alive_since);
                 Some(RunWait { kind: WaitKind::Lease { attempt }, since, until: None })
             }
@@ -214,10 +201,7 @@ impl WaitTracker {
             if due.contains(&DueAction::Acquire(AttemptId { call: own.id, attempt })) {
                 return None;
             }
-            let is_open = |call: &&ActiveToolCall| {
-                !matches!(call.state, ToolCallState::Ended(_) | ToolCallState::SameAs(_))
-            };
-            let mut earlier = calls[..n].iter().filter(is_open);
+            let mut earlier = calls[..n].iter().filter(|call| !call.is_settled());
             let behind = earlier.rfind(|call| call.access.conflicts(&own.access))?.id;
             let what = WaitKind::Conflict { call: own.id, tool: own.tool.to_string(), behind };
             Some(RunWait { kind: what, since: self.call_time(own.id), until: None })
@@ -234,16 +218,9 @@ impl WaitTracker {
     }
 }
 
-fn retry_pause(run: &ActiveRun) -> Option<super::model_call::RetryPause> {
-    match &run.state {
-        LoopState::CallingModel(asking) => asking.pause(),
-        LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-    }
-}
-
 /// The pause before the next attempt of the model call, unless it is over.
 fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Option<RunWait> {
-    let LoopState::CallingModel(asking) = &run.state else { return None };
+    let asking = run.model_call_state()?;
     let pause = asking.pause().filter(|pause| !pause.is_over(now.at))?;
     let attempt: Attempt = asking.attempt;
     let failure = asking.last_failure().cloned();
@@ -256,8 +233,7 @@ fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Opti
 
 /// The started calls that wait for subagents.
 fn subagent_waits(run: &ActiveRun) -> Vec<RunWait> {
-    let is_started =
-        |call: &&ActiveToolCall| matches!(call.state, ToolCallState::Started(..)) && run.lets_calls_end();
+    let is_started = |call: &&ActiveToolCall| call.started().is_some() && run.lets_calls_end();
     let calls = run.calls().iter().filter(is_started);
     calls.filter_map(|call| run.subagents.wait_of(call.id)).collect()
 }
@@ -274,22 +250,12 @@ fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
 
 /// Ends of the run's time limits, as if no further pause came.
 fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = RunWait> + use<> {
-    let still = retry_pause(run).filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
+    let still = run.pause().filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
     let (from, began) = (still.map_or(now.at, |pause| pause.until), run.clock.started.at);
     let goes_on = run.planned_end.is_none() && !run.is_parked();
     let limits = goes_on.then(|| run.time_limits(now));
     limits.into_iter().flatten().map(move |(end, limit_ms, outcome)| {
         let until = Some(from.plus_ms(end.saturating_sub(now.active_ms)));
         RunWait { kind: WaitKind::Limit { limit_ms, outcome }, since: began, until }
-    })
-}
-
-/// The failure of the link whose reset ends the wait.
-fn skip_failure(waiting: &ModelWaiting) -> Option<Failure> {
-    waiting.skipped.iter().find_map(|link| match &link.reason {
-        UnansweredReason::Skipped { until, failure } if *until == Some(waiting.until) => {
-            Some(failure.clone())
-        }
-        UnansweredReason::Skipped { .. } | UnansweredReason::Tried { .. } => None,
     })
 }

@@ -58,17 +58,11 @@ impl DelegatedTask {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DelegationArguments {
-    #[serde(default)]
     goal: Option<String>,
-    #[serde(default)]
     context: Option<String>,
-    #[serde(default)]
     tools: Option<Vec<String>>,
-    #[serde(default)]
     budget: Option<BudgetArguments>,
-    #[serde(default)]
     model: Option<String>,
-    #[serde(default)]
     tasks: Option<Vec<TaskArguments>>,
     #[serde(default)]
     background: bool,
@@ -78,28 +72,19 @@ struct DelegationArguments {
 #[serde(deny_unknown_fields)]
 struct TaskArguments {
     goal: String,
-    #[serde(default)]
     context: Option<String>,
-    #[serde(default)]
     tools: Option<Vec<String>>,
-    #[serde(default)]
     budget: Option<BudgetArguments>,
-    #[serde(default)]
     model: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct BudgetArguments {
-    #[serde(default)]
     iterations: Option<u64>,
-    #[serde(default)]
     tokens: Option<u64>,
-    #[serde(default)]
     tool_calls: Option<u64>,
-    #[serde(default)]
     usd: Option<f64>,
-    #[serde(default)]
     wall_s: Option<u64>,
 }
 

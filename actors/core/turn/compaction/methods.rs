@@ -7,14 +7,15 @@ use std::sync::Arc;
 use super::ContextBudget;
 use crate::{
     model::{
-        AttemptId, Body, CompactionMethod, ContextCompacted, Failure, FailureClass, Hasher, HistoryPosition,
+        AttemptId, Body, CompactionMethod, ContextCompacted, Failure, FailureClass, HistoryPosition,
         ModelFailed, Outcome, OutcomeCause, OutcomeDetail, SessionId,
     },
     turn::{
         Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
+        active_run::ActiveRun,
         compaction_state::{CompactionNeed, PrefixSummary},
         decision::DecisionBuilder,
+        delegate::derived_id,
         estimates,
     },
 };
@@ -84,14 +85,10 @@ impl DecisionBuilder {
 
     /// Reacts to a request that was too long: the next attempt shows a shorter view, or the run fails.
     pub(in crate::turn) fn on_too_long(&mut self, id: AttemptId, failure: &Failure) {
-        let AttemptId { call, attempt } = id;
-        let Some(run) = self.run() else { return };
-        let model = run.model_started().map(|started| started.model.clone());
-        let LoopState::CallingModel(asking) = &run.state else { return };
-        let times = model.map_or(0, |model| asking.failure_count(&model, &failure.class));
+        let Some(call) = self.run().and_then(ActiveRun::model_call_state) else { return };
+        let times = call.started().map_or(0, |started| call.failure_count(&started.model, &failure.class));
         let retry_at = (times < MAX_COMPACTIONS_PER_CALL).then_some(self.now.at);
-        let failure = failure.clone();
-        self.record(Body::ModelFailed(ModelFailed { call, attempt, failure, retry_at, fallback: None }));
+        self.record(Body::ModelFailed(ModelFailed::new(id, failure.clone(), retry_at)));
         if retry_at.is_none()
             && let Some(parts) = self.run().map(|run| self.turn.context_breakdown(run))
         {
@@ -118,7 +115,7 @@ impl DecisionBuilder {
             waited_ms,
         };
         self.record_measured(Body::ContextCompacted(Box::new(compacted)), |turn, body| {
-            if let (Body::ContextCompacted(compacted), CurrentRun::Running(run)) = (body, &turn.current) {
+            if let (Body::ContextCompacted(compacted), Some(run)) = (body, &turn.current) {
                 compacted.tokens_after = tokens(run, turn);
             }
         });
@@ -127,12 +124,7 @@ impl DecisionBuilder {
     /// The id of the conversation from this compaction on: ordered by time, and derived from the session and its last
     /// record.
     fn lineage(&self) -> SessionId {
-        let mut hasher = Hasher::default();
-        hasher.part(&self.turn.session.bits().to_be_bytes());
-        hasher.part(&self.turn.last.to_be_bytes());
-        let hash = hasher.finish();
-        let chance = hash.as_bytes().iter().take(10).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
-        let ms = u128::from(u64::try_from(self.now.at.0).unwrap_or(0));
-        SessionId::from_bits(ms << 80 | chance)
+        let parts = [&self.turn.session.bits().to_be_bytes()[..], &self.turn.last.to_be_bytes()];
+        SessionId::from_bits(derived_id(self.now.at, &parts))
     }
 }

@@ -14,11 +14,8 @@ pub(super) use replacement::replacement_text;
 use std::sync::Arc;
 
 use crate::{
-    model::{CallId, CompactionPolicy, ModelRef, TokenDensity},
-    turn::{
-        active_run::{ActiveRun, LoopState},
-        model_call::AttemptState,
-    },
+    model::{AttemptId, CallId, CompactionPolicy, ModelRef, TokenDensity},
+    turn::active_run::{ActiveRun, LoopState},
 };
 
 /// Most bytes that are kept of the first request of a conversation, once its round is removed.
@@ -55,21 +52,22 @@ impl ActiveRun {
         self.compaction.summary_call(self.id)
     }
 
+    /// Whether this is the next attempt of the summary call, and has not started.
+    pub(super) fn is_summary_wanted(&self, id: AttemptId) -> bool {
+        let call = &self.compaction.call;
+        self.summary_call().attempt(call.attempt) == id && call.started().is_none()
+    }
+
     /// Whether the view may change now: no attempt of the model call has started, or a provider has refused it as too
     /// long.
-    pub(super) const fn is_at_boundary(&self) -> bool {
-        match &self.state {
-            LoopState::CallingModel(asking) => {
-                matches!(asking.state, AttemptState::Wanted(_))
-                    && (asking.since.is_none() || asking.is_too_long)
-            }
-            LoopState::RunningTools(_) | LoopState::Answered(_) => false,
-        }
+    pub(super) fn is_at_boundary(&self) -> bool {
+        self.model_call_state()
+            .is_some_and(|call| call.started().is_none() && (call.since.is_none() || call.is_too_long))
     }
 
     /// Whether a provider has refused the present request as too long, and the view has not changed since.
-    const fn is_refused_as_too_long(&self) -> bool {
-        matches!(&self.state, LoopState::CallingModel(asking) if asking.is_too_long)
+    fn is_refused_as_too_long(&self) -> bool {
+        self.model_call_state().is_some_and(|call| call.is_too_long)
     }
 
     /// Whether a model may still be called for a summary.
@@ -86,24 +84,18 @@ impl ActiveRun {
     }
 
     /// Whether the run has not started any model call.
-    const fn is_at_its_first_call(&self) -> bool {
-        match &self.state {
-            LoopState::CallingModel(asking) => self.iteration == 1 && asking.since.is_none(),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => false,
-        }
+    fn is_at_its_first_call(&self) -> bool {
+        self.iteration == 1 && self.model_call_state().is_some_and(|call| call.since.is_none())
     }
 
     /// The model that the next call uses first.
     fn next_model(&self) -> Option<&ModelRef> {
-        let link = match &self.state {
-            LoopState::CallingModel(asking) => {
-                match asking.failed_models.last().filter(|_| asking.is_too_long) {
-                    Some(tried) => return Some(&tried.model),
-                    None => asking.first_link,
-                }
-            }
-            LoopState::RunningTools(_) | LoopState::Answered(_) => self.answer_recovery.link(),
+        let Some(call) = self.model_call_state() else {
+            return self.spec.chain.get(self.answer_recovery.link());
         };
-        self.spec.chain.get(link)
+        match call.failed_models.last().filter(|_| call.is_too_long) {
+            Some(failed) => Some(&failed.model),
+            None => self.spec.chain.get(call.first_link),
+        }
     }
 }

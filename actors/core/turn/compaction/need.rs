@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::{ContextBudget, MAX_FIRST_REQUEST_BYTES};
 use crate::{
-    model::{AttemptId, ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
+    model::{ContextBreakdown, HistoryPosition, RUNTIME_TEXT_PREFIX, SessionTime, TokenDensity},
     policy::{SummaryUrgency, ViewGrowth},
     turn::{
         DueAction, Turn,
-        active_run::{ActiveRun, CurrentRun, LoopState},
+        active_run::ActiveRun,
         compaction_state::{CompactionNeed, PrefixSummary},
         estimates,
         history::KeepTail,
@@ -100,19 +100,14 @@ impl Turn {
     /// that has not grown since the last compaction is cut only if the cut removes more than four summaries' length;
     /// otherwise two suffice.
     fn cut_position(&self, run: &ActiveRun, room: ContextBudget, size: usize) -> Option<HistoryPosition> {
-        let until = match room.trigger.checked_sub(size) {
-            Some(until) => until + room.trigger / 16,
-            None => 0,
-        };
+        let until = room.trigger.checked_sub(size).map_or(0, |until| until + room.trigger / 16);
         let KeepTail { messages, bytes } = self.keep_tail(run, room);
         let has_grown = run.is_refused_as_too_long() || run.compaction.has_grown(size, room.density);
         let summaries = if has_grown { 2 } else { 4 };
         let is_worth_it = |to: &HistoryPosition| {
-            let first =
-                self.history.first_request(*to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES));
             *to > self.history.start
                 && self.history.bytes_before(*to)
-                    > SUMMARY_FRAME_BYTES + first + summaries * summary_bytes(room)
+                    > SUMMARY_FRAME_BYTES + self.first_request_bytes(*to) + summaries * summary_bytes(room)
         };
         let keep = KeepTail { messages, bytes: bytes.saturating_sub(until) };
         let keeps = [Some(keep), has_grown.then_some(KeepTail::MINIMUM)];
@@ -164,9 +159,13 @@ impl Turn {
 
     /// Bytes of the text that replaces everything before `to`. `notes` are the bytes of its summary or drop notice.
     fn stand_in_bytes(&self, to: HistoryPosition, notes: usize) -> usize {
-        let first =
-            self.history.first_request(to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES));
-        SUMMARY_FRAME_BYTES + first + notes + self.todo().map_or(0, |todo| todo.len())
+        let todo = self.todo().map_or(0, |todo| todo.len());
+        SUMMARY_FRAME_BYTES + self.first_request_bytes(to) + notes + todo
+    }
+
+    /// Bytes of the first request of the conversation that are kept if everything before `to` is removed.
+    fn first_request_bytes(&self, to: HistoryPosition) -> usize {
+        self.history.first_request(to).map_or(0, |first| first.len().min(MAX_FIRST_REQUEST_BYTES))
     }
 
     /// The summary that becomes part of the view now: at the trigger, or before the first call of a run. Before the
@@ -213,9 +212,7 @@ impl Turn {
         let need = self.need(run);
         if matches!(need, CompactionNeed::Now(_)) && run.is_at_boundary() {
             let main = run.model_call();
-            due.retain(
-                |action| !matches!(action, DueAction::Acquire(AttemptId { call, .. }) if *call == main),
-            );
+            due.retain(|action| action.acquires().is_none_or(|id| id.call != main));
         }
         let summary = run.compaction.due(run.id, need, now);
         due.extend(summary.filter(|action| !due.contains(action)));
@@ -227,7 +224,7 @@ impl Turn {
     pub(in crate::turn) fn retry_summary_when_needed(&mut self) {
         let Some(run) = self.run() else { return };
         let is_ahead = run.compaction.given_up && !matches!(self.need(run), CompactionNeed::Now(_));
-        if let CurrentRun::Running(run) = &mut self.current
+        if let Some(run) = &mut self.current
             && is_ahead
         {
             run.compaction.retry_when_needed();
@@ -236,7 +233,7 @@ impl Turn {
 
     /// How soon the run under way needs its summary. The Compressor orders and delays summary calls by it.
     pub fn summary_urgency(&self, now: SessionTime) -> SummaryUrgency {
-        let CurrentRun::Running(run) = &self.current else { return SummaryUrgency::Foreground };
+        let Some(run) = self.run() else { return SummaryUrgency::Foreground };
         let is_waiting = matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary();
         match self.context_budget(run).filter(|_| !is_waiting) {
             Some(room) => SummaryUrgency::Background(self.view_growth(run, room, now)),
@@ -263,12 +260,9 @@ impl Turn {
 
     /// The context pressure text (how full the view is) for the call that is wanted or under way.
     pub(in crate::turn) fn current_pressure(&self) -> Option<Arc<str>> {
-        let CurrentRun::Running(run) = &self.current else { return None };
-        match &run.state {
-            LoopState::CallingModel(asking) if asking.since.is_some() => asking.pressure.clone(),
-            LoopState::CallingModel(_) => self.pressure(run).map(Into::into),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+        let run = self.run()?;
+        let call = run.model_call_state()?;
+        if call.since.is_some() { call.pressure.clone() } else { self.pressure(run).map(Into::into) }
     }
 
     fn pressure(&self, run: &ActiveRun) -> Option<String> {

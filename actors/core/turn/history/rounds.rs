@@ -40,7 +40,7 @@ pub(super) struct Round {
     /// Text rendered behind the user message.
     pub(super) note: InlineNote,
     pub(super) steps: Vector<Arc<Step>>,
-    pub(super) end: Option<RoundEnd>,
+    pub(super) end: Option<Arc<AssistantMessage>>,
 }
 
 /// An answer with tool calls, and one result for each call, in the same order.
@@ -63,13 +63,6 @@ pub(crate) struct CallResult {
     pub id: Arc<str>,
     pub tool: Arc<str>,
     pub end: Arc<CallEnd>,
-}
-
-/// The end of a round: the model's answer, or text of the runtime if the run has ended without one.
-#[derive(Debug, Clone)]
-pub(super) enum RoundEnd {
-    Answer(Arc<AssistantMessage>),
-    Closed(Arc<AssistantMessage>),
 }
 
 /// A position in the rendered list; everything before it was rendered earlier.
@@ -158,13 +151,13 @@ impl History {
             true => Arc::clone(message),
             false => Arc::new(AssistantMessage { calls: Vec::new(), ..AssistantMessage::clone(message) }),
         };
-        self.end(RoundEnd::Answer(message));
+        self.end(message);
     }
 
     /// Ends the round without an answer, with a note about the outcome for the model.
     pub(crate) fn end_unanswered(&mut self, ended: &OutcomeDetail) {
         let text = format!("[This run ended without an answer: {ended}.]");
-        self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+        self.end(Arc::new(AssistantMessage { text, ..AssistantMessage::default() }));
     }
 
     /// Ends the round with the last text of the model and a note about the outcome.
@@ -173,14 +166,13 @@ impl History {
             return self.end_unanswered(ended);
         }
         let text = format!("{text}\n\n[This run ended before its task was done: {ended}.]");
-        self.end(RoundEnd::Closed(Arc::new(AssistantMessage { text, ..AssistantMessage::default() })));
+        self.end(Arc::new(AssistantMessage { text, ..AssistantMessage::default() }));
     }
 
-    fn end(&mut self, end: RoundEnd) {
-        let (RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &end;
-        self.count_answer(&Arc::clone(message));
+    fn end(&mut self, message: Arc<AssistantMessage>) {
+        self.count_answer(&message);
         if let Some(round) = self.rounds.back_mut() {
-            round.end = Some(end);
+            round.end = Some(message);
         }
     }
 
@@ -217,7 +209,7 @@ impl History {
                 step.render(&mut messages);
                 at.part += 1;
             }
-            let Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &round.end else { break };
+            let Some(message) = &round.end else { break };
             messages.push(Message::Assistant(Arc::clone(message)));
             at = RenderCursor { round: at.round + 1, part: 0 };
         }

@@ -1,10 +1,6 @@
 //! Renders a part of a conversation as text for a summary call.
 
-use super::{
-    History,
-    rounds::{RoundEnd, Step},
-    trim::HistoryPart,
-};
+use super::{History, rounds::Step, trim::HistoryPart};
 use crate::model::HistoryPosition;
 
 /// Most bytes of a text in the transcript; of a longer text it has the head and the tail.
@@ -48,7 +44,7 @@ impl HistoryPart<'_> {
                 }
             }
             Self::Step(step) => write_step(step, to),
-            Self::End(RoundEnd::Answer(message) | RoundEnd::Closed(message)) => {
+            Self::End(message) => {
                 write_section(to, "assistant", &message.text, MAX_TEXT_BYTES);
             }
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::{
     CallResult, History,
-    rounds::{IMAGE_BYTES, Round, RoundEnd, Step, new_hasher, skip_seen},
+    rounds::{IMAGE_BYTES, Round, Step, new_hasher, skip_seen},
 };
-use crate::model::{CallEnd, HistoryPosition};
+use crate::model::{AssistantMessage, CallEnd, HistoryPosition};
 
 /// Most bytes of an old call's result that stay when long results are left out.
 const MAX_KEPT_RESULT_BYTES: usize = 600;
@@ -178,7 +178,7 @@ impl History {
                 self.count_step(step);
                 self.count_notes(&[step.note.0.as_deref()]);
             }
-            if let Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) = &round.end {
+            if let Some(message) = &round.end {
                 self.count_answer(message);
             }
         }
@@ -195,7 +195,7 @@ impl History {
 pub(super) enum HistoryPart<'a> {
     User(&'a Round),
     Step(&'a Arc<Step>),
-    End(&'a RoundEnd),
+    End(&'a AssistantMessage),
 }
 
 fn to_u32(n: usize) -> u32 {
@@ -213,12 +213,7 @@ impl Round {
 
     /// Number of messages, and their bytes.
     fn size(&self) -> (u32, usize) {
-        let end = match &self.end {
-            Some(RoundEnd::Answer(message) | RoundEnd::Closed(message)) => {
-                message.text.len() + message.reasoning.len()
-            }
-            None => 0,
-        };
+        let end = self.end.as_ref().map_or(0, |message| message.text.len() + message.reasoning.len());
         let steps = self.steps.iter().map(|step| step.size());
         steps.fold((2, self.request_bytes() + end), |(n, bytes), (more, size)| (n + more, bytes + size))
     }

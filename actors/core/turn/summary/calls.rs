@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::PROMPT;
 use crate::{
     model::{
-        Amounts, AttemptId, Body, Dimension, Failure, FailureClass, Hasher, ModelAnswer, ModelFailed,
-        ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
+        Amounts, AttemptId, Body, Dimension, Failure, FailureClass, Hash, ModelAnswer, ModelFailed,
+        ModelProfile, ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
         UnansweredModel,
     },
     policy::{validate_usage, with_validated_usage},
     turn::{
         Input, active_run::ActiveRun, compaction_state::CompactionNeed, decision::DecisionBuilder, estimates,
-        model_call::AttemptState, model_failure::link_failure,
+        model_failure::link_failure,
     },
 };
 
@@ -26,38 +26,30 @@ const RETRY_DELAY_MS: u64 = 1_000;
 
 impl DecisionBuilder {
     /// Handles an input about a summary call; false for any other input.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no summary")]
     pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
-        if let Input::Leased { id, model } = input
-            && id.call.is_summary()
-        {
-            self.start_summary(*id, model);
-        } else if let Input::NoLease { id, skipped } = input
-            && id.call.is_summary()
-        {
-            self.on_no_summary_lease(*id, skipped);
-        } else if let Input::Answered { started, answer, .. } = input
-            && started.call.is_summary()
-        {
-            self.on_summary_answer(started, answer);
-        } else if let Input::ModelFailed { id, failure, .. } = input
-            && id.call.is_summary()
-        {
-            self.on_summary_failure(*id, failure);
-        } else {
-            return false;
+        match input {
+            Input::Leased { id, model } if id.call.is_summary() => self.start_summary(*id, model),
+            Input::NoLease { id, skipped } if id.call.is_summary() => self.on_no_summary_lease(*id, skipped),
+            Input::Answered { started, answer, .. } if started.call.is_summary() => {
+                self.on_summary_answer(started, answer);
+            }
+            Input::ModelFailed { id, failure, .. } if id.call.is_summary() => {
+                self.on_summary_failure(*id, failure);
+            }
+            _ => return false,
         }
         true
     }
 
     fn start_summary(&mut self, id: AttemptId, model: &ModelRef) {
         let AttemptId { call, attempt } = id;
-        let Some(run) = self.run().filter(|_| self.may_start()) else { return };
+        let Some(run) = self.run().filter(|run| run.is_summary_wanted(id) && self.may_start()) else {
+            return;
+        };
         let compacting = &run.compaction;
-        let is_wanted = run.summary_call() == call
-            && compacting.call.attempt == attempt
-            && matches!(compacting.call.state, AttemptState::Wanted(_));
         let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.turn.need(run) else { return };
-        let Some(room) = self.turn.context_budget(run).filter(|_| is_wanted) else { return };
+        let Some(room) = self.turn.context_budget(run) else { return };
         let density = self.turn.observations.density(&run.spec, model);
         let bytes = density.bytes(self.turn.chunk_tokens(run, model, room.summary));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -67,8 +59,8 @@ impl DecisionBuilder {
         let bytes = (PROMPT.len() + text.len()) as u64;
         let likely = density.tokens(bytes);
         let input = likely.saturating_add(likely / 4);
-        let output = run.spec.profile_of(model).max_output.unwrap_or(u64::MAX).min(room.summary);
-        let price = run.spec.profile_of(model).price;
+        let ModelProfile { max_output, price, .. } = run.spec.profile_of(model);
+        let output = max_output.unwrap_or(u64::MAX).min(room.summary);
         let known = price.filter(|price| price.holds_for(likely));
         let reserved = Amounts {
             tokens: Some(input.saturating_add(output)),
@@ -79,14 +71,12 @@ impl DecisionBuilder {
             let failure = Failure::new(FailureClass::NotSent, why);
             return self.give_up_summary(id, failure);
         }
-        let mut hasher = Hasher::default();
-        hasher.part(text.as_bytes());
         let asked = ModelStarted {
             call,
             attempt,
             model: model.clone(),
             view_seq: self.turn.last,
-            request_hash: hasher.finish(),
+            request_hash: Hash::of(text.as_bytes()),
             bytes,
             images: 0,
             max_tokens: output,
@@ -104,15 +94,14 @@ impl DecisionBuilder {
 
     /// Whether this attempt at a summary is under way.
     fn is_summarising(&self, id: AttemptId) -> bool {
-        let AttemptId { call, attempt } = id;
         let started = self.run().and_then(|run| run.compaction.call.started());
-        started.is_some_and(|started| started.call == call && started.attempt == attempt)
+        started.is_some_and(|started| started.id() == id)
     }
 
     /// Reacts to an answer. An unusable one leads to another attempt, and after `MAX_MODEL_TRIES` to the next model.
     fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let (call, attempt) = (started.call, started.attempt);
-        let Some(run) = self.run().filter(|_| self.is_summarising(call.attempt(attempt))) else {
+        let Some(run) = self.run().filter(|_| self.is_summarising(started.id())) else {
             return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
@@ -136,13 +125,10 @@ impl DecisionBuilder {
 
     /// Reacts to a failed attempt at a summary: another attempt, the next model, or no summary.
     pub(in crate::turn) fn on_summary_failure(&mut self, id: AttemptId, failure: &Failure) {
-        let AttemptId { call, attempt } = id;
-        if !self.is_summarising(id) {
-            return;
-        }
-        let Some(run) = self.run() else { return };
+        let Some(run) = self.run().filter(|_| self.is_summarising(id)) else { return };
         let asking = &run.compaction.call;
-        let Some(model) = asking.started().map(|started| &started.model) else { return };
+        let Some(started) = asking.started() else { return };
+        let model = &started.model;
         let times = asking.failure_count(model, &failure.class) + 1;
         let again = match &failure.class {
             FailureClass::Interrupted => Some(0),
@@ -168,10 +154,9 @@ impl DecisionBuilder {
         let next = asking.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
         let fallback = next.filter(|_| again.is_none());
         let retry_at = again.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
-        let started = asking.started().cloned();
-        let failure = started
-            .map_or_else(|| failure.clone(), |started| with_validated_usage(&started, failure.clone()));
-        self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+        let failure = with_validated_usage(started, failure.clone());
+        let failed = ModelFailed { fallback, ..ModelFailed::new(id, failure, retry_at) };
+        self.record(Body::SummaryFailed(failed));
     }
 
     /// Reacts to a missing lease: no model can be called for a summary now. A run does not wait for one: the summary is
@@ -185,26 +170,17 @@ impl DecisionBuilder {
 
     /// Gives up the wanted attempt and with it the summary.
     pub(in crate::turn) fn give_up_summary(&mut self, id: AttemptId, failure: Failure) {
-        let AttemptId { call, attempt } = id;
-        let is_wanted = self.run().is_some_and(|run| {
-            let asking = &run.compaction.call;
-            run.summary_call() == call
-                && asking.attempt == attempt
-                && matches!(asking.state, AttemptState::Wanted(_))
-        });
-        if is_wanted && self.may_start() {
-            let (retry_at, fallback) = (None, None);
-            self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+        if self.run().is_some_and(|run| run.is_summary_wanted(id)) && self.may_start() {
+            self.record(Body::SummaryFailed(ModelFailed::new(id, failure, None)));
         }
     }
 
     /// Cancels the started summary attempt, because its run needs no summary any more.
     pub(in crate::turn) fn cancel_summary(&mut self) {
         let Some(started) = self.run().and_then(|run| run.compaction.call.started()) else { return };
-        let (call, attempt) = (started.call, started.attempt);
-        let failure = self.cancelled_failure(started.id(), "its run needs no summary any more");
-        let (retry_at, fallback) = (None, None);
-        self.record(Body::SummaryFailed(ModelFailed { call, attempt, failure, retry_at, fallback }));
+        let id = started.id();
+        let failure = self.cancelled_failure(id, "its run needs no summary any more");
+        self.record(Body::SummaryFailed(ModelFailed::new(id, failure, None)));
     }
 }
 

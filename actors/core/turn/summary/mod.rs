@@ -9,11 +9,7 @@ use std::sync::Arc;
 use crate::{
     model::{HistoryPosition, ModelRef, ModelStarted},
     policy::Candidate,
-    turn::{
-        Turn,
-        active_run::{ActiveRun, CurrentRun},
-        compaction_state::CompactionState,
-    },
+    turn::{Turn, active_run::ActiveRun, compaction_state::CompactionState},
 };
 
 /// Bytes of conversation in one summary call if the model's window is unknown.
@@ -39,7 +35,7 @@ pub struct SummaryRequest {
 impl Turn {
     /// The request of the started summary attempt.
     pub fn summary_request(&self) -> Option<SummaryRequest> {
-        let CurrentRun::Running(run) = &self.current else { return None };
+        let run = self.run()?;
         let started = Arc::clone(run.compaction.call.started()?);
         let from = self.summary_end(&run.compaction);
         let (told, _) = self.history.transcript(from, run.compaction.call_end, usize::MAX);
@@ -49,7 +45,7 @@ impl Turn {
     /// The models that may still be called for a summary. With a limit on money, models without a known price are left
     /// out.
     pub(crate) fn summary_candidates(&self) -> Option<Vec<Candidate>> {
-        let CurrentRun::Running(run) = &self.current else { return None };
+        let run = self.run()?;
         let compression = run.spec.compaction.as_deref()?;
         let tokens = |model: &ModelRef| {
             let most = self.context_budget(run).map_or(0, |room| room.summary);

@@ -8,7 +8,7 @@ use crate::{
         LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
     },
     policy::SummaryUrgency,
-    turn::{DueAction, active_run::CurrentRun, estimates, tests::fuzz::Grammar},
+    turn::{DueAction, estimates, tests::fuzz::Grammar},
 };
 
 pub(super) const WINDOW: u64 = 32_768;
@@ -151,7 +151,7 @@ impl Task {
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
         let size = estimate_tokens(request.text.len() as u64) + request.started.max_tokens;
-        let CurrentRun::Running(run) = &self.driver.turn.current else { panic!("nothing runs") };
+        let Some(run) = &self.driver.turn.current else { panic!("nothing runs") };
         let window =
             self.driver.turn.observations.window(&run.spec, &request.started.model).unwrap_or(WINDOW);
         assert!(size <= window, "a request for a summary of {size} tokens");
@@ -187,7 +187,7 @@ impl Task {
     /// Checks that the request fits the window, that its view is well formed, and that it contains the goal.
     pub(super) fn look(&self) {
         let turn = &self.driver.turn;
-        let CurrentRun::Running(run) = &turn.current else { panic!("nothing runs") };
+        let Some(run) = &turn.current else { panic!("nothing runs") };
         let input = estimate_tokens(estimates::request_bytes(run, turn) as u64);
         let started = turn.model_started().unwrap();
         let window = turn.observations.window(&run.spec, &started.model).unwrap_or(WINDOW);
@@ -295,7 +295,7 @@ fn where_money_is_limited_nobody_summarises_without_a_price() {
         [(Some(price), "s/small"), (None, "p/m"), (Some(Price { up_to: Some(9), ..price }), "p/m")]
     {
         let mut task = Task::new(Summariser::Good, 0, false);
-        let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
+        let Some(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
         let spec = Arc::make_mut(&mut run.spec);
         spec.limits.budget.usd = Some(1_000_000_000);
         spec.profiles[0].price = Some(price);
@@ -356,7 +356,7 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
 #[test]
 fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let mut task = Task::new(Summariser::Good, 0, false);
-    let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
+    let Some(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     let compression = Arc::make_mut(&mut run.spec).compaction.as_mut().unwrap();
     Arc::make_mut(compression).chain = vec!["p/m".parse().unwrap()];
     task.halts = true;
@@ -370,7 +370,7 @@ fn a_summary_that_was_waited_for_is_kept_if_it_was_not_needed_yet() {
     let answer = Arc::new(ModelAnswer { message, finish: FinishReason::Stop, usage });
     let records = driver.feed(&Input::Answered { started, answer, admissions: Arc::new([]) });
     assert_eq!(records, ["summary.answered"]);
-    let CurrentRun::Running(run) = &driver.turn.current else { panic!("nothing runs") };
+    let Some(run) = &driver.turn.current else { panic!("nothing runs") };
     let (room, before) = (driver.turn.context_budget(run).unwrap(), run.spec.profiles[0].window.unwrap() / 2);
     assert!(room.trigger as u64 > before * 4, "by the new estimate the view was not too long");
     assert!(run.compaction.summary.is_some());
@@ -404,7 +404,7 @@ fn check_unshown(then: impl FnOnce(&mut Driver), last: &[Input], expect: &[&str]
         Arc::make_mut(compression).trigger = percent;
     };
     let mut task = Task::new(Summariser::Nobody, 0, false);
-    let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
+    let Some(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     trigger(&mut run.spec, 100);
     Arc::make_mut(&mut run.spec).limits.wall_ms = Some(WALL);
     for iteration in 1..=21 {
@@ -437,7 +437,7 @@ fn the_urgency_of_a_summary_follows_the_growth_of_its_view() {
     let expected = growth.slack_ms.expect("the rate is known") / 10 + 1;
     let mut iterations = 0;
     while urgency(&task) != SummaryUrgency::Foreground {
-        let CurrentRun::Running(run) = &task.driver.turn.current else { panic!("nothing runs") };
+        let Some(run) = &task.driver.turn.current else { panic!("nothing runs") };
         let (iteration, call) = (run.iteration, run.model_call());
         task.driver.lease(call, 1);
         task.answer(iteration, 1);

@@ -6,14 +6,15 @@ use serde_json::json;
 
 use super::{Driver, check, content, model, run, tool};
 use crate::{
+    journal::Append,
     model::{
         AccountId, Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallStatus, ChildEnded,
         Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage, LimitIncrease,
-        Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunSpec, SessionId, StopReason, SubagentRef,
-        ToolCall, Usage,
+        Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunSpec, SessionId, SessionRevived,
+        StopReason, SubagentRef, ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
-    turn::{CallAdmission, Decision, DelegationMode, DueAction, Input, RenderCursor},
+    turn::{CallAdmission, DelegationMode, DueAction, Input, RenderCursor},
 };
 
 const DELEGATION: Delegation = Delegation {
@@ -109,7 +110,7 @@ fn ends(driver: &mut Driver, n: usize, said: (Outcome, &str)) -> Vec<&'static st
     driver.feed(&row)
 }
 
-fn decide(driver: &Driver, inputs: &[Input]) -> Decision {
+fn decide(driver: &Driver, inputs: &[Input]) -> Append {
     let mut draft = driver.turn.start_decision(driver.now);
     inputs.iter().for_each(|input| draft.apply_input(input));
     draft.finish()
@@ -139,7 +140,7 @@ const AWAIT: DueAction = DueAction::AwaitSubagent { call: tool(1, 1, 1), n: 0, e
 fn a_task_begins_with_its_call_and_ends_it() {
     let mut driver = asked(DELEGATION, limits());
     let decision = decide(&driver, &[answer(&driver, &[ONE])]);
-    let [founded] = &decision.found[..] else { panic!("{:?}", decision.found) };
+    let [founded] = &decision.spawned[..] else { panic!("{:?}", decision.spawned) };
     let Body::RunAccepted(accepted) = &founded.records[1].body else { panic!("{founded:?}") };
     assert_eq!(
         accepted.parent,
@@ -159,11 +160,11 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(driver.turn.delegation_mode(tool(1, 1, 1)), Some(DelegationMode::Foreground));
 
     let row = row(&driver, 0, DONE);
-    assert_eq!(decide(&driver, std::slice::from_ref(&row)).take, [7]);
+    assert_eq!(decide(&driver, std::slice::from_ref(&row)).consumed, [7]);
     assert_eq!(driver.feed(&row), ["child.ended", "call.ended"]);
     assert_eq!(driver.contents(), [DONE.1]);
     assert_eq!(driver.feed(&row), [""; 0], "what is read twice is heard once");
-    assert_eq!(decide(&driver, &[row]).take, [7]);
+    assert_eq!(decide(&driver, &[row]).consumed, [7]);
     check(&driver, "uct", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
 }
 
@@ -222,7 +223,7 @@ fn a_result_that_comes_before_its_step_is_closed_is_not_lost() {
 #[track_caller]
 fn check_refused(driver: &mut Driver, inputs: &[Input], expect: &str) {
     let decision = decide(driver, inputs);
-    assert!(decision.found.is_empty() && decision.ledger.reservations.iter().all(|r| r.amounts.is_empty()));
+    assert!(decision.spawned.is_empty() && decision.ledger.reservations.iter().all(|r| r.amounts.is_empty()));
     let ended = decision.records.iter().find_map(|record| {
         let Body::CallEnded(ended) = &record.body else { return None };
         Some(ended.clone())
@@ -277,7 +278,7 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     };
     let mut driver = given(&[TWO]);
     ends(&mut driver, 0, DONE);
-    assert_eq!(decide(&driver, std::slice::from_ref(&stop)).send, [row_of(&driver, 1)]);
+    assert_eq!(decide(&driver, std::slice::from_ref(&stop)).deliver, [row_of(&driver, 1)]);
     assert_eq!(driver.feed(&stop), ["run.stopping"]);
     driver.crash();
     let call = tool(1, 1, 1);
@@ -295,12 +296,12 @@ fn a_stop_is_told_to_all_that_live_and_waits_for_them() {
     // A stop in the append that starts the call.
     let driver = asked(DELEGATION, limits());
     let decision = decide(&driver, &[answer(&driver, &[ONE]), stop]);
-    assert_eq!((decision.found.len(), decision.send.len()), (1, 1));
+    assert_eq!((decision.spawned.len(), decision.deliver.len()), (1, 1));
     // A limit of time.
     let mut driver = asked(DELEGATION, Limits { timeout_ms: Some(1_000), ..limits() });
     gives(&mut driver, &[ONE]);
     driver.pass(1_000);
-    assert_eq!(decide(&driver, &[Input::TimerFired]).send, [row_of(&driver, 0)]);
+    assert_eq!(decide(&driver, &[Input::TimerFired]).deliver, [row_of(&driver, 0)]);
     assert_eq!(driver.feed(&Input::TimerFired), ["run.stopping"]);
     ends(&mut driver, 0, DONE);
     let Body::RunEnded(ended) = &driver.records.last().unwrap().body else { panic!() };
@@ -312,7 +313,7 @@ fn a_call_that_has_given_tasks_away_is_never_lost() {
     let mut driver = given(&[ONE]);
     let call = tool(1, 1, 1);
     assert_eq!(driver.feed(&Input::Lost(AttemptId { call, attempt: 1 })), [""; 0]);
-    assert_eq!(driver.feed(&Input::NeverBegun(AttemptId { call, attempt: 1 })), [""; 0]);
+    assert_eq!(driver.feed(&Input::NeverStarted(AttemptId { call, attempt: 1 })), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived"]);
     check(&driver, "u", &[DueAction::RunTool(AttemptId { call, attempt: 1 }), AWAIT]);
 }
@@ -345,7 +346,7 @@ fn what_does_not_fit_is_not_given_away_by_a_revival() {
         &[DueAction::Acquire(AttemptId { call: tool(1, 1, 1), attempt: 1 }), DueAction::WakeAtActive(60_001)],
     );
     let incarnation = crate::model::Incarnation { epoch: 1, revival: 9 };
-    let revived = Input::Revived { incarnation, boot: "b".into() };
+    let revived = Input::Revived(SessionRevived { incarnation, boot: "b".into() });
     let decision = decide(&raised, &[revived, refused]);
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["session.revived", "run.exhausted", "call.ended"]);

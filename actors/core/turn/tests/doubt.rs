@@ -66,9 +66,13 @@ fn what_is_found_counts_as_if_nothing_had_happened() {
     check_told(&driver, CallStatus::Ok, &["42"]);
 
     let mut driver = interrupted(InDoubtAction::Tell);
-    assert_eq!(driver.feed(&Input::NeverBegun(AttemptId { call: CALL, attempt: 1 })), ["call.lost"]);
+    assert_eq!(driver.feed(&Input::NeverStarted(AttemptId { call: CALL, attempt: 1 })), ["call.lost"]);
     assert_eq!(driver.turn.due(driver.now)[0], DueAction::Acquire(AttemptId { call: CALL, attempt: 2 }));
-    assert_eq!(driver.feed(&Input::NeverBegun(AttemptId { call: CALL, attempt: 1 })), [""; 0], "said twice");
+    assert_eq!(
+        driver.feed(&Input::NeverStarted(AttemptId { call: CALL, attempt: 1 })),
+        [""; 0],
+        "said twice"
+    );
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(questions.len(), 1);
     assert!(questions[0].request.question.contains("Is it to be made again?"), "{questions:?}");
 
-    let allow = Input::Decided { call: CALL, verdict: ApprovalDecision::Allow };
+    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow };
     assert_eq!(state_after(&driver, &allow), Some(RunState::Running));
     assert_eq!(driver.feed(&allow), ["approval.answered", "call.lost"]);
     assert_eq!(driver.feed(&allow), [""; 0], "answered twice");
@@ -129,7 +133,7 @@ fn a_no_is_told_to_the_model_and_so_is_silence() {
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     assert_eq!(
-        driver.feed(&Input::Decided { call: CALL, verdict: ApprovalDecision::Deny }),
+        driver.feed(&Input::Approval { call: CALL, decision: ApprovalDecision::Deny }),
         ["approval.answered", "call.ended"]
     );
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has decided that it is not made again"]);
@@ -146,7 +150,7 @@ fn what_has_expired_can_not_be_answered_and_is_found_answered_by_the_next_proces
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     driver.pass(DAY);
-    let allow = Input::Decided { call: CALL, verdict: ApprovalDecision::Allow };
+    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow };
     assert!(!driver.turn.start_decision(driver.now).needs_approval(CALL));
     assert_eq!(driver.feed(&allow), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
@@ -237,7 +241,7 @@ fn deaths_of_the_process_are_not_the_tools() {
 fn what_never_began_gives_way_to_a_message() {
     let mut driver = interrupted(InDoubtAction::Tell);
     driver.steer(1, 7);
-    let never = Input::NeverBegun(AttemptId { call: CALL, attempt: 1 });
+    let never = Input::NeverStarted(AttemptId { call: CALL, attempt: 1 });
     assert_eq!(driver.feed(&never), ["call.lost", "call.ended"]);
     check_told(&driver, CallStatus::NotStarted, &["Skipped to process an incoming message."]);
 
@@ -255,7 +259,7 @@ fn what_never_began_is_not_booked() {
     let mut driver = interrupted(InDoubtAction::Tell);
     driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
     let mut draft = driver.turn.start_decision(driver.now);
-    draft.apply_input(&Input::NeverBegun(AttemptId { call: CALL, attempt: 1 }));
+    draft.apply_input(&Input::NeverStarted(AttemptId { call: CALL, attempt: 1 }));
     let decision = draft.finish();
     let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["call.lost", "call.ended", "run.ended"]);

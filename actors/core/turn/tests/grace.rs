@@ -189,7 +189,7 @@ fn what_was_never_made_is_made() {
     let mut driver = exhausted();
     driver.lease(model(1, 2), 1);
     assert_eq!(
-        driver.feed(&Input::NeverBegun(AttemptId { call: model(1, 2), attempt: 1 })),
+        driver.feed(&Input::NeverStarted(AttemptId { call: model(1, 2), attempt: 1 })),
         ["model.failed"]
     );
     assert_eq!(driver.lease(model(1, 2), 2), ["model.started"]);
@@ -278,7 +278,7 @@ fn what_has_started_goes_on_and_what_has_not_never_does() {
     });
     assert_eq!(status, Some(CallStatus::Stopped));
     let mut driver = begin();
-    let never = Input::NeverBegun(AttemptId { call: tool(1, 1, 2), attempt: 1 });
+    let never = Input::NeverStarted(AttemptId { call: tool(1, 1, 2), attempt: 1 });
     assert_eq!(driver.feed(&never), ["call.lost", "call.ended"]);
     check(&driver, "ucttt", &grace);
 }

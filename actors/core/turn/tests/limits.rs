@@ -166,13 +166,13 @@ fn a_call_that_was_never_made_costs_nothing_and_is_made() {
     let mut driver = priced(&[DEAR], Some(1 << 40), 0);
     driver.lease(model(1, 1), 1);
     let mut draft = driver.turn.start_decision(driver.now);
-    draft.apply_input(&Input::NeverBegun(AttemptId { call: model(1, 1), attempt: 1 }));
+    draft.apply_input(&Input::NeverStarted(AttemptId { call: model(1, 1), attempt: 1 }));
     let settled = draft.finish().ledger.settlements;
     let spent = Amounts { iterations: Some(1), ..Amounts::default() };
     assert_eq!(settled.iter().map(|settle| settle.spent).collect::<Vec<_>>(), [spent]);
     // The number of such attempts is not limited.
     for attempt in 1..10 {
-        let never = Input::NeverBegun(AttemptId { call: model(1, 1), attempt });
+        let never = Input::NeverStarted(AttemptId { call: model(1, 1), attempt });
         assert_eq!(driver.feed(&never), ["model.failed"]);
         assert_eq!(driver.feed(&never), [""; 0], "said twice");
         driver.crash();

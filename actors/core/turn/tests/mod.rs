@@ -26,7 +26,7 @@ use crate::{
     model::{
         AssistantMessage, AttemptId, Body, CallId, Durable, EffectClass, Failure, FailureClass, FinishReason,
         Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, ModelAnswer, Record, RunId,
-        RunSpec, SessionId, SessionTime, Timestamp, ToolCall, Usage,
+        RunSpec, SessionId, SessionOpened, SessionRevived, SessionTime, Timestamp, ToolCall, Usage,
     },
     turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
@@ -57,7 +57,12 @@ impl Driver {
         let mut driver =
             Self { turn, records: Vec::new(), now, in_doubt: InDoubtPolicy::default(), revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
-        driver.feed(&Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot: "b".into() });
+        driver.feed(&Input::Opened(SessionOpened {
+            key: "k".into(),
+            prompt: "p".into(),
+            incarnation,
+            boot: "b".into(),
+        }));
         driver
     }
 
@@ -136,7 +141,7 @@ impl Driver {
         self.turn = dormant.into_turn(&[]);
         self.revivals += 1;
         let incarnation = Incarnation { epoch: 1, revival: self.revivals };
-        self.feed(&Input::Revived { incarnation, boot: boot.into() })
+        self.feed(&Input::Revived(SessionRevived { incarnation, boot: boot.into() }))
     }
 
     pub(super) fn pass(&mut self, ms: u64) {

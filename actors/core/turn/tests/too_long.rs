@@ -7,13 +7,13 @@ use super::{
 use crate::{
     model::estimate_tokens,
     model::{AttemptId, Body, CallEnd, CompactionPolicy, ModelProfile, Outcome, OutcomeCause},
-    turn::{active_run::CurrentRun, estimates},
+    turn::estimates,
 };
 
 #[test]
 fn all_attempts_of_a_call_say_the_same_of_a_view_that_is_nearly_full() {
     let mut task = Task::new(Summariser::Good, 0, false);
-    let CurrentRun::Running(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
+    let Some(run) = &mut task.driver.turn.current else { panic!("nothing runs") };
     let compression = Arc::make_mut(&mut run.spec).compaction.as_mut().unwrap();
     // With a high trigger, the space for the answer is the limit.
     Arc::make_mut(compression).trigger = 100;
@@ -76,9 +76,7 @@ fn check_refused(limit: Option<u64>) {
     }
     driver.lease(model(2, 31), 1);
     let size = |task: &Task| {
-        let CurrentRun::Running(run) = &task.driver.turn.current else {
-            panic!("it ended: {:?}", task.ended())
-        };
+        let Some(run) = &task.driver.turn.current else { panic!("it ended: {:?}", task.ended()) };
         estimate_tokens(estimates::request_bytes(run, &task.driver.turn) as u64)
     };
     driver.fail(FailureClass::ContextTooLong { limit });
@@ -108,7 +106,7 @@ fn between_runs_a_view_that_is_nearly_full_is_compressed_wherever_the_trigger_is
         spec.compaction = Some(Arc::new(compression));
     });
     let size = |task: &Task| {
-        let CurrentRun::Running(run) = &task.driver.turn.current else { panic!("nothing runs") };
+        let Some(run) = &task.driver.turn.current else { panic!("nothing runs") };
         estimate_tokens(estimates::request_bytes(run, &task.driver.turn) as u64)
     };
     let mut iteration = 1;

@@ -9,9 +9,9 @@ use super::{
     world::{SESSION, World},
 };
 use crate::{
-    journal::IndexRow,
+    journal::{Append, IndexRow},
     model::{Body, CallStatus, Durable, RetryReason, RunCounts, RunRow, RunState, decode, encode},
-    turn::{Decision, Input, Turn},
+    turn::{Input, Turn},
 };
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
         self.decide(chance)
     }
 
-    fn commit(&mut self, decision: &Decision) -> Result<(), String> {
+    fn commit(&mut self, decision: &Append) -> Result<(), String> {
         self.first = None;
         let since = self.watch.last() + 1;
         for record in &decision.records {

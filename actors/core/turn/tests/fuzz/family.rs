@@ -3,13 +3,13 @@
 
 use super::{hold, world::SESSION};
 use crate::{
-    journal::{IndexRow, SpawnedSession},
+    journal::{Append, IndexRow, SpawnedSession},
     model::{
         Amounts, AssistantMessage, Body, CallEnded, CallId, CallStarted, ChildEnded, Delegation,
         InboxMessage, NewAccount, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId, RunSpec,
         StopReason, SubagentRef,
     },
-    turn::{Decision, DueAction, Input},
+    turn::{DueAction, Input},
 };
 
 /// A delegating call.
@@ -139,8 +139,8 @@ impl Family {
     }
 
     /// Checks an append as a whole. `taken` are the inputs of the inbox rows that it consumes.
-    pub(super) fn appended(&mut self, decision: &Decision, taken: &[Input]) -> Result<(), String> {
-        let none = decision.send.is_empty() && decision.found.is_empty();
+    pub(super) fn appended(&mut self, decision: &Append, taken: &[Input]) -> Result<(), String> {
+        let none = decision.deliver.is_empty() && decision.spawned.is_empty();
         hold!(none || !decision.records.is_empty(), "{decision:?} without a record");
         self.founded(decision)?;
         for (call, child) in self.ended.drain(..) {
@@ -151,7 +151,7 @@ impl Family {
         let stops =
             |child: &SubagentRef| InboxMessage::Stop { run: child.run, reason: StopReason::Parent }.to_json();
         let mut told: Vec<_> = self.stopped.drain(..).map(|child| (child.session, stops(&child))).collect();
-        let mut sent = decision.send.clone();
+        let mut sent = decision.deliver.clone();
         told.sort();
         sent.sort();
         hold!(told == sent, "{sent:?} is sent, and not {told:?}");
@@ -160,13 +160,13 @@ impl Family {
         Ok(())
     }
 
-    fn founded(&mut self, decision: &Decision) -> Result<(), String> {
+    fn founded(&mut self, decision: &Append) -> Result<(), String> {
         let born = std::mem::take(&mut self.born);
         let opened = decision.ledger.new_accounts.iter().filter(|account| account.parent.is_some()).count();
-        let counts = [born.len(), decision.found.len(), opened];
+        let counts = [born.len(), decision.spawned.len(), opened];
         hold!(counts.iter().all(|count| *count == born.len()), "begun, founded, accounts: {counts:?}");
         for (child, parent, delegation) in born {
-            let mut founded = decision.found.iter().filter(|founded| founded.session == child.session);
+            let mut founded = decision.spawned.iter().filter(|founded| founded.session == child.session);
             let accepted = founded.next().and_then(accepted);
             let Some(accepted) = accepted else { return Err(format!("nobody founds {child:?}")) };
             hold!((accepted.run, accepted.parent) == (child.run, Some(parent)), "{child:?} is {accepted:?}");

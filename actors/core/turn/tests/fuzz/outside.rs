@@ -20,7 +20,7 @@ struct Deed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Ended,
-    NeverBegun,
+    NeverStarted,
     Unknown,
 }
 
@@ -72,7 +72,7 @@ impl Outside {
     /// What the tool finds of an attempt of an earlier incarnation.
     pub(super) fn find(&self, call: CallId, attempt: Attempt, is_detached: bool) -> Found {
         match self.0.iter().find(|deed| (deed.call, deed.attempt) == (call, attempt)) {
-            None if is_detached => Found::NeverBegun,
+            None if is_detached => Found::NeverStarted,
             Some(deed) if is_detached && deed.is_known => Found::Ended,
             Some(_) | None => Found::Unknown,
         }

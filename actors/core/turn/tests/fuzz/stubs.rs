@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::{chance::Chance, hold, view, world::World};
 use crate::{
+    journal::Append,
     model::{
         Amounts, CallId, ChildEnded, InboxMessage, LedgerChange, Outcome, OutcomeDetail, Reservation, RunId,
         SessionId, Settlement, StopReason, SubagentRef, Usage,
     },
-    turn::{Decision, Input},
+    turn::Input,
 };
 
 #[derive(Debug, Default)]
@@ -46,8 +47,8 @@ impl Stubs {
     }
 
     /// Applies an append to the stubs, and returns the inputs of the rows that it consumes.
-    pub(super) fn appended(&mut self, decision: &Decision) -> Result<Vec<Input>, String> {
-        for founded in &decision.found {
+    pub(super) fn appended(&mut self, decision: &Append) -> Result<Vec<Input>, String> {
+        for founded in &decision.spawned {
             hold!(self.stubs.iter().all(|stub| stub.child.session != founded.session), "{founded:?} again");
             for record in &founded.records {
                 let crate::model::Body::RunAccepted(accepted) = &record.body else { continue };
@@ -57,14 +58,14 @@ impl Stubs {
                 self.stubs.push(Stub { call, n, child, is_stopped: false, row: None });
             }
         }
-        for (session, item) in &decision.send {
+        for (session, item) in &decision.deliver {
             let to = self.stubs.iter_mut().find(|stub| stub.child.session == *session);
             let Some(stub) = to else { return Err(format!("{item} is for nobody")) };
             let stop = InboxMessage::Stop { run: stub.child.run, reason: StopReason::Parent };
             hold!(InboxMessage::parse(item) == Ok(stop), "{stub:?} is told {item}");
             stub.is_stopped = true;
         }
-        let (taken, left) = self.inbox.drain(..).partition(|row: &Row| decision.take.contains(&row.id));
+        let (taken, left) = self.inbox.drain(..).partition(|row: &Row| decision.consumed.contains(&row.id));
         self.inbox = left;
         let taken: Vec<Row> = taken;
         Ok(taken.into_iter().map(|row| row.says).collect())

@@ -31,7 +31,7 @@ const EXPECTED: [(&str, &[&str]); 6] = [
             "ModelFailed",
             "ToolEnded",
             "Lost",
-            "NeverBegun",
+            "NeverStarted",
             "Decided",
             "Stop",
             "Steer",
@@ -57,7 +57,7 @@ const EXPECTED: [(&str, &[&str]); 6] = [
             "Refused",
         ],
     ),
-    ("again", &["Lost", "Interrupted", "NeverBegun", "InDoubt"]),
+    ("again", &["Lost", "Interrupted", "NeverStarted", "InDoubt"]),
     ("call", &["Ok", "Error", "Stopped", "NotStarted", "InDoubt"]),
     ("outcome", &["completed", "failed", "stopped", "timed_out", "budget_exhausted", "refused"]),
 ];
@@ -74,8 +74,8 @@ impl Tally {
         self.count(
             "input",
             match input {
-                Input::Opened { .. } => "Opened",
-                Input::Revived { .. } => "Revived",
+                Input::Opened(_) => "Opened",
+                Input::Revived(_) => "Revived",
                 Input::Submitted { .. } => "Submitted",
                 Input::Leased { .. } => "Leased",
                 Input::NoLease { .. } => "NoLease",
@@ -84,8 +84,8 @@ impl Tally {
                 Input::ModelFailed { .. } => "ModelFailed",
                 Input::ToolEnded { .. } => "ToolEnded",
                 Input::Lost { .. } => "Lost",
-                Input::NeverBegun { .. } => "NeverBegun",
-                Input::Decided { .. } => "Decided",
+                Input::NeverStarted { .. } => "NeverStarted",
+                Input::Approval { .. } => "Decided",
                 Input::Stop { .. } => "Stop",
                 Input::Steer { .. } => "Steer",
                 Input::Raise { .. } => "Raise",
@@ -124,7 +124,7 @@ impl Tally {
                 match lost.reason {
                     RetryReason::Lost => "Lost",
                     RetryReason::Interrupted => "Interrupted",
-                    RetryReason::NeverStarted => "NeverBegun",
+                    RetryReason::NeverStarted => "NeverStarted",
                     RetryReason::InDoubt => "InDoubt",
                 },
             );

@@ -199,7 +199,7 @@ impl World {
         let found = self.outside.find(call, attempt, is_detached);
         self.outside.end(call, attempt, is_lucky);
         match found {
-            Found::NeverBegun => Input::NeverBegun(id),
+            Found::NeverStarted => Input::NeverStarted(id),
             Found::Ended if is_lucky => Input::ToolEnded { id, end: CallEnd::ok("yes") },
             Found::Ended | Found::Unknown => Input::Lost(id),
         }

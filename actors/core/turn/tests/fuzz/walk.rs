@@ -99,12 +99,12 @@ impl World {
             6 | 7 if is_on => self.steer(chance),
             8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
                 Some(approval) => {
-                    let verdict = chance.pick(&[
+                    let decision = chance.pick(&[
                         ApprovalDecision::Allow,
                         ApprovalDecision::Allow,
                         ApprovalDecision::Deny,
                     ]);
-                    self.hear(Input::Decided { call: approval.request.call, verdict }, chance)
+                    self.hear(Input::Approval { call: approval.request.call, decision }, chance)
                 }
                 None => self.goes_on(chance),
             },

@@ -13,11 +13,12 @@ use super::{
     watch::Watch,
 };
 use crate::{
+    journal::Append,
     model::{
-        Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId, SessionTime,
-        Timestamp,
+        Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId, SessionOpened,
+        SessionRevived, SessionTime, Timestamp,
     },
-    turn::{Decision, DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
+    turn::{DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
 
 pub(super) const SESSION: SessionId = SessionId::from_bits(1);
@@ -46,7 +47,7 @@ pub(super) struct World {
     /// The latest row of the session's run under way.
     pub(super) row: Option<RunRow>,
     /// The append on its way to disk, and the inputs that it decides.
-    pub(super) flight: Option<(Decision, Vec<Input>)>,
+    pub(super) flight: Option<(Append, Vec<Input>)>,
     pub(super) waiting: VecDeque<Input>,
     /// Inputs of this incarnation that may arrive again, too late.
     pub(super) stale: Vec<Input>,
@@ -99,8 +100,8 @@ impl World {
         let incarnation = Incarnation { epoch: 1, revival: self.revival };
         let boot = format!("b{}", self.boot);
         self.first = Some(match self.turn.last_seq() {
-            0 => Input::Opened { key: "k".into(), prompt: "p".into(), incarnation, boot },
-            _ => Input::Revived { incarnation, boot },
+            0 => Input::Opened(SessionOpened { key: "k".into(), prompt: "p".into(), incarnation, boot }),
+            _ => Input::Revived(SessionRevived { incarnation, boot }),
         });
     }
 
@@ -134,11 +135,11 @@ impl World {
             | Input::ModelFailed { .. }
             | Input::ToolEnded { .. }
             | Input::Lost { .. }
-            | Input::NeverBegun { .. }
-            | Input::Decided { .. }
+            | Input::NeverStarted { .. }
+            | Input::Approval { .. }
             | Input::FromInbox { .. } => self.stale.push(input.clone()),
-            Input::Opened { .. }
-            | Input::Revived { .. }
+            Input::Opened(_)
+            | Input::Revived(_)
             | Input::Submitted { .. }
             | Input::Answered { .. }
             | Input::Stop { .. }
@@ -284,7 +285,7 @@ impl World {
                 if let DueAction::RunTool(AttemptId { call, attempt }) = effect
                     && self.take_grant(call, attempt)
                 {
-                    self.waiting.push_back(Input::NeverBegun(AttemptId { call, attempt }));
+                    self.waiting.push_back(Input::NeverStarted(AttemptId { call, attempt }));
                 }
                 continue;
             }
@@ -333,8 +334,7 @@ impl World {
     }
 
     fn is_once(&self, id: CallId) -> bool {
-        use crate::turn::active_run::CurrentRun;
-        matches!(&self.turn.current, CurrentRun::Running(run) if run.calls().iter().any(|call| call.id == id && call.is_once()))
+        matches!(&self.turn.current, Some(run) if run.calls().iter().any(|call| call.id == id && call.is_once()))
     }
 
     fn take_grant(&mut self, call: CallId, attempt: Attempt) -> bool {
@@ -391,7 +391,7 @@ impl crate::turn::TaskDeadlines for NoBounds {
     }
 }
 
-fn told(now: SessionTime, fed: &[Input], decision: &Decision) -> String {
+fn told(now: SessionTime, fed: &[Input], decision: &Append) -> String {
     let mut told = format!("at {} ({} ms alive)", now.at.0, now.active_ms);
     let written = fed.iter().try_for_each(|input| write!(told, "\n  {input:?}"));
     let bodies = decision.records.iter().map(|record| &record.body);

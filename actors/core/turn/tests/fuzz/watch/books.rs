@@ -6,7 +6,6 @@ use crate::{
     model::{Amounts, LedgerChange, RunId, RunState, Settlement},
     turn::{
         Turn,
-        active_run::CurrentRun,
         tests::fuzz::{family::ONE_CHILD, hold, money::Held},
     },
 };
@@ -51,7 +50,7 @@ impl Watch {
                 self.money.check_counts(run.id, booked)?;
             }
         }
-        if let CurrentRun::Running(run) = &turn.current {
+        if let Some(run) = &turn.current {
             let (folded, booked) = (run.budget.spent.tokens.unwrap_or(0), self.money.tokens(run.id));
             let booked = booked - self.family.spent(run.id);
             hold!(
