@@ -6,7 +6,7 @@ use super::{
     DenyReason,
     budget::WorkBudget,
     escape::{expand_braces, from_base64, unescape},
-    rules::{CheckedCommand, command_denial, executed_commands, output_denial, placeholder_bytes},
+    rules::{CheckedCommand, command_denial, executed_bytes, executed_commands, output_denial},
     script::{SimpleCommand, parse},
     target::PathTarget,
     unwrap::{UnwrappedCommand, assignment, program, unwrap},
@@ -130,7 +130,7 @@ impl ScriptChecker {
                 Ok(())
             }
             "find" => {
-                self.budget.spend(placeholder_bytes(arguments))?;
+                self.budget.spend(executed_bytes(arguments))?;
                 executed_commands(arguments).iter().try_for_each(|words| self.check_nested(words))
             }
             _ => {

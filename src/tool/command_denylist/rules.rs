@@ -115,9 +115,9 @@ fn find(call: &CheckedCommand) -> Option<&'static str> {
     (deletes && is_wide && call.any_is(&starts, WIPED)).then_some(WIPES)
 }
 
-/// The commands that `find` runs. Without a narrowing test, `{}` is replaced by the start path.
+/// The commands that `find` runs. Without a narrowing test, `{}` is replaced by each start path in turn.
 pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
-    let start = if is_narrowed(arguments) { None } else { start_paths(arguments).first().copied() };
+    let starts = if is_narrowed(arguments) { Vec::new() } else { start_paths(arguments) };
     let mut commands = Vec::new();
     let mut rest = arguments;
     while let Some(at) =
@@ -125,27 +125,39 @@ pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
     {
         let command = &rest[at + 1..];
         let end = command.iter().position(|word| word == ";" || word == "+").unwrap_or(command.len());
-        let replaced = command[..end].iter().map(|word| match start {
-            Some(start) => word.replace("{}", start),
-            None => word.clone(),
-        });
-        commands.push(replaced.collect());
-        rest = &command[end..];
+        let (words, after) = command.split_at(end);
+        let has_placeholder = words.iter().any(|word| word.contains("{}"));
+        if starts.is_empty() || !has_placeholder {
+            commands.push(words.to_vec());
+        } else {
+            let replaced = |start: &&str| words.iter().map(|word| word.replace("{}", start)).collect();
+            commands.extend(starts.iter().map(replaced));
+        }
+        rest = after;
     }
     commands
 }
 
-/// Bytes that [`executed_commands`] inserts for all `{}` together.
-pub(super) fn placeholder_bytes(arguments: &[String]) -> usize {
-    let start = start_paths(arguments).first().map_or(0, |start| start.len());
-    let places: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
-    places.saturating_mul(start)
+/// Bytes of the commands that [`executed_commands`] makes, at most. Each start path has a copy of each command.
+pub(super) fn executed_bytes(arguments: &[String]) -> usize {
+    let starts = start_paths(arguments);
+    let words: usize = arguments.iter().map(|word| word.len() + 1).sum();
+    let placeholders: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
+    let inserted = starts.iter().map(|start| start.len()).sum::<usize>().saturating_mul(placeholders);
+    words.saturating_mul(starts.len()).saturating_add(inserted)
 }
 
+/// The folders that `find` searches. Its options `-H`, `-L`, `-P`, `-O` and `-D` stand before them.
 fn start_paths(arguments: &[String]) -> Vec<&str> {
-    let is_path = |word: &&str| !word.starts_with(['-', '(', '!']);
-    let arguments = arguments.iter().map(String::as_str);
-    arguments.skip_while(|word| matches!(*word, "-H" | "-L" | "-P")).take_while(is_path).collect()
+    let mut words = arguments.iter().map(String::as_str).peekable();
+    while let Some(option) =
+        words.next_if(|word| matches!(*word, "-H" | "-L" | "-P" | "-D" | "--") || word.starts_with("-O"))
+    {
+        if option == "-D" {
+            words.next();
+        }
+    }
+    words.take_while(|word| !word.starts_with(['-', '(', '!'])).collect()
 }
 
 fn is_narrowed(arguments: &[String]) -> bool {

@@ -96,6 +96,12 @@ cat <<'EOF'⏎text⏎EOF⏎rm -rf /
 find / -delete
 find /etc -type f -exec rm -rf {} +
 find / -exec rm -rf {} \;
+find /tmp / -exec rm -rf {} +
+find /tmp /var/tmp / -delete
+find /tmp / -execdir sh -c 'rm -rf {}' \;
+find -O3 / -delete
+find -L -D tree / -exec rm -rf {} +
+find -- / -delete
 find . -exec sh -c 'rm -rf /' \;
 mkfs.ext4 /dev/sda1
 mkfs -t ext4 /dev/nvme0n1
@@ -202,6 +208,7 @@ init --version
 find . -delete
 find / -name '*.pyc' -delete
 find /tmp -type f -exec rm {} +
+find -O2 /tmp ./cache -exec rm -rf {} +
 find . -name '*reboot*'
 find / -name core -exec rm {} \;
 xargs rm -rf < list
