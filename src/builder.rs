@@ -143,22 +143,18 @@ impl Builder {
         };
         let mut providers = Vec::new();
         let calls = usize::try_from(config.provider_defaults.calls.0).unwrap_or(usize::MAX);
-        for (model, config) in self.models {
-            let adapter = HttpProvider::new(config)?;
+        for (model, endpoint) in self.models {
+            let adapter = HttpProvider::new(endpoint)?;
             providers.push((Arc::clone(model.provider()), Arc::new(adapter) as _, calls));
         }
         let parts = HostDependencies {
             journal: host::open(&state, Durability::Strict)?,
-            space: host::space(&config, &state),
             state,
             providers,
-            breakers: host::run_defaults::breakers(&config.breaker),
             tools: self.tools,
-            tool_calls: host::tool_calls(&config),
-            idle: config.sessions.idle.0,
             defaults: Defaults { spec, prompt },
         };
-        host::runtime(parts).await
+        host::runtime(&config, parts).await
     }
 }
 

@@ -37,6 +37,11 @@ impl Clock for SystemClock {
     }
 }
 
+/// The wall clock's time.
+pub fn now() -> Timestamp {
+    SystemClock::default().at()
+}
+
 fn random() -> u128 {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(&random_bytes::<10>());

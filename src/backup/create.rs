@@ -13,7 +13,6 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use hermod_actors::port::Clock;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +24,7 @@ use super::{
     referenced_files,
 };
 use crate::{
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     control::{self, RequestError, RequestErrorKind},
     files::{IoResult as _, PathError, entries_with_extension},
     store::redb::{
@@ -46,7 +45,7 @@ pub fn create(
     }
     check_target(dir, state)?;
     let part = PartialBackup::of(dir)?;
-    let created_at = rfc3339(SystemClock::default().at());
+    let created_at = rfc3339(clock::now());
     let manifest = fill(&snapshot, state, part.path(), created_at, stop)?;
     drop(snapshot);
     manifest.write(part.path())?;

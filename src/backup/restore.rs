@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use hermod_actors::port::Clock;
 use tokio::runtime::Handle;
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
     view::{BackupView, RestoredBackupView},
 };
 use crate::{
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     files::IoResult as _,
     process::runner::Runner,
     store::redb::{Damage, LockedStateDir, StoreError, stamp_restored},
@@ -54,7 +53,7 @@ pub fn restore(
         path: dir.join(MANIFEST_FILE),
         reason: "it was restored more often than can be counted: use another backup".to_owned(),
     })?;
-    let name = format!("replaced-{}", rfc3339(SystemClock::default().at()).replace(':', ""));
+    let name = format!("replaced-{}", rfc3339(clock::now()).replace(':', ""));
     let part = place.create_part().at(state)?;
     let mut replace = || -> Result<usize, BackupError> {
         fill(&manifest, dir, state, &part, stop)?;

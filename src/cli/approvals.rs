@@ -1,20 +1,17 @@
 //! `hermod approvals`: lists the pending approvals, or answers one.
 
 use clap::{Args, Subcommand};
-use hermod_actors::{
-    model::{ApprovalDecision, Timestamp},
-    port::Clock,
-};
+use hermod_actors::model::{ApprovalDecision, Timestamp};
 
 use super::{
     exit::CliError,
     output::{print, print_json, print_note},
 };
 use crate::{
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     control::{ControlRequest, ControlResponse},
     host::{Identifier, StoreClient, unexpected_response},
-    view::{ApprovalView, DecisionView, RunView},
+    view::{ApprovalView, DecisionView},
 };
 
 /// What runs ask you, and your answers
@@ -66,7 +63,7 @@ async fn list(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
     if open.is_empty() {
         print_note("no run waits for a person");
     }
-    let now = SystemClock::default().at();
+    let now = clock::now();
     open.iter().try_for_each(|approval| print(&format_approval(approval, now)))
 }
 
@@ -89,17 +86,8 @@ async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClie
     let DecisionView { call, run, .. } = decision;
     print(&format!("call {call} is {verdict}"))?;
     // The decision is recorded, even if the follow-up query fails.
-    if is_unowned(&run, inquiry).await.unwrap_or(false) {
+    if inquiry.run_detail(run.id.to_string()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));
     }
     Ok(())
-}
-
-/// True if no process runs the run; the owner of the store may run another one.
-async fn is_unowned(run: &RunView, inquiry: &StoreClient) -> Result<bool, CliError> {
-    let request = ControlRequest::RunsShow { run: run.id.to_string() };
-    let ControlResponse::Run(detail) = inquiry.request(&request).await? else {
-        return Err(unexpected_response().into());
-    };
-    Ok(detail.is_unowned())
 }

@@ -11,7 +11,7 @@ use super::{
     examples,
     exit::{CliError, Exit},
     format::{dollars, seconds},
-    output::{print, print_json, print_note, print_progress},
+    output::{print, print_as, print_json, print_note, print_progress},
     resume::{self, ResumeArgs},
     runs, table,
 };
@@ -19,7 +19,7 @@ use crate::{
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
     host::{BudgetLimits, Identifier, StoreClient, millis, unexpected_response},
-    view::{ActiveTimeView, BudgetView, DimensionUsage, RunDetailView, RunStateView},
+    view::{ActiveTimeView, BudgetView, DimensionUsage, RunStateView},
 };
 
 /// Pause between two queries of a run that another process runs.
@@ -68,7 +68,7 @@ pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<E
     let inquiry = StoreClient::new(variables)?;
     match args.verb {
         BudgetCommand::Show { run, json } => {
-            print_budget(&show(run.into(), &inquiry).await?, json).map(|()| Exit::Ok)
+            print_as(json, &show(run.into(), &inquiry).await?, format_budget).map(|()| Exit::Ok)
         }
         BudgetCommand::Add(args) => add(args, &inquiry, variables).await,
     }
@@ -87,7 +87,7 @@ async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Res
     let row = inquiry.raise(&args.run, by).await?;
     let run = row.id.to_string();
     if args.json {
-        return print_budget(&show(run, inquiry).await?, true).map(|()| Exit::Ok);
+        return print_json(&show(run, inquiry).await?).map(|()| Exit::Ok);
     }
     let leg = if row.legs > 1 { format!(", leg {}", row.legs) } else { String::new() };
     print_note(format!("raised    the budget of run {run}{leg}"));
@@ -96,9 +96,9 @@ async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Res
     }
     // The budget is raised, even if the follow-up queries fail.
     if let Ok(budget) = show(run.clone(), inquiry).await {
-        print_budget(&budget, false)?;
+        print(&format_budget(&budget))?;
     }
-    if detail(&run, inquiry).await.is_ok_and(|detail| detail.is_unowned()) {
+    if inquiry.run_detail(run.clone()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {run}: it goes on with `hermod runs resume {run}`"));
     }
     Ok(Exit::Ok)
@@ -107,7 +107,7 @@ async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Res
 /// Waits for the run's end, and runs it in this process if no other one does.
 async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
     loop {
-        let detail = detail(&run.to_string(), inquiry).await?;
+        let detail = inquiry.run_detail(run.to_string()).await?;
         match &detail.run.ended {
             Some(ended) => {
                 print_note(format!("ended     run {run}: {ended}"));
@@ -134,19 +134,6 @@ async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Resul
             None => sleep(POLL_INTERVAL).await,
         }
     }
-}
-
-async fn detail(run: &str, inquiry: &StoreClient) -> Result<RunDetailView, CliError> {
-    let ControlResponse::Run(detail) =
-        inquiry.request(&ControlRequest::RunsShow { run: run.to_owned() }).await?
-    else {
-        return Err(unexpected_response().into());
-    };
-    Ok(*detail)
-}
-
-fn print_budget(budget: &BudgetView, json: bool) -> Result<(), CliError> {
-    if json { print_json(budget) } else { print(&format_budget(budget)) }
 }
 
 fn format_budget(budget: &BudgetView) -> String {
@@ -182,8 +169,13 @@ fn cells(dimension: Dimension, usage: &DimensionUsage) -> [String; 5] {
             amount.to_string()
         }
     });
-    let or_dash = |amount: Option<String>| amount.unwrap_or_else(|| "-".to_owned());
-    [dimension.name().to_owned(), or_dash(usage.limit), usage.spent, usage.reserved, or_dash(usage.left)]
+    [
+        dimension.name().to_owned(),
+        table::or_dash(usage.limit),
+        usage.spent,
+        usage.reserved,
+        table::or_dash(usage.left),
+    ]
 }
 
 #[cfg(test)]

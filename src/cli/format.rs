@@ -1,7 +1,5 @@
 //! Formats amounts and texts for people.
 
-use std::time::Duration;
-
 use hermod_actors::SanitizedText;
 
 use super::terminal::Charset;
@@ -18,11 +16,6 @@ pub(crate) fn dollars(nano: u64) -> String {
     let cents = text.len() - 4;
     let (cents, rest) = text.split_at(cents);
     format!("{cents}{}", rest.trim_end_matches('0'))
-}
-
-/// A duration in milliseconds.
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// At most `max` characters on one line, sanitized for a terminal.

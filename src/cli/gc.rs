@@ -2,12 +2,7 @@
 
 use clap::Args;
 
-use super::{
-    exit::CliError,
-    output::{print, print_json},
-    store::bytes,
-    table,
-};
+use super::{exit::CliError, output::print_as, store::bytes, table};
 use crate::{
     config::Config,
     control::{ControlRequest, ControlResponse, GcClassReport, GcReport, GcRequest},
@@ -38,7 +33,7 @@ pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), 
     else {
         return Err(unexpected_response().into());
     };
-    if args.json { print_json(&swept) } else { print(&format_report(&swept)) }
+    print_as(args.json, &swept, format_report)
 }
 
 fn format_report(swept: &GcReport) -> String {

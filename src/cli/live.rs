@@ -9,9 +9,10 @@ use std::{
 use hermod_actors::model::{CallId, EventBody, RunStatus};
 
 use super::{
-    format::{millis, seconds, truncated_line},
+    format::{seconds, truncated_line},
     terminal::{Charset, truncate},
 };
+use crate::host::millis;
 
 /// How long each frame of the spinner is shown.
 pub(crate) const FRAME_INTERVAL: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@ use serde_json::Number;
 use super::{
     exit::CliError,
     output::{print, print_json, print_note},
-    table,
+    table::{self, or_dash},
 };
 use crate::{
     config::{Config, ModelSection, PositiveCount},
@@ -91,16 +91,15 @@ fn known(config: &Config) -> impl Iterator<Item = ModelView> {
 }
 
 fn row(model: &ModelView) -> [String; 9] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let price = |of: fn(&PriceView) -> &Option<Number>| {
-        or_dash(model.price.as_ref().and_then(|price| of(price).as_ref()).map(ToString::to_string))
+        or_dash(model.price.as_ref().and_then(|price| of(price).as_ref()))
     };
     [
         model.model.clone(),
-        or_dash(model.window.map(|count| count.to_string())),
-        or_dash(model.max_output.map(|count| count.to_string())),
-        or_dash(model.thinking.map(str::to_owned)),
-        or_dash(model.images.map(|flag| if flag { "yes" } else { "no" }.to_owned())),
+        or_dash(model.window),
+        or_dash(model.max_output),
+        or_dash(model.thinking),
+        or_dash(model.images.map(|flag| if flag { "yes" } else { "no" })),
         price(|price| &price.input),
         price(|price| &price.output),
         price(|price| &price.cache_read),

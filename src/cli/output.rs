@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use hermod_actors::{SanitizedText, port::Clock};
+use hermod_actors::SanitizedText;
 use serde::Serialize;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use super::{
     terminal::{Terminal, Tone, stderr_columns, truncate},
 };
 use crate::{
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     discovery::Variables,
     host::NoteSink,
 };
@@ -57,6 +57,15 @@ pub(crate) fn print_over(over: &str, text: &str) -> Result<StdoutState, CliError
 /// parses to exactly this value.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_escaped(&to_json(value)?)
+}
+
+/// Writes a value to standard output: as JSON, or as the text that `format` makes of it.
+pub(crate) fn print_as<T: Serialize>(
+    json: bool,
+    value: &T,
+    format: impl FnOnce(&T) -> String,
+) -> Result<(), CliError> {
+    if json { print_json(value) } else { print(&format(value)) }
 }
 
 /// A value as JSON text.
@@ -140,7 +149,7 @@ pub(crate) fn print_error(line: impl Display) {
 /// Writes a line to standard error, as JSON if logs are JSON.
 pub(crate) fn print_in_tone(tone: Tone, line: &str) {
     if is_json() {
-        let timestamp = rfc3339(SystemClock::default().at());
+        let timestamp = rfc3339(clock::now());
         let entry = json!({ "timestamp": timestamp, "level": tone.level(), "message": line, "target": "hermod::cli" });
         return write_stderr(&(escaped(&entry.to_string()) + "\n"));
     }

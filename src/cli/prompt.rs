@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use hermod_actors::{
     model::ModelRef,
-    port::{Clock, PromptRequest, SystemPrompt},
+    port::{PromptRequest, SystemPrompt},
 };
 use tokio::task::spawn_blocking;
 
 use super::{
     exit::{CliError, Exit},
-    output::{print, print_json},
+    output::print_as,
     table, workspace_arg,
 };
 use crate::{
-    clock::SystemClock,
+    clock,
     config::Config,
     discovery::{self, RequestedModel, Variables},
     host::{self, OllamaProbe, WorkspaceChoice, discover},
@@ -55,7 +55,7 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     let prompt = spawn_blocking(move || build(&config, chain, &workspace, &state)).await;
     let prompt = prompt.map_err(|error| CliError { exit: Exit::Internal, text: error.to_string() })??;
     let prompt = PromptView::from(prompt);
-    if json { print_json(&prompt) } else { print(&page(&prompt)) }
+    print_as(json, &prompt, page)
 }
 
 /// The model that a run would call first; without one the prompt names no model.
@@ -73,7 +73,7 @@ fn build(
 ) -> Result<SystemPrompt, CliError> {
     let mut spec = host::run_defaults::spec(config, chain, None, workspace);
     host::run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state));
-    let occasion = PromptRequest::for_run(&spec, SystemClock::default().at());
+    let occasion = PromptRequest::for_run(&spec, clock::now());
     let built = LayeredPrompt::new(config, state).build_now(&occasion);
     built.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })
 }
@@ -81,8 +81,7 @@ fn build(
 /// The sizes of the layers, then the text that a model reads.
 fn page(prompt: &PromptView) -> String {
     let row = |name: &str, bytes: usize, tokens: u64, of: Option<u64>| {
-        let of = of.map_or_else(|| "-".to_owned(), |of| of.to_string());
-        [name.to_owned(), bytes.to_string(), tokens.to_string(), of]
+        [name.to_owned(), bytes.to_string(), tokens.to_string(), table::or_dash(of)]
     };
     let layers = prompt.layers.iter();
     let layers = layers.map(|layer| row(&layer.name, layer.bytes, layer.tokens, layer.original_bytes));

@@ -1,18 +1,19 @@
 //! `hermod runs`: lists the runs of the store, shows one, or resumes them (`resume/`).
 
 use clap::{Args, Subcommand};
-use hermod_actors::{model::Timestamp, port::Clock};
+use hermod_actors::model::Timestamp;
 
 use super::{
     ListArgs,
     exit::{CliError, Exit},
     format::{self, dollars, seconds},
-    output::{print, print_json, print_note},
+    output::{print_as, print_note},
     resume::{self, ResumeArgs},
-    table, waits,
+    table::{self, or_dash},
+    waits,
 };
 use crate::{
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
     host::{Identifier, StoreClient, unexpected_response},
@@ -58,15 +59,11 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
                     "unreadable run {id}: {why}; `hermod store repair {session}` sets its session aside"
                 ));
             }
-            if list.json { print_json(&runs) } else { print(&list_of(&runs)) }
+            print_as(list.json, &runs, |runs| list_of(runs))
         }
         RunsCommand::Show { id, json } => {
-            let ControlResponse::Run(run) =
-                inquiry()?.request(&ControlRequest::RunsShow { run: id.into() }).await?
-            else {
-                return Err(unexpected_response().into());
-            };
-            if json { print_json(&run) } else { print(&format_run(&run, SystemClock::default().at())) }
+            let run = inquiry()?.run_detail(id.into()).await?;
+            print_as(json, &run, |run| format_run(run, clock::now()))
         }
     };
     printed.map(|()| Exit::Ok)
@@ -79,19 +76,18 @@ const MAX_TASK_CHARS: usize = 40;
 fn list_of(runs: &[RunSummaryView]) -> String {
     let cells = |summary: &RunSummaryView| {
         let RunSummaryView { run, input, model, workspace, spent_usd, unreadable: _ } = summary;
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
         [
             run.id.to_string(),
             state(run),
             or_dash((!task.is_empty()).then(|| format::truncated_line(&task, MAX_TASK_CHARS))),
-            or_dash(model.as_ref().map(ToString::to_string)),
+            or_dash(model.as_ref()),
             duration(run),
             run.iterations.to_string(),
             run.usage.total().to_string(),
             or_dash(spent_usd.map(dollars)),
             rfc3339(run.accepted_at),
-            or_dash(workspace.clone()),
+            or_dash(workspace.as_ref()),
             run.session.to_string(),
         ]
     };
@@ -135,7 +131,7 @@ pub(crate) fn state(run: &RunView) -> String {
 
 pub(crate) fn duration(row: &RunView) -> String {
     let span = row.started_at.zip(row.ended_at);
-    span.map_or_else(|| "-".into(), |(start, end)| seconds(end.ms_since(start)))
+    or_dash(span.map(|(start, end)| seconds(end.ms_since(start))))
 }
 
 fn format_run(detail: &RunDetailView, now: Timestamp) -> String {

@@ -4,6 +4,11 @@ use hermod_actors::SanitizedText;
 
 use super::terminal::{stdout_columns, truncate, width};
 
+/// A cell; a dash without a value.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// Lines of cells, each column as wide as its widest cell, with two spaces between columns. On a terminal the lines
 /// are truncated to its width.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {

@@ -4,7 +4,6 @@ use hermod_actors::{
     RunError,
     model::{CallId, RunRow, RunState},
     open_approvals,
-    port::Clock,
 };
 
 use super::{
@@ -12,7 +11,7 @@ use super::{
     reader::StoreReader,
 };
 use crate::{
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     view::ApprovalView,
 };
 
@@ -43,7 +42,7 @@ impl StoreReader {
             (row, open)
         };
         open.retain(|approval| call.is_none_or(|call| approval.call == call));
-        let now = SystemClock::default().at();
+        let now = clock::now();
         let (open, late): (Vec<_>, Vec<_>) = open.into_iter().partition(|approval| approval.expires_at > now);
         match (call, open.as_slice()) {
             (_, []) if let [late, ..] = late.as_slice() => Err(RequestError::usage(format!(
@@ -99,12 +98,8 @@ impl StoreReader {
             approvals.clone()
         } else {
             let mut records = Vec::new();
-            self.records(row.session, 1, |(_, record)| {
-                records.push(record);
-                Ok::<(), RequestError>(())
-            })
-            .await?;
-            open_approvals(row.session, records.iter())
+            self.records(row.session, 1, |_, record| records.push(record)).await?;
+            open_approvals(row.session, records.iter().map(AsRef::as_ref))
         };
         Ok(approvals.into_iter().map(|pending| ApprovalView::new(row.session, pending)).collect())
     }

@@ -21,7 +21,7 @@ impl StoreReader {
             accounts.push(AccountView::new(id, &account));
         }
         let (mut waits, mut limit_ms, id) = (WaitTracker::new(row.session), None, row.id);
-        self.records(row.session, 1, |(_, record)| {
+        self.records(row.session, 1, |_, record| {
             waits.take(&record);
             if let Body::RunAccepted(accepted) = &record.body
                 && accepted.run == id
@@ -37,7 +37,6 @@ impl StoreReader {
             };
             let more = by.filter(|(run, _)| *run == id).and_then(|(_, by)| by.wall_ms).unwrap_or(0);
             limit_ms = limit_ms.map(|limit: u64| limit.saturating_add(more));
-            Ok::<(), RequestError>(())
         })
         .await?;
         Ok((accounts, ActiveTimeView { limit_ms, used_ms: waits.active_ms(id) }))

@@ -38,8 +38,8 @@ pub enum AskError {
     #[error("the process that held the store has gone")]
     Disconnected,
     /// The owner refused the request, does not answer, or speaks another version. A repeat does not help.
-    #[error("{0}")]
-    Rejected(RequestError),
+    #[error(transparent)]
+    Rejected(#[from] RequestError),
 }
 
 impl ControlClient {
@@ -78,7 +78,7 @@ impl ControlClient {
         request: &ControlRequest,
         mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
     ) -> Result<ControlResponse, AskError> {
-        let request = encode_line(request).map_err(AskError::Rejected)?;
+        let request = encode_line(request)?;
         // A failed write is reported only after reading: an owner that refuses the request has sent the reason.
         let written = self.write(&request).await;
         loop {
@@ -87,12 +87,12 @@ impl ControlClient {
                 (lost, Ok(())) => lost,
             })?;
             if let ControlResponse::Refused(fault) = answer {
-                return Err(AskError::Rejected(fault));
+                return Err(fault.into());
             }
             if answer.is_last() {
                 return Ok(answer);
             }
-            each(answer).map_err(AskError::Rejected)?;
+            each(answer)?;
         }
     }
 
@@ -101,7 +101,7 @@ impl ControlClient {
             Some(Ok(Some(line))) => line,
             Some(Ok(None) | Err(LineError::Io(_))) => return Err(AskError::Disconnected),
             Some(Err(error @ LineError::TooLong(_))) => return Err(version_mismatch(&error.to_string())),
-            None => return Err(AskError::Rejected(silent_owner())),
+            None => return Err(silent_owner().into()),
         };
         serde_json::from_slice(&line)
             .map_err(|error| version_mismatch(&format!("its answer is not understood: {error}")))
@@ -110,7 +110,7 @@ impl ControlClient {
     async fn write(&mut self, line: &[u8]) -> Result<(), AskError> {
         match ActiveDeadline::after(LINE_TIMEOUT).bound(self.to.write_all(line)).await {
             Some(written) => written.map_err(|_| AskError::Disconnected),
-            None => Err(AskError::Rejected(silent_owner())),
+            None => Err(silent_owner().into()),
         }
     }
 }
@@ -130,5 +130,5 @@ fn silent_owner() -> RequestError {
 
 fn version_mismatch(error: &str) -> AskError {
     let text = format!("the process that holds the store is of another version: {error}");
-    AskError::Rejected(RequestError::new(RequestErrorKind::Internal, text))
+    RequestError::new(RequestErrorKind::Internal, text).into()
 }

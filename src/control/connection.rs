@@ -40,8 +40,8 @@ pub(super) enum ConnectionEnd {
     Silent,
     #[error("the client is gone: {0}")]
     Gone(#[from] std::io::Error),
-    #[error("{0}")]
-    Refused(RequestError),
+    #[error(transparent)]
+    Refused(#[from] RequestError),
     #[error("who could answer has gone")]
     NoAnswer,
 }
@@ -122,13 +122,11 @@ async fn respond(
 /// Sends the reason and ends the connection.
 async fn refuse(to: &mut OwnedWriteHalf, fault: RequestError) -> Result<(), ConnectionEnd> {
     write(to, &ControlResponse::Refused(fault.clone())).await?;
-    Err(ConnectionEnd::Refused(fault))
+    Err(fault.into())
 }
 
 async fn write(to: &mut OwnedWriteHalf, answer: &ControlResponse) -> Result<(), ConnectionEnd> {
-    let line = encode_line(answer)
-        .or_else(|fault| encode_line(&ControlResponse::Refused(fault)))
-        .map_err(ConnectionEnd::Refused)?;
+    let line = encode_line(answer).or_else(|fault| encode_line(&ControlResponse::Refused(fault)))?;
     for part in line.chunks(MAX_LINE_BYTES) {
         ActiveDeadline::after(WRITE_TIMEOUT)
             .bound(to.write_all(part))

@@ -1,12 +1,11 @@
 //! Errors of requests to the control socket.
 
-use std::fmt;
-
 use hermod_actors::{RunError, RuntimeEnd, SubmitError, port::ReadError};
 use serde::{Deserialize, Serialize};
 
 /// Why a request has no answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
 pub struct RequestError {
     /// The kind decides what the client can do.
     pub kind: RequestErrorKind,
@@ -39,12 +38,6 @@ impl RequestError {
     /// Creates an error of kind [`RequestErrorKind::Usage`].
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(RequestErrorKind::Usage, text)
-    }
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

@@ -7,9 +7,8 @@ use std::{
 };
 
 use hermod_actors::{
-    HealthProbe, Runtime, StalledHandler, WaitTracker,
+    HealthProbe, Runtime, StalledHandler,
     model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionId},
-    port::Clock,
 };
 use tokio::{
     sync::{
@@ -22,15 +21,14 @@ use tokio::{
 use super::{
     backup_service::{BackupService, back_up},
     error::{RequestError, RequestErrorKind},
-    maintenance::{GcRequest, MaintenanceService},
+    maintenance::MaintenanceService,
     protocol::{ControlRequest, ControlResponse, HandlerStall},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_detail::RunDetailFold,
-    tree::{self, RunTreeCache},
+    tree::{RunTreeCache, run_view, wait_views},
 };
-use crate::{
-    clock::SystemClock,
-    view::{BudgetView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView, WaitView},
+use crate::view::{
+    BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView,
 };
 
 /// Limit of commands that wait for the runtime.
@@ -154,47 +152,78 @@ impl RequestHandler {
 
     /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
     pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
-        let answer = match request {
-            ControlRequest::Ping {} => Ok(Some(ControlResponse::Pong {
-                pid: std::process::id(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                writing_since: self.vitals().and_then(|vitals| vitals.writing_since()),
-                stalled: self.vitals().map(|vitals| stalled(&vitals)).unwrap_or_default(),
-            })),
-            ControlRequest::RunsList { max } => {
-                self.summaries(max).await.map(ControlResponse::Runs).map(Some)
-            }
-            ControlRequest::RunsShow { run } => self.run(&run).await.map(Some),
-            ControlRequest::SessionsList { max } => {
-                self.sessions(max).await.map(ControlResponse::Sessions).map(Some)
-            }
-            ControlRequest::SessionsShow { session, max } => self.session(&session, max).await.map(Some),
-            ControlRequest::Journal { session, from } => self.journal(&session, from, to).await,
-            ControlRequest::Tree { run } => self.tree(run.as_deref()).await.map(Some),
-            ControlRequest::Stop { run, tree: false } => self.stop(self.reader.run(&run).await).await,
-            ControlRequest::Stop { run, tree: true } => self.stop(self.reader.root(&run).await).await,
-            ControlRequest::StopAll {} => self.stop_all().await,
-            ControlRequest::Steer { run, text } => self.steer(&run, text).await,
-            ControlRequest::BudgetShow { run } => self.budget(&run).await.map(Some),
-            ControlRequest::BudgetAdd { run, by } => self.raise(&run, by).await,
-            ControlRequest::ApprovalsList {} => {
-                self.reader.approvals().await.map(ControlResponse::Approvals).map(Some)
-            }
-            ControlRequest::ApprovalsDecide { call, verdict } => self.decide(&call, verdict).await,
-            ControlRequest::BackupCreate { dir } => back_up(self.backups.as_deref(), dir, to).await,
-            ControlRequest::ModelsList {} => {
-                self.reader.read(|rows| rows.all_models()).await.map(ControlResponse::Models).map(Some)
-            }
-            ControlRequest::ProvidersStatus {} => self.send_command(ControlCommand::Providers).await,
-            ControlRequest::SummariesStatus {} => self.send_command(ControlCommand::Summaries).await,
-            ControlRequest::ProvidersReset { name } => {
-                self.send_command(ControlCommand::ResetProvider(name)).await
-            }
-            ControlRequest::Gc(sweep) => self.gc(sweep, to).await,
-            ControlRequest::StoreFootprint {} => self.footprint(to).await,
-        };
+        let answer = self.respond(request, to).await;
         if let Some(answer) = answer.unwrap_or_else(|fault| Some(ControlResponse::Refused(fault))) {
             send(to, answer).await;
+        }
+    }
+
+    /// The last line of the answer; `None` if the client is gone or the runtime has ended.
+    async fn respond(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let reader = &self.reader;
+        Ok(Some(match request {
+            ControlRequest::Ping {} => self.pong(),
+            ControlRequest::RunsList { max } => ControlResponse::Runs(self.summaries(max).await?),
+            ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
+            ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
+            ControlRequest::SessionsShow { session, max } => {
+                ControlResponse::Session(self.session(&session, max).await?)
+            }
+            ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
+            ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
+            ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
+            ControlRequest::ModelsList {} => {
+                ControlResponse::Models(reader.read(|rows| rows.all_models()).await?)
+            }
+            ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
+            ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
+            ControlRequest::Gc(sweep) => {
+                let report = with_heartbeat(self.maintenance()?.gc(sweep), to).await?;
+                return Ok(report.map(ControlResponse::Gc));
+            }
+            ControlRequest::StoreFootprint {} => {
+                let footprint = with_heartbeat(self.maintenance()?.footprint(), to).await?;
+                return Ok(footprint.map(ControlResponse::Footprint));
+            }
+            ControlRequest::Stop { run, tree } => {
+                let row = if tree { reader.root(&run).await? } else { reader.run(&run).await? };
+                return self.send_command(ControlCommand::Stop(vec![row])).await;
+            }
+            ControlRequest::StopAll {} => match reader.read(|rows| rows.open_runs()).await? {
+                open if open.is_empty() => ControlResponse::Stopped(Vec::new()),
+                open => return self.send_command(ControlCommand::Stop(open)).await,
+            },
+            ControlRequest::Steer { run, text } => {
+                let run = Box::new(reader.run(&run).await?);
+                return self.send_command(ControlCommand::Steer { run, text: text.into() }).await;
+            }
+            ControlRequest::BudgetAdd { run, by } => {
+                let run = reader.run(&run).await?.id;
+                return self.send_command(ControlCommand::Raise { run, by }).await;
+            }
+            ControlRequest::ApprovalsDecide { call, verdict } => {
+                let (_, call) = reader.find_approval(&call).await?;
+                return self.send_command(ControlCommand::Decide { call, verdict }).await;
+            }
+            ControlRequest::ProvidersStatus {} => return self.send_command(ControlCommand::Providers).await,
+            ControlRequest::SummariesStatus {} => return self.send_command(ControlCommand::Summaries).await,
+            ControlRequest::ProvidersReset { name } => {
+                return self.send_command(ControlCommand::ResetProvider(name)).await;
+            }
+        }))
+    }
+
+    fn pong(&self) -> ControlResponse {
+        let vitals = self.vitals();
+        ControlResponse::Pong {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            writing_since: vitals.as_ref().and_then(HealthProbe::writing_since),
+            stalled: vitals.as_ref().map(stalled).unwrap_or_default(),
         }
     }
 
@@ -232,29 +261,30 @@ impl RequestHandler {
     /// The view of a run with current counts.
     async fn view(&self, row: RunRow) -> Result<RunView, RequestError> {
         let row = self.reader.with_current_counts(row).await?;
-        Ok(self.view_of_counted(row).await)
+        Ok(run_view(row, self.vitals().as_ref()).await)
     }
 
-    async fn view_of_counted(&self, row: RunRow) -> RunView {
-        tree::run_view(row, self.vitals().as_ref()).await
-    }
-
-    async fn run(&self, id: &str) -> Result<ControlResponse, RequestError> {
+    async fn run(&self, id: &str) -> Result<RunDetailView, RequestError> {
         let row = self.reader.run(id).await?;
         let mut detail = RunDetailFold::new(&row);
-        if let Some(why) = self.reader.readable_records(row.session, 1, |record| detail.take(record)).await? {
-            return self.unreadable(row, why).await;
-        }
-        let Some(accepted) = detail.accepted else {
-            let why = not_accepted(&row).text;
-            return self.unreadable(row, why).await;
+        let damage = self.reader.readable_records(row.session, 1, |_, record| detail.take(record)).await?;
+        let accepted = match (damage, detail.accepted) {
+            (None, Some(accepted)) => accepted,
+            (damage, _) => {
+                let why = damage.unwrap_or_else(|| not_accepted(&row).text);
+                return Ok(RunDetailView::unreadable(self.view(row).await?, why));
+            }
         };
-        let waits = self.waits(&row, detail.waits.as_ref()).await;
-        let mut run = self.view_of_counted(row).await;
+        let vitals = self.vitals();
+        let waits = match &detail.waits {
+            Some(tracker) => wait_views(&row, tracker, vitals.as_ref()).await,
+            None => Vec::new(),
+        };
+        let mut run = run_view(row, vitals.as_ref()).await;
         if run.ended.is_none() {
             (run.iterations, run.usage) = (detail.counts.iterations, detail.counts.usage);
         }
-        Ok(ControlResponse::Run(Box::new(RunDetailView {
+        Ok(RunDetailView {
             run,
             waits,
             cost: detail.bill.nano_usd(),
@@ -263,36 +293,21 @@ impl RequestHandler {
             last_text: detail.last_text,
             spec: Some((*accepted.spec).clone()),
             unreadable: None,
-        })))
-    }
-
-    async fn unreadable(&self, row: RunRow, why: String) -> Result<ControlResponse, RequestError> {
-        Ok(ControlResponse::Run(Box::new(RunDetailView::unreadable(self.view(row).await?, why))))
+        })
     }
 
     fn vitals(&self) -> Option<HealthProbe> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a run waits for; empty without a tracker.
-    async fn waits(&self, row: &RunRow, tracker: Option<&WaitTracker>) -> Vec<WaitView> {
-        let Some(tracker) = tracker else { return Vec::new() };
-        let waits = match self.vitals() {
-            Some(vitals) => vitals.waits(row.session, row.id, tracker).await,
-            None => tracker.waits_unowned(row.id, SystemClock::default().at()),
-        };
-        waits.into_iter().map(WaitView::from).collect()
-    }
-
-    async fn session(&self, id: &str, max: usize) -> Result<ControlResponse, RequestError> {
+    async fn session(&self, id: &str, max: usize) -> Result<SessionDetailView, RequestError> {
         let row = self.reader.session(id).await?;
         let runs = self.runs(Some(row.id), max).await?;
         let (quarantined, todo) = match self.reader.waits(row.id).await? {
             Ok(waits) => (None, waits.todo()),
             Err(reason) => (Some(reason), None),
         };
-        let session = SessionView::new(&row, quarantined);
-        Ok(ControlResponse::Session(SessionDetailView { session, runs, todo }))
+        Ok(SessionDetailView { session: SessionView::new(&row, quarantined), runs, todo })
     }
 
     async fn sessions(&self, max: usize) -> Result<Vec<SessionView>, RequestError> {
@@ -329,67 +344,20 @@ impl RequestHandler {
         }
     }
 
-    async fn tree(&self, id: Option<&str>) -> Result<ControlResponse, RequestError> {
+    async fn tree(&self, id: Option<&str>) -> Result<Vec<NodeView>, RequestError> {
         let runs = match id {
             Some(id) => vec![self.reader.run(id).await?],
             None => self.reader.read(|rows| rows.open_runs()).await?,
         };
         let vitals = self.vitals();
         let mut forest = self.run_trees.lock().await;
-        forest.build(&self.reader, vitals.as_ref(), runs).await.map(ControlResponse::Tree)
+        forest.build(&self.reader, vitals.as_ref(), runs).await
     }
 
-    async fn stop(&self, row: Result<RunRow, RequestError>) -> Result<Option<ControlResponse>, RequestError> {
-        self.send_command(ControlCommand::Stop(vec![row?])).await
-    }
-
-    async fn stop_all(&self) -> Result<Option<ControlResponse>, RequestError> {
-        let open = self.reader.read(|rows| rows.open_runs()).await?;
-        if open.is_empty() {
-            return Ok(Some(ControlResponse::Stopped(Vec::new())));
-        }
-        self.send_command(ControlCommand::Stop(open)).await
-    }
-
-    async fn steer(&self, id: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
-        let run = Box::new(self.reader.run(id).await?);
-        self.send_command(ControlCommand::Steer { run, text: text.into() }).await
-    }
-
-    async fn budget(&self, id: &str) -> Result<ControlResponse, RequestError> {
+    async fn budget(&self, id: &str) -> Result<BudgetView, RequestError> {
         let row = self.reader.run(id).await?;
         let (leg, (accounts, wall)) = (row.leg, self.reader.budget(&row).await?);
-        let run = self.view(row).await?;
-        Ok(ControlResponse::Budget(Box::new(BudgetView { run, leg, accounts, wall })))
-    }
-
-    async fn raise(&self, id: &str, by: LimitIncrease) -> Result<Option<ControlResponse>, RequestError> {
-        let run = self.reader.run(id).await?.id;
-        self.send_command(ControlCommand::Raise { run, by }).await
-    }
-
-    async fn decide(
-        &self,
-        call: &str,
-        verdict: ApprovalDecision,
-    ) -> Result<Option<ControlResponse>, RequestError> {
-        let (_, call) = self.reader.find_approval(call).await?;
-        self.send_command(ControlCommand::Decide { call, verdict }).await
-    }
-
-    async fn gc(
-        &self,
-        sweep: GcRequest,
-        to: &mpsc::Sender<ControlResponse>,
-    ) -> Result<Option<ControlResponse>, RequestError> {
-        Ok(with_heartbeat(self.maintenance()?.gc(sweep), to).await?.map(ControlResponse::Gc))
-    }
-
-    async fn footprint(
-        &self,
-        to: &mpsc::Sender<ControlResponse>,
-    ) -> Result<Option<ControlResponse>, RequestError> {
-        Ok(with_heartbeat(self.maintenance()?.footprint(), to).await?.map(ControlResponse::Footprint))
+        Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
     }
 
     fn maintenance(&self) -> Result<&dyn MaintenanceService, RequestError> {

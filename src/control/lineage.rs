@@ -3,12 +3,14 @@
 //! Lineages have no index, because lookups are rare. An id contains the time of its record, so only runs open at that
 //! time can have it. Besides the row of every run, only the records of those runs are read.
 
-use hermod_actors::model::{Body, RunRow, SessionId, SessionRow, Timestamp};
+use std::{ops::ControlFlow, sync::Arc};
 
-use super::{
-    error::RequestError,
-    reader::{PAGE_RECORDS, StoreReader},
+use hermod_actors::{
+    RunError,
+    model::{Body, Record, RunRow, SessionId, SessionRow, Timestamp},
 };
+
+use super::{error::RequestError, reader::StoreReader};
 
 /// The random bits of an id, below its time.
 const ULID_RANDOM_BITS: u32 = 80;
@@ -35,23 +37,17 @@ impl StoreReader {
 
     /// True if a compaction of this run began the lineage.
     async fn has_lineage(&self, run: &RunRow, lineage: SessionId) -> Result<bool, RequestError> {
-        let mut next = run.first;
-        loop {
-            let page = self.page(run.session, next, PAGE_RECORDS).await?;
-            let is_last = page.len() < PAGE_RECORDS;
-            for (seq, record) in page {
-                next = seq + 1;
-                if matches!(&record.body, Body::ContextCompacted(compacted) if compacted.lineage == lineage) {
-                    return Ok(true);
-                }
-                if matches!(&record.body, Body::RunEnded(ended) if ended.run == run.id && seq >= run.last) {
-                    return Ok(false);
-                }
+        let each = |seq, record: Arc<Record>| {
+            if matches!(&record.body, Body::ContextCompacted(compacted) if compacted.lineage == lineage) {
+                return ControlFlow::Break(true);
             }
-            if is_last {
-                return Ok(false);
+            if matches!(&record.body, Body::RunEnded(ended) if ended.run == run.id && seq >= run.last) {
+                return ControlFlow::Break(false);
             }
-        }
+            ControlFlow::Continue(())
+        };
+        let found = self.visit(run.session, run.first, each).await.map_err(RunError::Read)?;
+        Ok(found.break_value().unwrap_or(false))
     }
 }
 

@@ -38,4 +38,4 @@ pub use maintenance::{
 pub use protocol::{ControlRequest, ControlResponse, HandlerStall};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::{ControlServer, ListenError};
-pub use tree::RunTreeCache;
+pub use tree::{RunTreeCache, run_view};

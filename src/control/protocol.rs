@@ -264,30 +264,7 @@ impl ControlRequest {
 impl ControlResponse {
     /// True if no line follows this one.
     pub const fn is_last(&self) -> bool {
-        match self {
-            Self::Record(_) | Self::BackingUp { .. } | Self::Heartbeat {} => false,
-            Self::Pong { .. }
-            | Self::Runs(_)
-            | Self::Run(_)
-            | Self::Sessions(_)
-            | Self::Session(_)
-            | Self::End {}
-            | Self::Tree(_)
-            | Self::Stopped(_)
-            | Self::Steered { .. }
-            | Self::Budget(_)
-            | Self::Raised(_)
-            | Self::Approvals(_)
-            | Self::Models(_)
-            | Self::Decided(_)
-            | Self::BackedUp(_)
-            | Self::Providers(_)
-            | Self::Reset { .. }
-            | Self::Summaries(_)
-            | Self::Gc(_)
-            | Self::Footprint(_)
-            | Self::Refused(_) => true,
-        }
+        !matches!(self, Self::Record(_) | Self::BackingUp { .. } | Self::Heartbeat {})
     }
 }
 

@@ -1,6 +1,6 @@
 //! Read-only queries of the store: what an id names, rows, records, current counts. Starts nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, ops::ControlFlow, sync::Arc};
 
 use hermod_actors::{
     RunError, WaitTracker,
@@ -34,9 +34,6 @@ pub enum ResolvedId {
     /// A run, named by its id, a suffix of it, or `last`.
     Run(Box<RunRow>),
 }
-
-/// A stored record with its number.
-type NumberedRecord = (Seq, Record);
 
 impl StoreReader {
     /// Wraps the journal of an open store.
@@ -163,99 +160,90 @@ impl StoreReader {
     }
 
     /// At most `max` records of a session, from the record number `from` on.
-    pub async fn page(
-        &self,
-        session: SessionId,
-        from: Seq,
-        max: usize,
-    ) -> Result<Vec<NumberedRecord>, RequestError> {
-        self.read_records(session, from, max).await.map_err(|error| RunError::Read(error).into())
-    }
-
-    async fn read_records(
-        &self,
-        session: SessionId,
-        from: Seq,
-        max: usize,
-    ) -> Result<Vec<NumberedRecord>, ReadError> {
+    async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadError> {
         // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
-        let own = |stored: StoredRecord| (stored.seq, Arc::unwrap_or_clone(stored.record));
-        Ok(self.0.records(session, from, max).await?.into_iter().map(own).collect())
+        self.0.records(session, from, max).await
     }
 
-    /// Passes the records of a session to `each` in order, from the record number `from` on.
-    pub async fn records<E: From<RequestError>>(
+    /// Passes the records of a session to `each` in order, from the record number `from` on, until it breaks.
+    pub(super) async fn visit<B>(
         &self,
         session: SessionId,
         from: Seq,
-        mut each: impl FnMut(NumberedRecord) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut each: impl FnMut(Seq, Arc<Record>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, ReadError> {
         let mut next = from;
         loop {
             let page = self.page(session, next, PAGE_RECORDS).await?;
-            let more = page.len() == PAGE_RECORDS;
-            for stored in page {
-                next = stored.0 + 1;
-                each(stored)?;
+            let is_last = page.len() < PAGE_RECORDS;
+            for StoredRecord { seq, record, .. } in page {
+                next = seq + 1;
+                if let broken @ ControlFlow::Break(_) = each(seq, record) {
+                    return Ok(broken);
+                }
             }
-            if !more {
-                return Ok(());
+            if is_last {
+                return Ok(ControlFlow::Continue(()));
             }
         }
     }
 
-    /// Why this version cannot read a session's journal; `None` if it can.
-    pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
-        self.readable_records(session, 1, |_| {}).await
+    /// Passes the records of a session to `each` in order, from the record number `from` on.
+    pub async fn records(
+        &self,
+        session: SessionId,
+        from: Seq,
+        mut each: impl FnMut(Seq, Arc<Record>),
+    ) -> Result<(), RequestError> {
+        let each = |seq, record| {
+            each(seq, record);
+            ControlFlow::<Infallible>::Continue(())
+        };
+        self.visit(session, from, each).await.map(drop).map_err(|error| RunError::Read(error).into())
     }
 
-    /// Passes the records of a session to `each`, from the record number `from` on, until one cannot be read. Returns
-    /// the reason; `None` if all can be read.
+    /// Why this version cannot read a session's journal; `None` if it can.
+    pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
+        self.readable_records(session, 1, |_, _| {}).await
+    }
+
+    /// Passes the records of a session to `each`, from the record number `from` on, until one cannot be read. Returns the
+    /// reason; `None` if all can be read.
     pub(super) async fn readable_records(
         &self,
         session: SessionId,
         from: Seq,
-        mut each: impl FnMut(&Record),
+        mut each: impl FnMut(Seq, &Record),
     ) -> Result<Option<String>, RequestError> {
-        let mut next = from;
-        loop {
-            // Short reads are ready at once: without yielding, many in a row would block other tasks.
-            tokio::task::coop::consume_budget().await;
-            match self.0.records(session, next, PAGE_RECORDS).await {
-                Ok(page) => {
-                    page.iter().for_each(|stored| each(&stored.record));
-                    match page.last() {
-                        Some(last) if page.len() == PAGE_RECORDS => next = last.seq + 1,
-                        Some(_) | None => return Ok(None),
-                    }
-                }
-                Err(error @ ReadError::Record { .. }) => return Ok(Some(error.to_string())),
-                Err(error) => return Err(RunError::Read(error).into()),
-            }
+        let each = |seq, record: Arc<Record>| {
+            each(seq, &record);
+            ControlFlow::<Infallible>::Continue(())
+        };
+        match self.visit(session, from, each).await {
+            Ok(_) => Ok(None),
+            Err(error @ ReadError::Record { .. }) => Ok(Some(error.to_string())),
+            Err(error) => Err(RunError::Read(error).into()),
         }
     }
 
     /// The record that accepted a run.
     pub async fn acceptance(&self, row: &RunRow) -> Result<RunAccepted, RequestError> {
-        if let Some((_, Record { body: Body::RunAccepted(accepted), .. })) =
-            self.page(row.session, row.first, 1).await?.pop()
-            && accepted.run == row.id
-        {
-            return Ok(*accepted);
+        let accepted_in = |record: &Record| {
+            let Body::RunAccepted(accepted) = &record.body else { return None };
+            (accepted.run == row.id).then(|| (**accepted).clone())
+        };
+        let first = self.page(row.session, row.first, 1).await.map_err(RunError::Read)?;
+        if let Some(accepted) = first.first().and_then(|stored| accepted_in(&stored.record)) {
+            return Ok(accepted);
         }
-        // The row is a substitute for a lost one and does not know the run's first record.
-        let mut found = None;
-        self.records(row.session, 1, |(_, record)| {
-            if let Body::RunAccepted(accepted) = record.body
-                && accepted.run == row.id
-            {
-                found = Some(*accepted);
-            }
-            Ok::<(), RequestError>(())
-        })
-        .await?;
-        found.ok_or_else(|| not_accepted(row))
+        // The row was rebuilt in place of a lost one and does not know its first record.
+        let each = |_, record: Arc<Record>| match accepted_in(&record) {
+            Some(accepted) => ControlFlow::Break(accepted),
+            None => ControlFlow::Continue(()),
+        };
+        let found = self.visit(row.session, 1, each).await.map_err(RunError::Read)?;
+        found.break_value().ok_or_else(|| not_accepted(row))
     }
 
     /// At most [`PAGE_RECORDS`] records of a session from `from` on, and the error of the next record if it cannot be
@@ -265,33 +253,26 @@ impl StoreReader {
         session: SessionId,
         from: Seq,
     ) -> Result<(Vec<EventView>, Option<RequestError>), RequestError> {
-        let (page, damage) = self.readable_page(session, from).await?;
-        let event = |(seq, record): &NumberedRecord| {
-            EventView::new(*seq, record).map_err(|error| {
-                let text = format!("record {seq} cannot be shown as JSON: {error}");
+        let (page, damage) = match self.page(session, from, PAGE_RECORDS).await {
+            Ok(page) => (page, None),
+            Err(error @ ReadError::Record { seq, .. }) => {
+                let before = usize::try_from(seq.saturating_sub(from)).unwrap_or(usize::MAX);
+                let page = match before {
+                    0 => Vec::new(),
+                    // If the index row that finds the earlier records is lost too, there are none.
+                    _ => self.page(session, from, before).await.unwrap_or_default(),
+                };
+                (page, Some(RunError::Read(error).into()))
+            }
+            Err(error) => return Err(RunError::Read(error).into()),
+        };
+        let event = |stored: &StoredRecord| {
+            EventView::new(stored.seq, &stored.record).map_err(|error| {
+                let text = format!("record {} cannot be shown as JSON: {error}", stored.seq);
                 RequestError::new(RequestErrorKind::Internal, text)
             })
         };
         Ok((page.iter().map(event).collect::<Result<_, _>>()?, damage))
-    }
-
-    async fn readable_page(
-        &self,
-        session: SessionId,
-        from: Seq,
-    ) -> Result<(Vec<NumberedRecord>, Option<RequestError>), RequestError> {
-        let error = match self.read_records(session, from, PAGE_RECORDS).await {
-            Ok(page) => return Ok((page, None)),
-            Err(error) => error,
-        };
-        let ReadError::Record { seq, .. } = &error else { return Err(RunError::Read(error).into()) };
-        let before = usize::try_from(seq.saturating_sub(from)).unwrap_or(usize::MAX);
-        let page = match before {
-            0 => Vec::new(),
-            // If the index row that locates the earlier records is lost too, none can be returned.
-            _ => self.page(session, from, before).await.unwrap_or_default(),
-        };
-        Ok((page, Some(RunError::Read(error).into())))
     }
 
     /// A run's row with current counts: those of an unfinished run's row, and of the records since.
@@ -305,7 +286,7 @@ impl StoreReader {
             Some(counts) => (counts, row.last + 1),
             None => (RunCounts::default(), row.first),
         };
-        let count = |record: &Record| {
+        let count = |_, record: &Record| {
             if record.body.run() == run {
                 counts.take(&record.body);
             }
@@ -321,7 +302,7 @@ impl StoreReader {
     /// The waits of a session's runs, from its records; the error is the reason why they cannot be read.
     pub async fn waits(&self, session: SessionId) -> Result<Result<WaitTracker, String>, RequestError> {
         let mut waits = WaitTracker::new(session);
-        let unreadable = self.readable_records(session, 1, |record| waits.take(record)).await?;
+        let unreadable = self.readable_records(session, 1, |_, record| waits.take(record)).await?;
         Ok(unreadable.map_or(Ok(waits), Err))
     }
 }

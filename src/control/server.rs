@@ -20,8 +20,9 @@ use super::{
     handler::RequestHandler,
     protocol::{ControlResponse, encode_line},
     socket_path::{SOCKET, SocketPath},
-    token::{ControlToken, remove},
+    token::ControlToken,
 };
+use crate::files;
 
 /// Limit of concurrent connections.
 const MAX_CONNECTIONS: usize = 32;
@@ -56,7 +57,7 @@ struct SocketFiles(PathBuf);
 impl Drop for SocketFiles {
     fn drop(&mut self) {
         for path in [self.0.join(SOCKET), ControlToken::path(&self.0)] {
-            if let Err(error) = remove(&path) {
+            if let Err(error) = files::remove(&path) {
                 tracing::warn!(path = %path.display(), %error, "cannot be removed");
             }
         }
@@ -95,7 +96,7 @@ impl ControlServer {
 fn listen(state: &Path) -> io::Result<UnixListener> {
     const PART: &str = "control.sock.part";
     let part = state.join(PART);
-    remove(&part)?;
+    files::remove(&part)?;
     let listener = UnixListener::bind(SocketPath::new(state, PART)?.path())?;
     fs::set_permissions(&part, fs::Permissions::from_mode(0o600))?;
     fs::rename(&part, state.join(SOCKET))?;

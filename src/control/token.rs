@@ -4,11 +4,13 @@ use std::{
     fmt, fs,
     hint::black_box,
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
-use crate::{clock, files::read_regular_text};
+use crate::{
+    clock,
+    files::{self, read_regular_text},
+};
 
 /// The token's file, beside the socket.
 const FILE: &str = "control.token";
@@ -32,9 +34,8 @@ impl ControlToken {
         let token = Self(random_half() + &random_half());
         let (path, part) = (Self::path(state), state.join("control.token.part"));
         // A left-over file could have other permissions than a new one.
-        remove(&part)?;
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-        file.write_all(token.0.as_bytes())?;
+        files::remove(&part)?;
+        files::make(&part)?.write_all(token.0.as_bytes())?;
         fs::rename(&part, path)?;
         Ok(token)
     }
@@ -65,14 +66,6 @@ impl ControlToken {
 /// 128 random bits in hexadecimal.
 fn random_half() -> String {
     format!("{:032x}", u128::from_le_bytes(clock::random_bytes()))
-}
-
-/// Removes a file; a missing file is no error.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 #[cfg(test)]

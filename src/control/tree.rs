@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use hermod_actors::{
     HealthProbe, WaitTracker,
     model::{Record, RunId, RunRow, RunState, Seq, SessionId},
-    port::Clock,
 };
 
 use super::{error::RequestError, reader::StoreReader, run_projection::RunProjection};
 use crate::{
-    clock::SystemClock,
+    clock,
     view::{NodeView, RunView, WaitView},
 };
 
@@ -80,7 +79,7 @@ impl RunTreeCache {
         let mut waits = Vec::new();
         if is_open && seen.is_readable {
             (run.iterations, run.usage) = (projection.counts.iterations, projection.counts.usage);
-            waits = seen.waits(&run, vitals).await;
+            waits = wait_views(&run, &seen.waits, vitals).await;
         }
         let parent = run.parent;
         let node = NodeView::new(run_view(run, vitals).await, parent, account.as_ref());
@@ -98,33 +97,34 @@ impl CachedSession {
             return Ok(());
         }
         let from = self.next;
-        let each = |(seq, record): (Seq, Record)| {
+        let each = |seq, record: &Record| {
             self.next = seq + 1;
-            self.waits.take(&record);
+            self.waits.take(record);
             if let Some(run) = record.body.run() {
                 self.runs.entry(run).or_default().take(&record.body);
             }
-            Ok::<(), RequestError>(())
         };
-        if let Err(fault) = reader.records(session, from, each).await {
-            // A session that cannot be read must not hide the other runs.
-            self.is_readable = reader.quarantine_reason(session).await?.is_none();
-            return if self.is_readable { Err(fault) } else { Ok(()) };
-        }
+        // A session that cannot be read must not hide the other runs.
+        self.is_readable = reader.readable_records(session, from, each).await?.is_none();
         Ok(())
-    }
-
-    async fn waits(&self, run: &RunRow, vitals: Option<&HealthProbe>) -> Vec<WaitView> {
-        let waits = match vitals {
-            Some(vitals) => vitals.waits(run.session, run.id, &self.waits).await,
-            None => self.waits.waits_unowned(run.id, SystemClock::default().at()),
-        };
-        waits.into_iter().map(WaitView::from).collect()
     }
 }
 
+/// What a run waits for; the runtime of this process, if there is one, knows what its sessions do.
+pub(super) async fn wait_views(
+    row: &RunRow,
+    tracker: &WaitTracker,
+    vitals: Option<&HealthProbe>,
+) -> Vec<WaitView> {
+    let waits = match vitals {
+        Some(vitals) => vitals.waits(row.session, row.id, tracker).await,
+        None => tracker.waits_unowned(row.id, clock::now()),
+    };
+    waits.into_iter().map(WaitView::from).collect()
+}
+
 /// The view of a run; the runtime of this process, if there is one, knows whether a process runs it.
-pub(super) async fn run_view(row: RunRow, vitals: Option<&HealthProbe>) -> RunView {
+pub async fn run_view(row: RunRow, vitals: Option<&HealthProbe>) -> RunView {
     let has_process = match vitals {
         Some(vitals) if row.state != RunState::Ended => vitals.runs(row.session).await,
         Some(_) | None => false,

@@ -118,7 +118,7 @@ impl CrashHistory {
 
     /// This process takes the store over; if the previous one did not end cleanly, that counts as a death.
     /// `step` is the current step of the run in [`last_trial`](Self::last_trial); `None` if the run has ended.
-    pub fn take_over(&mut self, pid: u32, now: Timestamp, step: Option<Seq>) {
+    pub fn replace_process(&mut self, pid: u32, now: Timestamp, step: Option<Seq>) {
         let before =
             self.process.replace(ProcessEntry { pid, since: now, activity: ProcessActivity::Anything });
         if let Some(before) = before {
@@ -252,11 +252,11 @@ mod tests {
         let mut past = CrashHistory::default();
         let mut step = None;
         for (at, trial, then) in deaths {
-            past.take_over(1, Timestamp(*at), step);
+            past.replace_process(1, Timestamp(*at), step);
             past.set_trial(*trial);
             step = *then;
         }
-        past.take_over(1, Timestamp(now), step);
+        past.replace_process(1, Timestamp(now), step);
         past
     }
 
@@ -280,7 +280,7 @@ mod tests {
     fn a_process_that_ends_well_has_not_died() {
         let mut past = died(&[(0, None, None), (1, None, None)], 2);
         assert!(past.end(Timestamp(3)), "two deaths are remembered");
-        past.take_over(1, Timestamp(4), None);
+        past.replace_process(1, Timestamp(4), None);
         assert_eq!(past.resume_mode(), ResumeMode::AllAtOnce);
         assert!(!past.end(Timestamp(70_000)), "and forgotten");
     }
@@ -332,7 +332,7 @@ mod tests {
         let mut past = died(&[(0, Some(long(A, 5)), Some(5)); 2], 1);
         past.start_backoff();
         assert_eq!(past.last_trial(), None);
-        past.take_over(1, Timestamp(2), None);
+        past.replace_process(1, Timestamp(2), None);
         assert_eq!((past.suspicion_rank(A), past.backoff_before(&trial(A, 5))), (0, None));
     }
 
@@ -342,7 +342,7 @@ mod tests {
     fn condemned_at(starts: usize, dies: impl Fn(usize, Option<u64>) -> u64) -> Option<usize> {
         let (mut past, mut now) = (CrashHistory::default(), 0);
         for start in 0..starts {
-            past.take_over(1, Timestamp(now), Some(5));
+            past.replace_process(1, Timestamp(now), Some(5));
             if !past.crash_looping().is_empty() {
                 return Some(start);
             }

@@ -55,9 +55,9 @@ impl CrashHistoryFile {
         Self { path, history }
     }
 
-    /// This process owns the store: see [`CrashHistory::take_over`].
-    pub fn take_over(&mut self, now: Timestamp, step: Option<Seq>) {
-        self.history.take_over(std::process::id(), now, step);
+    /// This process owns the store: see [`CrashHistory::replace_process`].
+    pub fn begin_process(&mut self, now: Timestamp, step: Option<Seq>) {
+        self.history.replace_process(std::process::id(), now, step);
         self.write();
     }
 
@@ -130,15 +130,15 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let file = state.path().join(FILE);
         let mut first = CrashHistoryFile::read(state.path());
-        first.take_over(Timestamp(0), None);
+        first.begin_process(Timestamp(0), None);
         assert!(file.exists());
         first.end(Timestamp(1));
         assert!(!file.exists(), "it ended well");
         for at in [2, 3, 4] {
-            CrashHistoryFile::read(state.path()).take_over(Timestamp(at), None);
+            CrashHistoryFile::read(state.path()).begin_process(Timestamp(at), None);
         }
         let mut last = CrashHistoryFile::read(state.path());
-        last.take_over(Timestamp(5), None);
+        last.begin_process(Timestamp(5), None);
         assert_eq!(last.resume_mode(), ResumeMode::Probation(3));
         last.end(Timestamp(6));
         assert_eq!(
@@ -154,7 +154,7 @@ mod tests {
     async fn a_trial_that_lasts_is_noted() {
         let state = tempfile::tempdir().unwrap();
         let mut keeper = CrashHistoryFile::read(state.path());
-        keeper.take_over(Timestamp(0), None);
+        keeper.begin_process(Timestamp(0), None);
         let trial = Trial { run: RunId::from_bits(1), step: 3, is_alone: true, has_min_uptime: false };
         keeper.set_trial(Some(trial));
         keeper.watch_trial(sleep(Duration::from_millis(MIN_UPTIME_MS - 1))).await;

@@ -14,6 +14,7 @@ use super::notes::NoteSink;
 use crate::{
     control::{
         CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError, RequestErrorKind,
+        run_view,
     },
     view::{DecisionView, ProviderView, RunView, SteeredView},
     watchdog::HandlerWatchdog,
@@ -146,8 +147,7 @@ async fn decide(
     verdict: ApprovalDecision,
 ) -> Result<ControlResponse, RequestError> {
     let row = runtime.decide_without_resume(call, verdict).await?;
-    let has_process = runtime.health_probe().runs(row.session).await;
-    let run = if has_process { row.into() } else { RunView::without_process(row) };
+    let run = run_view(row, Some(&runtime.health_probe())).await;
     Ok(ControlResponse::Decided(Box::new(DecisionView { call, verdict, run })))
 }
 

@@ -7,7 +7,7 @@ use hermod_actors::{
 
 use super::{error::HostError, notes::NoteSink};
 use crate::{
-    control::{RequestError, StoreReader},
+    control::StoreReader,
     crash_loop::{CrashHistoryFile, Trial},
 };
 
@@ -19,11 +19,10 @@ pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Se
         return None;
     }
     let mut last = 0;
-    let read = reader.records(row.session, row.first, |(seq, record)| {
+    let read = reader.records(row.session, row.first, |seq, record| {
         if record.body.run() == Some(run) && record.body.is_progress() {
             last = seq;
         }
-        Ok::<(), RequestError>(())
     });
     if let Err(error) = read.await {
         tracing::warn!(%run, %error, "its records cannot be read");

@@ -74,8 +74,8 @@ pub enum StartError {
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The request is wrong, or the owner of the store refuses it.
-    #[error("{0}")]
-    Request(RequestError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// The runtime refuses the request.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -88,12 +88,6 @@ pub enum HostError {
     /// The owner of the store ended before it answered; the text says how to find out what it did.
     #[error("the process that held the store ended before it answered; {0}")]
     ConnectionLost(String),
-}
-
-impl From<RequestError> for HostError {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
 }
 
 impl From<RuntimeEnd> for HostError {

@@ -36,16 +36,18 @@ pub use endpoints::{Endpoints, store_script};
 pub use error::{HostError, StartError};
 pub use idempotency_key::first_of_key;
 pub use identifier::Identifier;
-pub use model_choice::{ModelRequest, OllamaProbe, RehearsalScript, discover};
+pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover};
 pub use new_run::{RunInput, SpecRequest, endpoints as run_endpoints, ignored_settings, new_spec};
 pub use notes::NoteSink;
 pub use orders::StopTarget;
 pub use owned_store::OwnedStore;
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use signals::{ShutdownSignal, Signals};
-pub(crate) use start::{HostDependencies, runtime, space, tool_calls};
+pub(crate) use start::{HostDependencies, runtime};
 pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
 pub(crate) use state_dir::workspace_problem;
-pub use state_dir::{create_state_dir, open, state_dir};
-pub use store_client::{RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response};
+pub use state_dir::{configured_state_dir, create_state_dir, open, state_dir};
+pub use store_client::{
+    OwnerReply, RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response,
+};
 pub use workspace::{WorkspaceChoice, resolve_workspace};

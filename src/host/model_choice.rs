@@ -36,14 +36,14 @@ pub enum RehearsalScript {
 
 /// The model that a caller asks for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ModelRequest<'a> {
+pub struct ModelSelection<'a> {
     /// The script of a rehearsal; it replaces all models of the run.
     pub script: Option<&'a RehearsalScript>,
     /// The provider and the model.
     pub model: RequestedModel<'a>,
 }
 
-impl ModelRequest<'_> {
+impl ModelSelection<'_> {
     /// True if it selects no model.
     const fn is_open(&self) -> bool {
         self.script.is_none() && self.model.provider.is_none() && self.model.model.is_none()
@@ -100,7 +100,7 @@ pub async fn discover(config: &Config, variables: &Variables, local: OllamaProbe
 pub(super) async fn providers(
     config: &Config,
     variables: &Variables,
-    request: ModelRequest<'_>,
+    request: ModelSelection<'_>,
     known: &[&RunSpec],
 ) -> Vec<DiscoveredProvider> {
     let before = known.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
@@ -117,7 +117,7 @@ pub(super) async fn providers(
 }
 
 /// The model of the request, else that of the configuration.
-fn wanted<'a>(config: &'a Config, request: ModelRequest<'a>) -> RequestedModel<'a> {
+fn wanted<'a>(config: &'a Config, request: ModelSelection<'a>) -> RequestedModel<'a> {
     match request.model {
         RequestedModel { provider: None, model: None } => {
             RequestedModel { provider: None, model: config.model.0.as_deref() }
@@ -130,7 +130,7 @@ fn wanted<'a>(config: &'a Config, request: ModelRequest<'a>) -> RequestedModel<'
 /// discovered one.
 pub(super) fn choose(
     config: &Config,
-    request: ModelRequest<'_>,
+    request: ModelSelection<'_>,
     before: Option<&RunSpec>,
     found: &[DiscoveredProvider],
     state: &Path,

@@ -10,7 +10,7 @@ use super::{
     conversation::ConversationTarget,
     endpoints::Endpoints,
     error::HostError,
-    model_choice::{self, ModelRequest},
+    model_choice::{self, ModelSelection},
     run_defaults,
 };
 use crate::{config::Config, discovery::Variables, prompt::skill_folders, tool::SKILL_VIEW};
@@ -32,7 +32,7 @@ pub struct RunInput {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpecRequest<'a> {
     /// The model.
-    pub model: ModelRequest<'a>,
+    pub model: ModelSelection<'a>,
     /// Limits of the budget.
     pub budget: BudgetLimits,
     /// Time after which the run ends as timed out.
@@ -66,7 +66,7 @@ pub fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
 
 /// The endpoints for this run and for the unfinished runs of its conversation.
 pub async fn endpoints(
-    request: ModelRequest<'_>,
+    request: ModelSelection<'_>,
     (config, variables): (&Config, &Variables),
     target: &ConversationTarget,
     state: &Path,

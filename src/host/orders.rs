@@ -1,9 +1,10 @@
 //! Commands about stored runs: this process sends them to the owner of the store, or executes them itself if there is
 //! no owner. None resumes a run that no process runs. `commands.rs` is the owner's side.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use hermod_actors::{
+    RunError, Runtime,
     model::{ApprovalDecision, LimitIncrease, RunRow, RunState},
     port::Journal,
 };
@@ -12,11 +13,11 @@ use tokio::time::sleep;
 use super::{
     commands,
     error::HostError,
-    start::{RuntimeHost, ShutdownUrgency, start_write_only},
-    store_client::{RETRY_DELAY, StoreAccess, StoreClient, unexpected_response},
+    start::{ShutdownUrgency, start_write_only},
+    store_client::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{AskError, ControlRequest, ControlResponse, RequestError, StoreReader},
+    control::{ControlRequest, ControlResponse, RequestError, StoreReader},
     process::runner::{OWN_PROGRAM, Runner},
     view::{DecisionView, RunView},
 };
@@ -55,17 +56,12 @@ impl StoreClient {
     pub async fn stop(&self, target: &StopTarget) -> Result<Vec<RunView>, HostError> {
         let request = target.request();
         loop {
-            match self.access().await? {
-                StoreAccess::Owner(mut client) => match client.request(&request, |_| Ok(())).await {
-                    Ok(ControlResponse::Stopped(runs)) => return Ok(runs),
-                    Ok(_) => return Err(unexpected_response().into()),
-                    // Stopping is idempotent, so the request can be repeated.
-                    Err(AskError::Disconnected) => sleep(RETRY_DELAY).await,
-                    Err(AskError::Rejected(error)) => return Err(error.into()),
-                },
-                StoreAccess::Store(journal) => {
-                    return stop_without_owner(target, journal, self.state()).await;
-                }
+            match self.ask_owner(&request).await? {
+                OwnerReply::Response(ControlResponse::Stopped(runs)) => return Ok(runs),
+                OwnerReply::Response(_) => return Err(unexpected_response().into()),
+                // Stopping is idempotent, so the request can be repeated.
+                OwnerReply::Disconnected => sleep(RETRY_DELAY).await,
+                OwnerReply::NoOwner(journal) => return self.stop_without_owner(target, journal).await,
             }
         }
     }
@@ -74,16 +70,16 @@ impl StoreClient {
     pub async fn decide(&self, call: &str, verdict: ApprovalDecision) -> Result<DecisionView, HostError> {
         let request = ControlRequest::ApprovalsDecide { call: call.to_owned(), verdict };
         let remedy = "`hermod approvals list` shows whether the question is still open";
-        let journal = match self.order(&request, remedy).await? {
-            Ordered::Done(ControlResponse::Decided(decision)) => return Ok(*decision),
-            Ordered::Done(_) => return Err(unexpected_response().into()),
-            Ordered::NoOwner(journal) => journal,
+        let journal: Arc<dyn Journal> = match self.ask_owner(&request).await? {
+            OwnerReply::Response(ControlResponse::Decided(decision)) => return Ok(*decision),
+            OwnerReply::Response(_) => return Err(unexpected_response().into()),
+            OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
+            OwnerReply::NoOwner(journal) => journal,
         };
         let (_, call) = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
-        let host = start_write_only(journal, self.state()).await?;
-        let decided = host.runtime.decide_without_resume(call, verdict).await;
-        host.suspend(ShutdownUrgency::Normal).await;
-        Ok(DecisionView { call, verdict, run: RunView::without_process(decided?) })
+        let decide = async |runtime: &Runtime| runtime.decide_without_resume(call, verdict).await;
+        let decided = self.write(journal, decide).await?;
+        Ok(DecisionView { call, verdict, run: RunView::without_process(decided) })
     }
 
     /// Raises limits of a run.
@@ -91,69 +87,53 @@ impl StoreClient {
         let request = ControlRequest::BudgetAdd { run: run.to_owned(), by };
         // The request is not repeated, since the limits could be raised twice.
         let remedy = "`hermod budget show` shows whether the limits are raised";
-        let journal = match self.order(&request, remedy).await? {
-            Ordered::Done(ControlResponse::Raised(run)) => return Ok(*run),
-            Ordered::Done(_) => return Err(unexpected_response().into()),
-            Ordered::NoOwner(journal) => journal,
+        let journal: Arc<dyn Journal> = match self.ask_owner(&request).await? {
+            OwnerReply::Response(ControlResponse::Raised(run)) => return Ok(*run),
+            OwnerReply::Response(_) => return Err(unexpected_response().into()),
+            OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
+            OwnerReply::NoOwner(journal) => journal,
         };
         let row = StoreReader::new(Arc::clone(&journal)).run(run).await?;
-        let host = start_write_only(journal, self.state()).await?;
-        let raised = host.runtime.raise_without_resume(row.id, by).await;
-        host.suspend(ShutdownUrgency::Normal).await;
-        Ok(RunView::from(raised?))
+        let raise = async |runtime: &Runtime| runtime.raise_without_resume(row.id, by).await;
+        self.write(journal, raise).await.map(RunView::from)
     }
 
     /// Sends a steering message. Without an owner it is refused, and the error says how to resume the run.
     pub async fn steer(&self, run: String, text: String) -> Result<ControlResponse, HostError> {
         let request = ControlRequest::Steer { run, text };
         let remedy = "`hermod journal last` has a record message.steered if the message was taken";
-        match self.order(&request, remedy).await? {
-            Ordered::Done(response) => Ok(response),
-            Ordered::NoOwner(journal) => {
-                drop(journal);
-                self.request(&request).await
-            }
+        match self.ask_owner(&request).await? {
+            OwnerReply::Response(response) => Ok(response),
+            OwnerReply::Disconnected => Err(HostError::ConnectionLost(remedy.to_owned())),
+            OwnerReply::NoOwner(journal) => self.request_from_store(journal, request).await,
         }
     }
 
-    /// Sends a command to the owner, once: `remedy` tells how to find out whether it was carried out.
-    async fn order(&self, request: &ControlRequest, remedy: &str) -> Result<Ordered, HostError> {
-        let mut client = match self.access().await? {
-            StoreAccess::Store(journal) => return Ok(Ordered::NoOwner(journal)),
-            StoreAccess::Owner(client) => client,
-        };
-        client.request(request, |_| Ok(())).await.map(Ordered::Done).map_err(|lost| match lost {
-            AskError::Rejected(error) => error.into(),
-            AskError::Disconnected => HostError::ConnectionLost(remedy.to_owned()),
-        })
+    /// Writes to the store from this process; no process runs its runs, and none is started.
+    async fn write<T>(
+        &self,
+        journal: Arc<dyn Journal>,
+        work: impl AsyncFnOnce(&Runtime) -> Result<T, RunError>,
+    ) -> Result<T, HostError> {
+        let host = start_write_only(journal, self.state()).await?;
+        let written = work(&host.runtime).await;
+        host.suspend(ShutdownUrgency::Normal).await;
+        Ok(written?)
     }
-}
 
-/// The result of sending a command to the owner.
-enum Ordered {
-    /// The owner has answered.
-    Done(ControlResponse),
-    /// There is no owner: this process has opened the store.
-    NoOwner(Arc<dyn Journal>),
-}
-
-/// Writes the ends of the runs from this process; no process runs them, and none is started.
-async fn stop_without_owner(
-    target: &StopTarget,
-    journal: Arc<dyn Journal>,
-    state: &Path,
-) -> Result<Vec<RunView>, HostError> {
-    let reader = StoreReader::new(Arc::clone(&journal));
-    let rows = target.rows(&reader).await?;
-    if rows.iter().all(|row| row.state == RunState::Ended) {
-        if matches!(target, StopTarget::All) {
+    /// Stops runs that no process runs.
+    async fn stop_without_owner(
+        &self,
+        target: &StopTarget,
+        journal: Arc<dyn Journal>,
+    ) -> Result<Vec<RunView>, HostError> {
+        let mut rows = target.rows(&StoreReader::new(Arc::clone(&journal))).await?;
+        if rows.iter().any(|row| row.state != RunState::Ended) {
+            rows = self.write(journal, async |runtime: &Runtime| commands::stop(runtime, rows).await).await?;
+        } else if matches!(target, StopTarget::All) {
             // Commands may outlive their runs, and also the store that knew those runs.
-            Runner::new(OWN_PROGRAM, state).sweep(|_| false).await;
+            Runner::new(OWN_PROGRAM, self.state()).sweep(|_| false).await;
         }
-        return Ok(rows.into_iter().map(RunView::from).collect());
+        Ok(rows.into_iter().map(RunView::from).collect())
     }
-    let host: RuntimeHost = start_write_only(journal, state).await?;
-    let stopped = commands::stop(&host.runtime, rows).await;
-    host.suspend(ShutdownUrgency::Normal).await;
-    Ok(stopped?.into_iter().map(RunView::from).collect())
 }

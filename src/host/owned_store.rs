@@ -2,12 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use hermod_actors::port::{Clock, Journal};
+use hermod_actors::port::Journal;
 
 use super::{crash_trials, error::HostError, notes::NoteSink, signals::Signals, store_client::open_as_owner};
 use crate::{
     backup::BackupMaker,
-    clock::SystemClock,
+    clock,
     control::{CommandReceiver, ControlServer, RequestHandler, StoreReader},
     crash_loop::CrashHistoryFile,
     maintenance::StateDirMaintenance,
@@ -56,7 +56,7 @@ impl OwnedStore {
         };
         // Until here a signal ends the process at once, which counts as no crash.
         let signals = Signals::listen()?;
-        deaths.take_over(SystemClock::default().at(), step);
+        deaths.begin_process(clock::now(), step);
         Ok(Self { journal, state, commands: orders, signals, crash_history: deaths, notes, server })
     }
 
@@ -70,7 +70,7 @@ impl OwnedStore {
     pub async fn release(self, has_failed: bool) {
         let Self { journal, commands: orders, crash_history: deaths, server, .. } = self;
         if !has_failed {
-            deaths.end(SystemClock::default().at());
+            deaths.end(clock::now());
         }
         // No command is executed any more; clients that still wait for one query the store themselves.
         drop(orders);

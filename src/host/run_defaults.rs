@@ -1,6 +1,6 @@
 //! What the configuration says for all runs: the default spec of a run, and the policy of the circuit breakers.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use hermod_actors::{
     DELEGATE_TASK, TODO,
@@ -10,6 +10,7 @@ use hermod_actors::{
     },
 };
 
+use super::budget_limits::millis;
 use crate::{
     clock::{self, SystemClock},
     config::{self, Config},
@@ -123,10 +124,6 @@ pub(crate) fn breakers(breaker: &config::BreakerSection) -> BreakerPolicy {
         quota_ms: millis(breaker.quota_cooldown.0),
         not_found_ms: millis(breaker.not_found_cooldown.0),
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Adds the tool that reads skills to the spec of a session's first run, if its workspace or `folders` have any.

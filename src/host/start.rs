@@ -10,8 +10,8 @@ use std::{
 
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
-    model::{BreakerPolicy, RunId},
-    port::{DiskSpaceGauge, Journal, ModelProvider, Tool},
+    model::RunId,
+    port::{Journal, ModelProvider, Tool},
 };
 use tokio::time::timeout;
 
@@ -79,7 +79,6 @@ pub async fn start(
 ) -> Result<RuntimeHost, StartError> {
     let Endpoints { providers, rehearsals: stages, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
-    let breakers = run_defaults::breakers(&config.breaker);
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner).await;
     let [for_work, for_user] = [config.memory.memory_chars.0, config.memory.user_chars.0]
@@ -92,18 +91,7 @@ pub async fn start(
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
         skills: skill_folders(config, &state),
     });
-    let runtime = runtime(HostDependencies {
-        journal,
-        space: space(config, &state),
-        state,
-        providers,
-        breakers,
-        tools,
-        tool_calls: tool_calls(config),
-        idle: config.sessions.idle.0,
-        defaults,
-    })
-    .await?;
+    let runtime = runtime(config, HostDependencies { journal, state, providers, tools, defaults }).await?;
     Ok(RuntimeHost { runtime: Arc::new(runtime), runner, _rehearsals: stages })
 }
 
@@ -136,33 +124,15 @@ pub(crate) struct HostDependencies {
     pub(crate) state: PathBuf,
     /// The endpoints by name, each with the limit of its concurrent calls.
     pub(crate) providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
-    /// The policy of the circuit breakers.
-    pub(crate) breakers: BreakerPolicy,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    /// Limit of concurrent tool calls of each class.
-    pub(crate) tool_calls: usize,
-    /// How long an idle session stays in memory.
-    pub(crate) idle: Duration,
-    /// Reports when the disk has too little free space to accept more work.
-    pub(crate) space: Arc<dyn DiskSpaceGauge>,
     /// The spec and prompt of requests that set none.
     pub(crate) defaults: Defaults,
 }
 
-/// The configured limit of concurrent tool calls of each class.
-pub(crate) fn tool_calls(config: &Config) -> usize {
-    usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX)
-}
-
-/// Compares the free space on the disk of the state directory with the configured reserve.
-pub(crate) fn space(config: &Config, state: &Path) -> Arc<dyn DiskSpaceGauge> {
-    Arc::new(DiskSpaceMonitor::new(state, config.store.reserve.0))
-}
-
-/// Starts the actors with these parts.
-pub(crate) async fn runtime(parts: HostDependencies) -> Result<Runtime, StartError> {
-    let HostDependencies { journal, state, providers, breakers, tools, tool_calls, idle, space, defaults } =
-        parts;
+/// Starts the actors with these parts and the configured limits.
+pub(crate) async fn runtime(config: &Config, parts: HostDependencies) -> Result<Runtime, StartError> {
+    let HostDependencies { journal, state, providers, tools, defaults } = parts;
+    let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
     let world = RuntimeDependencies {
@@ -170,13 +140,13 @@ pub(crate) async fn runtime(parts: HostDependencies) -> Result<Runtime, StartErr
         journal,
         clock: Arc::new(SystemClock::default()),
         providers,
-        breakers,
+        breakers: run_defaults::breakers(&config.breaker),
         tools,
-        tool_calls,
+        tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,
-        idle,
-        space: Some(space),
+        idle: config.sessions.idle.0,
+        space: Some(Arc::new(space)),
         artifacts: Arc::new(artifacts),
         defaults,
     };

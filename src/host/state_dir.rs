@@ -47,6 +47,11 @@ pub fn create_state_dir(dir: &Path) -> Result<PathBuf, StartError> {
         .map_err(|source| StartError::State { path: dir.to_owned(), source })
 }
 
+/// The real path of the state directory that the variables name; it is created if it is missing.
+pub fn configured_state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
+    create_state_dir(&state_dir(variables)?)
+}
+
 /// Opens the store in the state directory.
 pub fn open(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, StartError> {
     Ok(Arc::new(RedbJournal::open(state, durability)?))

@@ -20,7 +20,7 @@ use crate::{
     discovery::Variables,
     maintenance::StateDirMaintenance,
     store::redb::{Durability, OpenError, RedbJournal},
-    view::EventView,
+    view::{EventView, RunDetailView},
 };
 
 /// Maximum number of tries, `RETRY_DELAY` apart, while a process owns the store but does not listen: it is starting or
@@ -46,11 +46,21 @@ pub enum StoreAccess {
     Store(Arc<RedbJournal>),
 }
 
+/// What became of a request to the owner.
+#[derive(Debug)]
+pub enum OwnerReply {
+    /// The owner has answered.
+    Response(ControlResponse),
+    /// The owner has ended; whether it carried the request out is unknown.
+    Disconnected,
+    /// There is no owner: this process has opened the store.
+    NoOwner(Arc<RedbJournal>),
+}
+
 impl StoreClient {
     /// A client for the store in the configured state directory, which is created if it is missing.
     pub fn new(variables: &Variables) -> Result<Self, HostError> {
-        let state = state_dir::create_state_dir(&state_dir::state_dir(variables)?)?;
-        Ok(Self { state })
+        Ok(Self { state: state_dir::configured_state_dir(variables)? })
     }
 
     /// The state directory.
@@ -61,18 +71,36 @@ impl StoreClient {
     /// Sends a request that has a single response.
     pub async fn request(&self, request: &ControlRequest) -> Result<ControlResponse, HostError> {
         for _ in 0..MAX_TRIES {
-            match self.access().await? {
-                StoreAccess::Owner(mut client) => match client.request(request, |_| Ok(())).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(AskError::Disconnected) => sleep(RETRY_DELAY).await,
-                    Err(AskError::Rejected(fault)) => return Err(fault.into()),
-                },
-                StoreAccess::Store(journal) => {
+            match self.ask_owner(request).await? {
+                OwnerReply::Response(response) => return Ok(response),
+                OwnerReply::Disconnected => sleep(RETRY_DELAY).await,
+                OwnerReply::NoOwner(journal) => {
                     return self.request_from_store(journal, request.clone()).await;
                 }
             }
         }
         Err(self.unreachable_owner())
+    }
+
+    /// Sends a request to the owner, once.
+    pub async fn ask_owner(&self, request: &ControlRequest) -> Result<OwnerReply, HostError> {
+        let mut client = match self.access().await? {
+            StoreAccess::Owner(client) => client,
+            StoreAccess::Store(journal) => return Ok(OwnerReply::NoOwner(journal)),
+        };
+        match client.request(request, |_| Ok(())).await {
+            Ok(response) => Ok(OwnerReply::Response(response)),
+            Err(AskError::Disconnected) => Ok(OwnerReply::Disconnected),
+            Err(AskError::Rejected(error)) => Err(error.into()),
+        }
+    }
+
+    /// The details of the run that `run` names.
+    pub async fn run_detail(&self, run: String) -> Result<RunDetailView, HostError> {
+        let ControlResponse::Run(detail) = self.request(&ControlRequest::RunsShow { run }).await? else {
+            return Err(unexpected_response().into());
+        };
+        Ok(*detail)
     }
 
     /// Passes the records of a session to `each`, and continues at the same record if the owner ends meanwhile.

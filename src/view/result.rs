@@ -14,7 +14,7 @@ use super::{
 
 /// The result of a run, or the reason why there is none. Without an outcome all but `run`, `session` and `error` is
 /// `null`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ResultView {
     /// The run; `None` if nothing was accepted.
     pub run: Option<RunId>,
@@ -87,20 +87,9 @@ impl ResultView {
         Self {
             run: run.map(|(run, _)| run),
             session: run.map(|(_, session)| session),
-            isolation_key: None,
-            ended: None,
-            answer: None,
-            answer_source: None,
-            partial: None,
-            messages: None,
             legs: 1,
-            iterations: None,
-            usage: None,
-            cost: None,
-            unpriced: None,
-            started_at: None,
-            ended_at: None,
             error: Some(error.to_owned()),
+            ..Self::default()
         }
     }
 }

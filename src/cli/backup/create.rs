@@ -4,25 +4,18 @@ use std::path::{Path, PathBuf};
 
 use tokio::time::sleep;
 
-use super::{
-    off_thread,
-    report::{OutputFormat, line},
-};
+use super::{off_thread, report::line};
 use crate::{
     backup::{self, BackupError, BackupView, Manifest},
     cli::{
         exit::{CliError, Exit},
-        output::{print, print_json, print_note},
+        output::{print_as, print_note},
     },
-    control::{AskError, ControlRequest, ControlResponse},
-    host::{RETRY_DELAY, StoreAccess, StoreClient, unexpected_response},
+    control::{ControlRequest, ControlResponse},
+    host::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 
-pub(super) async fn execute(
-    dir: PathBuf,
-    form: OutputFormat,
-    inquiry: &StoreClient,
-) -> Result<Exit, CliError> {
+pub(super) async fn execute(dir: PathBuf, json: bool, inquiry: &StoreClient) -> Result<Exit, CliError> {
     let place =
         |error| CliError::usage(format!("{}: {error}; give a folder that is not there", dir.display()));
     let dir = std::path::absolute(&dir).map_err(place)?;
@@ -35,12 +28,9 @@ pub(super) async fn execute(
             "warning   the backup is a true copy of a damaged store; `hermod store repair --all` sets damaged sessions aside",
         );
     }
-    match form {
-        OutputFormat::Json => print_json(&backup)?,
-        OutputFormat::Text => {
-            print(&format!("backup    {}: {}", backup.dir, line(&backup)))?;
-            print_note("not in it configuration and credentials: keep them elsewhere");
-        }
+    print_as(json, &backup, |backup| format!("backup    {}: {}", backup.dir, line(backup)))?;
+    if !json {
+        print_note("not in it configuration and credentials: keep them elsewhere");
     }
     Ok(Exit::Ok)
 }
@@ -59,23 +49,17 @@ async fn create_by_owner(dir: &Path, inquiry: &StoreClient) -> Result<Manifest, 
     }
     let mut again = 0;
     loop {
-        match inquiry.access().await? {
-            StoreAccess::Owner(mut client) => {
-                match client.request(&ControlRequest::BackupCreate { dir: dir.to_owned() }, |_| Ok(())).await
-                {
-                    Ok(ControlResponse::BackedUp(manifest)) => {
-                        return serde_json::from_value(manifest).map_err(|_| unexpected_response().into());
-                    }
-                    Ok(_) => return Err(unexpected_response().into()),
-                    // The owner has ended; the backup is either complete or absent.
-                    Err(AskError::Disconnected) => {
-                        again = MAX_RETRIES;
-                        sleep(RETRY_DELAY).await;
-                    }
-                    Err(AskError::Rejected(fault)) => return Err(fault.into()),
-                }
+        match inquiry.ask_owner(&ControlRequest::BackupCreate { dir: dir.to_owned() }).await? {
+            OwnerReply::Response(ControlResponse::BackedUp(manifest)) => {
+                return serde_json::from_value(manifest).map_err(|_| unexpected_response().into());
             }
-            StoreAccess::Store(journal) => {
+            OwnerReply::Response(_) => return Err(unexpected_response().into()),
+            // The backup is either complete or absent.
+            OwnerReply::Disconnected => {
+                again = MAX_RETRIES;
+                sleep(RETRY_DELAY).await;
+            }
+            OwnerReply::NoOwner(journal) => {
                 let (dir, state) = (dir.to_owned(), inquiry.state().clone());
                 let work = move || loop {
                     match backup::create(journal.snapshot()?, &state, &dir, &mut |_| Ok(())) {

@@ -10,7 +10,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::exit::{CliError, Exit};
-use crate::{backup::BackupError, control::RequestError, discovery::Variables, host, host::StoreClient};
+use crate::{
+    backup::{BackupError, ExistingStore},
+    control::RequestError,
+    discovery::Variables,
+    host,
+    host::StoreClient,
+};
 
 /// Back up the store while runs go on, look through a backup, make it the store again
 #[derive(Debug, Args)]
@@ -58,12 +64,13 @@ enum BackupCommand {
 pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<Exit, CliError> {
     match args.verb {
         BackupCommand::Create { dir, json } => {
-            create::execute(dir, json.into(), &StoreClient::new(variables)?).await
+            create::execute(dir, json, &StoreClient::new(variables)?).await
         }
-        BackupCommand::Verify { dir, json } => verify::execute(dir, json.into()).await,
+        BackupCommand::Verify { dir, json } => verify::execute(dir, json).await,
         BackupCommand::Restore { dir, replace, json } => {
-            let state = host::create_state_dir(&host::state_dir(variables)?)?;
-            restore::execute((dir, state), replace.into(), json.into()).await
+            let state = host::configured_state_dir(variables)?;
+            let present = if replace { ExistingStore::Replace } else { ExistingStore::Keep };
+            restore::execute(dir, state, present, json).await
         }
     }
 }

@@ -2,19 +2,6 @@
 
 use crate::backup::{BackupView, FileClass};
 
-/// The form of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OutputFormat {
-    Text,
-    Json,
-}
-
-impl From<bool> for OutputFormat {
-    fn from(json: bool) -> Self {
-        if json { Self::Json } else { Self::Text }
-    }
-}
-
 /// The content of a backup in one line.
 pub(super) fn line(backup: &BackupView) -> String {
     let counts = &backup.info.counts;

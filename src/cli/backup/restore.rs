@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{
-    off_thread,
-    report::{OutputFormat, line},
-};
+use super::{off_thread, report::line};
 use crate::{
     backup::{self, ExistingStore, RestoredBackupView},
     cli::{
@@ -14,19 +11,14 @@ use crate::{
     },
 };
 
-impl From<bool> for ExistingStore {
-    fn from(replace: bool) -> Self {
-        if replace { Self::Replace } else { Self::Keep }
-    }
-}
-
 pub(super) async fn execute(
-    (dir, state): (PathBuf, PathBuf),
+    dir: PathBuf,
+    state: PathBuf,
     present: ExistingStore,
-    form: OutputFormat,
+    json: bool,
 ) -> Result<Exit, CliError> {
     let restored = off_thread(move || backup::restore(&state, &dir, present, &mut |_| Ok(()))).await?;
-    if let OutputFormat::Json = form {
+    if json {
         print_json(&restored)?;
         return Ok(Exit::Ok);
     }

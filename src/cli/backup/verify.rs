@@ -2,19 +2,16 @@
 
 use std::path::PathBuf;
 
-use super::{
-    off_thread,
-    report::{OutputFormat, line},
-};
+use super::{off_thread, report::line};
 use crate::{
     backup::{self, VerifiedBackupView},
     cli::{
         exit::{CliError, Exit},
-        output::{print, print_json, print_note},
+        output::{print_as, print_note},
     },
 };
 
-pub(super) async fn execute(dir: PathBuf, form: OutputFormat) -> Result<Exit, CliError> {
+pub(super) async fn execute(dir: PathBuf, json: bool) -> Result<Exit, CliError> {
     let at = dir.clone();
     let report = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
     let verified = VerifiedBackupView::new(&dir, report);
@@ -25,12 +22,9 @@ pub(super) async fn execute(dir: PathBuf, form: OutputFormat) -> Result<Exit, Cl
     for damage in &backup.store_damage {
         print_note(format!("damaged   in the store itself, when this was made: {damage}"));
     }
-    match form {
-        OutputFormat::Json => print_json(&verified)?,
-        OutputFormat::Text => {
-            let word = if verified.ok { "whole    " } else { "damaged  " };
-            print(&format!("{word} {} of {}: {}", backup.dir, backup.info.created_at, line(backup)))?;
-        }
-    }
+    print_as(json, &verified, |VerifiedBackupView { ok, backup, .. }| {
+        let word = if *ok { "whole    " } else { "damaged  " };
+        format!("{word} {} of {}: {}", backup.dir, backup.info.created_at, line(backup))
+    })?;
     Ok(if verified.ok { Exit::Ok } else { Exit::Store })
 }

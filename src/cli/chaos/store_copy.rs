@@ -6,13 +6,14 @@ use std::{
     fs, io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use hermod_actors::model::{Record, Seq};
 
 use crate::{
     cli::exit::{CliError, Exit},
-    control::{RequestError, StoreReader},
+    control::StoreReader,
     files::remove_tree,
     host,
     store::redb::Durability,
@@ -39,10 +40,7 @@ pub(super) async fn read_journals(
         let mut records = Vec::new();
         let key = session_key(number);
         if let Some(session) = reader.read(|rows| rows.session_of_key(&key)).await? {
-            let keep = |stored| {
-                records.push(stored);
-                Ok::<(), RequestError>(())
-            };
+            let keep = |seq, record| records.push((seq, Arc::unwrap_or_clone(record)));
             reader.records(session.id, 1, keep).await?;
         }
         journals.insert(number, records);

@@ -12,7 +12,10 @@ use super::{
     store_copy::{read_journals, session_key, unusable},
     test_state::{TestFolder, TestState},
 };
-use crate::cli::{exit::CliError, format::millis, output::StatusLine};
+use crate::{
+    cli::{exit::CliError, output::StatusLine},
+    host::millis,
+};
 
 /// Slack added to the longest wait for a first step. Twice the sum bounds a process's time, which is enough for
 /// several commands.

@@ -30,7 +30,7 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Cli
     let rows: Vec<_> = found
         .iter()
         .map(|found| {
-            let model = found.model.as_deref().unwrap_or("-").to_owned();
+            let model = table::or_dash(found.model.as_deref().ok());
             let (name, url) = (found.name.to_string(), redacted_url(&found.base_url));
             let (window, price) = format_profile(&profile(found, &config));
             let (credentials, from) = (credentials(found, variables), found.source.name().into());
@@ -64,15 +64,10 @@ fn profile(found: &DiscoveredProvider, config: &Config) -> ModelProfile {
 
 /// The window, and the prices of input and output per million tokens.
 fn format_profile(traits: &ModelProfile) -> (String, String) {
-    let dash = || "-".to_owned();
     // Nano-dollars per token are thousandths of a dollar per million.
     let dollars = |price: u64| format::dollars(price.saturating_mul(1_000_000));
-    (
-        traits.window.map_or_else(dash, |window| window.to_string()),
-        traits
-            .price
-            .map_or_else(dash, |price| format!("{} / {}", dollars(price.input), dollars(price.output))),
-    )
+    let price = traits.price.map(|price| format!("{} / {}", dollars(price.input), dollars(price.output)));
+    (table::or_dash(traits.window), table::or_dash(price))
 }
 
 fn view(found: &DiscoveredProvider, config: &Config, variables: &Variables) -> ConfiguredProviderView {

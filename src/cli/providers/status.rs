@@ -1,7 +1,5 @@
 //! `hermod providers status` and `reset`: the provider state in the owner's memory.
 
-use hermod_actors::model::Failure as CallFailure;
-
 use crate::{
     cli::{
         exit::CliError,
@@ -87,7 +85,7 @@ fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
             speed(model),
             failures(model),
             model.usage_anomalies.to_string(),
-            failure(model.last_failure.as_ref()),
+            table::or_dash(model.last_failure.as_ref()),
         ]
     };
     let whole = [
@@ -99,7 +97,7 @@ fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
         "-".to_owned(),
         provider.failed.to_string(),
         provider.usage_anomalies.to_string(),
-        failure(provider.last_failure.as_ref()),
+        table::or_dash(provider.last_failure.as_ref()),
     ];
     [whole].into_iter().chain(provider.models.iter().map(of_model)).collect()
 }
@@ -135,9 +133,5 @@ fn limits(provider: &ProviderView) -> String {
 /// The parts separated by commas; a dash if there are none.
 fn joined(parts: impl Iterator<Item = String>) -> String {
     let parts: Vec<_> = parts.collect();
-    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
-}
-
-fn failure(failure: Option<&CallFailure>) -> String {
-    failure.map_or_else(|| "-".to_owned(), ToString::to_string)
+    table::or_dash((!parts.is_empty()).then(|| parts.join(", ")))
 }

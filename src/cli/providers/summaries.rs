@@ -46,13 +46,12 @@ pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), Cli
 }
 
 fn row(summarizer: &SummarizerStatus) -> [String; 6] {
-    let dash = || "-".to_owned();
     [
         summarizer.model.to_string(),
         summarizer.attempts.to_string(),
         summarizer.failed.to_string(),
-        summarizer.usual_ms.map_or_else(dash, format::seconds),
-        summarizer.kept_percent.map_or_else(dash, |kept| format!("{kept} %")),
+        table::or_dash(summarizer.usual_ms.map(format::seconds)),
+        table::or_dash(summarizer.kept_percent.map(|kept| format!("{kept} %"))),
         if summarizer.is_poor { "called last" } else { "called in order" }.to_owned(),
     ]
 }

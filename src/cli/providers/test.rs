@@ -22,7 +22,7 @@ use crate::{
     },
     config::{Config, OLLAMA},
     discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
-    host::{self, Identifier, OllamaProbe, StartError, discover},
+    host::{self, Identifier, OllamaProbe, StartError, discover, millis},
     model_catalogue,
     provider::DiscardDeltas,
     view::ProviderProbeView,
@@ -51,7 +51,7 @@ pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exi
     let is_local = args.name.as_deref() == Some(OLLAMA);
     let local = if is_local { OllamaProbe::Requested } else { OllamaProbe::of(&config) };
     let found = select(discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
-    let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    let state = host::configured_state_dir(variables)?;
     let tried = join_all(found.iter().map(|found| probe_provider(found, &config, variables, &state))).await;
     let tried: Vec<ProviderProbeView> = tried.into_iter().flatten().collect();
     if args.json {
@@ -109,7 +109,7 @@ async fn probe_provider(
     let each = (0..adapter.credentials()).map(async |at| {
         let started = Instant::now();
         let end = probe(&*adapter, model.model(), &profile, CredentialId(at)).await;
-        let took_ms = u64::try_from(started.elapsed().as_millis()).ok();
+        let took_ms = Some(millis(started.elapsed()));
         let from = sources.get(at).map(|(from, _)| from.clone());
         ProviderProbeView {
             credential: from.is_some().then_some(CredentialId(at)),
@@ -153,15 +153,14 @@ async fn probe(
 }
 
 fn row(tried: &ProviderProbeView) -> [String; 6] {
-    let dash = || "-".to_owned();
     let credential =
         tried.credential.zip(tried.from.as_ref()).map(|(number, from)| format!("{} {from}", number.0));
     [
         tried.name.clone(),
-        tried.model.clone().unwrap_or_else(dash),
-        credential.unwrap_or_else(dash),
+        table::or_dash(tried.model.as_ref()),
+        table::or_dash(credential),
         tried.outcome.to_owned(),
-        tried.took_ms.map_or_else(dash, seconds),
+        table::or_dash(tried.took_ms.map(seconds)),
         tried.message.clone().unwrap_or_default(),
     ]
 }

@@ -61,7 +61,7 @@ impl ResumeArgs {
 /// Resumes the runs, and prints how each ended.
 pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
-    let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut holding = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
     let request = ResumeRequest { id: args.id.as_deref(), wait: args.wait };

@@ -15,7 +15,7 @@ use crate::{
     config,
     discovery::RequestedModel,
     host::{
-        BudgetLimits, ConversationChoice, Identifier, ModelRequest, RehearsalScript, SpecRequest,
+        BudgetLimits, ConversationChoice, Identifier, ModelSelection, RehearsalScript, SpecRequest,
         WorkspaceChoice, parse_duration,
     },
     store::redb,
@@ -212,9 +212,9 @@ impl RunArgs {
 
 impl ModelArgs {
     /// The requested model.
-    pub(crate) fn request(&self) -> ModelRequest<'_> {
+    pub(crate) fn request(&self) -> ModelSelection<'_> {
         let model = RequestedModel { provider: self.provider.as_deref(), model: self.model.as_deref() };
-        ModelRequest { script: self.rehearse.as_ref(), model }
+        ModelSelection { script: self.rehearse.as_ref(), model }
     }
 }
 

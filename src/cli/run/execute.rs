@@ -186,7 +186,7 @@ async fn run(
     let history = history::read(args.task.history.as_deref())?;
     let isolation_key = args.task.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
-    let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    let state = host::configured_state_dir(variables)?;
     let place = args.task.place().map(|place| workspace_arg::resolve(place, &state)).transpose()?;
     let new = text.map(|text| (RunInput { text, images, history, isolation_key }, place));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
@@ -419,10 +419,9 @@ async fn execute_action(
             let (mut progress, mut next) = (ProgressLines::new(run), 1);
             let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
             // Earlier records are not printed; they are only read for the names of calls.
-            let known = reader.records(session, first, |(seq, record)| {
+            let known = reader.records(session, first, |seq, record| {
                 progress.line(&record);
                 next = seq + 1;
-                Ok::<(), CliError>(())
             });
             if let ControlFlow::Break(signal) = signals.run_until_signal(known).await? {
                 return Ok(FollowOutcome::Interrupted(signal.into()));

@@ -5,13 +5,12 @@ use std::{collections::BTreeSet, future, time::Duration};
 use hermod_actors::{
     HealthProbe,
     model::{Body, RunId},
-    port::Clock,
 };
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
     cli::tree,
-    clock::SystemClock,
+    clock,
     control::{RequestError, RunTreeCache, StoreReader},
 };
 
@@ -70,7 +69,7 @@ impl SubagentMonitor {
         }
         let nodes = self.run_trees.build(&self.reader, Some(&self.vitals), rows).await?;
         let mut lines = Vec::new();
-        tree::below(&nodes, SystemClock::default().at(), "", &mut lines);
+        tree::below(&nodes, clock::now(), "", &mut lines);
         Ok(lines)
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     artifacts::FileArtifacts,
     cli::{
         exit::{CliError, Exit},
-        output::{print, print_json},
+        output::print_as,
         table,
     },
     discovery::Variables,
@@ -25,17 +25,13 @@ pub(crate) struct CheckArgs {
 
 /// Checks the store, and prints what is damaged.
 pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, CliError> {
-    let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    let state = host::configured_state_dir(variables)?;
     // `at` in place of `open`: opening deletes unfinished files, and a check changes nothing.
     let artifacts = FileArtifacts::at(&state);
     let checked =
         check(&state, &|session, artifact| artifacts.check(session, artifact)).map_err(StartError::from)?;
     let checked = StoreCheckView::from(checked);
-    if args.json {
-        print_json(&checked)?;
-    } else {
-        print(&text(&checked))?;
-    }
+    print_as(args.json, &checked, text)?;
     Ok(if checked.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 

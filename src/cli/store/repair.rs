@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 use clap::Args;
 use hermod_actors::{
     model::{RunRow, SessionId},
-    port::{Clock as _, Journal},
+    port::Journal,
 };
 use tokio::time::sleep;
 
@@ -14,9 +14,9 @@ use crate::{
     artifacts::FileArtifacts,
     cli::{
         exit::{CliError, Exit},
-        output::{print, print_json, print_note},
+        output::{print_as, print_note},
     },
-    clock::{SystemClock, rfc3339},
+    clock::{self, rfc3339},
     control::StoreReader,
     discovery::Variables,
     host::{self, Identifier, RETRY_DELAY, ShutdownUrgency, StartError, open_as_owner},
@@ -51,7 +51,7 @@ pub(crate) struct RepairArgs {
 
 /// Repairs the store, and prints the sessions set aside and the remaining damage.
 pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<Exit, CliError> {
-    let state = host::create_state_dir(&host::state_dir(variables)?)?;
+    let state = host::configured_state_dir(variables)?;
     let target = match &args.session {
         Some(name) => RepairTarget::Session(session(name, &state).await?),
         None if args.all => RepairTarget::All,
@@ -69,7 +69,7 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
             "session {session} is not damaged, so it is not set aside; see `hermod store check`"
         )));
     }
-    let stamp = rfc3339(SystemClock::default().at()).replace(':', "");
+    let stamp = rfc3339(clock::now()).replace(':', "");
     let (mut done, mut checked_last) = (RepairReport::default(), before);
     for round in 1..=MAX_ROUNDS {
         let stamp = if round == 1 { stamp.clone() } else { format!("{stamp}-{round}") };
@@ -156,11 +156,7 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
 }
 
 fn print_result(args: &RepairArgs, repaired: &StoreRepairView) -> Result<Exit, CliError> {
-    if args.json {
-        print_json(repaired)?;
-    } else {
-        print(&text(repaired))?;
-    }
+    print_as(args.json, repaired, text)?;
     Ok(if repaired.dry_run || repaired.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 

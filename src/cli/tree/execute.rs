@@ -1,8 +1,5 @@
 //! Runs `hermod tree`: prints the trees once, or follows them.
 
-use clap::Args;
-use hermod_actors::port::Clock;
-
 use super::{draw, follow};
 use crate::{
     cli::{
@@ -11,11 +8,12 @@ use crate::{
         output::{print, print_json},
         terminal::{stdout_columns, truncate},
     },
-    clock::SystemClock,
+    clock,
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
     host::{Identifier, StoreClient, unexpected_response},
 };
+use clap::Args;
 
 /// Show a run and its subagents: what each does, what it waits for, and what it has spent of its limits
 ///
@@ -51,7 +49,7 @@ pub(crate) async fn execute(
     if args.json {
         print_json(&nodes)?;
     } else {
-        let lines = draw::lines(&nodes, SystemClock::default().at());
+        let lines = draw::lines(&nodes, clock::now());
         let columns = stdout_columns().unwrap_or(usize::MAX);
         print(&lines.iter().map(|line| truncate(line, columns) + "\n").collect::<String>())?;
     }

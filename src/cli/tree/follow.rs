@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermod_actors::{model::Timestamp, port::Clock};
+use hermod_actors::model::Timestamp;
 use tokio::time::sleep;
 
 use super::{draw, execute::TreeArgs, live_screen::LiveScreen};
@@ -11,7 +11,7 @@ use crate::{
         exit::{CliError, Exit},
         output::{StdoutState, escaped, print_note, print_over, to_json},
     },
-    clock::SystemClock,
+    clock,
     control::{AskError, ControlRequest, ControlResponse},
     discovery::Variables,
     host::{RETRY_DELAY, Signals, StoreAccess, StoreClient, unexpected_response},
@@ -104,7 +104,7 @@ impl TreeFollower<'_> {
         }
         let audience = match &mut self.output {
             TreeOutput::Lines(board) => {
-                let lines = draw::lines(nodes, SystemClock::default().at());
+                let lines = draw::lines(nodes, clock::now());
                 board.show(lines, draw::lines(nodes, Timestamp::default()), self.variables)?
             }
             TreeOutput::Json(last) => match to_json(&nodes)? {

@@ -96,50 +96,38 @@ pub(super) fn read(
 ) -> Result<(String, Vec<Message>), FieldError> {
     let mut messages = Vec::with_capacity(fields.len());
     let mut open = UnansweredCalls::default();
-    for (n, fields) in fields.into_iter().enumerate() {
+    for (n, mut fields) in fields.into_iter().enumerate() {
         let field = |name: &str| format!("messages[{n}].{name}");
         check_fields(&fields, &field)?;
         if fields.role != Role::Tool {
             open.check_answered()?;
         }
-        let (text, images) = read_content(fields.content, &field, pictures)?;
+        let (text, images) = read_content(fields.content.take(), &field, pictures)?;
         if !images.is_empty() && !matches!(fields.role, Role::User | Role::Tool) {
             return Err(FieldError::at(field("content"), "only users and tools show pictures"));
         }
-        let content = MessageContent {
-            text: text.as_str().into(),
-            images: images.into(),
-            note: fields.note.map(Into::into),
-        };
         match fields.role {
-            Role::System if n == 0 && system.is_empty() => system = text,
+            Role::System if n == 0 && system.is_empty() => {
+                system = text;
+                continue;
+            }
             Role::System => {
                 let why = "a system prompt is the first message or the field `system`; leave it out here";
                 return Err(FieldError::at(field("role"), why));
             }
-            Role::User => messages.push(Message::User(content)),
-            Role::Assistant => {
-                let calls: Vec<ToolCall> = fields.tool_calls.into_iter().map(Call::read).collect();
-                open = UnansweredCalls::of(n, &calls)?;
-                let reasoning = fields.reasoning.unwrap_or_default();
-                messages.push(Message::Assistant(Arc::new(AssistantMessage {
-                    text,
-                    reasoning,
-                    calls,
-                    opaque: fields.opaque,
-                })));
-            }
+            Role::User => {}
+            Role::Assistant => open = UnansweredCalls::of(n, &fields.tool_calls)?,
             Role::Tool => {
-                let call = fields.tool_call_id.unwrap_or_default();
-                let name = open.answer(&call).ok_or_else(|| {
+                let call = fields.tool_call_id.as_deref().unwrap_or_default();
+                let name = open.answer(call).ok_or_else(|| {
                     let why =
                         "the assistant message before asks for no such call, or it has its result already";
                     FieldError::at(field("tool_call_id"), format!("\"{call}\": {why}"))
                 })?;
-                let name = fields.name.unwrap_or(name);
-                messages.push(Message::Tool { call: call.into(), name: name.into(), content });
+                fields.name.get_or_insert(name);
             }
         }
+        messages.push(fields.into_message(text, images));
     }
     open.check_answered()?;
     Ok((system, messages))
@@ -156,33 +144,40 @@ pub(in crate::cli) fn history(json: &[u8]) -> Result<Vec<Message>, String> {
     messages.collect::<Result<_, _>>().map_err(|FieldError { field, reason: why }| format!("{field}: {why}"))
 }
 
-fn history_message(n: usize, fields: Fields) -> Result<Message, FieldError> {
+fn history_message(n: usize, mut fields: Fields) -> Result<Message, FieldError> {
     let field = |name: &str| format!("[{n}].{name}");
     check_fields(&fields, &field)?;
-    let (text, images) = read_content(fields.content, &field, &mut ImagesByHash::default())?;
+    let (text, images) = read_content(fields.content.take(), &field, &mut ImagesByHash::default())?;
     if !images.is_empty() {
         return Err(FieldError::at(field("content"), "a history takes no pictures; leave them out"));
     }
-    let content = MessageContent {
-        text: text.as_str().into(),
-        images: images.into(),
-        note: fields.note.map(Into::into),
-    };
-    Ok(match fields.role {
-        Role::System => Message::System(text.into()),
-        Role::User => Message::User(content),
-        Role::Assistant => Message::Assistant(Arc::new(AssistantMessage {
-            text,
-            reasoning: fields.reasoning.unwrap_or_default(),
-            calls: fields.tool_calls.into_iter().map(Call::read).collect(),
-            opaque: fields.opaque,
-        })),
-        Role::Tool => Message::Tool {
-            call: fields.tool_call_id.unwrap_or_default().into(),
-            name: fields.name.unwrap_or_default().into(),
-            content,
-        },
-    })
+    Ok(fields.into_message(text, images))
+}
+
+impl Fields {
+    /// The message with this content; fields that its role lacks are lost.
+    fn into_message(self, text: String, images: Vec<Image>) -> Message {
+        let content = MessageContent {
+            text: text.as_str().into(),
+            images: images.into(),
+            note: self.note.map(Into::into),
+        };
+        match self.role {
+            Role::System => Message::System(text.into()),
+            Role::User => Message::User(content),
+            Role::Assistant => Message::Assistant(Arc::new(AssistantMessage {
+                text,
+                reasoning: self.reasoning.unwrap_or_default(),
+                calls: self.tool_calls.into_iter().map(Call::read).collect(),
+                opaque: self.opaque,
+            })),
+            Role::Tool => Message::Tool {
+                call: self.tool_call_id.unwrap_or_default().into(),
+                name: self.name.unwrap_or_default().into(),
+                content,
+            },
+        }
+    }
 }
 
 impl Call {
@@ -253,9 +248,9 @@ struct UnansweredCalls {
 }
 
 impl UnansweredCalls {
-    fn of(message: usize, calls: &[ToolCall]) -> Result<Self, FieldError> {
+    fn of(message: usize, calls: &[Call]) -> Result<Self, FieldError> {
         let mut open = Self { message, calls: Vec::with_capacity(calls.len()) };
-        for ToolCall { id, name, .. } in calls {
+        for Call { id, function: Function { name, .. }, .. } in calls {
             if id.is_empty() || open.calls.iter().any(|(known, ..)| known == id) {
                 let field = open.field(open.calls.len());
                 return Err(FieldError::at(field, format!("\"{id}\": each call needs an id of its own")));

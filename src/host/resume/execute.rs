@@ -5,12 +5,11 @@ use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc};
 use hermod_actors::{
     Defaults, RunError, Runtime,
     model::{RunId, RunRow, RunState},
-    port::Clock,
 };
 
 use super::{ResumeObserver, follow, probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
-    clock::SystemClock,
+    clock,
     config::{Config, OLLAMA},
     control::{ResolvedId, StoreReader},
     discovery::Variables,
@@ -66,7 +65,7 @@ pub async fn resume_runs(
     holding: &mut OwnedStore,
     observer: &mut dyn ResumeObserver,
 ) -> Result<ResumeOutcome, HostError> {
-    let since = SystemClock::default().at();
+    let since = clock::now();
     let reader = holding.reader();
     let OwnedStore { journal, state, commands: orders, signals, crash_history: deaths, notes, .. } = holding;
     let rows = match signals.run_until_signal(unfinished(request.id, &reader)).await? {
