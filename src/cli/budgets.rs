@@ -11,7 +11,7 @@ use super::{
     examples,
     exit::{CliError, Exit},
     format::{dollars, seconds},
-    output::{print, print_as, print_json, print_note, print_progress},
+    output::{print, print_as, print_json, print_last_text, print_note, print_progress},
     resume::{self, ResumeArgs},
     runs, table,
 };
@@ -115,14 +115,7 @@ async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Resul
                     BudgetUsage { tokens: detail.run.usage.total(), nano_usd: detail.cost.unwrap_or(0) };
                 continuation(run, ended, used).into_iter().for_each(print_progress);
                 let exit = Exit::from(ended);
-                return match detail.last_text {
-                    Some(answer) if exit == Exit::Ok => print(&answer).map(|()| exit),
-                    Some(partial) => {
-                        print_note(format!("said last {partial}"));
-                        Ok(exit)
-                    }
-                    None => Ok(exit),
-                };
+                return print_last_text(detail.last_text.as_deref(), exit == Exit::Ok).map(|()| exit);
             }
             None if detail.run.state == RunStateView::Parked => {
                 print_note(format!("parked    run {run} waits for a person; see `hermod approvals list`"));

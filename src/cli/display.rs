@@ -13,7 +13,7 @@ use super::{
     answer_stream::{AnswerStream, DeltaText},
     live::{FRAME_INTERVAL, LiveView},
     output::{is_json, print_in_tone, set_quiet, strict, unix_lines, write_stderr},
-    terminal::{Palette, Terminal, Tone, is_one_terminal, stderr_columns, stderr_is_terminal, truncate},
+    terminal::{Palette, Tone, is_one_terminal, stderr_columns, stderr_is_terminal, truncate},
 };
 use crate::discovery::Variables;
 
@@ -93,17 +93,16 @@ impl ProgressDisplay {
         set_quiet(args.quiet);
         // Logs also go to standard error and would break the redrawn lines.
         let is_free = LevelFilter::current() == LevelFilter::OFF && !is_json() && !args.quiet;
-        let terminal = Terminal::at_stderr(variables).filter(|_| is_free);
+        let palette = Palette::at_stderr(variables).filter(|_| is_free);
         let now = Instant::now();
-        let region =
-            terminal.map(|_| LiveRegion { live: LiveView::default(), began: now, drawn: 0, at: now });
+        let region = palette.map(|_| LiveRegion { live: LiveView::default(), began: now, drawn: 0, at: now });
         let at_terminal = stderr_is_terminal() && is_free;
         let verbosity = args.verbose.unwrap_or(if at_terminal { Verbosity::On } else { Verbosity::Off });
         Self {
             is_quiet: args.quiet,
             verbosity,
             shows_reasoning: args.show_reasoning || verbosity == Verbosity::Full,
-            palette: terminal.map_or(Palette::Plain, |terminal| terminal.palette),
+            palette: palette.unwrap_or(Palette::Plain),
             region,
             answer: (shows_answer && is_free && is_one_terminal()).then(AnswerStream::default),
             thought: DeltaText::default(),

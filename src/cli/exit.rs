@@ -167,6 +167,11 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
+    /// A failure of the program or of the operating system.
+    pub(crate) fn internal(text: impl Into<String>) -> Self {
+        Self { exit: Exit::Internal, text: text.into() }
+    }
+
     /// An error of the command line.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, text: text.into() }

@@ -123,16 +123,16 @@ pub fn main() -> ExitCode {
 
 fn start(cli: Cli) -> Result<Exit, CliError> {
     // This precedes all reading of secrets, such as those in variables.
-    secret::keep_memory_private().map_err(|error| CliError {
-        exit: Exit::Internal,
-        text: format!("the operating system does not keep this process's memory private: {error}"),
+    secret::keep_memory_private().map_err(|error| {
+        CliError::internal(format!(
+            "the operating system does not keep this process's memory private: {error}"
+        ))
     })?;
     let variables = variables::read()?;
     terminal::Charset::set_current(&variables);
     telemetry::start(cli.logs, cli.log_format, &variables)?;
-    let runtime = threads::runtime().map_err(|error| CliError {
-        exit: Exit::Internal,
-        text: format!("the operating system gives no event queue, or no threads: {error}"),
+    let runtime = threads::runtime().map_err(|error| {
+        CliError::internal(format!("the operating system gives no event queue, or no threads: {error}"))
     })?;
     let done = runtime.block_on(dispatch(cli.command, &variables));
     // Reads and writes of tools that are still under way are aborted as by a kill: a signal must end the process

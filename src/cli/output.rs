@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{
     exit::{CliError, Exit},
     telemetry::wants_json,
-    terminal::{Terminal, Tone, stderr_columns, truncate},
+    terminal::{Palette, Tone, stderr_columns, truncate},
 };
 use crate::{
     clock::{self, rfc3339},
@@ -71,12 +71,22 @@ pub(crate) fn print_as<T: Serialize>(
 /// A value as JSON text.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String, CliError> {
     serde_json::to_string(value)
-        .map_err(|error| CliError { exit: Exit::Internal, text: format!("the result is no JSON: {error}") })
+        .map_err(|error| CliError::internal(format!("the result is no JSON: {error}")))
 }
 
 /// Writes a JSON text to standard output, with hidden characters escaped.
 pub(crate) fn print_escaped(json: &str) -> Result<(), CliError> {
     print(&escaped(json))
+}
+
+/// Prints the last text of a run: an answer to standard output, another text to standard error.
+pub(crate) fn print_last_text(text: Option<&str>, is_answer: bool) -> Result<(), CliError> {
+    match text {
+        Some(answer) if is_answer => print(answer)?,
+        Some(partial) => print_note(format!("said last {partial}")),
+        None => {}
+    }
+    Ok(())
 }
 
 /// Whether progress lines are omitted (`--quiet`).
@@ -190,27 +200,27 @@ pub(crate) fn escaped(json: &str) -> String {
 /// A status line at standard error; on a terminal it is overwritten in place.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
-    terminal: Option<Terminal>,
+    /// The palette of the terminal; `None` if there is none.
+    palette: Option<Palette>,
 }
 
 impl StatusLine {
     /// Writes nothing yet.
     pub(crate) fn new(variables: &Variables) -> Self {
-        Self { terminal: Terminal::at_stderr(variables).filter(|_| !is_json()) }
+        Self { palette: Palette::at_stderr(variables).filter(|_| !is_json()) }
     }
 
     /// True if a terminal shows every change.
     pub(crate) const fn is_live(&self) -> bool {
-        self.terminal.is_some()
+        self.palette.is_some()
     }
 
     /// Shows the new status.
     pub(crate) fn show(&self, line: &str) {
-        match &self.terminal {
+        match self.palette {
             None => print_note(line),
-            Some(terminal) => {
-                let line =
-                    terminal.palette.paint(Tone::Quiet, &truncate(&strict(line), stderr_columns() - 1));
+            Some(palette) => {
+                let line = palette.paint(Tone::Quiet, &truncate(&strict(line), stderr_columns() - 1));
                 write_stderr(&format!("\r\x1b[K{line}"));
             }
         }

@@ -53,7 +53,7 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     let workspace = workspace_arg::resolve(place, &state)?;
     let chain = first_model(&config, variables).await.into_iter().collect();
     let prompt = spawn_blocking(move || build(&config, chain, &workspace, &state)).await;
-    let prompt = prompt.map_err(|error| CliError { exit: Exit::Internal, text: error.to_string() })??;
+    let prompt = prompt.map_err(|error| CliError::internal(error.to_string()))??;
     let prompt = PromptView::from(prompt);
     print_as(json, &prompt, page)
 }

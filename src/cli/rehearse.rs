@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use clap::Args;
 
 use super::{
-    exit::{CliError, Exit},
+    exit::CliError,
     output::{print, print_note},
 };
 use crate::{
@@ -41,8 +41,8 @@ pub(crate) async fn execute(args: RehearseArgs) -> Result<(), CliError> {
     print_note(NOTICE);
     print(&running.base_url)?;
     signals.next().await;
-    running.stop().await.map_err(|error| CliError {
-        exit: Exit::Internal,
-        text: format!("the rehearsal did not end well: {error}"),
-    })
+    running
+        .stop()
+        .await
+        .map_err(|error| CliError::internal(format!("the rehearsal did not end well: {error}")))
 }

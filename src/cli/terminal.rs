@@ -16,13 +16,6 @@ const DEFAULT_COLUMNS: usize = 80;
 /// Height of a terminal that does not report its own.
 const DEFAULT_ROWS: usize = 24;
 
-/// A terminal at standard error that supports cursor movement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Terminal {
-    /// The colours of its lines.
-    pub(crate) palette: Palette,
-}
-
 /// Whether lines are coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Palette {
@@ -119,14 +112,6 @@ impl Charset {
     }
 }
 
-impl Terminal {
-    /// The terminal at standard error; `None` if there is none, or if it supports no control sequences.
-    pub(crate) fn at_stderr(variables: &Variables) -> Option<Self> {
-        let draws = io::stderr().is_terminal() && !is_dumb(variables);
-        draws.then(|| Self { palette: Palette::of(variables) })
-    }
-}
-
 fn is_dumb(variables: &Variables) -> bool {
     variables.get("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
@@ -148,6 +133,12 @@ impl TerminalSize {
 }
 
 impl Palette {
+    /// The palette of the terminal at standard error; `None` if there is none, or if it supports no control sequences.
+    pub(crate) fn at_stderr(variables: &Variables) -> Option<Self> {
+        let draws = io::stderr().is_terminal() && !is_dumb(variables);
+        draws.then(|| Self::of(variables))
+    }
+
     /// The palette by the variable `NO_COLOR`.
     pub(crate) fn of(variables: &Variables) -> Self {
         match variables.get("NO_COLOR").is_some_and(|value| !value.is_empty()) {

@@ -14,26 +14,15 @@ pub(crate) fn line(wait: &WaitView, run: RunId, now: Timestamp) -> String {
         return format!("time limit  {limit} of active time since {at}, ends as {outcome} at {until}\n");
     }
     let what = whole(&wait.kind);
-    let end = match &wait.kind {
-        WaitKind::NoProcess => format!("; no process runs it: `hermod runs resume {run}`"),
-        WaitKind::Retry { failure, .. } | WaitKind::Reset { failure, .. } => {
-            let until = wait.until.map_or_else(String::new, |until| format!(", until {}", rfc3339(until)));
-            failure.iter().fold(until, |until, failure| format!("{until}; {failure}"))
-        }
-        WaitKind::Queue { .. }
-        | WaitKind::Model { .. }
-        | WaitKind::Lease { .. }
-        | WaitKind::Permit { .. }
-        | WaitKind::Conflict { .. }
-        | WaitKind::Tool { .. }
-        | WaitKind::Children { .. }
-        | WaitKind::Person { .. }
-        | WaitKind::Stop
-        | WaitKind::Disk { .. }
-        | WaitKind::Limit { .. } => match wait.until {
-            Some(until) => format!(", gives up at {}", rfc3339(until)),
-            None => format!(", no end of its own: {}", wait.kind.describe_end()),
-        },
+    let end = if wait.kind == WaitKind::NoProcess {
+        format!("; no process runs it: `hermod runs resume {run}`")
+    } else if let WaitKind::Retry { failure, .. } | WaitKind::Reset { failure, .. } = &wait.kind {
+        let until = wait.until.map_or_else(String::new, |until| format!(", until {}", rfc3339(until)));
+        failure.iter().fold(until, |until, failure| format!("{until}; {failure}"))
+    } else if let Some(until) = wait.until {
+        format!(", gives up at {}", rfc3339(until))
+    } else {
+        format!(", no end of its own: {}", wait.kind.describe_end())
     };
     format!("waiting     for {what} since {at} ({took}){end}\n")
 }

@@ -81,8 +81,6 @@ async fn off_thread<T: Send + 'static>(
 ) -> Result<T, CliError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => Ok(done.map_err(RequestError::from)?),
-        Err(error) => {
-            Err(CliError { exit: Exit::Internal, text: format!("the backup's thread died: {error}") })
-        }
+        Err(error) => Err(CliError::internal(format!("the backup's thread died: {error}"))),
     }
 }

@@ -55,10 +55,8 @@ pub(crate) async fn execute(args: ChaosArgs, variables: &Variables) -> Result<Ex
 }
 
 async fn run_test(args: &ChaosArgs, variables: &Variables) -> Result<(TestFolder, TestState), CliError> {
-    let exe = env::current_exe().map_err(|error| CliError {
-        exit: Exit::Internal,
-        text: format!("the file of this program is not known: {error}"),
-    })?;
+    let exe = env::current_exe()
+        .map_err(|error| CliError::internal(format!("the file of this program is not known: {error}")))?;
     let seed = args.seed.unwrap_or_else(|| u32::from_le_bytes(random_bytes::<4>()));
     let folder = make_folder(args.dir.as_deref().unwrap_or(&env::temp_dir()), seed)?;
     let script = Workload::new(args.commands).script().to_string();

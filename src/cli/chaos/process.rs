@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
 use super::progress_lines::{self, ProgressLine};
-use crate::cli::exit::{CliError, Exit};
+use crate::cli::exit::CliError;
 
 /// A process that prints nothing for this long hangs: no command of a workload takes a second.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -114,7 +114,7 @@ fn classify_end(status: ExitStatus, (killed, silent): (bool, bool), last: Option
 }
 
 fn failed(text: &str) -> CliError {
-    CliError { exit: Exit::Internal, text: text.to_owned() }
+    CliError::internal(text)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
         display::DisplayArgs,
         examples,
         exit::{CliError, Exit, has_failed},
-        output::{StderrNotes, print, print_json, print_note, print_progress},
+        output::{StderrNotes, print, print_json, print_last_text, print_progress},
         run::DurabilityArg,
         runs, table,
     },
@@ -91,14 +91,7 @@ fn print_runs(rows: &[RunView], texts: &BTreeMap<RunId, String>, is_named: bool)
         let used = BudgetUsage { tokens: row.usage.total(), nano_usd: 0 };
         let line = row.ended.as_ref().and_then(|ended| continuation(row.id, ended, used));
         line.into_iter().for_each(print_progress);
-        return match texts.get(&row.id) {
-            Some(answer) if has_completed(row) => print(answer),
-            Some(partial) => {
-                print_note(format!("said last {partial}"));
-                Ok(())
-            }
-            None => Ok(()),
-        };
+        return print_last_text(texts.get(&row.id).map(String::as_str), has_completed(row));
     }
     let mut printed = table_of(rows);
     for row in rows.iter().filter(|row| has_completed(row)) {

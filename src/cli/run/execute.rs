@@ -28,7 +28,7 @@ use crate::{
         display::ProgressDisplay,
         exit::{CliError, Exit, has_failed},
         format::{dollars, seconds},
-        output::{StderrNotes, print, print_error, print_json, print_note, print_progress},
+        output::{StderrNotes, print_error, print_json, print_last_text, print_note, print_progress},
         progress::ProgressLines,
         workspace_arg,
     },
@@ -48,22 +48,21 @@ use crate::{
 /// The ids of the run that the command waits for.
 type RunAndSession = (RunId, SessionId);
 
-/// The action of the command.
-enum RunAction {
-    /// Submit a new run.
-    Submit { task: RunInput, spec: RunSpec },
-    /// Resume a run that was accepted earlier.
-    Resume { ids: RunAndSession, spec: RunSpec },
-    /// Report the first run of the idempotency key, which has ended.
-    Report { ids: RunAndSession, spec: RunSpec },
+/// What the command does with which run, and the conversation of the run.
+struct PreparedRun {
+    action: RunAction,
+    spec: RunSpec,
+    target: ConversationTarget,
 }
 
-impl RunAction {
-    fn spec(&self) -> &RunSpec {
-        match self {
-            Self::Submit { spec, .. } | Self::Resume { spec, .. } | Self::Report { spec, .. } => spec,
-        }
-    }
+/// The action of the command.
+enum RunAction {
+    /// Submit a new run, with its idempotency key.
+    Submit(RunInput, Option<Arc<str>>),
+    /// Resume a run that was accepted earlier.
+    Resume(RunAndSession),
+    /// Report the first run of the idempotency key, which has ended.
+    Report(RunAndSession),
 }
 
 /// Executes the command, and prints the result.
@@ -130,15 +129,8 @@ fn print_answer(
     exit: Exit,
     display: &ProgressDisplay,
 ) -> Result<(), CliError> {
-    match (result.text(), exit) {
-        (Some(text), _) if display.has_shown(text) => Ok(()),
-        (Some(answer), Exit::Ok) => print(answer),
-        (Some(partial), _) => {
-            print_note(format!("said last {partial}"));
-            Ok(())
-        }
-        (None, _) => Ok(()),
-    }
+    let text = result.text().filter(|text| !display.has_shown(text));
+    print_last_text(text, exit == Exit::Ok)
 }
 
 /// The line and the JSON error after a signal. Without ids there is no known run; a task being submitted may or may
@@ -206,11 +198,11 @@ async fn run_as_owner(
 ) -> Result<FollowOutcome, CliError> {
     let OwnedStore { journal, state, signals, .. } = &mut *holding;
     let ready = prepare(args, (config, variables), (journal, state), new, ids);
-    let (daemon, job, target) = match signals.run_until_signal(Box::pin(ready)).await? {
+    let (daemon, prepared) = match signals.run_until_signal(Box::pin(ready)).await? {
         ControlFlow::Continue(ready) => ready,
         ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
     };
-    let followed = run_action((&daemon, args), holding, job, &target, (ids, &mut *display)).await;
+    let followed = run_action(&daemon, holding, prepared, (ids, &mut *display)).await;
     display.close();
     let printed = match &followed {
         Ok(FollowOutcome::Ended(result)) => print_open_runs(&daemon.runtime, result.session).await,
@@ -233,7 +225,7 @@ async fn prepare(
     (journal, state): (&Arc<dyn Journal>, &Path),
     new: Option<(RunInput, Option<PathBuf>)>,
     ids: &mut Option<RunAndSession>,
-) -> Result<(RuntimeHost, RunAction, ConversationTarget), CliError> {
+) -> Result<(RuntimeHost, PreparedRun), CliError> {
     let reader = StoreReader::new(Arc::clone(journal));
     let target = ConversationTarget::find(&reader, args.conversation.choice()).await.map_err(of_resume)?;
     let first = match (&new, &args.conversation.key) {
@@ -250,24 +242,25 @@ async fn prepare(
         (None, Some(_)) => None,
     };
     *ids = meant.map(|row| (row.id, row.session));
-    let spec = args.spec();
-    let mut endpoints = host::run_endpoints(spec.model, (config, variables), &target, state).await;
-    let job = match (first, new) {
+    let request = args.spec();
+    let mut endpoints = host::run_endpoints(request.model, (config, variables), &target, state).await;
+    let (action, spec) = match (first, new) {
         (Some(row), _) if row.state == RunState::Ended => {
             let spec = RunSpec::clone(&reader.acceptance(&row).await?.spec);
-            RunAction::Report { ids: (row.id, row.session), spec }
+            (RunAction::Report((row.id, row.session)), spec)
         }
         (None, Some((task, place))) => {
             let place = place.map_or_else(|| target.workspace(state).map_err(workspace_arg::usage), Ok)?;
-            RunAction::Submit { task, spec: new_spec((config, &spec), &target, &endpoints, (&place, state))? }
+            let spec = new_spec((config, &request), &target, &endpoints, (&place, state))?;
+            (RunAction::Submit(task, args.conversation.key.as_deref().map(Into::into)), spec)
         }
         (Some(_), _) | (None, None) => {
             let (row, spec) = target.unfinished().map_err(of_resume)?;
-            RunAction::Resume { ids: (row.id, row.session), spec: spec.clone() }
+            (RunAction::Resume((row.id, row.session)), spec.clone())
         }
     };
-    if !matches!(job, RunAction::Report { .. }) {
-        endpoints.add_for_run(job.spec(), variables).await?;
+    if !matches!(action, RunAction::Report(_)) {
+        endpoints.add_for_run(&spec, variables).await?;
         for (_, spec) in &target.open {
             endpoints.add_for_run(spec, variables).await?;
         }
@@ -282,9 +275,9 @@ async fn prepare(
         ));
     }
     let prompt = LayeredPrompt::new(config, state);
-    let defaults = Defaults { spec: job.spec().clone(), prompt: Arc::new(prompt) };
+    let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
     let daemon = host::start(Arc::clone(journal), endpoints, config, defaults).await?;
-    Ok((daemon, job, target))
+    Ok((daemon, PreparedRun { action, spec, target }))
 }
 
 /// The first run of an idempotency key, if there is one.
@@ -310,15 +303,14 @@ fn of_resume(error: HostError) -> CliError {
 
 /// Executes the action, and serves the commands of other processes meanwhile.
 async fn run_action(
-    (daemon, args): (&RuntimeHost, &RunArgs),
+    daemon: &RuntimeHost,
     holding: &mut OwnedStore,
-    job: RunAction,
-    target: &ConversationTarget,
+    prepared: PreparedRun,
     shown: RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
     let (runtime, reader) = (&daemon.runtime, holding.reader());
     let OwnedStore { commands: orders, signals, crash_history: deaths, notes, .. } = holding;
-    let before = target.open.iter().map(|(row, _)| row);
+    let before = prepared.target.open.iter().map(|(row, _)| row);
     let looked = async {
         host::fail_crash_looping(runtime, &**notes, deaths, before.clone()).await?;
         Ok::<_, CliError>(match deaths.resume_mode() {
@@ -353,13 +345,7 @@ async fn run_action(
         }
         deaths.set_trial(Some(Trial { has_min_uptime: rest.is_some(), ..trial }));
     }
-    let carried = Box::pin(execute_action(
-        runtime,
-        (job, args.conversation.key.as_deref()),
-        (target, &reader),
-        signals,
-        shown,
-    ));
+    let carried = Box::pin(execute_action(runtime, prepared, &reader, signals, shown));
     host::serve_commands(runtime, orders, notes, deaths.watch_trial(carried)).await
 }
 
@@ -376,24 +362,26 @@ async fn print_open_runs(runtime: &Runtime, session: SessionId) -> Result<(), Cl
 
 async fn execute_action(
     runtime: &Runtime,
-    (job, key): (RunAction, Option<&str>),
-    (target, reader): (&ConversationTarget, &StoreReader),
+    PreparedRun { action, spec, target }: PreparedRun,
+    reader: &StoreReader,
     signals: &mut Signals,
     (ids, display): RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
-    announce(job.spec());
-    match job {
-        RunAction::Submit { task, spec } => {
+    if spec.script.is_some() {
+        print_progress(format!("rehearsal {}", rehearsal::NOTICE));
+    }
+    match action {
+        RunAction::Submit(task, idempotency_key) => {
             ignored_settings(&spec, &task).iter().for_each(print_progress);
             let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
             let place = spec.workspace.clone();
             let request = RunRequest {
-                session: target.choice.clone(),
+                session: target.choice,
                 images: task.images,
                 history: task.history,
                 task: task.isolation_key,
                 spec: Some(spec),
-                idempotency_key: key.map(Into::into),
+                idempotency_key,
                 ..RunRequest::new(task.text)
             };
             let (mut submitted, mut room) = (pin!(runtime.submit(request)), DiskFullMonitor::new(runtime));
@@ -413,7 +401,7 @@ async fn execute_action(
             let progress = (ProgressLines::new(accepted.run), display);
             follow::follow(runtime, accepted.run, progress, (watch, signals, reader)).await
         }
-        RunAction::Resume { ids: (run, session), .. } => {
+        RunAction::Resume((run, session)) => {
             *ids = Some((run, session));
             print_progress(format!("goes on   run {run} session {session}"));
             let (mut progress, mut next) = (ProgressLines::new(run), 1);
@@ -433,16 +421,10 @@ async fn execute_action(
             runtime.revive(session)?;
             follow::follow(runtime, run, (progress, display), (watch, signals, reader)).await
         }
-        RunAction::Report { ids: (run, session), .. } => {
+        RunAction::Report((run, session)) => {
             *ids = Some((run, session));
             Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)))
         }
-    }
-}
-
-fn announce(spec: &RunSpec) {
-    if spec.script.is_some() {
-        print_progress(format!("rehearsal {}", rehearsal::NOTICE));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Follows a tree by polling the owner of the store; a poll costs the owner only the changes since the last one.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use hermod_actors::model::Timestamp;
 use tokio::time::sleep;
@@ -51,13 +51,6 @@ enum TreeOutput {
     Json(String),
 }
 
-/// Whether to continue polling.
-#[derive(PartialEq, Eq)]
-enum FollowStep {
-    Continue,
-    Done,
-}
-
 impl TreeFollower<'_> {
     async fn watch(&mut self, inquiry: &StoreClient) -> Result<(), CliError> {
         loop {
@@ -65,7 +58,7 @@ impl TreeFollower<'_> {
                 StoreAccess::Owner(mut client) => loop {
                     match client.request(&self.request(), |_| Ok(())).await {
                         Ok(ControlResponse::Tree(nodes)) => {
-                            if self.show(&nodes)? == FollowStep::Done {
+                            if self.show(&nodes)?.is_break() {
                                 return Ok(());
                             }
                         }
@@ -81,7 +74,7 @@ impl TreeFollower<'_> {
                     else {
                         return Err(unexpected_response().into());
                     };
-                    if self.show(&nodes)? == FollowStep::Continue {
+                    if self.show(&nodes)?.is_continue() {
                         print_note(
                             "there is nothing to follow: no process runs it; `hermod runs resume` takes it up",
                         );
@@ -97,7 +90,8 @@ impl TreeFollower<'_> {
         ControlRequest::Tree { run: self.run.clone() }
     }
 
-    fn show(&mut self, nodes: &[NodeView]) -> Result<FollowStep, CliError> {
+    /// Shows the nodes; breaks if nothing more is to be shown.
+    fn show(&mut self, nodes: &[NodeView]) -> Result<ControlFlow<()>, CliError> {
         // Fixes the run by its id: `last` may name another run at the next poll.
         if let (Some(run), [root]) = (&mut self.run, nodes) {
             *run = root.run.id.to_string();
@@ -116,6 +110,10 @@ impl TreeFollower<'_> {
             },
         };
         let is_over = nodes.iter().all(|node| node.run.state == RunStateView::Ended);
-        Ok(if is_over || audience == StdoutState::Closed { FollowStep::Done } else { FollowStep::Continue })
+        Ok(if is_over || audience == StdoutState::Closed {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
     }
 }

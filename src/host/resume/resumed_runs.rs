@@ -124,8 +124,7 @@ impl<'a> ResumedRuns<'a> {
 
     /// Revives a session, and watches it.
     pub(super) fn revive(&mut self, session: SessionId) -> Result<(), HostError> {
-        let open = self.runs.values().filter(|row| row.session == session);
-        let first = open.map(|row| row.first).min().unwrap_or(1);
+        let first = self.rows_of(session).map(|row| row.first).min().unwrap_or(1);
         self.revived.insert(session, false);
         let runtime = self.runtime;
         let open = self.runs.values().filter(|row| row.session == session);
@@ -200,8 +199,7 @@ impl<'a> ResumedRuns<'a> {
     }
 
     fn first_of(&self, session: SessionId) -> Option<RunId> {
-        let mut own = self.runs.values().filter(|row| row.session == session);
-        own.find(|row| row.state != RunState::Ended).map(|row| row.id)
+        self.rows_of(session).find(|row| row.state != RunState::Ended).map(|row| row.id)
     }
 
     /// Refreshes the rows of the runs under way: some may have ended before the watch began.
@@ -214,11 +212,10 @@ impl<'a> ResumedRuns<'a> {
 
     /// The current unfinished runs of a session that is not revived yet.
     pub(super) async fn refresh_session(&mut self, session: SessionId) -> Result<Vec<RunRow>, HostError> {
-        let own = |row: &&RunRow| row.session == session;
-        for run in self.runs.values().filter(own).map(|row| row.id).collect::<Vec<_>>() {
+        for run in self.rows_of(session).map(|row| row.id).collect::<Vec<_>>() {
             self.refresh_run(run).await?;
         }
-        Ok(self.runs.values().filter(own).filter(|row| row.state != RunState::Ended).cloned().collect())
+        Ok(self.rows_of(session).filter(|row| row.state != RunState::Ended).cloned().collect())
     }
 
     /// Refreshes the row of a run, and shows its end if that is new.
