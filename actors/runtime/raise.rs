@@ -34,7 +34,7 @@ impl Runtime {
             self.check_running()?;
         }
         let row = self.row(run).await?;
-        match raised.map(|(raised, _)| raised).unwrap_or(Err(RaiseError::Unknown)) {
+        match raised.map_or(Err(RaiseError::Unknown), |(raised, _)| raised) {
             Ok(()) => Ok(row),
             // The run has ended meanwhile.
             Err(RaiseError::Superseded) => {
