@@ -1,5 +1,5 @@
-//! From inputs to an append: waiting inputs are decided together, with the leases and permits that are free.
-//! `append_result.rs` handles the append's result.
+//! From waiting inputs to an append: inputs that wait are decided together, with the leases and permits that are free.
+//! The append goes to Persistence. `append_result.rs` handles its result.
 
 use std::sync::Arc;
 

@@ -77,7 +77,7 @@ impl SessionActorState {
         self.reconcile();
     }
 
-    /// Lets tools drop what they keep to attach to calls whose ends are now durable.
+    /// Tells tools which calls have durable ends. They may delete what they kept to attach to those calls.
     fn forget_ended(&mut self, records: &[Durable<Arc<Record>>]) {
         for AttemptId { call, attempt } in
             records.iter().filter_map(|record| record.body.ended_tool_attempt())
@@ -131,7 +131,8 @@ impl SessionActorState {
         }
         self.put_back(rest);
         if self.waiting.is_empty() {
-            // Actions that the refused append would have made undue were cancelled, and are due again.
+            // The decision cancelled actions before its append was written (`append.rs`). The append was refused, so
+            // they are due again and are restarted.
             self.reconcile();
         }
     }

@@ -1,4 +1,5 @@
-//! The inbox: messages of other sessions, read after a notification and recorded with their consequences.
+//! The session's inbox. Rows are read after a notification, in a task that also loads the results of ended subagents.
+//! They become inputs, recorded with their consequences. `notify_inbox` notifies another session.
 //!
 //! Invariant: only the append that consumes a row deletes it. So a row may be read twice, but takes effect once.
 

@@ -1,5 +1,5 @@
-//! Waiting for a lease in a task. The task waits for everything that may end at any moment; a reset time that a
-//! provider reported is recorded by the session.
+//! Waiting for a lease, in a task: for a permit, a probe or a limit per minute. A reset time that a provider reported
+//! is not waited for here: the session records it. Also bounds the sleep until a wall-clock time.
 
 use std::{future, pin::pin, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ const WALL_CLOCK_POLL_MS: u64 = 60_000;
 const AT_CAPACITY_REASON: &str = "as many calls as may be are under way";
 const WARMING_UP_REASON: &str = "others find out whether it can be asked";
 
-/// Waits until a link of the chain can be called. Fails if no link is available before a time that a provider reported,
+/// Waits until one of the candidates can be called. Fails if none is available before a time that a provider reported,
 /// or within `most_ms` milliseconds, if given.
 pub(super) async fn wait_for_lease(
     wiring: &SessionDependencies,

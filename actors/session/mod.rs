@@ -1,5 +1,6 @@
-//! Session: the actor, its messages, and the errors of a submission. It is the shell around a `Turn`: the core
-//! decides what inputs mean; the shell has the records written, then acts. The actor's state is in `shell.rs`.
+//! The Session actor: its messages, arguments and dependencies, and the replies and errors of a submission. It is the
+//! shell around a `Turn`: the core decides what inputs mean; the shell has the records written, then acts. The actor's
+//! state and its reconciliation are in `shell.rs`.
 //!
 //! Architecture invariant: a handler awaits nothing. Inputs wait in order, and at most one append is in flight. When it
 //! is durable, the inputs that arrived meanwhile are decided together.

@@ -1,4 +1,5 @@
-//! One attempt of a model call, and its report to the gate and the provider's actor.
+//! One attempt of a model call: loads its images, calls the provider, and renews a refused credential. Its end is
+//! reported to the gate and to the provider's actor. `model_task.rs` makes the request and starts the task.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

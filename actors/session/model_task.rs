@@ -1,5 +1,6 @@
-//! Model calls: for the next answer of a run, or for a summary. Each call has a lease, is recorded before it is made,
-//! and is made by a task of its session.
+//! Starts the tasks of model calls, for the next answer of a run or for a summary: renders the request, has the attempt
+//! made (`model_attempt.rs`), and reports the result. Each attempt has a lease and is recorded before it is made. The
+//! task also has the tool calls of an answer admitted, and tells the Compressor how a summary ended.
 
 use std::{
     collections::BTreeMap,

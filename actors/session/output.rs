@@ -1,4 +1,5 @@
-//! Prepares a result before it is recorded: hidden characters become visible, and long output is kept as an artifact.
+//! Prepares the result of a tool call before it is recorded: hidden characters become visible, and long output is
+//! shortened and kept whole as an artifact.
 
 use std::{borrow::Cow, sync::Arc};
 

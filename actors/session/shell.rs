@@ -1,5 +1,6 @@
-//! The session's handler: enqueues inputs, decides one append at a time, then reconciles the actions that are due.
-//! `append.rs` is the way of inputs to disk, `append_result.rs` the way back.
+//! The state of the Session actor, and what happens after each message: inputs are enqueued and decided, then running
+//! tasks are reconciled with the actions that are due. Also suspension and passivation. `append.rs` is the way of
+//! inputs to disk, `append_result.rs` the way back.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -48,7 +49,8 @@ pub(crate) struct SessionActorState {
     pub(super) tasks: TaskSpawner,
     pub(super) view: EncodedView,
     pub(super) inbox: InboxReader,
-    /// Answered when nothing is being written or ended any more. While it is set, only end actions are started.
+    /// The reply port of a suspension, answered when nothing is being written or ended any more. While it is set, only
+    /// end actions are started.
     pub(super) suspending: Option<RpcReplyPort<()>>,
 }
 

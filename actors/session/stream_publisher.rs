@@ -1,4 +1,5 @@
-//! Publishes the deltas of a call in progress.
+//! Publishes to watchers what happens during a call: the deltas of a model's answer, the progress of a tool, waits.
+//! [`FirstDeltaObserver`] also tells the gate when an answer begins, and which limits the provider reports.
 
 use std::sync::{
     Arc, OnceLock,
@@ -12,7 +13,7 @@ use crate::{
     provider::GateAdmission,
 };
 
-/// Sends the deltas of one attempt directly to the hub's watchers. They do not pass through the session.
+/// Sends the deltas of one attempt directly to the hub's watchers, not through the session's actor.
 pub(super) struct StreamPublisher {
     hub: Arc<Hub>,
     session: SessionId,

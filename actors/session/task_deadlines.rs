@@ -1,4 +1,5 @@
-//! The time limits of a session's tasks in milliseconds, for reports of what a run waits for.
+//! The time limits of a session's tasks in milliseconds, for reports of what a run waits for. `watchdog.rs` enforces
+//! them.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The tasks of one session: attempts of calls, waits for leases and permits, and timers. A task of a call makes one
-//! attempt and answers. Its guard answers `Lost` if it panics or is aborted, so that no call waits for ever.
+//! The set of running tasks of one session, and the part of starting and cancelling them that all share. Here are waits
+//! for leases and permits, timers, and the guard that answers `Lost` if a call's task panics or is aborted. Model calls
+//! are started in `model_task.rs`, tool calls in `tools.rs`. The set also publishes since when the session is idle.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +30,8 @@ use crate::{
 /// Number of yields. Together they take microseconds, in which other threads run the ready tasks.
 const YIELDS_WITH_OTHER_THREADS: usize = 16;
 
-/// The running tasks of one session. The supervisor holds them too: it revives a session only after they have ended.
+/// The running tasks of one session, and since when it is idle. The supervisor holds them too: it revives a session
+/// only after they have ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallTasks(Arc<TaskSet>);
 

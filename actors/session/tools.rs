@@ -1,5 +1,6 @@
 //! The tasks of tool calls: one makes an attempt, the other attaches to an attempt of an earlier incarnation. A
-//! delegating call has no task: its subagents do the work.
+//! delegating call has no task: its subagents do the work. `tool_executor` admits and prepares calls; `output.rs`
+//! shortens results.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! The session's view in the encoding of its provider, kept between requests.
+//! [`EncodedView`]: the messages of a session's view in the encoding of its provider, kept between requests. Which
+//! messages the view has is decided by `Turn::render` (`core/turn`).
 
 use std::sync::Arc;
 
@@ -8,8 +9,9 @@ use crate::{
     turn::{RenderCursor, TransientPrompt, Turn},
 };
 
-/// The session's view in the encoding of its provider. Each message is encoded once: an iteration encodes only new
-/// messages.
+/// The session's view in the encoding of its provider. An iteration encodes only new messages. The last group is
+/// encoded again for a transient prompt; everything is encoded again after a change of the encoder or of the
+/// generation.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedView {
     encoder: Option<Arc<dyn Encoder>>,
@@ -18,7 +20,8 @@ pub(crate) struct EncodedView {
     /// The generation of the turn's view that is encoded here.
     generation: u32,
     cursor: RenderCursor,
-    /// The last group of messages that are encoded together, and the buffer before it.
+    /// The buffer before the last group, and that group: messages that must be encoded together. A transient prompt is
+    /// added to it.
     last: (MessageBuffer, Vec<Message>),
 }
 

@@ -1,5 +1,6 @@
-//! The time limit of every call, whatever its adapter does: a frozen call is dropped, and its session continues. Limits
-//! count the time for which this process ran: a call that ended while the process was stopped is not dropped.
+//! The time limits of calls, and of reading and writing artifacts, which hold whatever an adapter does: a frozen call
+//! is dropped, and its session continues. Limits count the time for which this process ran: a call that ended while the
+//! process was stopped is not dropped.
 
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ pub(super) async fn read_images<T>(
     }
 }
 
-/// Awaits the writing of an artifact, unless that takes too long or the call is cancelled.
+/// Awaits the writing of an artifact. Gives up after [`ARTIFACT_LIMIT`], or [`STOP_LIMIT`] after the call is cancelled.
 pub(super) async fn write_artifact(
     keeping: impl Future<Output = Result<Artifact, ArtifactError>>,
     cancel: &CancellationToken,
@@ -86,8 +87,8 @@ pub(super) async fn write_artifact(
     }
 }
 
-/// Attaches to a call of an earlier incarnation. After a day it is cancelled. `Unknown` if the tool does not end after
-/// its cancellation.
+/// Attaches to a call of an earlier incarnation. After a day it is cancelled. `Unknown` if the tool does not end within
+/// [`STOP_LIMIT`] after its cancellation.
 pub(super) async fn attach(call: PreparedCall, invocation: Invocation, boot: Boot) -> AttachOutcome {
     let cancel = invocation.cancel.child_token();
     let invocation = Invocation { cancel: cancel.clone(), ..invocation };
@@ -105,7 +106,7 @@ pub(super) async fn attach(call: PreparedCall, invocation: Invocation, boot: Boo
     }
 }
 
-/// Runs a call until it ends; drops it if it is overdue.
+/// Runs a call until it ends. Drops it if it is overdue, or still runs [`STOP_LIMIT`] after its cancellation.
 pub(super) async fn run_tool(call: PreparedCall, invocation: Invocation) -> CallEnd {
     let limit = call.limit.unwrap_or(TOOL_LIMIT);
     let cancel = invocation.cancel.clone();

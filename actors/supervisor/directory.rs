@@ -1,5 +1,6 @@
-//! The directory: the state of all sessions that are live, being opened, or ending. It delivers messages to them and
-//! suspends them. Its other methods are in `opening.rs`, `passivation.rs` and `session_restart.rs`.
+//! The directory, the state of SessionSupervisor: an entry for each session that is live, being opened, ending or
+//! quarantined. It delivers messages to sessions, suspends all, and gives their status. Its other methods are in
+//! `opening.rs`, `passivation.rs` and `session_restart.rs`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,7 +29,7 @@ use crate::{
 /// Time for a session to suspend itself when all are suspended, and then for its tasks to end.
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The dependencies of every directory of a runtime; they outlive it.
+/// What a directory needs. After a crash of SessionSupervisor, the next directory gets the same value.
 #[derive(Debug)]
 pub(crate) struct DirectoryDependencies {
     pub(super) journal: Arc<dyn Journal>,
@@ -51,7 +52,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// A directory with the sessions of the checkpoint; wanted sessions are revived.
+    /// A directory with the sessions that the checkpoint names. Once their tasks have ended, those whose runs are to be
+    /// carried out here are revived.
     pub(super) fn start(me: ActorRef<SessionsMsg>, foundation: Arc<DirectoryDependencies>) -> Self {
         let known = foundation.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
@@ -74,7 +76,7 @@ impl Directory {
         directory
     }
 
-    /// Tracks the running handler.
+    /// Registers the handler with `HandlerWatch` until the returned value is dropped.
     pub(super) fn track_handler(&self) -> RunningHandler {
         self.dependencies.wiring.handlers.enter("SessionSupervisor", None)
     }
@@ -109,8 +111,8 @@ impl Directory {
         self.entries.get(&session)?.phase.actor().cloned()
     }
 
-    /// Delivers a message to a session, which is opened if it is not live. Without a message, or with any but a
-    /// write-only order, the session's runs resume from now on.
+    /// Delivers a message to a session, and opens it if it is not live. Its runs resume, unless the message is a
+    /// write-only order (`is_without_resume`).
     pub(super) fn deliver(
         &mut self,
         session: SessionId,
@@ -122,7 +124,8 @@ impl Directory {
         }
         let goes_on = message.as_ref().is_none_or(|message| !message.is_without_resume());
         if message.is_none() {
-            // Below, the session is recorded in the checkpoint as wanted.
+            // The checkpoint kept this request for the case of a crash. From here on the session's own entry there says
+            // the same.
             self.dependencies.checkpoint.remove_wanted(session);
         }
         let Some(entry) = self.entries.get_mut(&session) else {
@@ -136,7 +139,8 @@ impl Directory {
             entry.is_wanted = true;
             self.dependencies.checkpoint.record(session, entry);
         }
-        // Messages for a session that is not live are prepared when it starts: it may be wanted by then.
+        // For a session whose runs are carried out here, a write-only order becomes an ordinary one. Messages for a
+        // session that is not live are converted at its start.
         let is_live = matches!(entry.phase, EntryPhase::Live(_));
         let message = if is_live { message.map(|message| entry.prepare_message(message)) } else { message };
         match &mut entry.phase {

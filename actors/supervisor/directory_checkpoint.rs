@@ -1,4 +1,5 @@
-//! The part of a directory that outlives it, so that the next directory can end old tasks and revive sessions.
+//! The part of a directory that outlives it. After a crash of SessionSupervisor, the next directory ends the old tasks
+//! and revives the sessions by it. Kept in memory only.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

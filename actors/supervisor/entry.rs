@@ -1,4 +1,5 @@
-//! The directory's entry of one session.
+//! The directory's entry of one session: its phase with the messages that wait, its tasks, its crashes, and whether its
+//! runs are to be carried out here. Also the next steps after its tasks have ended or its runs were force-failed.
 
 use std::{mem::take, sync::Arc};
 
@@ -103,7 +104,7 @@ impl EntryPhase {
 }
 
 impl SessionEntry {
-    /// An entry whose journal is being read.
+    /// The entry of a session that is being opened.
     pub(super) fn new(seed: Option<Arc<SessionSeed>>) -> Self {
         Self {
             phase: EntryPhase::Opening(Vec::new()),

@@ -1,4 +1,5 @@
-//! The supervision tree.
+//! The supervision tree, and types that its supervisors share: the arguments of Root, the handles for `Runtime`, why a
+//! runtime ended, and the status of the actors.
 //!
 //! ```text
 //! Root                    restarts its children; one that keeps crashing → `Runtime::wait_for_end` gives the reason
@@ -131,9 +132,9 @@ pub struct SessionStatus {
 pub enum SessionPhase {
     /// Its journal is being read.
     Opening,
-    /// Its actor runs.
+    /// Its actor runs, perhaps asked to stop because it is idle.
     Live,
-    /// Its actor has ended; its tasks and its entry are being ended.
+    /// It has no actor: its tasks or its runs are being ended, or the store closes it.
     Ending,
     /// This version cannot read its journal, with the reason. It is not touched until the next start.
     Quarantined(String),

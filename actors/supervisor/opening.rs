@@ -1,5 +1,5 @@
-//! Opens sessions: takes a session over, reads its journal, and starts its actor. A run whose session keeps crashing at
-//! one step is force-failed instead.
+//! Opens sessions: takes a session over, reads its journal, checks the account of its run, and starts its actor. A run
+//! whose session keeps crashing at one step is force-failed instead. Also the errors of an opening.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

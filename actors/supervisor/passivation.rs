@@ -1,4 +1,5 @@
-//! Passivation: the actor of an idle session stops, and nothing of the session stays in memory.
+//! Passivation: the actor of an idle session stops, and nothing of the session stays in memory. `forget` also closes
+//! other sessions in the store: those that were force-failed, or have nothing to do.
 //!
 //! From the request until the actor's answer, messages wait in the directory. So none is lost in the mailbox of a
 //! stopped actor, and none overtakes another.

@@ -1,4 +1,5 @@
-//! ProviderSupervisor: keeps one Provider actor for each endpoint, and routes messages to them by name.
+//! ProviderSupervisor: keeps one Provider actor for each endpoint, restarts those that crash, and routes messages to
+//! them by name.
 
 use std::{collections::BTreeMap, sync::Arc};
 

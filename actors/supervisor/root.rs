@@ -1,4 +1,5 @@
-//! Root: starts its children and restarts them. Its end is the end of the runtime.
+//! Root: creates what all actors share, starts its children, and restarts all but Persistence. Its end is the end of
+//! the runtime.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! SessionSupervisor: finds, opens, revives and gives up sessions. Its state is the [`Directory`].
+//! The SessionSupervisor actor, its messages, and the seed of a new session. Its state is the [`Directory`], whose
+//! methods do the work.
 
 use std::sync::Arc;
 
@@ -29,9 +30,11 @@ pub(crate) enum SessionsMsg {
     Revive(SessionId),
     /// The session's inbox has a message; the session is opened if it is not live.
     NotifyInbox(SessionId),
-    /// Ends a run as `failed(crash_loop)` with this error, without opening its session; answered when durable.
+    /// Ends a run as `failed(crash_loop)` with this error, without opening its session. Answered when that is done, or
+    /// cannot be.
     ForceFail((SessionId, RunId), String, RpcReplyPort<()>),
-    /// Ends all tasks and sessions without a record; no session is opened afterwards.
+    /// Ends all sessions and their tasks, after time for pending appends to become durable. Nothing is recorded for
+    /// that; no session is opened afterwards.
     Suspend(RpcReplyPort<()>),
     /// Inspects the directory.
     Inspect(Inspect<Directory>),

@@ -1,5 +1,6 @@
-//! Admission of the calls of an answer: finds the tool that a call means, and has it prepare the call. Runs nothing and
-//! records nothing. The session keeps a prepared call until its start.
+//! Admission of the tool calls of an answer: finds the tool that a call means, has it prepare the call, and gives the
+//! verdict that the session records. Runs nothing. The session keeps a prepared call until its start; `prepare_call`
+//! prepares one again after a restart. Permits are in `handle.rs`.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

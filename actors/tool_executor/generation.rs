@@ -1,4 +1,6 @@
-//! Generations of the tools: an immutable set of tools by name, which is exchanged as a whole while calls run.
+//! A generation of the tools: an immutable set of tools by name, which is exchanged as a whole while calls run. Also
+//! the check of a new set, and [`RegisteredTool`], which has its tool closed when no generation and no call has it any
+//! more.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,6 @@
-//! ToolExecutor: admits the tool calls of all sessions, each class with permits of its own and runs in turn, and closes
-//! tools that are not used any more.
+//! ToolExecutor: the actor that gives permits to the tool calls of all sessions, each class with permits of its own and
+//! runs in turn, and closes tools that are not used any more. Also its messages and its status. The verdict on a call's
+//! name and arguments is in `admission.rs`.
 //!
 //! It decides nothing that is recorded, and runs no call: see `docs/decisions/tool-executor.md`.
 

@@ -1,5 +1,6 @@
 //! Recovery from flawed answers: classifies an answer, counts flaws, joins partial answers, and builds the prompt that
-//! the next request carries because of a flaw. `answer.rs` records what follows.
+//! the next request carries because of a flaw. Also the type of every transient prompt. `answer.rs` records what
+//! follows.
 //!
 //! Invariant: the recovery state follows from the run's records, so a crash does not restart the recovery.
 

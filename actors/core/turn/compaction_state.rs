@@ -1,5 +1,5 @@
-//! State of the compaction of a run's view: the summary so far, and the call that makes or extends it. Folds records;
-//! `compaction/` and `summary/` decide.
+//! State of the compaction of a run's view: the summary so far, and the call that makes or extends it. Also the types
+//! for the size of a view and for the compaction that it needs. Folds records; `compaction/` and `summary/` decide.
 
 use std::sync::Arc;
 

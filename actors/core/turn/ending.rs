@@ -1,4 +1,5 @@
-//! Ends calls and runs: of themselves, by a stop, or by a limit of time. The end of a budget is in `grace_call.rs`.
+//! Ends tool calls, and ends runs: with a final answer, by a stop, or by a limit of time. A run with open calls or live
+//! subagents is stopped first, and ends with the last of them. The end of a budget is in `grace_call.rs`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! The vocabulary of the core: inputs that a session decides, actions that should be in flight, and the grants that
-//! they need.
+//! they need. Also what inputs carry: the verdicts on tool calls, and what can be called after a failure. Decides
+//! nothing.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::{
 pub enum Input {
     /// The session is new.
     Opened(SessionOpened),
-    /// The session was opened again; always the first input after a replay.
+    /// The session was opened again: always the first input of that incarnation.
     Revived(SessionRevived),
     /// A run is submitted.
     Submitted {
@@ -27,7 +28,7 @@ pub enum Input {
         input: Arc<str>,
         /// The user's images, stored as artifacts.
         images: Arc<[Image]>,
-        /// A conversation from outside that precedes the message; only in a new session.
+        /// A conversation from outside that precedes the message; only in a session that has not accepted a run.
         history: Arc<ImportedHistory>,
         /// The run's settings.
         spec: Arc<RunSpec>,
@@ -123,7 +124,8 @@ pub enum Input {
     EmptyInboxRow,
     /// A timer fired; the decision's `now` tells which limits are over.
     TimerFired,
-    /// The ledger refused the reservation of this decision, so the same inputs are decided again, with this one.
+    /// The store refused the reservation of the previous decision: it exceeds a budget. The same inputs are decided
+    /// again, with this one in front.
     BudgetRefused(BudgetRefusal),
 }
 

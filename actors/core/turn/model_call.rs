@@ -1,5 +1,6 @@
 //! The state of a model call or summary call: its attempts, its pauses, and the failures of the models of its chain.
-//! Folds records; `answer.rs`, `model_failure.rs` and `summary/calls.rs` decide.
+//! From them follow the models that it may still call. Folds records; `answer.rs`, `model_failure.rs` and
+//! `summary/calls.rs` decide.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Observations about the models that a session calls: token density and context window. Folded from the session's
-//! records alone, on top of what the store knew when the run was accepted.
+//! records alone, on top of what the store knew when the run was accepted. Also the rows with which the store keeps
+//! them for later runs.
 
 use imbl::Vector;
 

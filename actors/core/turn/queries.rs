@@ -1,4 +1,5 @@
-//! What the shell asks about the tool calls, approvals and subagents of the run under way. Changes nothing.
+//! What the shell asks about the tool calls, approvals and subagents of the run under way. Changes nothing. Other
+//! questions are answered in `mod.rs`.
 
 use std::sync::Arc;
 

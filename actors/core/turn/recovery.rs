@@ -1,6 +1,6 @@
 //! Recovery of a session from its journal: its replay, and the decision that revives it. A [`ReplayedSession`] has no
 //! `due`: no action starts before `Revived` is decided and durable. From then on the same `due` applies as in normal
-//! operation.
+//! operation. Also the step at which crashes of a session are counted together ([`CrashPoint`]).
 
 use std::sync::Arc;
 

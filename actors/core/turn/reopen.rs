@@ -1,5 +1,6 @@
 //! Raises the limits of a run that has not ended, and reopens a run that ended because its budget was used up. A
-//! reopened run keeps its history, spend and counted time, and starts its next leg at its next iteration.
+//! reopened run keeps its history, spend and counted time, and starts its next leg at its next iteration. Also the
+//! reasons why limits are not raised.
 
 use std::sync::Arc;
 

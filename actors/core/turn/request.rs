@@ -1,5 +1,6 @@
-//! What a request to a model consists of: the system prompt, the view, and the transient prompt behind it. Their hash
-//! and size, and why the request's beginning differs from the last one's. No encoding: that is the wire format's.
+//! What a request to a model consists of: the system prompt, the view, and the transient prompt behind it. Also the
+//! hash and the size of the last two, and why the request's prefix differs from the last one's. No encoding: that is
+//! the wire format's.
 
 use std::sync::Arc;
 

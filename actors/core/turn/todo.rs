@@ -1,4 +1,5 @@
-//! The session's to-do list. Calls of the tool `todo` are answered within the decision.
+//! Answers calls of the tool `todo` within the decision, and records the changed to-do list. The list's operations are
+//! in `policy/todo.rs`, the tool's definition is in `todo_tool.rs`.
 //!
 //! Invariant: the list is that of the last `todo.changed`, and its call ends in the same append. Such a call is
 //! therefore never under way, and needs no permit and no reservation.

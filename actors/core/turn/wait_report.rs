@@ -1,6 +1,6 @@
 //! What a run waits for, since when and until when: a read-only projection that drives no action. It is derived from
 //! the run's due actions without those for a summary, so a wait for a summary is named `lease`. Start times are the
-//! times of records.
+//! times of records. Also the session's to-do list, and the active time that a run has used.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Measures a view against its model's context window. Decides whether the view is compacted, up to which position, and
-//! how soon a summary is needed. Also: the text about context pressure, and the parts of a request that overflows.
+//! how soon a summary is needed. Also the actions due for a run with its summary, the text about context pressure, and
+//! the parts of a request that overflows.
 
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
-//! The conversation as rounds, in which a call and its result are one unit.
-//!
 //! Architecture invariant: no call without its result, no result without its call, and no two messages of one role in a
-//! row. The types cannot express these, whatever was removed. The message list for the model is rendered, never stored.
+//! row. The types exclude these, also after a removal. The message list for the model is rendered, never stored.
 
 mod rounds;
 mod transcript;

@@ -81,7 +81,7 @@ impl History {
         self.recount();
     }
 
-    /// Leaves out the long results of calls before a position.
+    /// Leaves out the results of calls before a position that are long or have images.
     pub(in crate::turn) fn elide(&mut self, to: HistoryPosition) {
         let Some((rounds, steps)) = self.relative(to) else { return };
         for (n, round) in self.rounds.iter_mut().enumerate().take(rounds + 1) {
