@@ -1,5 +1,5 @@
-//! The system clock, random numbers, ids of the machine's boot, and times as text (RFC 3339). No other module reads the
-//! wall clock, the monotonic clock of `std`, or the random source.
+//! The system clock, random numbers, new ids, ids of the machine's boot, and times as text (RFC 3339). No other module
+//! reads the wall clock, the monotonic clock of `std`, or the random source.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Beginnings of long texts, for messages.
+//! Beginnings of long texts, plain or in quotes, for messages.
 
 use std::borrow::Cow;
 

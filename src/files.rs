@@ -1,5 +1,5 @@
-//! Operations on files: making folders and files that only this user may read, removing trees, and reading regular
-//! files within a size limit.
+//! Operations on files: making folders and files that only this user may read, syncing, removing trees, and reading
+//! regular files within a size limit. Also errors that name their path.
 //!
 //! Data that is not synced may be lost in a power failure: the bytes of an unsynced file, and the names in an unsynced
 //! folder.

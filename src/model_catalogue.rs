@@ -1,5 +1,6 @@
-//! Facts about models, such as windows and prices: the program's table (`config/models.toml`), overridden by the
-//! user's. No I/O; the lists of models that providers send are read in `provider/model_list`.
+//! Makes the profile of a model (window, price, thinking) from what is known by its name: the program's table
+//! (`config/models.toml`), overridden by the user's. No I/O; the lists of models that providers send are read in
+//! `provider/model_list`.
 
 use hermod_actors::model::{ModelDeadlines, ModelProfile, ModelRef, Price};
 

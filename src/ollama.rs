@@ -1,4 +1,5 @@
-//! Discovery of a local Ollama: a connection, then its list of models. `host` decides when it is tried.
+//! Discovery of a local Ollama: a connection, then its list of models, of which the first is its default.
+//! `host/model_choice.rs` decides when it is tried.
 
 use std::{io, time::Duration};
 

@@ -1,5 +1,5 @@
 //! A provider's account in the configuration: the references of its keys, its OAuth account, and the limits of each
-//! credential. Resolves the references when the provider is made.
+//! credential. Reports what is missing, and makes the credentials of the provider from the references.
 
 use std::{collections::BTreeMap, path::Path};
 

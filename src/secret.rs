@@ -1,4 +1,5 @@
-//! Secrets, references to them, and their redaction in texts. No record, log or message contains a secret itself.
+//! Secrets, references to them and the reading of referenced files and variables, and the redaction of secrets and URLs
+//! in texts. Also keeps the process's memory private. Commands that print a secret are run in `credential/`.
 
 use std::{
     collections::BTreeMap,

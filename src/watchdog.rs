@@ -1,5 +1,5 @@
-//! A thread that reports actor handlers that do not return. It is none of the runtime's threads, so it detects a
-//! handler that blocks all of them. The limits of tasks are in `actors/session/watchdog.rs`.
+//! A thread that reports actor handlers that do not return; it ends none of them. It is none of the runtime's threads,
+//! so it detects a handler that blocks all of them. The limits of tasks are in `actors/session/watchdog.rs`.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
-//! Listing and removal of artifacts. Each expired artifact gets a tombstone: a line in `artifacts/<session>/removed`.
+//! Lists and removes artifacts, for gc. An expired artifact gets a tombstone, a line in `artifacts/<session>/removed`;
+//! artifacts without a run or session are removed without one. `maintenance/files.rs` decides what is removed.
 
 use std::{
     fs, io,

@@ -1,4 +1,5 @@
-//! Artifacts in files: written to `artifacts/unfinished`, then renamed to their final name; read and verified by hash.
+//! The port of artifacts, implemented with files. An artifact is written to `artifacts/unfinished`, then renamed to its
+//! final name. It is read in parts, and verified by hash.
 
 use std::{
     fs::{self, File},

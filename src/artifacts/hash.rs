@@ -36,7 +36,7 @@ fn hash_open_file(file: &mut File) -> io::Result<ContentHash> {
     }
 }
 
-/// Cache of files whose content matched its hash, so that paging through a long artifact reads it only once more.
+/// Cache of files whose content matched its hash, so that paging through a long artifact hashes it only once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VerifiedHashes(Arc<Mutex<HashMap<ArtifactName, (ContentHash, FileVersion)>>>);
 

@@ -1,4 +1,5 @@
-//! Artifacts as files of the state directory: `artifacts/<session>/<call>-<attempt>`.
+//! Artifacts as files of the state directory: `artifacts/<session>/<call>-<attempt>`. `files.rs` writes and reads them,
+//! `expiry.rs` lists and removes them.
 
 mod expiry;
 mod files;

@@ -1,5 +1,6 @@
 //! Creates backups: a copy of the store's rows, of every file that they name, of all scripts and of the memory files,
-//! with a manifest.
+//! with a manifest. Also the service that does so in the owner, slowed so that runs advance, and its errors as answers
+//! to clients.
 
 use std::{
     collections::BTreeMap,

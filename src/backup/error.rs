@@ -1,4 +1,4 @@
-//! Errors of backups and restores, and the callback that stops them.
+//! Errors of backups, verifications and restores, and the callback that slows or stops them.
 
 use std::{io, path::PathBuf};
 

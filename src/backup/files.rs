@@ -1,4 +1,5 @@
-//! Files that are written once, hashed and synced; and the folder of a backup under way.
+//! Hashes and copies the files of a backup within the space that the disk has to spare, and syncs its folders. Also the
+//! locked folder of a backup under way, which is renamed when it is complete.
 
 use std::{
     fs::{self, DirBuilder, File, TryLockError},

@@ -1,4 +1,5 @@
-//! The manifest of a backup: its versions, counts and damage, and the SHA-256 of every file.
+//! The manifest of a backup: its versions, counts and damage, and the SHA-256 of every file. Writes it with its
+//! checksum, and reads and checks it.
 
 use std::{
     collections::BTreeMap,

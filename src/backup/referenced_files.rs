@@ -1,4 +1,5 @@
-//! Files that belong to a store beside its rows: the artifacts that records name, their tombstones, and the memories.
+//! Files that belong to a store beside its rows: the blobs and artifacts that it names with their recorded sizes and
+//! hashes, the tombstones of artifacts, and the memories. `create.rs` lists the scripts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

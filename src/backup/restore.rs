@@ -1,4 +1,5 @@
-//! Restore: makes a verified backup the store of a state directory.
+//! Restore: verifies a backup, and makes it the store of a state directory. A store that is there is refused, or moved
+//! aside after its commands have been ended.
 
 use std::path::Path;
 

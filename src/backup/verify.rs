@@ -1,4 +1,4 @@
-//! Verification of a backup: every file by hash, then the content of the store.
+//! Verification of a backup: every file by hash, then the content of the store, then the files that its rows name.
 
 use std::{collections::BTreeMap, io, path::Path};
 

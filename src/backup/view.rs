@@ -1,4 +1,4 @@
-//! Views of backups, as clients read them. They are here and not in `crate::view`, because a manifest is made here.
+//! Views of backups, as clients read them. They are here and not in `crate::view`, because they contain the manifest.
 
 use std::path::Path;
 

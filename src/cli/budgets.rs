@@ -1,4 +1,5 @@
-//! `hermod budget`: shows the limits and the spend of a run, and raises its limits.
+//! `hermod budget`: shows the limits and the spend of a run, and raises its limits. With `--wait` it also waits for the
+//! run's end, and resumes the run here if no process runs it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The end of a command of the `shell` tool, parsed from the recorded result of its call.
+//! How a command of the `shell` tool ended, parsed from the recorded result of its call: its failure in words, its
+//! output, its last line.
 
 use serde::Deserialize;
 

@@ -1,5 +1,6 @@
 //! Progress display at standard error: lines, and on a terminal a live region below them. If the answer goes to the
-//! same terminal, its text is streamed.
+//! same terminal, its text is streamed. Also the options that say how much is shown. The texts come from `progress.rs`,
+//! `live.rs` and `answer_stream.rs`.
 
 use clap::{Args, ValueEnum};
 use hermod_actors::{

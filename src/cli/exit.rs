@@ -1,4 +1,5 @@
-//! Exit codes of the command line, and the error with which a command fails. Only this module knows the numbers.
+//! Exit codes of the command line, and the error with which a command fails. All errors of `host` and `control` are
+//! mapped here; only this module knows the numbers.
 
 use std::{fmt, process::ExitCode};
 

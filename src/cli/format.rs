@@ -1,4 +1,5 @@
-//! Formats amounts and texts for people.
+//! Formats for people: durations, amounts of dollars, and text shortened to one line. `table.rs` has tables, `waits.rs`
+//! the waits of a run.
 
 use hermod_actors::SanitizedText;
 

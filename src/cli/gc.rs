@@ -1,4 +1,5 @@
-//! `hermod gc`: removes what is not needed any more.
+//! `hermod gc`: has what is not needed any more removed, and prints the report. `maintenance/` and the store do the
+//! work.
 
 use clap::Args;
 

@@ -1,5 +1,6 @@
-//! Writes standard output and standard error, except for log lines. Either may be closed. Control sequences in texts of
-//! models and tools never reach a terminal: they are written as visible text.
+//! Writes standard output and standard error, except for log lines: text, JSON, notes, progress, errors, and a status
+//! line that is overwritten in place. Either stream may be closed. Control sequences in texts of models and tools never
+//! reach a terminal: they are written as visible text.
 
 use std::{
     fmt::{Display, Write as _},

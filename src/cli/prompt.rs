@@ -1,4 +1,4 @@
-//! `hermod prompt`: the system prompt of a new session.
+//! `hermod prompt show`: the system prompt of a new session, and the sizes of its layers. `src/prompt` builds it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `hermod rehearse`: the scripted model alone, as an endpoint for other programs.
+//! `hermod rehearse`: serves the scripted model alone, as an endpoint for other programs.
 
 use std::{path::PathBuf, sync::Arc};
 

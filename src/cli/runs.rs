@@ -1,4 +1,5 @@
-//! `hermod runs`: lists the runs of the store, shows one, or resumes them (`resume/`).
+//! `hermod runs`: lists the runs of the store, shows one, or resumes them (`resume/`). Also the table of runs and the
+//! words for their states, which other commands use.
 
 use clap::{Args, Subcommand};
 use hermod_actors::model::Timestamp;

@@ -1,4 +1,4 @@
-//! Logs at standard error; off unless `-v` or HERMOD_LOG requests them.
+//! Starts the log at standard error; it is off unless `-v` or HERMOD_LOG requests it.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! Formats the waits of a run for people.
+//! Formats the waits of a run for people: a line for `hermod runs show`, and a short form for `hermod tree`.
 
 use hermod_actors::model::{ByteSize, CallId, RunId, Timestamp, WaitKind};
 

@@ -1,4 +1,4 @@
-//! Errors of the configuration, with values redacted.
+//! Errors of the configuration; and the redaction of values that may be secrets, also for `hermod config show`.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 

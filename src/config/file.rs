@@ -1,4 +1,4 @@
-//! Reads the user's configuration file; the only I/O of this module.
+//! Finds and reads the user's configuration file; the only I/O of `config`.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! One source of settings as a flat map of dotted keys to values with their origins.
+//! Settings as a flat map of dotted keys to values with their origins. Parses TOML into such a map, and makes nested
+//! objects of it.
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
 

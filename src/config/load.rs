@@ -1,4 +1,5 @@
-//! Merges defaults, files and variables into a checked [`Config`]; pure.
+//! Merges defaults, files and variables into a checked [`Config`]; pure. The checks of keys, values and their
+//! combinations are here; `accounts.rs` and `auxiliary.rs` check their own sections.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -17,7 +18,7 @@ use super::{
 
 /// Maximum number of settings in one file. Each error may search all of them.
 const MAX_SETTINGS: usize = 10_000;
-/// Maximum number of errors reported at once.
+/// After this many errors, no further keys and values of files are checked.
 const MAX_MISTAKES: usize = 100;
 
 /// The embedded defaults: every key with its default value.
@@ -33,8 +34,8 @@ pub struct ConfigFile {
 }
 
 impl Config {
-    /// Merges the defaults, then the files in order, then the variables; later ones override. Reports all errors of
-    /// keys and values together; combinations of values are checked only if there are none.
+    /// Merges the defaults, then the files in order, then the variables; later ones override. Reports the errors of
+    /// keys and values together, up to a limit; combinations of values are checked only if there are none.
     pub fn load(files: &[ConfigFile], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         let defaults = layer::parse(EMBEDDED, |_| SettingOrigin::Default).map_err(|error| {

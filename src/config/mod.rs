@@ -1,5 +1,5 @@
-//! The configuration: the embedded defaults, overridden by the user's file, overridden by the environment. Pure except
-//! for `file.rs`.
+//! The configuration: the embedded defaults, overridden by the user's file, overridden by the environment.
+//! `sections.rs` has the type, `load.rs` merges and checks. Pure except for `file.rs`.
 
 mod accounts;
 mod auxiliary;

@@ -1,4 +1,5 @@
-//! Settings of a model, in the embedded table and in the user's file.
+//! The section of a model and its prices, in the embedded table and in the user's file; and the parser of the embedded
+//! table. `model_catalogue.rs` chooses the sections that apply to a model.
 
 use std::{collections::BTreeMap, path::Path};
 

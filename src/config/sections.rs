@@ -1,4 +1,5 @@
-//! The typed configuration. Each field is a key of `config/hermod.toml`.
+//! The typed configuration: [`Config`], and the sections that have no file of their own. Each field is a key of
+//! `config/hermod.toml`, except those that serde skips. Also the values of a provider, merged with the defaults.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -29,7 +30,7 @@ pub struct Config {
     pub fallback_providers: ModelChain,
     /// The chains of auxiliary jobs, by the job's name.
     pub auxiliary: BTreeMap<String, AuxiliarySection>,
-    /// Limits of a run.
+    /// Limits and thinking level of a run.
     pub agent: AgentSection,
     /// Further defaults of agents.
     pub agents: AgentsSection,
@@ -154,9 +155,9 @@ pub struct ProviderSection {
     pub pool: Option<PoolStrategyName>,
     /// OAuth access tokens, preferred to the API keys.
     pub oauth: Option<OauthSection>,
-    /// Limit of requests per minute and account.
+    /// Limit of requests per minute and credential.
     pub requests_per_minute: Option<PositiveCount>,
-    /// Limit of tokens per minute and account.
+    /// Limit of tokens per minute and credential.
     pub tokens_per_minute: Option<PositiveCount>,
     /// The model of a run that names only the provider.
     pub model: Option<OptionalModelName>,

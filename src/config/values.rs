@@ -1,4 +1,5 @@
-//! Types of values. A rejected value's error names the remedy, without the value itself.
+//! Types of values, each with its parser. A rejected value's error names the remedy, and never the text of what may be
+//! a secret.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Vendors that need no section in the configuration: an API key in the environment is enough.
+//! Vendors that need no section in the configuration: an API key in the environment is enough. Also the vendor of a
+//! base URL, and the names that need no base URL, among them the local Ollama.
 
 use http::Uri;
 

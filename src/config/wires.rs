@@ -1,4 +1,4 @@
-//! Chooses the wire format of an endpoint from names and URLs; pure.
+//! Chooses the wire format of an endpoint from names and URLs, and completes its base URL; pure.
 
 use http::Uri;
 

@@ -1,4 +1,5 @@
-//! Pending approvals, read from the store, and the one that a caller's id names.
+//! Queries of [`StoreReader`] for pending approvals: all of them, and the one that a caller's id names. Answers none of
+//! them.
 
 use hermod_actors::{
     RunError,
@@ -91,8 +92,8 @@ impl StoreReader {
         self.approvals_of(row).await
     }
 
-    /// The pending approvals of a run: those of its row if it is parked, else those of its records. A row that an earlier
-    /// version wrote has none.
+    /// The pending approvals of a run: those of its row, else those of its records. Only a parked run's row has them,
+    /// and not if an earlier version wrote it.
     async fn approvals_of(&self, row: &RunRow) -> Result<Vec<ApprovalView>, RequestError> {
         let approvals = if let Some(approvals) = &row.approvals {
             approvals.clone()

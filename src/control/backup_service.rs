@@ -1,4 +1,5 @@
-//! Backups of the owner's open store, made on a client's request.
+//! The trait through which the owner copies its open store, and the answer to a client's request for a backup, with its
+//! progress lines. `backup/create.rs` makes the copy.
 
 use std::{
     fmt::Debug,

@@ -1,4 +1,4 @@
-//! The budget of a run, read from the store.
+//! Query of [`StoreReader`] for the budget of a run: its accounts and its active time.
 
 use hermod_actors::{
     WaitTracker,

@@ -1,4 +1,4 @@
-//! Errors of requests to the control socket.
+//! The error of a request to the control socket, with its kind, and how errors of the runtime become one.
 
 use hermod_actors::{RunError, RuntimeEnd, SubmitError, port::ReadError};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Answers the requests of clients: queries from the store, commands through the runtime of this process.
+//! Answers the requests of clients. Queries are answered from the store. Commands are queued for the process with the
+//! runtime: their types and their receiver are here, `host/commands.rs` executes them.
 
 use std::{
     pin::pin,

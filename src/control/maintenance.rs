@@ -1,4 +1,5 @@
-//! Requests for and reports of garbage collection and disk usage of the state directory.
+//! Garbage collection and disk usage of the state directory: the trait through which the process with the open store
+//! does both, and their requests and reports. `src/maintenance` implements it.
 
 use std::{collections::BTreeMap, fmt::Debug};
 

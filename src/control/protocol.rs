@@ -1,4 +1,5 @@
-//! Messages of the control socket, one JSON object per line; pure.
+//! Messages of the control socket, one JSON object per line: the greeting, requests and responses. Pure: `handler.rs`
+//! answers, `client.rs` asks.
 
 use std::path::PathBuf;
 
@@ -146,7 +147,7 @@ pub enum ControlRequest {
         /// Name of the provider.
         name: String,
     },
-    /// Shows the summary calls of this process, and the statistics of its summarisers.
+    /// Shows the summary calls of the owner, and the statistics of its summarisers.
     #[serde(rename = "summaries.status")]
     SummariesStatus {},
     /// Removes what is no longer needed.
@@ -229,7 +230,7 @@ pub enum ControlResponse {
     },
     /// Answer to `backup.create`: the manifest of the complete backup.
     BackedUp(Value),
-    /// Answer to `providers.status`: the providers that this process can call, by name.
+    /// Answer to `providers.status`: the providers that the owner can call, in order of names.
     Providers(Vec<ProviderView>),
     /// Answer to `providers.reset`.
     Reset {

@@ -1,4 +1,5 @@
-//! Read-only queries of the store: what an id names, rows, records, current counts. Starts nothing.
+//! Read-only queries of the store: what an id names, rows, records, current counts. Starts nothing. Further queries are
+//! in `approvals.rs`, `budget.rs` and `lineage.rs`.
 
 use std::{collections::BTreeSet, convert::Infallible, ops::ControlFlow, sync::Arc};
 
@@ -291,7 +292,8 @@ impl StoreReader {
                 counts.take(&record.body);
             }
         };
-        // Records that cannot be read are not counted, and must not hide the other runs.
+        // If a record cannot be read, only the counts of the row are used. An error here would hide the other runs of a
+        // list.
         if self.readable_records(row.session, from, count).await?.is_some() {
             counts = row.counts.unwrap_or_default();
         }
@@ -299,7 +301,7 @@ impl StoreReader {
         Ok(row)
     }
 
-    /// The waits of a session's runs, from its records; the error is the reason why they cannot be read.
+    /// The waits of a session's runs, from its records. The inner error says why this version cannot read them.
     pub async fn waits(&self, session: SessionId) -> Result<Result<WaitTracker, String>, RequestError> {
         let mut waits = WaitTracker::new(session);
         let unreadable = self.readable_records(session, 1, |_, record| waits.take(record)).await?;

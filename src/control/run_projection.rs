@@ -1,5 +1,5 @@
-//! What a tree of runs shows of each run, folded from its records; pure. `run_detail.rs` folds the details of a single
-//! run.
+//! What a tree of runs shows of each run (input, counts, subagents), folded from its records; pure. `run_detail.rs`
+//! folds the details of a single run.
 
 use hermod_actors::model::{Body, RunCounts, RunId};
 

@@ -1,4 +1,5 @@
-//! Server of the control socket: binds it, accepts connections and removes it at the end.
+//! Server of the control socket: creates the token, binds the socket, accepts connections, and removes both files at
+//! the end. `connection.rs` serves each client.
 
 use std::{
     fs, io,

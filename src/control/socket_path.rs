@@ -1,4 +1,4 @@
-//! Socket paths within the kernel's length limit.
+//! The name of the control socket, and its path within the kernel's length limit.
 
 use std::{
     io,

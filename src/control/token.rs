@@ -1,4 +1,4 @@
-//! The token of the control socket, in a file that only its user can read.
+//! The token of the control socket, in a file that only its user can read: created by the owner, read by its clients.
 
 use std::{
     fmt, fs,

@@ -1,4 +1,5 @@
-//! Trees of runs and their subagents, built from the records: a parent's records name its subagents.
+//! Trees of runs and their subagents, built from the records: a parent's records name its subagents. A cache keeps what
+//! has been read of each session. Also the view of a run that says whether a process runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

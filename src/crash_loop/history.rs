@@ -1,5 +1,6 @@
-//! Crash-loop detection: counts deaths of the process and finds the run that causes them. A death is an end without a
-//! clean shutdown: a crash or a kill. Pure: no clock, no I/O.
+//! Crash-loop detection: counts deaths of the process, and finds the run that causes them. Decides on probation,
+//! backoffs and runs to force-fail. A death is an end without a clean shutdown: a crash or a kill. Pure: no clock, no
+//! I/O.
 
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ enum ProcessActivity {
     Trying(Trial),
 }
 
-/// A run that is resumed alone, to find out whether the process dies of it.
+/// A run that is resumed, alone if possible, to find out whether the process dies of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// The run.

@@ -1,4 +1,5 @@
-//! The crash history as a file of the state directory, from start to start. Decides nothing.
+//! The crash history as a file of the state directory, written at every change. Also times the trial of a single run.
+//! Decides nothing.
 
 use std::{
     fs, io,

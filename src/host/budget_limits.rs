@@ -1,4 +1,5 @@
-//! Limits of a budget, parsed from `iterations=20,tokens=100000,tool_calls=50,wall=10m`.
+//! Limits of a budget, parsed from `iterations=20,tokens=100000,tool_calls=50,wall=10m`. Also the parser and the
+//! milliseconds of a duration, which the options of a run share.
 
 use std::{str::FromStr, time::Duration};
 

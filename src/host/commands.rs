@@ -1,5 +1,6 @@
-//! Executes the commands that other processes send to the owner of the store, and watches the handlers meanwhile.
-//! `orders.rs` is the side of the sender.
+//! The owner's side of commands of other processes: executes those that `control/handler.rs` queues, until the work of
+//! this process is done. A watchdog reports message handlers that do not return meanwhile. `orders.rs` is the side of
+//! the sender.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 

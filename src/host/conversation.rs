@@ -19,7 +19,7 @@ use crate::control::{ResolvedId, StoreReader};
 pub enum ConversationChoice<'a> {
     /// A new one.
     New,
-    /// The session with this key; it is opened if there is none.
+    /// The session with this key; if there is none, the run's acceptance creates it.
     Key(&'a str),
     /// The session of this run, session, key or lineage.
     Id(&'a str),

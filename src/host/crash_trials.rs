@@ -1,4 +1,5 @@
-//! Crash-loop checks of an owner: the progress of runs, their trials, and force-failing crash-looping runs.
+//! What the owner does at its start about suspects: finds the last progress of a run, chooses the first run to try, and
+//! force-fails crash-looping runs. `crash_loop/` counts the crashes; `resume/probation.rs` carries out the trials.
 
 use hermod_actors::{
     RunError, Runtime,
@@ -11,8 +12,8 @@ use crate::{
     crash_loop::{CrashHistoryFile, Trial},
 };
 
-/// The number of the record of the run's last progress, 0 if it has none or cannot be read; `None` if the run has
-/// ended.
+/// The number of the record of the run's last progress, 0 if it has none or its records cannot be read. `None` if the
+/// run has ended, or its row is missing or cannot be read.
 pub(super) async fn last_progress(reader: &StoreReader, run: RunId) -> Option<Seq> {
     let row = reader.read(|rows| rows.run(run)).await.ok()??;
     if row.state == RunState::Ended {

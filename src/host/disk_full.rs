@@ -1,4 +1,5 @@
-//! Reports that the disk is full or has space again, as lines for the user.
+//! Polls whether the runtime waits for space on the disk, and words each change as a line for the user. `disk_space.rs`
+//! measures the free space.
 
 use std::time::Duration;
 

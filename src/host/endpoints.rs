@@ -1,4 +1,5 @@
-//! The endpoints that runs need: providers, and rehearsals with their stored scripts.
+//! Creates the adapters of the providers that runs need, and keeps them by name. A rehearsal is such a provider: its
+//! script is stored in the state directory, and it is started here.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! Names that a caller gives: a run, a session, a key, a provider, a model.
+//! The text with which a caller names a run, a session, a key, a provider or a model: it is not blank.
+//! `control/reader.rs` finds what it names.
 
 use std::{fmt, ops::Deref, str::FromStr};
 

@@ -1,5 +1,6 @@
 //! Chooses the models of a new run, from the request, the conversation, the configuration and the discovered providers.
-//! Failover of a run under way is in `actors/`.
+//! Decides when a local Ollama is queried, and reads the script of a rehearsal. Failover of a run under way is in
+//! `actors/`.
 
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,7 @@ pub(super) struct ModelChoice {
 /// When a local Ollama is queried for its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OllamaProbe {
-    /// If a model of the provider `ollama` is named.
+    /// Unless the configuration has a provider `ollama`: one of its models is named.
     Requested,
     /// Only if no other provider is found.
     IfNoOther,

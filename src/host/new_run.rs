@@ -1,4 +1,5 @@
-//! The task and the spec of a new run, from the request, configuration and conversation.
+//! The task and the spec of a new run, from the request, the configuration and the conversation. Also the endpoints
+//! that it needs, and the lines about settings that its models ignore.
 
 use std::{path::Path, sync::Arc, time::Duration};
 

@@ -1,5 +1,6 @@
-//! Commands about stored runs: this process sends them to the owner of the store, or executes them itself if there is
-//! no owner. None resumes a run that no process runs. `commands.rs` is the owner's side.
+//! Stops runs, answers approvals, raises limits and steers runs, from a process that is not the owner of the store. A
+//! command goes to the owner, whose side is `commands.rs`. Without an owner, this process opens the store and writes
+//! the change itself; only steering is refused then. No command resumes a run that no process runs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What the configuration says for all runs: the default spec of a run, and the policy of the circuit breakers.
+//! What the configuration says for all runs: the default spec of a run with its tools and limits, and the policy of the
+//! circuit breakers. `new_run.rs` applies what a request sets.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! The composition root: the one module that knows all adapters and assembles a runtime from them. It also suspends
-//! that runtime, and clears what commands of ended runs have left.
+//! that runtime, and clears what commands of ended runs have left. A write-only start serves a single change of the
+//! store, without providers and configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! Client of the store: sends requests to the owner, and opens the store itself only if there is no owner.
+//! Client of the store: sends requests to the owner, and opens the store itself only if there is no owner. `orders.rs`
+//! has the requests that change runs. Also opens the store for a process that becomes its owner.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,5 @@
-//! Resolves the folder in which the tools of a run work.
+//! Resolves the folder in which the tools of a run work, and creates it on request. `state_dir.rs` says which folders
+//! are forbidden.
 
 use std::{
     fs, io,

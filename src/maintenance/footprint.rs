@@ -1,4 +1,4 @@
-//! Disk usage of the state directory, by class.
+//! Measures the disk usage of the state directory by class. Also the size of any folder, for gc.
 
 use std::{
     fs, io,

@@ -1,4 +1,5 @@
-//! One gc of the state directory: the store's rows first, then the files that they named.
+//! One gc of the state directory: the store's rows first, then the files that they named, with a report. What is
+//! removed is decided in `files.rs` and `scripts.rs`, and for rows and blobs in `store/redb/gc`.
 
 use std::{io, path::Path};
 

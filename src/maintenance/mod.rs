@@ -1,4 +1,5 @@
-//! Disk usage and gc of the state directory. Files are removed after the rows that named them.
+//! Disk usage and gc of the state directory, as the service of the process that has the store open. Files are removed
+//! after the rows that named them.
 //!
 //! Files that are written before a row names them (scripts, images of a task) stay until they are untouched for a day.
 //! All other files are listed first, and looked up in the store afterwards.

@@ -1,6 +1,6 @@
-//! Rehearsal scripts. Storing a script takes the folder's lock shared and touches the file; removal takes it
-//! exclusively.
-//! Thus gc never removes a script that a run is about to name.
+//! The folder of rehearsal scripts: its lock, the marking of a script as new, and gc of scripts that no run names.
+//! Storing a script takes the lock shared and touches the file; removal takes the lock exclusively. Thus gc never
+//! removes a script that a run is about to name.
 
 use std::{
     fs::{self, File},
@@ -35,7 +35,7 @@ pub(crate) fn touch(path: &Path) -> io::Result<()> {
 }
 
 impl Sweep<'_> {
-    /// Removes the scripts that no run names.
+    /// Removes the scripts that no run names, if they are untouched for a day.
     pub(super) fn scripts(&self) -> Result<Tally, MaintenanceError> {
         let folder = self.state.join(SCRIPTS);
         let mut tally = Tally::default();

@@ -1,4 +1,5 @@
-//! The edit of one memory file: its checks, and the entries that result. No I/O.
+//! The arguments of the tool `memory`, their checks, and the entries of the file after the edit. No I/O: `files.rs`
+//! reads and writes, `tool/memory.rs` is the tool.
 
 use hermod_actors::model::Hash;
 use schemars::JsonSchema;
@@ -43,7 +44,7 @@ pub struct Order {
 pub struct EditError {
     /// The argument of the tool call.
     pub field: &'static str,
-    /// The problem, with the value.
+    /// The problem. It begins with the argument's name.
     pub error: String,
     /// The remedy.
     pub hint: String,

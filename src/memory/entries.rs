@@ -1,4 +1,5 @@
-//! The entries of a memory file, their text form, and the characters that an entry must not have.
+//! The two memory files by name, the entries of a file and their text form, and the characters that an entry must not
+//! have.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,7 @@ impl MemoryEntries {
         self.0.iter().any(|known| known == entry)
     }
 
-    /// Appends an entry that passed the checks, unless it is empty or present.
+    /// Appends an entry, unless it is empty or present. The caller makes sure that it has no separator line.
     pub(super) fn push(&mut self, entry: &str) {
         if !entry.is_empty() && !self.contains(entry) {
             self.0.push(entry.to_owned());

@@ -1,4 +1,5 @@
-//! The memory files on disk: lock, read, and atomic durable write.
+//! The memory files on disk, in the folder `memories` of the state directory: their limits, lock, reading, and atomic
+//! durable writing.
 
 use std::{
     fs::{self, File, OpenOptions},

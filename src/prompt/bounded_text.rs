@@ -1,4 +1,5 @@
-//! Texts of any origin and size as parts of a prompt: hidden characters are made visible, and truncation is noted.
+//! Makes a text of any origin and size a part of a prompt: hidden characters are made visible, and what exceeds the
+//! limit is cut with a note.
 
 use hermod_actors::SanitizedText;
 

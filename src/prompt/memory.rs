@@ -1,4 +1,4 @@
-//! The layer `memory`: the agent's notes about its work. The layer `user` is built in the same way.
+//! The layers `memory` and `user`: the agent's notes about its work and about its user, from the memory files.
 
 use super::{
     PromptInputs,

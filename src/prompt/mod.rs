@@ -1,6 +1,6 @@
 //! The system prompt, built of layers. The most stable layers come first, so that vendors' caches retain them. Notes of
-//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a function here and
-//! a line in `LAYERS`.
+//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a function in a
+//! file of this folder, and a line in `LAYERS`.
 
 mod bounded_text;
 mod facts;
@@ -64,7 +64,7 @@ pub fn skill_folders(config: &Config, state: &Path) -> SkillFolders {
     SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
 }
 
-/// The system prompt for sessions with their state in one folder.
+/// Builds the system prompts of the sessions of one state directory.
 #[derive(Debug, Clone)]
 pub struct LayeredPrompt(Arc<PromptSources>);
 

@@ -1,4 +1,5 @@
-//! The layer `context`: files of the project that are written for agents.
+//! The layer `context`: files of the project that are written for agents. Also reads the operator's own files for other
+//! layers, and words the note about a file that is left out.
 
 use std::{io, path::Path};
 

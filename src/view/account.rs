@@ -1,4 +1,4 @@
-//! Views of budgets and their accounts.
+//! Views of the budget of a run: its accounts by dimension, and its active time.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Views of approvals.
+//! Views of a pending approval, and of a person's answer to one.
 
 use hermod_actors::model::{ApprovalDecision, CallId, PendingApproval, RunId, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};

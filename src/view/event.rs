@@ -1,4 +1,4 @@
-//! View of a journal's record.
+//! View of a journal's record, with money in dollars. The events that watchers get are in `actors/core/model/event.rs`.
 
 use hermod_actors::model::{Record, Seq, Timestamp};
 use serde::{Deserialize, Serialize};

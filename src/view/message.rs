@@ -1,4 +1,4 @@
-//! View of a message of a conversation.
+//! View of a message of a conversation and its tool calls, in the form of `chat_completions`.
 
 use hermod_actors::model::{Image, Message, MessageContent, ToolCall};
 use serde::Serialize;

@@ -1,8 +1,10 @@
-//! Views: runs, sessions, accounts, approvals, providers, models and events, as clients read them.
+//! Views: runs, sessions, accounts, approvals, providers, models, prompts, events and checks of the store, as clients
+//! read them.
 //!
-//! Every interface is drawn from these values: the tables and the `--json` of the command line, and the control
-//! socket. `docs/json.md` describes their JSON. Times are written in RFC 3339 and money in dollars; `encoding` alone
-//! converts them, so the fields hold [`Timestamp`](hermod_actors::model::Timestamp)s and nano-dollars.
+//! The tables and the `--json` of the command line, and the control socket, are made from these values. Backups have
+//! theirs in `backup/view.rs`, gc and disk usage in `control/maintenance.rs`. `docs/json.md` describes their JSON.
+//! Times are written in RFC 3339 and money in dollars; the fields hold [`Timestamp`](hermod_actors::model::Timestamp)s
+//! and nano-dollars, which `encoding` converts. Only the prices of models are in dollars from the start.
 //!
 //! A view is made of values that were read before. No module here reads the store, and none knows a command line, a
 //! terminal or a socket.

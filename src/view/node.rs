@@ -1,4 +1,4 @@
-//! View of a run and its subagents.
+//! View of a run and its subagents, as a tree. `control/tree.rs` builds it.
 
 use hermod_actors::model::{Amounts, BudgetAccount, ParentRef};
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The result of a run, or the reason why there is none. Without an outcome all but `run`, `session` and `error` is
-/// `null`.
+/// `null` or absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ResultView {
     /// The run; `None` if nothing was accepted.

@@ -1,4 +1,4 @@
-//! Views of the store's file: checks and repairs.
+//! Views of what a check of the store has found, and of what a repair has changed.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub struct StoreRepairView {
 /// A session that was moved out of the store: `{file, rows, session}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SetAsideView {
-    /// Its rows.
+    /// The file with its rows.
     #[serde(flatten)]
     pub rows: RowsFileView,
     /// The session.

@@ -1,4 +1,4 @@
-//! The arguments of `hermod chaos`.
+//! The arguments of `hermod chaos`; their doc comments are its help text.
 
 use std::path::PathBuf;
 

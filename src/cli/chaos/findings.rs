@@ -1,4 +1,5 @@
-//! Checks one run of the test: compares its journal, and the lines that its commands wrote, with its workload.
+//! The counts of findings; and the check of one run, which compares its journal, and the lines that its commands wrote,
+//! with its workload. Lost and changed records are found in `seen_journal.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,7 @@
 //! `hermod chaos`: kills this program at random instants while it works, and counts what was lost or duplicated.
-//! `schedule`, `workload`, `progress_lines`, `seen_journal`, `findings` and `report` do no I/O; `process`,
-//! `store_copy` and `test_state` use processes and files; `test` runs the whole sequence.
+//! `schedule`, `workload`, `progress_lines`, `seen_journal`, `findings` and `report` do no I/O; `process`, `store_copy`
+//! and `test_state` use processes and files. `test` runs the whole sequence; `execute` prepares it and prints the
+//! report.
 
 mod args;
 mod execute;

@@ -1,4 +1,4 @@
-//! Starts the program under test once, and observes it until it ends or is killed.
+//! Starts the program under test once, observes it until it ends, or kills it at a given time.
 
 use std::{
     os::unix::process::ExitStatusExt,

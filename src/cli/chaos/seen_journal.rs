@@ -1,4 +1,5 @@
-//! The last seen state of a run's journal. Records once seen on disk must stay there unchanged.
+//! What a run's journal was when it was last read, and its comparison with what is on disk now. Records once seen on
+//! disk must stay there unchanged, and a reported record must be there.
 
 use hermod_actors::model::{Body, Hash, Record, RunId, Seq, encode};
 use serde::{Deserialize, Serialize};

@@ -53,7 +53,7 @@ pub(super) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
     CliError { exit: Exit::Store, text: format!("{}: {error}", path.display()) }
 }
 
-/// Copies the files of a state directory and links its folders: their files are only added, never changed.
+/// Copies the files of a state directory and links its folders: a read needs only the blobs there, and no blob changes.
 fn copy_state(state: &Path, copy: &Path) -> Result<(), (PathBuf, io::Error)> {
     let at = |path: &Path| {
         let path = path.to_owned();

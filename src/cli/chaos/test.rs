@@ -1,4 +1,4 @@
-//! The sequence of the test: processes that are killed, with a check of the store after each.
+//! The sequence of the test: processes that submit or resume runs and are killed, with a check of the store after each.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The state of a test, stored in its folder so that the test can be checked again.
+//! The folder of a test with its paths; and the state of the test, stored there so that its runs can be checked again.
 
 use std::{fs, io, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! The workload of each run: a script of commands, each of which appends a unique line to a file.
+//! The workload of each run: a script of commands, each of which appends a unique line to a file. Most answers of the
+//! scripted model call one command, some call three.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `hermod providers list`: the available providers, and whether their keys can be read.
+//! `hermod providers list`: the available providers, their default models, and whether their keys can be read.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `hermod providers status` and `reset`: the provider state in the owner's memory.
+//! `hermod providers status` and `reset`: shows and resets what the owner has in memory about its providers, such as
+//! circuit breakers. Also the request that only an owner can answer.
 
 use crate::{
     cli::{

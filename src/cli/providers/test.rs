@@ -1,4 +1,5 @@
-//! `hermod providers test`: tests providers with real calls.
+//! `hermod providers test`: tests providers by a real call with each of their credentials. The calls use the adapters
+//! alone: no runtime, no store.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 

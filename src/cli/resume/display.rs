@@ -1,4 +1,5 @@
-//! Shows resumed runs at standard error, each line with the end of the run's id before it.
+//! Shows resumed runs at standard error, each line with the end of the run's id before it. It is the observer that
+//! `host/resume` tells of records and ends.
 
 use std::collections::BTreeMap;
 

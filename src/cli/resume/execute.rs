@@ -1,4 +1,5 @@
-//! Runs `hermod runs resume`: resumes the unfinished runs, and prints their ends.
+//! Runs `hermod runs resume`: its arguments, the report about the runs, and the exit code. `host/resume` resumes the
+//! runs.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,5 @@
 //! The arguments of `hermod run`, and the requests to the host that they make. The doc comments of clap items are the
-//! help text.
+//! help text. Also the option `--durability` of other commands.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,7 +1,8 @@
 //! Runs `hermod run`: decides which run is meant, submits or resumes it, follows it, and prints its end.
 //!
 //! Each function calls the next. `execute` prints the end, `run` becomes the owner of the store, and `run_as_owner`
-//! starts and suspends the runtime. `run_action` sees to crash loops, and `execute_action` submits or resumes.
+//! lets `prepare` decide the action and start the runtime, which it suspends. `run_action` sees to crash loops, and
+//! `execute_action` submits or resumes.
 
 use std::{
     ops::ControlFlow,

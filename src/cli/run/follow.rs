@@ -1,4 +1,5 @@
-//! Follows the run of `hermod run` until it ends, is parked, or a signal comes.
+//! Follows the run of `hermod run` until it ends, is parked, or a signal comes. It passes events to the display, and
+//! stops the run at the first SIGINT.
 
 use hermod_actors::{
     RunResult, Runtime, Watch,

@@ -1,4 +1,4 @@
-//! The task of `hermod run`: its argument and the piped standard input.
+//! The task of `hermod run`: its argument and the piped standard input, joined into one text.
 
 use std::{
     io::{self, IsTerminal, Read},

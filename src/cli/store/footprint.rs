@@ -1,4 +1,5 @@
-//! `hermod store footprint`: disk usage by class.
+//! `hermod store footprint`: prints the disk usage by class, which `maintenance/footprint.rs` measures. Also bytes as
+//! text for people.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! Trees of runs as lines: nodes in, text out.
+//! Trees of runs as lines: nodes in, text out. Also the shortened id of a subagent, which progress lines share.
+//! `waits.rs` words the waits, `spend.rs` the spend.
 
 use hermod_actors::model::{RunId, Timestamp};
 

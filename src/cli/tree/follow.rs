@@ -1,4 +1,5 @@
 //! Follows a tree by polling the owner of the store; a poll costs the owner only the changes since the last one.
+//! Without an owner the tree is shown once. `live_screen.rs` draws.
 
 use std::{ops::ControlFlow, time::Duration};
 

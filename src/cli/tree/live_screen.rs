@@ -1,4 +1,4 @@
-//! Shows the lines of a followed tree, which change over time.
+//! Shows the lines of a followed tree: redraws them in place on a terminal, and appends each change elsewhere.
 
 use crate::{
     cli::{

@@ -1,4 +1,5 @@
-//! Parses the conversation file of `hermod wire encode`.
+//! Parses the conversation file of `hermod wire encode`: model, limits, tools and images. `message.rs` parses its
+//! messages.
 
 use std::{collections::BTreeMap, sync::Arc};
 

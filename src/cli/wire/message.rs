@@ -88,7 +88,8 @@ struct Function {
     arguments: String,
 }
 
-/// The system prompt and the messages; the prompt is `system`, or the first message if `system` is empty.
+/// The system prompt and the messages. The prompt is `system`; if that is empty, it is a first message of the role
+/// `system`.
 pub(super) fn read(
     mut system: String,
     fields: Vec<Fields>,

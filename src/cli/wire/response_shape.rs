@@ -1,4 +1,5 @@
-//! Properties of a response beside its decoded content: kind of body, stop reason, place of an error.
+//! Properties of a response beside its decoded content: kind of body, stop reason, place of an error. `decode.rs`
+//! prints them.
 
 use http::{HeaderMap, header};
 use serde_json::Value;

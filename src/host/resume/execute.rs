@@ -1,4 +1,5 @@
-//! Resumes unfinished runs: finds them, starts a runtime for them, and follows them.
+//! Resumes unfinished runs, from the request to the result: finds them, creates their endpoints, starts a runtime,
+//! force-fails crash-looping runs and follows the others. `follow.rs` has the loop of events.
 
 use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The event loop of resumed runs.
+//! The event loop of resumed runs: waits for signals, records and timers until the runs or the process end.
 
 use super::{probation::Probation, resumed_runs::ResumedRuns};
 use crate::{

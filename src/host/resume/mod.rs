@@ -1,5 +1,6 @@
-//! Resumes unfinished runs: all at once, or after repeated crashes of the process one at a time. An observer shows
-//! them. `hermod run --resume` resumes a single run without this module.
+//! Resumes unfinished runs: all at once, or after repeated crashes of the process one at a time. The trait
+//! [`ResumeObserver`] is what a front door implements to show them. `hermod run --resume` resumes a single run without
+//! this module.
 
 mod execute;
 mod follow;

@@ -1,4 +1,5 @@
-//! Resumes sessions all at once, or on probation: after repeated crashes of the process, one at a time.
+//! Decides when each session is resumed: all at once, or on probation, one at a time after repeated crashes of the
+//! process. It drives the trials and their backoffs; `crash_loop/` has the rules.
 
 use std::{cmp::Reverse, collections::VecDeque, future, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The resumed runs: their rows, which of them are under way, and the stream of their events.
+//! The resumed runs: their rows, and which of them are under way. Revives and watches their sessions, merges their
+//! events into one stream, and tells the observer of each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
