@@ -1,5 +1,5 @@
 //! `delegate_task` as a tool: its definition for the model. `tool_executor/admission.rs` checks its arguments and the
-//! session starts the subagents; the tool never runs.
+//! session starts the subagents; the tool never runs. Also converts an error of arguments.
 
 use std::future::ready;
 

@@ -1,5 +1,5 @@
-//! Tracks the running handlers of actors. A handler takes microseconds. One that does not return blocks its actor and
-//! one of the process's threads for ever, and nothing else would show it.
+//! Tracks the running handlers of actors, except those of Root and of the providers. A handler takes microseconds. One
+//! that does not return blocks its actor and one of the process's threads for ever, and nothing else would show it.
 
 use std::{
     collections::BTreeMap,

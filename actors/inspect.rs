@@ -1,4 +1,4 @@
-//! Inspection of an actor's state in its own handler.
+//! Inspection of an actor's state in its own handler: for statuses, and for faults in tests.
 
 use std::{any::type_name, fmt};
 

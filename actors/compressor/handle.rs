@@ -1,4 +1,5 @@
-//! The part of the Compressor that outlives its actor: the stable reference and the permits. Sessions use it.
+//! The part of the Compressor that outlives its actor: the stable reference and the permits. By it a session's task
+//! waits for the admission of a summary call.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Compressor: admits the summary calls of all sessions. Calls that a run waits for come first, sessions take turns,
-//! and a number of permits bounds the calls in progress. The actor keeps statistics of the summarisers, and orders the
-//! candidates of a call by them.
+//! Compressor: the actor that admits the summary calls of all sessions, its messages and its status. Calls that a run
+//! waits for come first, sessions take turns, and a number of permits bounds the calls in progress. The actor keeps
+//! statistics of the summarisers (`policy/summarizer_stats.rs`), and orders the candidates of a call by them.
 //!
 //! It decides nothing that is recorded, and makes no call: see `docs/decisions/compressor.md`.
 

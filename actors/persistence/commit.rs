@@ -1,4 +1,5 @@
-//! Commits batches to the journal, one after the other, and answers the writers. `queue.rs` makes the batches.
+//! Commits batches to the journal, one after the other, and answers the writers. `queue.rs` makes the batches. Also the
+//! mutants that acknowledge a write early.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -86,7 +87,7 @@ fn start_commit(
     (committing.boxed(), tell)
 }
 
-/// Whether an enabled mutant acknowledges this write early. Only this actor can: no other code marks records durable.
+/// Whether an enabled mutant acknowledges this write early.
 #[cfg(feature = "testkit")]
 pub(super) fn is_early_ack_mutant(message: &PersistenceMsg) -> bool {
     use crate::mutants::{Mutant, mutant_enabled};

@@ -1,5 +1,5 @@
-//! Persistence: the only actor that writes to the store. It batches the appends of all sessions and marks records on
-//! disk as durable.
+//! Persistence: the only actor that writes to the store, and its messages. It batches the appends of all sessions and
+//! marks records on disk as durable. Also the monitor that tells since when a commit is under way.
 //!
 //! Architecture invariant: `Durable::mark_durable` is called in `write.rs`, on acknowledgement, in `replay.rs`, on
 //! replay, and nowhere else. Mutants of the tests make an early acknowledgement; the product contains none.

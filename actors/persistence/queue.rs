@@ -1,4 +1,4 @@
-//! The write queue: the order of waiting writes, and the size of a batch.
+//! The write queue: the order of waiting writes, and the size of a batch. Stops come first.
 
 use std::{
     collections::VecDeque,

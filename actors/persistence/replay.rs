@@ -1,4 +1,5 @@
-//! Reads records back from the journal, and marks them as durable.
+//! Reads records back from the journal: all of a session, one page, or those of one run. The first two mark the records
+//! as durable.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! The functions that send writes to Persistence: one for each kind of write, with the type of its answer.
+//! The functions that send writes to Persistence: one for each kind of write, with the type of its answer. Records of
+//! an acknowledged append are marked as durable here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Port of the store: writes, reads and their results. Assumes no storage engine and no single machine.
+//! Port of the store: the traits that commit and read, and their errors. Assumes no storage engine and no single
+//! machine. The writes and their outcomes are in `core/journal`.
 
 use std::fmt::Debug;
 

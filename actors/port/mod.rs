@@ -1,5 +1,5 @@
-//! Ports: traits that the adapters implement, with their data and the checks shared by all stores. No port assumes one
-//! process or one machine.
+//! Ports: traits that the adapters implement, with their data. Also re-exports the writes of a journal and the checks
+//! that all stores share (`core/journal`). No port assumes one process or one machine.
 
 mod artifacts;
 mod clock;

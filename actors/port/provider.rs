@@ -1,4 +1,5 @@
-//! Port of LLM providers: requests, encoders and streams of model calls. Retries, failover and budgets are the core's.
+//! Port of LLM providers: an endpoint, the encoder of its requests, the request of one attempt, and the receiver of a
+//! streamed answer. Retries, failover and budgets are the core's.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 

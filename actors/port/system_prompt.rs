@@ -1,4 +1,5 @@
-//! Port of the system prompt: building it, and its layers. A prompt is built once per session, then recorded.
+//! Port of the system prompt: the trait that builds it, its request, and its layers. [`FixedPrompt`] is a builder with
+//! the same text for every session.
 
 use std::{fmt::Debug, future::ready, sync::Arc};
 
@@ -6,14 +7,14 @@ use futures::future::BoxFuture;
 
 use crate::model::{ModelRef, RunSpec, Timestamp};
 
-/// Builds the system prompt of a session, once, before its first run is accepted. The prompt is then recorded and sent
-/// unchanged with every call.
+/// Builds the system prompt of a session, once, before its first run is accepted. The prompt is recorded. Every request
+/// for an answer begins with it unchanged, followed by the run's own system message.
 pub trait SystemPromptBuilder: Debug + Send + Sync + 'static {
     /// Builds the prompt of a new session. After an error or after 5 s the session's first run is rejected.
     fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>>;
 }
 
-/// The input of a prompt: the first run of a session.
+/// What a prompt is built from: facts about the first run of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptRequest {
     /// The working directory of the run's tools.

@@ -1,4 +1,5 @@
-//! Port of tools: preparing, running and finding a tool call again. Scheduling, approval and records are the core's.
+//! Port of tools: the tool, a prepared call, its invocation, and finding out how an earlier attempt ended. Scheduling,
+//! approval and records are the core's.
 
 use std::{
     fmt::{self, Debug},
@@ -74,15 +75,16 @@ pub trait CallWork: Send + 'static {
     /// that is [`Intent::detached`].
     fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd>;
 
-    /// Finds out how an attempt of an [`EffectClass::Once`](crate::model::EffectClass::Once) call ended, started by an
-    /// earlier incarnation and without a recorded end. If it still runs, the future resolves when it ends;
-    /// `invocation.cancel` ends the attempt, dropping the future does not. Never starts the call.
+    /// Finds out how an attempt ended of which no end is recorded: an attempt of an
+    /// [`EffectClass::Once`](crate::model::EffectClass::Once) call that an earlier incarnation started, or one whose
+    /// [`CallWork::run`] panicked. If it still runs, the future resolves when it ends; `invocation.cancel` ends the
+    /// attempt, dropping the future does not. Never starts the call.
     ///
     /// [`PreparedCall::limit`] does not apply, because it reflects the present settings, not those of the attempt's
     /// start: the attempt ends by its own limit. After a day it is cancelled.
     ///
-    /// Called only for calls that were [`Intent::detached`]. A tool whose calls end with the process needs no
-    /// implementation.
+    /// After a restart, called only for calls that were [`Intent::detached`]. A tool whose calls end with the process
+    /// needs no implementation.
     fn attach(self: Box<Self>, _invocation: Invocation, _boot: Boot) -> BoxFuture<'static, AttachOutcome> {
         Box::pin(ready(AttachOutcome::Unknown))
     }
@@ -116,7 +118,7 @@ pub enum AttachOutcome {
 pub struct BadArguments {
     /// The field, as a path such as `edits[2].old`; `None` for the arguments as a whole.
     pub field: Option<String>,
-    /// The error, with the offending value.
+    /// The error.
     pub error: String,
     /// The correction to make.
     pub hint: String,

@@ -1,5 +1,6 @@
 //! Gate: admission control of one provider, shared by sessions and the provider's actor. It locks the state and
-//! notifies waiters; the rules are in `policy/admissions.rs`.
+//! notifies waiters; the rules are in `policy/admissions.rs`. A [`GateAdmission`] is the permission for one attempt, by
+//! which the attempt reports its end and renewed credentials. Also the free probe in flight.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
 //! Leases: chooses a link of a chain and admits the attempt at its gate. Keeps the gates of all providers, and
-//! exchanges them.
+//! exchanges them. Waits for nothing: `session/lease_wait.rs` does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! Provider: the control plane of one endpoint. It never makes or awaits a model call: sessions own the tasks of their
-//! calls, and take leases at the gates, which outlive the actors.
+//! Provider: the control plane of one endpoint. Its actor never makes or awaits a model call: sessions own the tasks of
+//! their calls, and take leases at the gates, which outlive the actors.
 
 mod actor;
 mod gate;

@@ -1,4 +1,5 @@
-//! Statistics of a provider's attempts, since its actor was started.
+//! Statistics of a provider's attempts since its actor was started: the reports that it counts, and the status that
+//! joins the counts with the breakers' states.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! Approvals: decisions of a person about calls in doubt.
+//! Approvals: decisions of a person about calls in doubt, and the list of those that are pending. What follows from a
+//! decision is in `core/turn/in_doubt.rs`.
 
 use crate::{
     model::{ApprovalDecision, CallId, PendingApproval, RunRow, RunState},

@@ -1,4 +1,5 @@
-//! Projects records to events for watchers. Pure: the same records give the same events, now and later.
+//! Projects records and deltas to events for watchers. Pure: the same records give the same events, now and later.
+//! `watch.rs` reads the records and passes the events on.
 
 use std::{
     collections::{BTreeMap, VecDeque},

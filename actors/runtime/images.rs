@@ -1,4 +1,5 @@
-//! Images of a submission: written as artifacts before the run is accepted, and named in its record.
+//! Images of a submission: their limits, their descriptions for the run's record, and their writing as artifacts before
+//! the run is accepted.
 
 use std::sync::Arc;
 

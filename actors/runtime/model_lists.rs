@@ -1,5 +1,5 @@
-//! Limits from the providers' model lists, for models of a run with an unknown context window. The Provider actors request
-//! the lists.
+//! Requests the limits of models with an unknown context window, before a run and at the start of the runtime. The
+//! Provider actors request the lists from the endpoints (`provider/model_lists.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The system prompt of a new session.
+//! Builds the system prompt of a new session, within a time limit. The builder is a port (`port/system_prompt.rs`).
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

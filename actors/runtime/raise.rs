@@ -1,4 +1,4 @@
-//! Raising the limits of runs.
+//! Raises the limits of runs on request. What a raise does, and why it is refused, is in `core/turn/reopen.rs`.
 
 use crate::{
     model::{LimitIncrease, Outcome, RunId, RunRow},

@@ -1,4 +1,5 @@
-//! Reads of the runtime from the store. Starts nothing.
+//! Reads of the runtime from the store: rows, records, and the result of a run. Starts nothing. Lists of rows are in
+//! `mod.rs`.
 
 use std::sync::Arc;
 

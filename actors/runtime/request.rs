@@ -140,7 +140,7 @@ pub struct RunResult {
     pub iterations: u32,
     /// The usage of its model calls.
     pub usage: Usage,
-    /// The cost of its model calls in nano-dollars; `None` if the cost of any is unknown.
+    /// The cost of its model calls in nano-dollars: see [`Bill::nano_usd`](crate::Bill::nano_usd).
     pub cost: Option<u64>,
     /// The models with calls of unknown cost: see [`Bill::unpriced`](crate::Bill::unpriced).
     pub unpriced: Vec<ModelRef>,

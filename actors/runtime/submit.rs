@@ -1,5 +1,5 @@
-//! Submissions: from a request to an accepted run. Checks the request, makes the spec of the run, and delivers the
-//! submission to its session.
+//! Submissions: from a request to an accepted run. Checks the request, looks for the first run of its idempotency key,
+//! makes the spec of the run, and delivers the submission to its session.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The supervision tree and the statuses of its actors.
+//! The supervision tree and the statuses of its actors. Also forgets the failures of a provider on request.
 
 use crate::{
     compressor::{CompressorMsg, CompressorState, CompressorStatus},

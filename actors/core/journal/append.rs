@@ -1,5 +1,5 @@
 //! The writes of a journal and their outcomes: data only, so that decisions and stores need no common code.
-//! `validate.rs` checks them.
+//! `validate.rs` checks an append.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What a decision writes to a journal, and the arithmetic and checks that all stores share. Pure: writes nothing.
+//! What a decision writes to a journal (`append.rs`), and the arithmetic of accounts (`ledger.rs`) and the checks
+//! (`validate.rs`) that all stores share. Pure: writes nothing.
 
 mod append;
 mod ledger;

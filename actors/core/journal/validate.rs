@@ -1,4 +1,5 @@
-//! Validates appends: which checks there are and their order, shared by all stores. Writes nothing.
+//! Validates appends: which checks there are and their order, shared by all stores. Also the check of a fence alone.
+//! Writes nothing.
 
 use super::{Append, IndexRow, Posting, SpawnedSession, WriteRefusal, post};
 use crate::{

@@ -68,10 +68,11 @@ pub enum UnansweredReason {
     },
     /// The model was not called.
     Skipped {
-        /// End of the exclusion; absent if it is permanent.
+        /// End of the exclusion; absent if it is not known, or if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
-        /// The failure of an earlier call that caused the exclusion.
+        /// Why the model is excluded: the failure of an earlier call, or one that describes the reason, such as a
+        /// missing price.
         failure: Failure,
     },
 }

@@ -1,4 +1,5 @@
-//! Budget accounts, their changes, and refusals: data per dimension. The ledger's arithmetic is in `journal/ledger.rs`.
+//! Budget accounts, their changes, and refusals: data per dimension, and its text for people. The ledger's arithmetic
+//! is in `journal/ledger.rs`.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Compaction of views: policy, positions in the history, and record bodies of compactions and summaries.
+//! Compaction of views: policy, positions in the history, and record bodies of compactions and summaries. Also the
+//! parts of a request that cannot be made short enough.
 
 use std::{fmt, sync::Arc};
 

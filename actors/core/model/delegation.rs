@@ -1,4 +1,5 @@
-//! Delegation of tasks to subagents: the rights of a run, the references between parent and child, and raised limits.
+//! Delegation of tasks to subagents: the rights of a run, the references between parent and child, and the record of a
+//! subagent's end. Also the additions to a run's limits.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Identifiers of sessions, runs, accounts, calls and incarnations, with their text forms.
+//! Identifiers of sessions, runs, accounts, calls and incarnations, with their text forms. Also the serialization as
+//! text that model references and hashes share.
 
 use std::{fmt, marker::PhantomData, str::FromStr};
 

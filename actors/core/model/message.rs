@@ -1,4 +1,5 @@
-//! Messages of a view, a model's answer, and its usage, independent of any wire format.
+//! Messages of a view, independent of any wire format: their content and images, a model's answer with its tool calls
+//! and opaque state, why it stopped, its flaws, and its usage.
 
 use std::sync::Arc;
 

@@ -26,7 +26,8 @@ pub struct ModelStarted {
     /// The hash of the view and the transient prompt.
     #[serde(rename = "request")]
     pub request_hash: Hash,
-    /// Bytes of the view and the transient prompt, before the wire format encodes them; 0 if unknown.
+    /// Bytes of the request before the wire format encodes it: system prompt, tools, view and transient prompt; 0 if
+    /// unknown.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub bytes: u64,
     /// Number of images in the view.

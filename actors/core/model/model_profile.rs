@@ -1,4 +1,5 @@
-//! Known properties of a model: context window, prices, deadlines, token density, and the control of its thinking.
+//! Known properties of a model: context window, prices, deadlines, token density, and the control of its thinking. Also
+//! the cost of a call by its prices.
 
 use serde::{Deserialize, Serialize};
 

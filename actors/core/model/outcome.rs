@@ -121,8 +121,8 @@ pub enum OutcomeCause {
         /// The error of the last crash.
         error: String,
     },
-    /// The session's journal cannot be read by this program; the outcome was written from the run's index row. Earlier
-    /// versions wrote `quarantined`.
+    /// The session's journal cannot be read by this program; the outcome was written from the run's index row. Also the
+    /// end that a parent gets of a subagent whose session was removed. Earlier versions wrote `quarantined`.
     #[serde(alias = "quarantined")]
     Unreadable {
         /// The error of reading it.

@@ -79,7 +79,7 @@ macro_rules! bodies {
 bodies! {
     /// The session was opened; always its first record.
     SessionOpened(SessionOpened) = 1 "session.opened",
-    /// The session was opened again, by another process or after its actor crashed.
+    /// The session was opened again, after its process or its actor had ended.
     SessionRevived(SessionRevived) = 2 "session.revived",
     /// A run was accepted.
     RunAccepted(Box<RunAccepted>) = 10 "run.accepted",
@@ -87,7 +87,7 @@ bodies! {
     RunStopping(RunStopping) = 11 "run.stopping",
     /// The run has its outcome.
     RunEnded(RunEnded) = 12 "run.ended",
-    /// A limit of the run is used up; only the grace call may follow.
+    /// A limit of the run is used up; only the grace call may start after it.
     RunExhausted(RunExhausted) = 13 "run.exhausted",
     /// A `budget_exhausted` run resumes with larger limits.
     RunReopened(RunReopened) = 14 "run.reopened",
@@ -136,7 +136,7 @@ bodies! {
 pub struct SessionOpened {
     /// The caller's session key.
     pub key: Arc<str>,
-    /// The system prompt, built once and sent byte for byte with every call.
+    /// The system prompt, built once. Every request for an answer begins with it unchanged.
     pub prompt: Arc<str>,
     /// The first incarnation.
     pub incarnation: Incarnation,

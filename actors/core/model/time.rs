@@ -36,7 +36,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The time of one input or record. It is read once, when the handling of a message starts.
+/// The time of one input or record. A decision reads it once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionTime {
     /// Wall-clock time.

@@ -1,4 +1,5 @@
-//! Tool calls as data: specification, effect class, planned effect, result, and artifacts of long results.
+//! Tool calls as data: specification, effect class, planned effect, result, and artifacts of long results. Also the
+//! boot on which a call was started.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Reasons for which a run waits, as shown to people and written as JSON. Read-only; drives no action.
-//! `turn/wait_report.rs` finds the waits.
+//! Reasons for which a run waits, as shown to people and written as JSON, and the disk space that a write waits for.
+//! Read-only; drives no action. `turn/wait_report.rs` finds the waits.
 
 use serde::{Deserialize, Serialize};
 

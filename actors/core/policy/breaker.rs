@@ -1,5 +1,6 @@
-//! Circuit breaker of an endpoint or of a model with one credential. Deterministic: the time is a parameter.
-//! `admissions.rs` combines the breakers of a provider.
+//! Circuit breaker of an endpoint or of a model with one credential, and the readiness that it reports. Deterministic:
+//! the time is a parameter. `admissions.rs` combines the breakers of a provider; `provider/gate.rs` shares them between
+//! sessions.
 
 use crate::{
     model::{BreakerPolicy, BreakerState, Failure, FailureClass, Timestamp},

@@ -1,4 +1,4 @@
-//! The last text of a run, from its records. Pure.
+//! The last text of a run and how it came about, from the run's records. Pure.
 
 use std::sync::Arc;
 

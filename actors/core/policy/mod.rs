@@ -1,5 +1,6 @@
 //! Rules that need no session's state: admission and failover of model calls, retries, billing, queues, restarts, and
-//! the parsing of tool calls and texts. Deterministic: no clock and no I/O, time is an argument.
+//! statistics of summarisers. Also the tools `delegate_task` and `todo`, the parsing of tool calls, and the sanitising
+//! of texts. Deterministic: no clock and no I/O, time is an argument.
 
 mod admissions;
 mod bill;

@@ -1,4 +1,5 @@
-//! Repairs tool calls of a model: names that are spelled differently, and arguments that are not a JSON object.
+//! Reads the tool calls of a model: finds the tool that a misspelled name means, and parses arguments, also those
+//! inside a JSON string. Also makes a tool's name acceptable to every provider.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What a parent's model reads of an ended subagent.
+//! What a parent's model reads of an ended subagent: its outcome, its cost, and an answer of limited length. Also the
+//! end of a subagent whose session was removed.
 
 use std::sync::Arc;
 

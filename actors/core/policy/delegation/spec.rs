@@ -1,4 +1,4 @@
-//! The definition of `delegate_task` for the model.
+//! The name of `delegate_task`, and its definition for the model. The tool itself is in `delegate_tool.rs`.
 
 use serde_json::json;
 

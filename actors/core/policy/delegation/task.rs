@@ -1,4 +1,5 @@
-//! Parses the arguments of `delegate_task` into tasks, or names the error for the model.
+//! Parses the arguments of `delegate_task` into tasks, or names the error for the model. The type of the error serves
+//! `todo` too.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,7 +23,7 @@ pub struct DelegationRequest {
 pub struct ArgumentError {
     /// The field, as a path such as `tasks[1].goal`; `None` for the arguments as a whole.
     pub field: Option<String>,
-    /// The error, with the value.
+    /// The error.
     pub error: String,
     /// How to correct it.
     pub hint: String,
