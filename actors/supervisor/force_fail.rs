@@ -5,7 +5,7 @@
 use crate::{
     model::{
         AccountId, Amounts, BudgetAccount, Incarnation, LedgerChange, Outcome, OutcomeCause, OutcomeDetail,
-        RunId, RunRow, Seq, SessionId, SessionTime, SubagentRef,
+        RunCounts, RunId, RunRow, Seq, SessionId, SessionTime, SubagentRef,
     },
     persistence::{self, WriteResult},
     port::{Append, Journal, OpenedSession, ReadError, WriteRefusal},
@@ -13,6 +13,9 @@ use crate::{
     supervisor::opening::OpenSessionError,
     turn::{ForcedEnds, OpenRun, own_reservation},
 };
+
+/// Records of a session that are read at once.
+const RECORDS_PER_READ: usize = 64;
 
 /// Takes a session over with the write `opening`, and ends its open runs, or only the named one, as `failed` with this
 /// cause. Returns the new incarnation.
@@ -25,7 +28,7 @@ pub(super) async fn force_fail_runs(
 ) -> Result<Incarnation, OpenSessionError> {
     // Fenced before anything is read: pending writes of the old incarnation are durable by then, or never will be.
     let OpenedSession { incarnation, last, .. } = opening.await??;
-    let runs = open_runs(journal, session, only).await.map_err(OpenSessionError::Read)?;
+    let runs = open_runs(journal, session, last, only).await.map_err(OpenSessionError::Read)?;
     if runs.is_empty() {
         return Ok(incarnation);
     }
@@ -49,10 +52,12 @@ pub(super) async fn force_fail_runs(
     Ok(incarnation)
 }
 
-/// The open runs of a session, or only the named one, with what each has reserved and its open subagents.
+/// The open runs of a session, or only the named one, with what each has counted by the record `last`, what it has
+/// reserved, and its open subagents.
 async fn open_runs(
     journal: &dyn Journal,
     session: SessionId,
+    last: Seq,
     only: Option<RunId>,
 ) -> Result<Vec<OpenRun>, ReadError> {
     let all = journal.rows().open_runs().await?;
@@ -66,9 +71,38 @@ async fn open_runs(
             None => Amounts::default(),
         };
         let child = |row: &&RunRow| SubagentRef { session: row.session, run: row.id };
-        runs.push(OpenRun { row: row.clone(), reserved, subagents: subagents.iter().map(child).collect() });
+        let subagents = subagents.iter().map(child).collect();
+        let counts = counts(journal, row, last).await?;
+        runs.push(OpenRun { row: row.clone(), counts, reserved, subagents });
     }
     Ok(runs)
+}
+
+/// What the records of a run add up to: its row, and the records after it up to `last`. Records that cannot be read are
+/// left out.
+async fn counts(journal: &dyn Journal, row: &RunRow, last: Seq) -> Result<RunCounts, ReadError> {
+    let mut counts = row.counts.unwrap_or_default();
+    let mut from = if row.counts.is_some() { row.last + 1 } else { row.first };
+    let mut max = RECORDS_PER_READ;
+    while from <= last {
+        match journal.records(row.session, from, max).await {
+            Ok(records) if records.is_empty() => break,
+            Ok(records) => {
+                let own = records
+                    .iter()
+                    .map(|stored| &stored.record.body)
+                    .filter(|body| body.run() == Some(row.id));
+                own.for_each(|body| counts.take(body));
+                (from, max) = (from + records.len() as u64, RECORDS_PER_READ);
+            }
+            Err(ReadError::Record { seq, .. }) if seq > from => {
+                max = usize::try_from(seq - from).unwrap_or(RECORDS_PER_READ);
+            }
+            Err(ReadError::Record { .. }) => (from, max) = (from + 1, RECORDS_PER_READ),
+            Err(error @ (ReadError::Unavailable(_) | ReadError::Row { .. })) => return Err(error),
+        }
+    }
+    Ok(counts)
 }
 
 /// The session's active time by its last record, from which the time limits of its other runs continue. Zero if that

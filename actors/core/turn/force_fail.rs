@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::{
     journal::{Append, IndexRow},
     model::{
-        Amounts, Body, BudgetAccount, Incarnation, OutcomeDetail, Record, RunEnded, RunRow, Seq, SessionId,
-        SessionTime, SubagentRef,
+        Amounts, Body, BudgetAccount, Incarnation, OutcomeDetail, Record, RunCounts, RunEnded, RunRow, Seq,
+        SessionId, SessionTime, SubagentRef,
     },
     turn::{
         delegate::{report_to_parent, stop_message},
@@ -20,6 +20,8 @@ use crate::{
 pub struct OpenRun {
     /// Its index row.
     pub row: RunRow,
+    /// What its readable records add up to.
+    pub counts: RunCounts,
     /// What its own calls have reserved. Their real cost stays unknown, so it counts as spent.
     pub reserved: Amounts,
     /// Its subagents that have not ended.
@@ -45,8 +47,8 @@ impl ForcedEnds {
     /// Ends the runs, settles their reservations, reports to their parents, and stops their subagents.
     pub fn decide(&self, runs: Vec<OpenRun>) -> Append {
         let mut append = Append::new(self.session, self.fence, self.last + 1, Vec::new());
-        for (OpenRun { row, reserved, subagents }, seq) in runs.into_iter().zip(self.last + 1..) {
-            let (run, iterations, usage) = (row.id, row.iterations, row.usage);
+        for (OpenRun { row, counts, reserved, subagents }, seq) in runs.into_iter().zip(self.last + 1..) {
+            let (run, iterations, usage) = (row.id, counts.iterations, counts.usage);
             let ended = RunEnded { run, ended: self.ended.clone(), iterations, usage };
             if !reserved.is_empty() {
                 settle(&mut append.ledger, row.account, &reserved, &reserved);
@@ -79,8 +81,8 @@ pub fn own_reservation(account: &BudgetAccount, subagents: &[BudgetAccount]) -> 
 mod tests {
     use super::*;
     use crate::model::{
-        CallId, InboxMessage, Outcome, OutcomeCause, ParentRef, RunCounts, RunId, RunState, Settlement,
-        StopReason, Timestamp, Usage,
+        CallId, InboxMessage, Outcome, OutcomeCause, ParentRef, RunId, RunState, Settlement, StopReason,
+        Timestamp, Usage,
     };
 
     const PARENT: ParentRef = ParentRef {
@@ -97,8 +99,6 @@ mod tests {
         RunRow {
             state: RunState::Running,
             started_at: Some(Timestamp(1)),
-            iterations: 3,
-            usage: Usage { input_tokens: 4, ..Usage::default() },
             parent,
             leg: 2,
             last: 9,
@@ -106,6 +106,10 @@ mod tests {
             approvals: Some(Vec::new()),
             ..RunRow::new(RunId::from_bits(n), SessionId::from_bits(1), Timestamp(1), 2)
         }
+    }
+
+    fn counts() -> RunCounts {
+        RunCounts { iterations: 3, usage: Usage { input_tokens: 4, ..Usage::default() } }
     }
 
     /// The settlements (account, reserved and spent tokens, children), and the messages about the runs' ends.
@@ -125,13 +129,15 @@ mod tests {
         for ((row, record), (index, seq)) in
             rows.iter().zip(&decision.records).zip(decision.index.iter().zip(10..))
         {
-            let body = RunEnded { run: row.id, ended: ended.clone(), iterations: 3, usage: row.usage };
+            let body = RunEnded { run: row.id, ended: ended.clone(), iterations: 3, usage: counts().usage };
             assert_eq!(**record, Record { at: Timestamp(50), active_ms: 40, body: Body::RunEnded(body) });
             let expect = RunRow {
                 state: RunState::Ended,
                 ended_at: Some(Timestamp(50)),
                 ended: Some(ended.clone()),
                 last: seq,
+                iterations: 3,
+                usage: counts().usage,
                 counts: None,
                 approvals: None,
                 ..row.clone()
@@ -153,7 +159,12 @@ mod tests {
     fn a_forced_end_settles_and_notifies() {
         let child = |n| SubagentRef { session: SessionId::from_bits(n), run: RunId::from_bits(n) };
         let stop = |n| (n, InboxMessage::Stop { run: RunId::from_bits(n), reason: StopReason::Parent });
-        let run = |n, parent, reserved, subagents| OpenRun { row: row(n, parent), reserved, subagents };
+        let run = |n, parent, reserved, subagents| OpenRun {
+            row: row(n, parent),
+            counts: counts(),
+            reserved,
+            subagents,
+        };
         let (own, none) = (amounts(Some(1), 5, None), Amounts::default());
         check(vec![run(1, None, none, Vec::new())], &[], &[]);
         check(vec![run(1, None, own, vec![child(3), child(4)])], &[(1, own, own)], &[stop(3), stop(4)]);

@@ -1,17 +1,18 @@
 //! What a run waits for, since when and until when: a read-only projection that drives no action. It is derived from
-//! the run's due actions without those for a summary, so a wait for a summary is named `lease`. Start times are the
-//! times of records. Also the session's to-do list, and the active time that a run has used.
+//! the run's due actions, and from those for a summary if the run cannot continue without it. Start times are the times
+//! of records.
 
 use std::collections::BTreeMap;
 
 use crate::{
     model::{
-        Attempt, AttemptId, Body, CallId, Failure, ModelRef, Record, RunId, RunSpec, RunWait, SessionId,
-        SessionTime, Timestamp, WaitKind,
+        AttemptId, Body, CallId, Failure, ModelRef, Record, RunId, RunSpec, RunWait, SessionId, SessionTime,
+        Timestamp, WaitKind,
     },
     turn::{
         DueAction, Turn,
         active_run::ActiveRun,
+        model_call::ModelCallState,
         tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
@@ -91,7 +92,7 @@ impl WaitTracker {
         let now = SessionTime { at, ..self.last };
         let mut waits = vec![RunWait { kind: WaitKind::NoProcess, since: self.last.at, until: None }];
         if let Some(current) = self.turn.run().filter(|current| current.id == run) {
-            waits.extend(pause_wait(current, now, self.wait_failure.as_ref()));
+            waits.extend(self.pause_wait(current, now));
             waits.extend(approval_waits(current));
             waits.extend(current.subagents.waits());
         } else if let Some(behind) = self.queue_wait(run) {
@@ -133,7 +134,10 @@ impl WaitTracker {
     }
 
     fn waits_of(&self, run: &ActiveRun, now: SessionTime, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
-        let due = run.due(now);
+        let due = match self.turn.waits_for_compaction(run) {
+            true => self.turn.due_with_summary(run, now),
+            false => run.due(now),
+        };
         let mut waits: Vec<RunWait> =
             due.iter().filter_map(|effect| self.due_wait(run, *effect, now, bounds)).collect();
         waits.extend(self.conflict_waits(run, &due));
@@ -175,7 +179,8 @@ impl WaitTracker {
                 Some(RunWait { kind: what, since, until: Some(until) })
             }
             DueAction::Acquire(AttemptId { call, attempt }) if call.is_model_call() => {
-                let paused = run.pause().map_or(self.step_since, |pause| pause.until.min(now.at));
+                let pause = self.awaited_call(run).and_then(ModelCallState::pause);
+                let paused = pause.map_or(self.step_since, |pause| pause.until.min(now.at));
                 let since = paused.max(self.step_since).max(self.alive_since);
                 Some(RunWait { kind: WaitKind::Lease { attempt }, since, until: None })
             }
@@ -187,10 +192,30 @@ impl WaitTracker {
                 let since = self.call_time(call).max(free).max(self.alive_since);
                 Some(RunWait { kind: what, since, until: None })
             }
-            DueAction::WakeAt(_) => pause_wait(run, now, self.wait_failure.as_ref()),
+            DueAction::WakeAt(_) => self.pause_wait(run, now),
             // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
             DueAction::WakeAtActive(_) | DueAction::EndTool { .. } | DueAction::AwaitSubagent { .. } => None,
         }
+    }
+
+    /// The model call or summary call that the run cannot continue without.
+    fn awaited_call<'a>(&self, run: &'a ActiveRun) -> Option<&'a ModelCallState> {
+        match self.turn.waits_for_compaction(run) {
+            true => Some(&run.compaction.call),
+            false => run.model_call_state(),
+        }
+    }
+
+    /// The pause before the next attempt of the awaited call, unless it is over.
+    fn pause_wait(&self, run: &ActiveRun, now: SessionTime) -> Option<RunWait> {
+        let call = self.awaited_call(run)?;
+        let pause = call.pause().filter(|pause| !pause.is_over(now.at))?;
+        let (attempt, failure) = (call.attempt, call.last_failure().cloned());
+        let kind = match pause.uncounted_since {
+            Some(_) => WaitKind::Reset { attempt, failure: self.wait_failure.clone().or(failure) },
+            None => WaitKind::Retry { attempt, failure },
+        };
+        Some(RunWait { kind, since: pause.from, until: Some(pause.until) })
     }
 
     /// The admitted calls that are not due, because an earlier call conflicts with them.
@@ -216,19 +241,6 @@ impl WaitTracker {
     fn call_time(&self, call: CallId) -> Timestamp {
         self.call_times.get(&call).copied().unwrap_or(self.step_since)
     }
-}
-
-/// The pause before the next attempt of the model call, unless it is over.
-fn pause_wait(run: &ActiveRun, now: SessionTime, held: Option<&Failure>) -> Option<RunWait> {
-    let asking = run.model_call_state()?;
-    let pause = asking.pause().filter(|pause| !pause.is_over(now.at))?;
-    let attempt: Attempt = asking.attempt;
-    let failure = asking.last_failure().cloned();
-    let what = match pause.uncounted_since {
-        Some(_) => WaitKind::Reset { attempt, failure: held.cloned().or(failure) },
-        None => WaitKind::Retry { attempt, failure },
-    };
-    Some(RunWait { kind: what, since: pause.from, until: Some(pause.until) })
 }
 
 /// The started calls that wait for subagents.

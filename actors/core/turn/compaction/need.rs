@@ -206,16 +206,20 @@ impl Turn {
         }
     }
 
+    /// True if the view must be compacted before the run's next model call.
+    pub(in crate::turn) fn waits_for_compaction(&self, run: &ActiveRun) -> bool {
+        matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary()
+    }
+
     /// The actions due for the run and its summary. While the view must be compacted, no lease for the next model call
     /// is due.
     pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
-        let need = self.need(run);
-        if matches!(need, CompactionNeed::Now(_)) && run.is_at_boundary() {
+        if self.waits_for_compaction(run) {
             let main = run.model_call();
             due.retain(|action| action.acquires().is_none_or(|id| id.call != main));
         }
-        let summary = run.compaction.due(run.id, need, now);
+        let summary = run.compaction.due(run.id, self.need(run), now);
         due.extend(summary.filter(|action| !due.contains(action)));
         due
     }
@@ -235,8 +239,7 @@ impl Turn {
     /// How soon the run under way needs its summary. The Compressor orders and delays summary calls by it.
     pub fn summary_urgency(&self, now: SessionTime) -> SummaryUrgency {
         let Some(run) = self.run() else { return SummaryUrgency::Foreground };
-        let is_waiting = matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary();
-        match self.context_budget(run).filter(|_| !is_waiting) {
+        match self.context_budget(run).filter(|_| !self.waits_for_compaction(run)) {
             Some(room) => SummaryUrgency::Background(self.view_growth(run, room, now)),
             None => SummaryUrgency::Foreground,
         }

@@ -8,7 +8,10 @@ use crate::{
         LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
     },
     policy::SummaryUrgency,
-    turn::{DueAction, estimates, tests::fuzz::Grammar},
+    turn::{
+        DueAction, WaitTracker, estimates,
+        tests::{fuzz::Grammar, waits::Fixed},
+    },
 };
 
 pub(super) const WINDOW: u64 = 32_768;
@@ -444,4 +447,25 @@ fn the_urgency_of_a_summary_follows_the_growth_of_its_view() {
         iterations += 1;
     }
     assert_eq!(iterations, expected, "{growth:?}");
+}
+
+#[test]
+fn a_run_reports_the_summary_that_it_waits_for() {
+    let mut task = Task::new(Summariser::Good, 0, false);
+    task.halts = true;
+    task.work(300);
+    let waits = |task: &Task| -> Vec<&str> {
+        let mut tracker = WaitTracker::new(SessionId::from_bits(1));
+        task.driver.records.iter().for_each(|record| tracker.take(record));
+        let waits = tracker.waits_running(run(1), task.driver.now.at, &Fixed);
+        waits.iter().map(|wait| wait.kind.name()).filter(|name| *name != "limit").collect()
+    };
+    assert_eq!(waits(&task), ["lease"]);
+    let call = task.sought().expect("a summary is wanted");
+    task.driver.lease(call, 1);
+    assert_eq!(waits(&task), ["model"]);
+    let failure = Box::new(Failure::new(FailureClass::Server, "x"));
+    let failover = FailoverOptions::default();
+    task.driver.feed(&Input::ModelFailed { id: call.attempt(1), failure, failover });
+    assert_eq!(waits(&task), ["retry"]);
 }

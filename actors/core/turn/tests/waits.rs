@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Limits that are easy to tell apart.
-struct Fixed;
+pub(super) struct Fixed;
 
 impl TaskDeadlines for Fixed {
     fn model(&self, model: &ModelRef, _: &RunSpec) -> u64 {
