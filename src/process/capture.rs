@@ -1,4 +1,4 @@
-//! Captures the beginning and the end of an output stream in bounded memory.
+//! Captures the beginning and the end of an output stream in bounded memory. Also cuts bytes at whole UTF-8 characters.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The environment variables that a command inherits.
+//! The allow-list of environment variables that a command inherits.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Process groups: every member is signalled, and killed at the end.
+//! Process groups: every member is signalled, and killed at the end; only the leader is reaped.
 
 use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Duration};
 

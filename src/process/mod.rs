@@ -1,6 +1,7 @@
 //! Commands with a process group, a clean environment, bounded output and a time limit each.
 //!
-//! Such a command is ended when the process that started it drops it; a command of the [`runner`] outlives its process.
+//! Such a command is killed when its future is dropped. A command of the [`runner`] outlives the process that started
+//! it.
 //!
 //! A process that leaves its group (`setsid`) is out of reach here: the boundary for those is a cgroup.
 

@@ -1,4 +1,5 @@
-//! The HTTP body of a model request, made of shared pieces.
+//! The HTTP body of a model request: pieces that are shared and not copied. It notes whether the connection has taken
+//! the last byte.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,5 @@
-//! A credential of a provider: the current key, and its renewal from a [`KeySource`].
+//! A credential of a provider: the current key, how it is sent ([`KeyPlacement`]), and its renewal. Here is the trait
+//! [`KeySource`] with its errors; the sources themselves are in `src/credential`.
 
 use std::{
     fmt::{self, Debug},

@@ -1,4 +1,4 @@
-//! Distinct ids for the calls of an answer: some vendors send none, and some repeat one.
+//! Distinct ids for the tool calls of an answer: some vendors send none, and some repeat one.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! Lenient deserialization of fields whose JSON types differ between vendors.
+//! Lenient deserialization: fields whose JSON types differ between vendors, and the token counts of a reported usage.
+//! Also here: the test whether a text is a JSON object.
 
 use std::borrow::Cow;
 
@@ -82,7 +83,7 @@ impl CountReader {
 /// A whole number; some vendors write it with a decimal point.
 fn exact_count(value: &Value) -> Option<u64> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // checked above: whole, and exact in both types
+    // checked first: whole, and exact in both types
     let whole = |n: f64| ((0.0..=MAX_EXACT_INTEGER).contains(&n) && n.fract() == 0.0).then_some(n as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
@@ -108,7 +109,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LooseValue<'a> {
     }
 }
 
-/// An object or a list that vendors also send as null or omit. A type that `T` does not accept counts as absent.
+/// An object that vendors also send as null or omit. Any other type counts as absent.
 #[derive(Debug, Clone)]
 pub(super) struct LooseObject<T>(pub(super) Option<T>);
 

@@ -1,5 +1,6 @@
-//! Model providers: one module for each wire format, pure (bytes in, values out), and what they share. Only the module
-//! `http` does network I/O.
+//! Model providers: one module for each wire format, pure (bytes in, values out), and what they share. Here is
+//! [`WIRES`], the table of the formats; their trait is in `wire.rs`. Only the module `http` does network I/O: its
+//! `endpoint.rs` sends the requests. The gates that admit calls are in `actors/provider`.
 
 mod announcer;
 pub mod anthropic_messages;

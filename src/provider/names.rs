@@ -1,4 +1,4 @@
-//! Tool names: conversion to the characters and length that vendors accept, and back.
+//! Names in the characters and length that vendors accept: tool names there and back, and call ids.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

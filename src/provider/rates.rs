@@ -1,4 +1,5 @@
-//! Remaining rate limits of an account from response headers. The headers are the same for every wire format.
+//! Reads from response headers what remains of an account's rate limits. One table of header names serves all wire
+//! formats. The rate limiter is in `actors/core/policy/limiter.rs`, retry times are in `failure/headers.rs`.
 
 use hermod_actors::model::{RateInfo, RateQuota, Timestamp};
 use http::{HeaderMap, header};
@@ -17,7 +18,7 @@ const ANY: Names = ("x-ratelimit-", "");
 /// Headers for requests, the most specific first.
 const REQUEST_HEADERS: &[Names] =
     &[("x-ratelimit-", "-requests"), ("anthropic-ratelimit-requests-", ""), ANY, ("ratelimit-", "")];
-/// Headers for tokens: of all kinds together, else input tokens, else output tokens.
+/// Headers for tokens: of all kinds together, of input tokens, of output tokens. The first that is present counts.
 const TOKEN_HEADERS: &[Names] = &[
     ("x-ratelimit-", "-tokens"),
     ("anthropic-ratelimit-tokens-", ""),

@@ -1,4 +1,6 @@
-//! Response reading that all wire formats share: an event stream, a JSON document, or another body.
+//! Reads one response, for all wire formats: an event stream, a JSON document, or another body. [`AnswerDecoder`] is
+//! what each format implements for it. Also here: JSON parsing that tolerates broken texts, and the size limit of an
+//! answer.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -16,7 +18,7 @@ use super::{
     wire::{DecodeProgress, Decoder},
 };
 
-/// Maximum size in bytes of an answer, and of a response that is not an event stream.
+/// Maximum size in bytes of an answer, and of a response that is a JSON document.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes retained of a response that may be no answer, for the error message.
 const MAX_PREFIX_BYTES: usize = 1_024;

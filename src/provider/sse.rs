@@ -1,4 +1,4 @@
-//! Server-sent events (`text/event-stream`): bytes in, events out.
+//! Parser of server-sent events (`text/event-stream`): bytes in, events out.
 
 use memchr::{memchr, memchr2};
 

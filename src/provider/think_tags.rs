@@ -1,4 +1,4 @@
-//! Separation of inline `<think>` blocks from the text of an answer.
+//! Separates inline `<think>` blocks from the text of an answer.
 
 use hermod_actors::port::DeltaSink;
 use memchr::{memchr, memchr_iter};
@@ -14,7 +14,7 @@ pub(super) struct SplitText {
     pub(super) text: String,
     /// The content of the blocks.
     pub(super) reasoning: String,
-    /// Shown to watchers before the first reasoning of a block.
+    /// Shown to watchers before the first reasoning that is in a block, if none came before.
     pub(super) separator: &'static str,
     is_inside: bool,
     /// The start of a possible tag.
@@ -36,7 +36,7 @@ impl SplitText {
         self.split(&joined, deltas);
     }
 
-    /// Adds reasoning that is in no block.
+    /// Adds reasoning, which vendors also send outside of blocks.
     pub(super) fn push_reasoning(&mut self, delta: &str, deltas: &dyn DeltaSink) {
         self.reasoning.push_str(delta);
         deltas.reasoning(delta);
@@ -113,7 +113,7 @@ impl SplitText {
     }
 }
 
-/// Counts code fences: runs of three backticks.
+/// Tracks code fences: runs of three backticks.
 #[derive(Debug, Clone, Default)]
 struct FenceCounter {
     run: u8,

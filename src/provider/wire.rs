@@ -1,4 +1,6 @@
-//! The interface of a wire format: request encoding and response decoding. Pure: no socket, no clock.
+//! The interface of a wire format: the traits [`WireFormat`] and [`Decoder`]. Also here: the encoding steps that all
+//! formats share, such as the list of tools and the joining of a body. Pure: no socket, no clock. `http/endpoint.rs`
+//! uses it.
 
 use std::{fmt::Debug, sync::Arc};
 

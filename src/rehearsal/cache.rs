@@ -1,4 +1,4 @@
-//! Simulation of vendors' prompt caches, for the reported usage.
+//! Simulates vendors' prompt caches, for the reported usage. `wire/prefix.rs` makes the prefixes of a request.
 
 use std::{
     collections::{HashSet, VecDeque},

@@ -1,4 +1,5 @@
-//! The content of a request, independent of its wire format, and its checks.
+//! The content of a request, independent of its wire format. Also the check of the order of its roles, and
+//! [`ScriptTurn`], the part that the script answers.
 
 use std::borrow::Cow;
 

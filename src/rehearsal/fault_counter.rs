@@ -15,7 +15,7 @@ use super::{
 /// Counts the faulty attempts of each request. This and the [`PromptCache`](super::PromptCache) are the model's only
 /// state.
 ///
-/// One entry per request with a fault, until the process ends.
+/// One entry per request with a fault of limited number, until the server ends.
 #[derive(Debug, Default)]
 pub struct FaultCounter(Mutex<HashMap<Hash, u64>>);
 

@@ -1,4 +1,5 @@
-//! The rehearsal model: a scripted model behind a real loopback endpoint, for demos, tests and benchmarks.
+//! The rehearsal model: a scripted model behind a real loopback endpoint, for demos, tests and benchmarks. Here are
+//! also the texts by which a rehearsal shows that it is one.
 //!
 //! [`wire`] parses the bytes of a request into a [`Conversation`], and [`next_answer`] computes the scripted answer.
 //! [`wire`] renders it in the wire format, and [`Rehearsal`] does the I/O. All but the last is pure, so a revived run
@@ -28,7 +29,7 @@ pub(crate) const MAX_SCRIPT_BYTES: u64 = 16 << 20;
 /// Printed once at the start of the model, so that users do not mistake it for a real one.
 pub const NOTICE: &str = "this is a rehearsal: the model is scripted, its tool calls are real";
 
-/// Prefix of every answer without tool calls.
+/// Prefix of every answer with a text and without tool calls.
 pub const PREFIX: &str = "[rehearsal] ";
 
 /// The answer if the script has none (left) for a conversation.

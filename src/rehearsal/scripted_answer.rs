@@ -1,4 +1,5 @@
-//! The scripted answer to a conversation. Pure: depends only on the script and the conversation.
+//! Computes the scripted answer to a conversation, with its usage and the ids of its calls. Pure: depends only on the
+//! script and the conversation.
 
 use std::{borrow::Cow, fmt::Write};
 

@@ -1,4 +1,5 @@
-//! The HTTP server of the rehearsal model.
+//! The HTTP server of the rehearsal model: routes, the order of the steps of a reply, and error responses. The body of
+//! a streamed answer is in `stream.rs`.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The body of an answer, with its scripted pauses and faults.
+//! The response body of an answer, with its scripted pauses and faults.
 
 use std::{io, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 enum BodyAction {
     Send(Bytes),
     Wait(Duration),
-    /// Ensures that the data before reaches the client before the next action.
+    /// Yields once, so that the connection sends the data before it.
     Flush,
     Break,
 }

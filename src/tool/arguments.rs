@@ -1,4 +1,5 @@
-//! JSON schemas of tool arguments: derives them, validates against them, and words the errors for a model.
+//! JSON schemas of tool arguments: derives them, repairs and validates arguments by them, and words the errors for a
+//! model.
 
 use std::sync::OnceLock;
 

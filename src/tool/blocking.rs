@@ -1,4 +1,5 @@
-//! Runs blocking file work of tools off the async threads, with cancellation.
+//! Runs blocking file work of tools off the async threads, with cancellation, and turns its errors into ends of the
+//! call.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The result of a command, formatted for the model.
+//! The result of a command, formatted for the model within the size of a result, with a reference to the whole output.
 
 use hermod_actors::{
     SanitizedText,

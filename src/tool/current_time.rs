@@ -1,4 +1,4 @@
-//! The tool `current_time`.
+//! The tool `current_time`: the time in UTC, and the weekday.
 
 use std::time::{Duration, UNIX_EPOCH};
 

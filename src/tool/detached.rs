@@ -1,4 +1,5 @@
-//! Detached shell commands: they continue when this process ends, and a later process attaches to them.
+//! Detached shell commands: they continue when this process ends, and a later process attaches to them. This is the
+//! side of the tool; the runner is in `process/runner`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The tool `edit_file`.
+//! The tool `edit_file`: replaces texts in a file of the workspace. `replace.rs` writes the file, and `intent_log.rs`
+//! makes a repetition after a crash safe.
 
 use std::io::Read;
 

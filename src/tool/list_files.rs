@@ -1,4 +1,4 @@
-//! The tool `list_files`.
+//! The tool `list_files`: lists a folder of the workspace.
 
 use std::{
     ffi::{CString, OsStr},
@@ -82,7 +82,7 @@ fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Res
     Ok(format_listing(listing.lines, bound))
 }
 
-/// Sorted names of a folder, and whether more were left out.
+/// Names of a folder, and whether more were left out. They are sorted unless more were left out.
 struct Names {
     sorted: Vec<CString>,
     has_more: bool,

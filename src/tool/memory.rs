@@ -1,4 +1,5 @@
-//! The tool `memory`.
+//! The tool `memory`: changes the memory files, with an intent before each change. The edits themselves are in
+//! `src/memory`.
 
 use hermod_actors::{
     model::{Access, CallEnd, CallStatus, EffectClass},

@@ -1,4 +1,4 @@
-//! The built-in tools. A new one is a file here and a line in `TOOLS`.
+//! The built-in tools, and the operator's [`Settings`] of them. A new tool is a file here and a line in `TOOLS`.
 
 mod arguments;
 mod blocking;
@@ -50,7 +50,7 @@ pub struct Settings {
     pub runner: Option<Runner>,
     /// The folders with skills for `skill_view`.
     pub skills: SkillFolders,
-    /// The real path of the state directory. No file tool shows or touches it, wherever the workspace is.
+    /// The real path of the state directory. No file tool goes into it, wherever the workspace is.
     pub state: Option<PathBuf>,
     /// The files that `memory` changes; `None` removes the tool.
     pub memory: Option<MemoryFiles>,

@@ -1,4 +1,4 @@
-//! Pages of whole lines from text files.
+//! Bounded texts for results: a page of whole lines from a text file, and a list of lines with a limit.
 
 use hermod_actors::SanitizedText;
 

@@ -1,4 +1,5 @@
-//! Paths of tools: resolved and opened only inside the workspace, never through a symlink.
+//! Paths of tools: resolved to real paths inside the workspace, then opened step by step, never through a symlink. Also
+//! the errors about paths, and the exclusion of the state directory.
 
 use std::{
     ffi::OsStr,

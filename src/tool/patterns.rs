@@ -1,5 +1,5 @@
-//! Limits on regular expressions and globs of a model, and on rules in `.gitignore` files, which may come from
-//! anywhere. Their parsers recurse, and their compiled forms can be much longer than their texts.
+//! Compiles the regular expressions and globs of a model within limits, and checks rules in `.gitignore` files, which
+//! may come from anywhere. The parsers recurse, and compiled forms can be much longer than their texts.
 
 use std::{io, path::Path};
 

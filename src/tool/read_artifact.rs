@@ -1,4 +1,4 @@
-//! The tool `read_artifact`.
+//! The tool `read_artifact`: reads a page of an output that was too long for its result.
 
 use hermod_actors::{
     SanitizedText,

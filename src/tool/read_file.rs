@@ -1,4 +1,4 @@
-//! The tool `read_file`.
+//! The tool `read_file`: reads a page of a text file (`page.rs`).
 
 use std::{fmt::Write as _, io::Read};
 

@@ -1,4 +1,5 @@
-//! Replaces a file atomically: a reader sees the old content or the new, also after a crash.
+//! Replaces a file atomically: a reader sees the old content or the new, also after a crash. Leftovers of earlier
+//! attempts are removed.
 
 use std::{ffi::OsStr, fs::File, io::Write as _, os::fd::OwnedFd};
 

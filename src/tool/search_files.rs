@@ -1,4 +1,4 @@
-//! The tool `search_files`.
+//! The tool `search_files`: searches the files of the workspace for a regular expression. `patterns.rs` compiles it.
 
 use std::{
     fs::File,

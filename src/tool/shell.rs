@@ -1,4 +1,4 @@
-//! The tool `shell`.
+//! The tool `shell`: checks a command, and runs it as a child or as a detached command (`detached.rs`).
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The tool `skill_view`.
+//! The tool `skill_view`: reads a skill, or a file in its folder.
 
 use hermod_actors::{
     SanitizedText,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::process::without_cut_end;
 
-/// Limit of a file's content, in bytes.
+/// A file of up to twice these bytes is shown whole, of a longer one its first bytes.
 const MAX_READ_BYTES: usize = 512 * 1024;
 
 /// Reads a skill.

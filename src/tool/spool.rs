@@ -1,4 +1,5 @@
-//! Collects the whole output of a command, in memory or as an artifact.
+//! Collects the whole output of a command, in memory or as an artifact, and reports its last lines as progress. The
+//! spool folder of a runner is in `process/runner/files.rs`.
 
 use std::time::Duration;
 
@@ -57,8 +58,8 @@ impl SpooledOutput {
     }
 }
 
-/// Collects all output: in memory while it is short, then on disk. Durable when it resolves. Reports the last lines as
-/// progress.
+/// Collects all output: in memory while it is short, then as an artifact, which is durable when this resolves. Reports
+/// the last lines as progress.
 pub(super) async fn collect_output(
     pieces: UnboundedReceiver<OutputChunk>,
     site: &ToolContext,

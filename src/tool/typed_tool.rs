@@ -1,4 +1,4 @@
-//! Adapter from tools with typed arguments to the [`Tool`] port.
+//! Tools with typed arguments: the trait [`TypedTool`], the context of a call, and the adapter to the [`Tool`] port.
 
 use std::{
     fmt::Debug,

@@ -1,4 +1,4 @@
-//! The tool `write_file`.
+//! The tool `write_file`: writes a whole file of the workspace. `replace.rs` does it.
 
 use hermod_actors::{
     model::{Access, CallEnd, EffectClass},

@@ -1,4 +1,4 @@
-//! The content blocks of an answer, as received so far.
+//! The content blocks of an `anthropic_messages` answer, as received so far.
 
 use serde_json::{Map, Value, json};
 

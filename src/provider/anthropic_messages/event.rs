@@ -1,4 +1,4 @@
-//! JSON types of `anthropic_messages` responses.
+//! JSON types of `anthropic_messages` responses: the events of a stream, and a whole answer.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The start of an `anthropic_messages` request: tools and the system prompt.
+//! The head of an `anthropic_messages` request: the tools and the system prompt. `body.rs` writes the fields before it.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::provider::{
 const OBJECT_END: &[u8] = b"}],";
 
 /// `"tools":[…],"system":[…],"messages":[`: tools sorted by name; an empty tool list or system prompt is omitted. The
-/// last tool or the prompt carries the cache marker.
+/// prompt carries the cache marker, or the last tool if there is no prompt.
 pub(super) fn head(system: &str, tools: &[ToolSpec], marker: &str) -> EncodedHead {
     let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 128);
     let has_system = !is_blank(system);

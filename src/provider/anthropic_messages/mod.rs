@@ -1,4 +1,5 @@
-//! The wire format `anthropic_messages`: Anthropic's API and compatible servers.
+//! The wire format `anthropic_messages`: Anthropic's API and compatible servers. Here is its [`WireFormat`], which
+//! refers to the modules.
 
 mod block;
 mod body;

@@ -1,5 +1,6 @@
 //! The blocks of an answer that are sent back unchanged (reasoning, and the server's own tools), in their order. Texts
-//! and calls are in the message: the parts hold only their positions, and only those before such a block.
+//! and calls are in the message: the parts hold only their positions, and only those before such a block. The decoder
+//! collects the parts, the encoder reads them.
 
 use serde_json::{Value, json};
 

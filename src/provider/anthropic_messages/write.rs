@@ -1,4 +1,5 @@
-//! Writing of one message of `anthropic_messages`.
+//! Writes one message of `anthropic_messages`, block by block, and marks where a cache marker may stand. `encode.rs`
+//! decides what is written.
 
 use hermod_actors::{model::Image, port::MessageBuffer};
 use serde_json::Value;

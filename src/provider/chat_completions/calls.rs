@@ -1,4 +1,4 @@
-//! Assembly of an answer's tool calls from streamed pieces.
+//! Assembles the tool calls of a `chat_completions` answer from streamed pieces.
 
 use hermod_actors::model::{Failure, ToolCall};
 use serde_json::Value;

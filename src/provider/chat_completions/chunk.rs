@@ -1,4 +1,4 @@
-//! JSON types of `chat_completions` responses.
+//! JSON types of `chat_completions` responses: a chunk of a stream, or a whole answer.
 
 use serde::Deserialize;
 use serde_json::Value;

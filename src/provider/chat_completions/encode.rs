@@ -1,4 +1,5 @@
-//! Encoding of requests for `chat_completions`: messages, tools and the body.
+//! Encoding of requests for `chat_completions`: messages, tools, system prompt and the body. Also [`ChatDialect`], in
+//! which the requests of some vendors differ.
 
 use std::{
     borrow::Cow,

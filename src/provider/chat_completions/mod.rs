@@ -1,4 +1,5 @@
-//! The wire format `chat_completions`: OpenAI's API, which most vendors and local servers support.
+//! The wire format `chat_completions`: OpenAI's API, which most vendors and local servers support. Here is its
+//! [`WireFormat`], which refers to the modules.
 
 mod calls;
 mod chunk;

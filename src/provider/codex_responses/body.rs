@@ -1,4 +1,5 @@
-//! The request body of `codex_responses`.
+//! The request body of `codex_responses`: writes model, output limit, reasoning effort and tool choice, and joins them
+//! with the encoded head and messages (`encode.rs`).
 
 use bytes::Bytes;
 use hermod_actors::{

@@ -253,7 +253,8 @@ fn usage_of(fields: &UsageFields<'_>) -> Usage {
     }
 }
 
-/// The failure of an event of type `error`: the error is in a field, or its fields are beside the type.
+/// The failure of an event of type `error`. Some servers put it into the field `error`; others put `code` and `message`
+/// into the event itself.
 fn failure_of(event: Event<'_>) -> Failure {
     let error = match event.error {
         LooseValue::Absent => {

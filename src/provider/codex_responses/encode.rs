@@ -1,4 +1,5 @@
-//! Encoding of messages and tools for `codex_responses`.
+//! Encoding of the system prompt, tools and messages for `codex_responses`. The rest of the body is in `body.rs`; what
+//! of an answer is sent back is in `opaque.rs`.
 
 use std::borrow::Cow;
 

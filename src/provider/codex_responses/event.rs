@@ -1,4 +1,4 @@
-//! JSON types of `codex_responses` events and responses.
+//! JSON types of `codex_responses` events and responses, and the kind of an event by its type.
 
 use serde::Deserialize;
 

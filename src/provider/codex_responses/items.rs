@@ -1,4 +1,5 @@
-//! Assembly of a `codex_responses` answer's output items from events.
+//! Assembles the output items of a `codex_responses` answer from events: finds the item that an event concerns, and
+//! adds to it. One item is in `slot.rs`.
 
 use hermod_actors::model::{Failure, ToolCall};
 

@@ -1,4 +1,5 @@
-//! The wire format `codex_responses`: OpenAI's Responses API, also of Azure, xAI and many local servers.
+//! The wire format `codex_responses`: OpenAI's Responses API, also of Azure, xAI and many local servers. Here is its
+//! [`WireFormat`], which refers to the modules.
 
 mod body;
 mod decode;

@@ -1,4 +1,4 @@
-//! An output item of a `codex_responses` answer, as received so far.
+//! An output item of a `codex_responses` answer, as received so far, with the kinds of items and of their parts.
 
 use std::borrow::Cow;
 

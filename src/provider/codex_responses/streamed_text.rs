@@ -1,4 +1,5 @@
-//! The text and reasoning of an answer, as shown to watchers while they stream in.
+//! The text and reasoning of a `codex_responses` answer: shown to watchers while they stream in, and completed at its
+//! end.
 
 use hermod_actors::port::DeltaSink;
 

@@ -1,4 +1,4 @@
-//! Error responses whose body is incomplete.
+//! Whether the body of an error response is incomplete, and which failure it means then.
 
 use hermod_actors::model::{Failure, FailureClass};
 use http::{HeaderMap, header};

@@ -1,4 +1,5 @@
-//! Tables that classify vendors' error codes and types.
+//! What vendors' error codes and types mean: [`ErrorHint`], and the tables of codes. Phrases in texts are in
+//! `phrases.rs`; `classify.rs` turns a hint into a failure class.
 
 /// The meaning of a code or a phrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

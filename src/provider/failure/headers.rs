@@ -1,4 +1,4 @@
-//! Retry times in response headers. The headers are the same for every wire format.
+//! Retry times in response headers, the same for every wire format. Remaining rate limits are in `rates.rs`.
 
 use std::time::UNIX_EPOCH;
 

@@ -1,5 +1,5 @@
-//! Classification of failed responses, the same for every wire format. Fields take precedence over texts, and a
-//! vendor's own statements over quoted ones.
+//! What a response that is no answer means: one classification for all wire formats. `classify.rs` is the entry, and
+//! decides what takes precedence. The others read headers, codes, sizes and texts.
 
 mod body_end;
 mod classify;

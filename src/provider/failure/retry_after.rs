@@ -58,7 +58,7 @@ pub(in crate::provider) fn parse_retry_after(text: &str) -> Option<RetryAfter> {
     parse_instant(text).or_else(|| parse_duration(text))
 }
 
-/// Parses RFC 3339 at the start of a text.
+/// Parses RFC 3339, or `DATE at HH:MM utc`, at the start of a text.
 fn parse_instant(text: &str) -> Option<RetryAfter> {
     let mut words = text.split_whitespace().map(|word| word.trim_end_matches(['.', ',', ')']));
     let word = match [words.next()?, words.next().unwrap_or(""), words.next().unwrap_or("")] {

@@ -1,4 +1,5 @@
-//! Sizes in vendors' texts: the context window, and the maximum output.
+//! Failures by sizes in vendors' texts: the output is too large, or the input too long. Also the size of the context
+//! window.
 
 use std::sync::LazyLock;
 
@@ -37,7 +38,7 @@ const OUTPUT_LIMIT_PATTERN: &str =
 /// How the limit is computed from the numbers of a text.
 #[derive(Debug, Clone, Copy)]
 enum LimitRule {
-    /// The text has no limit.
+    /// The requested output is too large; the text has no limit.
     Unknown,
     /// The number is the output limit.
     Output,

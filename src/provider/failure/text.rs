@@ -1,4 +1,5 @@
-//! Preparation of a vendor's message for the phrase search: quoted text is removed.
+//! Reads a vendor's message: removes quoted text, for the phrase search, and finds a status, a code or embedded JSON in
+//! it.
 
 use super::error_hints::normalize_code;
 

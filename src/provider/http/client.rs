@@ -1,4 +1,5 @@
-//! The HTTP client of model providers and forms.
+//! Builds the HTTP client of one URL, and reads the start of a body. Model calls are sent by `endpoint.rs`, forms by
+//! `form.rs`.
 
 use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The configuration of a provider behind HTTP, and its checks.
+//! The configuration of a provider behind HTTP with its deadlines, and the checks of its base URL.
 
 use std::time::Duration;
 

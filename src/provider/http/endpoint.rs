@@ -1,4 +1,5 @@
-//! A model provider behind HTTP: requests, deadlines, credentials, and the redaction of failures.
+//! [`HttpProvider`], the implementation of `ModelProvider`: requests, deadlines, credentials, and the redaction of
+//! failures.
 
 use std::{
     error::Error,

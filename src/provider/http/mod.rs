@@ -1,5 +1,6 @@
-//! The only module with an HTTP client: model calls, lists of models, and forms that fetch keys. Wire formats encode
-//! the requests of model calls and decode their responses.
+//! The HTTP client of the program: model calls, lists of models, and forms that fetch keys. Wire formats encode the
+//! requests of model calls and decode their responses. Only the discovery of a local Ollama (`src/ollama.rs`) does
+//! without it.
 
 mod client;
 mod config;

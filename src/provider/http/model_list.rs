@@ -15,7 +15,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// Maximum number of bytes read of a response; a longer one is ignored. OpenRouter's is below 1 MiB.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// The limits that the endpoint reports for a model. `None` if it has not responded in time.
+/// The limits that the endpoint reports for a model. `None` if none of its lists has come in time.
 pub(super) async fn limits(
     client: &Client,
     base: &Url,

@@ -1,5 +1,5 @@
 //! Limits of models from servers' lists: the tokens of the window and of the output of one call. Pure: a body in,
-//! limits out. A body of unknown shape gives no limits and no error.
+//! limits out. A body of unknown shape gives no limits and no error. `http/model_list.rs` sends the queries.
 
 use hermod_actors::model::ModelLimits;
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ const MODELS: ModelList =
 /// LM Studio's `GET /api/v0/models`: the window of the loaded model, else its maximum.
 const LM_STUDIO: ModelList =
     ModelList { base: ListBase::Root, path: &["api", "v0", "models"], body: None, limits: lm_studio_limits };
-/// Ollama's `POST /api/show`: the smaller of `num_ctx` in the model's parameters and the length of its training.
+/// Ollama's `POST /api/show`: the smaller of `num_ctx` in the model's parameters and the window with which it was
+/// trained.
 const OLLAMA: ModelList = ModelList {
     base: ListBase::Root,
     path: &["api", "show"],

@@ -1,4 +1,4 @@
-//! Templates of a call's arguments.
+//! Templates of a call's arguments: compilation and rendering.
 
 use serde_json::Value;
 

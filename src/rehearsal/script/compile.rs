@@ -1,4 +1,4 @@
-//! Compilation and checks of scripts.
+//! The compiled form of a script ([`Script`]), and its parsing and checks. The JSON form is in `spec.rs`.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use super::{
     template::{ResultRef, TemplateError, ValueSource},
 };
 
-/// A parsed and checked script: every step is reachable, and every template refers to an earlier call.
+/// A parsed and checked script: no part follows one without `when`, no step follows an endless one, and every template
+/// with a result refers to an earlier call.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub(in crate::rehearsal) name: String,

@@ -1,4 +1,4 @@
-//! The error of an invalid script.
+//! The error of an invalid script, also made from an error of its JSON.
 
 use serde_json::error::Category;
 
@@ -8,7 +8,7 @@ use serde_json::error::Category;
 pub struct ScriptError {
     /// A path into the script, for example `scripts[0].steps[2].delay`.
     pub place: String,
-    /// The problem, with the value.
+    /// What is wrong there.
     pub problem: String,
     /// The remedy.
     pub remedy: String,

@@ -1,4 +1,5 @@
-//! Scripted faults: compilation and checks.
+//! Scripted faults: their compiled form, and its checks. `stream.rs` and `server.rs` carry them out, `fault_counter.rs`
+//! counts them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The JSON form of a script.
+//! The JSON form of a script. The doc comments of its types are the descriptions in the script's JSON schema.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, time::Duration};
 

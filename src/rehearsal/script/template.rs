@@ -1,4 +1,5 @@
-//! Text templates: parsing, and rendering with the results of calls.
+//! Text templates: parsing, filters, and rendering with the values that [`TemplateValues`] gives, such as results of
+//! calls.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A buffer of rendered events.
+//! A buffer of rendered events, and the splitting of a text into deltas.
 
 use bytes::Bytes;
 use serde::Serialize;

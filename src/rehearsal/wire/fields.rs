@@ -1,4 +1,4 @@
-//! On-demand parsing and checks of JSON objects.
+//! Parses the fields of JSON objects on demand, and checks which are present. A format words the refusals.
 
 use std::fmt;
 

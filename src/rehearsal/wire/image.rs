@@ -1,4 +1,4 @@
-//! Checks of images in requests.
+//! Checks of images in requests: type, Base64 and first bytes. Each format words the refusal.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 

@@ -1,4 +1,5 @@
-//! The wire formats of the rehearsal model. Pure: request bytes in, answer bytes out.
+//! The wire formats of the rehearsal model. Pure: request bytes in, answer bytes out. Here is what they have in common:
+//! [`Format`], [`ParsedRequest`] and [`RequestRefusal`].
 //!
 //! Each format is a module with the same functions, and an entry in [`FORMATS`].
 
@@ -92,7 +93,7 @@ impl RequestRefusal {
         Self { status, message: message.into(), param: None, code: None }
     }
 
-    /// A refusal with status 400, for a request that no provider would accept.
+    /// A refusal with status 400, for a request that a strict provider does not accept.
     pub fn bad_request(param: Option<&str>, message: impl Into<String>) -> Self {
         Self { param: param.map(str::to_owned), ..Self::new(400, message) }
     }

@@ -1,4 +1,5 @@
-//! Functions that the two formats of OpenAI share.
+//! What the two formats of OpenAI share: checks of function names, refusals of images, error bodies and the list of
+//! models.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The prefixes of a request, for the simulated prompt cache.
+//! The prefixes of a request, as hashes, for the simulated prompt cache (`cache.rs`).
 
 use std::hash::{DefaultHasher, Hasher};
 

@@ -1,4 +1,5 @@
-//! Checks the commands of a script in order, with its variables and its current folder.
+//! Checks the commands of a script in order, with its variables and its current folder. The rules for one command are
+//! in `rules.rs`.
 
 use std::collections::{BTreeMap, HashMap};
 

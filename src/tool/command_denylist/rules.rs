@@ -1,4 +1,4 @@
-//! The rules that refuse a command or an output file.
+//! The rules that refuse a command or an output file. Also the commands that `find` runs, which are checked in turn.
 
 use super::target::{PathKind, PathTarget};
 
@@ -138,7 +138,8 @@ pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
     commands
 }
 
-/// Bytes of the commands that [`executed_commands`] makes, at most. Each start path has a copy of each command.
+/// Most bytes of the copies that [`executed_commands`] makes for start paths: each start path has a copy of each
+/// command.
 pub(super) fn executed_bytes(arguments: &[String]) -> usize {
     let starts = start_paths(arguments);
     let words: usize = arguments.iter().map(|word| word.len() + 1).sum();
@@ -215,7 +216,8 @@ fn open_up(call: &CheckedCommand) -> Option<&'static str> {
     (is_recursive && call.any_is(&call.operands(), SYSTEM)).then_some(OPENS)
 }
 
-/// Formatting an image file is legitimate; formatting a disk, or a target in a variable, is refused.
+/// Writing to an image file is legitimate; writing to a disk is refused. For `mkfs` and `mkfs.*` a target in an unknown
+/// variable is refused too.
 fn on_disk(call: &CheckedCommand) -> Option<&'static str> {
     let operands = call.operands();
     let written = match call.name {

@@ -1,4 +1,5 @@
-//! Parses shell scripts as far as the check needs it.
+//! Parses shell scripts as far as the check needs it: commands, substituted scripts, and functions that only multiply
+//! themselves.
 
 use std::{collections::HashMap, iter::Peekable, str::Chars};
 
@@ -9,7 +10,7 @@ use super::escape::unescape;
 pub(super) struct ParsedScript {
     /// The simple commands in order, including those of subshells and groups.
     pub(super) commands: Vec<SimpleCommand>,
-    /// The scripts inside command substitutions.
+    /// The scripts inside command and process substitutions.
     pub(super) substituted: Vec<String>,
     /// True if the script defines a function that only multiplies itself.
     pub(super) is_fork_bomb: bool,

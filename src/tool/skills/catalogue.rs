@@ -1,4 +1,4 @@
-//! Finds the skills in the configured folders and the workspace.
+//! Finds the skills in the configured folders and the workspace, and the files in a skill's folder.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Reads the beginning and the end of a file.
+//! Reads the beginning and the end of a text file; a binary file is an error.
 
 use std::{io, os::unix::fs::FileExt};
 

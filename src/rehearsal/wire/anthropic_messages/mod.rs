@@ -1,4 +1,5 @@
-//! The `anthropic_messages` wire format: `POST /v1/messages`.
+//! The `anthropic_messages` wire format: `POST /v1/messages`. Here are the wordings of refusals and the checks that its
+//! modules share.
 
 mod block;
 mod cache;

@@ -1,4 +1,5 @@
-//! Parsing and checks of `anthropic_messages` requests.
+//! Parses and checks a whole `anthropic_messages` request, and its thinking options. Messages are in `turn.rs` and
+//! `block.rs`, tools in `tools.rs`, cache marks in `cache.rs`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

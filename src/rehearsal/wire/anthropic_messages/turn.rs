@@ -1,4 +1,5 @@
-//! Turns of an `anthropic_messages` request: checks of their order, and their conversion to messages.
+//! The turns of an `anthropic_messages` request: consecutive messages of one role. Checks their order, and converts
+//! them to the script's `RequestMessage`s.
 
 use serde_json::value::RawValue;
 

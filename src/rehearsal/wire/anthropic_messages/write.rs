@@ -1,4 +1,4 @@
-//! Rendering of `anthropic_messages` answers.
+//! Renders `anthropic_messages` answers, errors and the list of models.
 
 use hermod_actors::model::{FinishReason, ToolCall, Usage};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Parsing and checks of `chat_completions` requests.
+//! Parses and checks `chat_completions` requests. The order of roles is checked in `conversation.rs`.
 
 use std::collections::HashSet;
 

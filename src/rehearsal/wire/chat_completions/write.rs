@@ -1,4 +1,4 @@
-//! Rendering of `chat_completions` answers.
+//! Renders `chat_completions` answers. Errors and the list of models are in `openai.rs`.
 
 use hermod_actors::model::{FinishReason, ToolCall, Usage};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::rehearsal::{
 };
 
 /// Renders an answer in the requested mode. Its id depends only on the step and its time is constant, so equal requests
-/// get equal bytes.
+/// get equal bytes, except for the usage.
 pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     match exchange.reply {
         ReplyMode::Whole => whole(scripted, model),

@@ -1,4 +1,5 @@
-//! The `codex_responses` wire format: `POST /v1/responses` of OpenAI, without stored responses.
+//! The `codex_responses` wire format: `POST /v1/responses` of OpenAI, without stored responses. Here are the wordings
+//! of refusals that its modules share.
 
 mod history;
 mod item;

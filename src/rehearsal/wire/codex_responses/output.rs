@@ -1,4 +1,4 @@
-//! The output items of a `codex_responses` answer.
+//! The output items of a `codex_responses` answer, and their JSON. `write.rs` puts them into a response or a stream.
 
 use hermod_actors::model::ToolCall;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Parsing and checks of `codex_responses` requests.
+//! Parses and checks a whole `codex_responses` request, and its options. Input items are in `item.rs` and `history.rs`,
+//! tools in `tools.rs`.
 
 use serde_json::value::RawValue;
 

@@ -1,4 +1,5 @@
-//! Rendering of `codex_responses` answers.
+//! Renders `codex_responses` answers: the response object and the events of a stream. Errors and the list of models are
+//! in `openai.rs`.
 
 use hermod_actors::model::{FinishReason, Usage};
 use serde_json::{Value, json};
