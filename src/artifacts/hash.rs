@@ -1,4 +1,4 @@
-//! Hashes of artifact files, and a cache of those that were verified.
+//! Hashes of artifact files, and a cache of the files that have matched theirs.
 
 use std::{
     collections::HashMap,

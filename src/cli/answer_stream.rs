@@ -1,4 +1,5 @@
-//! The part of a run's answer that a terminal has shown so far: deltas in, text out. No I/O.
+//! The part of a run's answer that a terminal has shown so far: deltas in, text out. Also deltas of any text, made fit
+//! for a terminal. No I/O.
 
 use hermod_actors::{SanitizedText, model::CallId};
 

@@ -1,4 +1,5 @@
-//! `hermod config`: shows the settings with their sources, and checks them.
+//! `hermod config`: shows the settings with their sources; or checks them, with the providers and credentials that they
+//! name.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Formats for people: durations, amounts of dollars, and text shortened to one line. `table.rs` has tables, `waits.rs`
-//! the waits of a run.
+//! the waits of a run, `store/footprint.rs` bytes.
 
 use hermod_actors::SanitizedText;
 

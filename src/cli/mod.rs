@@ -1,5 +1,5 @@
-//! The command line: one file or folder per command, each a thin layer over `host`, `control` and the store. Other
-//! files have what commands share: exit codes, output, display, formats.
+//! The command line: its parser, its start, and one file or folder per command, each a thin layer over `host`,
+//! `control` and the store. Other files have what commands share: exit codes, output, display, formats.
 
 mod answer_stream;
 mod approvals;

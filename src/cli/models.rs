@@ -1,4 +1,5 @@
-//! `hermod models`: the known facts about models.
+//! `hermod models list`: the known facts about models, each with its source: the configuration, the program, or what
+//! runs have observed.
 
 use clap::{Args, Subcommand};
 use hermod_actors::model::ModelRow;

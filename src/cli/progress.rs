@@ -1,4 +1,5 @@
-//! Progress lines of a run, one per step: records in, text out.
+//! Progress lines of a run, one per step: records in, text out. Also the tone of a line, and the lines that a tool has
+//! printed. `display.rs` writes them.
 
 use std::collections::{BTreeSet, HashMap};
 

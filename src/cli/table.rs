@@ -1,4 +1,4 @@
-//! Tables of aligned columns for people.
+//! Tables of aligned columns for people, and the dash of a cell without a value.
 
 use hermod_actors::SanitizedText;
 

@@ -1,4 +1,5 @@
-//! Model chains for auxiliary jobs: model calls beside those that answer runs.
+//! Auxiliary jobs, model calls beside those that answer runs: their section, their model chains, and the check that
+//! each has a model.
 
 use hermod_actors::model::ModelRef;
 use serde::Deserialize;

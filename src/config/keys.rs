@@ -1,5 +1,6 @@
-//! The known keys: those of the embedded file, and those of a provider's and a model's section. Also the known name
-//! that is most similar to an unknown one.
+//! The known keys: those of the embedded file, and those of a provider's and a model's section. Also the names that
+//! providers and models may have, the variables that are no settings, and the known name that is most similar to an
+//! unknown one.
 
 use std::sync::LazyLock;
 

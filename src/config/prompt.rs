@@ -1,4 +1,4 @@
-//! Settings of the system prompt and of skills.
+//! The sections of the system prompt and of skills; `src/prompt` builds the prompt.
 
 use serde::Deserialize;
 

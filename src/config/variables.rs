@@ -1,4 +1,5 @@
-//! Settings from environment variables: `HERMOD_AGENT__MAX_TURNS=20` sets `agent.max_turns = 20`.
+//! Settings from environment variables: `HERMOD_AGENT__MAX_TURNS=20` sets `agent.max_turns = 20`. `keys.rs` has the
+//! variables that are no settings.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Client of the control socket, for processes that are not the owner.
+//! Client of the control socket, for processes that are not the owner: connects, sends one request at a time, reads the
+//! answer. `host/store_client.rs` chooses between the owner and the store.
 
 use std::{io, path::Path, time::Duration};
 

@@ -1,4 +1,5 @@
-//! One client's connection to the control socket: a greeting, then requests, one at a time.
+//! The owner's side of one connection to the control socket: checks the token of the greeting, then answers requests,
+//! one at a time.
 
 use std::time::Duration;
 

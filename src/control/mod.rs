@@ -1,9 +1,6 @@
-//! The control socket: the owner of the store answers and obeys other processes of the same user.
-//!
-//! Only one process can have the store open, even for reading. The owner therefore listens on `control.sock` in the
-//! state directory. Every other process connects there first, and opens the store only without an owner.
-//! `docs/control.md` has the protocol.
-//!
+//! The control socket: the owner of the store answers and obeys other processes of the same user. Only one process can
+//! have the store open, even for reading. The owner therefore listens on `control.sock` in the state directory. Other
+//! processes ask it there, and open the store themselves only without an owner. `docs/control.md` has the protocol.
 //! Architecture invariant: no client can hold up the owner. Lines, connections, waiting times and pending commands are
 //! bounded, and each connection is a task of its own.
 

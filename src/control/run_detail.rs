@@ -1,4 +1,5 @@
-//! The details of one run, folded from the records of its session in one pass; pure.
+//! The details of one run (acceptance, waits, counts, cost, last text), folded from the records of its session in one
+//! pass; pure.
 
 use hermod_actors::{
     Bill, WaitTracker,

@@ -1,5 +1,5 @@
 //! Trees of runs and their subagents, built from the records: a parent's records name its subagents. A cache keeps what
-//! has been read of each session. Also the view of a run that says whether a process runs it.
+//! has been read of each session. Also the views of a run and of its waits, as the runtime of this process knows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Finds the run that an idempotency key already stands for.
+//! Finds the run that an idempotency key already stands for, and checks that the task is the same.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The store, opened by this process as its owner: control server, signals and crash history belong to it.
+//! The store, opened by this process as its owner, with what belongs to that: control server, signals and crash
+//! history. Opening and release are recorded, so that another end counts as a crash.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as events, so that a process can suspend its runs before it exits.
+//! SIGINT and SIGTERM as events, so that a process can suspend its runs before it exits. Also cancels work at a signal.
 
 use std::{io, ops::ControlFlow};
 

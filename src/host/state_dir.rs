@@ -1,4 +1,5 @@
 //! The state directory: its path, its creation, the opening of its store, and which workspaces it forbids.
+//! `maintenance/` cleans it up.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! Gc of files beside the store: artifacts, spool folders of ended commands, and partial files.
+//! Gc of files beside the store: expired and orphaned artifacts, spool folders of ended commands, and partial files.
+//! `scripts.rs` has the scripts.
 
 use std::io;
 

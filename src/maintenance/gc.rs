@@ -21,7 +21,7 @@ const MIN_ORPHAN_AGE_MS: u64 = 24 * 60 * 60 * 1000;
 pub(super) struct Sweep<'s> {
     pub(super) state: &'s Path,
     pub(super) pass: GcPass,
-    /// The sessions that this pass removed, or would remove.
+    /// The sessions and runs that this pass removed, or would remove.
     pub(super) removed: RemovedSet,
     pub(super) now: Timestamp,
     /// Unreferenced files that were written later stay.

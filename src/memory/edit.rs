@@ -10,7 +10,7 @@ use super::{
     entries::{MemoryEntries, first_hidden, has_mark},
 };
 
-/// What is done.
+/// The kind of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -22,7 +22,7 @@ pub enum Action {
     Remove,
 }
 
-/// What is asked for.
+/// The arguments of a call of the tool `memory`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Order {

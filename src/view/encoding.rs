@@ -1,4 +1,5 @@
-//! The JSON of times, money and outcomes in views. Each submodule is for `#[serde(with = "…")]`.
+//! The JSON of times, money and outcomes in views. Each submodule is for `#[serde(with = "…")]`; two functions convert
+//! dollars elsewhere.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! View of what is known of a model.
+//! View of what one source knows of a model, with its prices.
 
 use hermod_actors::model::{ThinkingLevel, ThinkingStyle};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Views of system prompts.
+//! Views of a system prompt and its layers, with their sizes.
 
 use std::sync::Arc;
 

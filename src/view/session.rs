@@ -1,4 +1,4 @@
-//! Views of sessions.
+//! Views of a session, in a list and with its runs.
 
 use hermod_actors::model::{SessionId, SessionRow, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! `hermod backup create`: the owner of the store makes the backup; without an owner, this process does.
+//! `hermod backup create`: the owner of the store makes the backup; without an owner, this process does. Prints the
+//! report.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The choice between text and JSON for reports about backups, and their common line of text.
+//! The content of a backup in one line of text, which all reports about backups share.
 
 use crate::backup::{BackupView, FileClass};
 

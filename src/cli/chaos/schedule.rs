@@ -1,4 +1,4 @@
-//! The instants of the kills, drawn from a seed.
+//! The instants of the kills, drawn from a seed. `test.rs` gives the span of time.
 
 use std::time::Duration;
 

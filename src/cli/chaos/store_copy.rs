@@ -1,5 +1,5 @@
-//! Reads the store between two processes of the test. It reads a copy: the recovery of the store after a kill belongs
-//! to the next process.
+//! Reads the journals of runs between two processes of the test. It reads a copy of the store: the recovery of the
+//! store after a kill belongs to the next process. Also the session keys of the runs.
 
 use std::{
     collections::BTreeMap,

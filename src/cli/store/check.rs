@@ -1,4 +1,4 @@
-//! `hermod store check`: finds damage in the store.
+//! `hermod store check`: finds damage in the store, and prints it. `store/redb/check` does the work.
 
 use clap::Args;
 

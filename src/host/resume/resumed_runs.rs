@@ -27,14 +27,14 @@ pub(super) struct ResumedRuns<'a> {
     /// When this process began to resume. A revival recorded earlier belongs to another process.
     since: Timestamp,
     runs: BTreeMap<RunId, RunRow>,
-    /// Runs that have no outcome and do not wait for a person.
+    /// The runs that are under way, see [`running_runs`].
     under_way: BTreeSet<RunId>,
     /// The revived sessions; true once the record of this process's revival has been read, so that further records are
     /// new.
     revived: BTreeMap<SessionId, bool>,
     events: SelectAll<BoxStream<'a, ResumeEvent>>,
     disk_full: DiskFullMonitor,
-    /// The ends of runs whose sessions cannot be read.
+    /// The ends of runs whose records cannot be read. For other runs these futures stay pending.
     ends: FuturesUnordered<BoxFuture<'a, (RunId, Result<(), RunError>)>>,
 }
 
