@@ -1,4 +1,4 @@
-//! Artifacts in memory.
+//! Artifacts in memory, optionally with a limit for the size of each.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! A clock for tests: tokio's time and random numbers from a seed.
+//! A clock for tests: tokio's time and random numbers from a seed. Also the mixing function of SplitMix64 that the
+//! simulation shares.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! Scripted models and tools. No network, and no side effects of their own.
+//! Scripted models and tools, the plain encoding that they read, and builders of answers. No network, and no side
+//! effects of their own.
 
 use std::{
     collections::BTreeMap,

@@ -47,15 +47,15 @@ pub trait ModelProvider: Debug + Send + Sync + 'static {
         Duration::from_mins(30)
     }
 
-    /// Requests the limits of `model` from the provider's list of models, within a few seconds. `None` if the provider has
-    /// no such list; the future returns `None` if the list did not answer, and the caller may ask again soon.
+    /// Requests the limits of `model` from the provider's list of models, within a few seconds. `None` if the provider
+    /// has no such list; the future returns `None` if the list did not answer, and the caller may ask again soon.
     fn model_limits<'a>(&'a self, model: &'a str) -> Option<BoxFuture<'a, Option<ModelLimits>>> {
         let _ = model;
         None
     }
 
-    /// Finds out with a request that costs nothing whether the endpoint can be reached: `Ok` for any response, a failure
-    /// if there is no connection. `None` if there is no such request.
+    /// Finds out with a request that costs nothing whether the endpoint can be reached: `Ok` for any response, a
+    /// failure if there is no connection. `None` if there is no such request.
     fn probe(&self) -> Option<BoxFuture<'_, Result<(), Failure>>> {
         None
     }

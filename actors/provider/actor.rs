@@ -1,5 +1,5 @@
-//! Provider: the actor that keeps the statistics of one endpoint, requests its model lists, and probes its open breakers.
-//! Its handlers await nothing: requests are tasks that end with the actor.
+//! Provider: the actor that keeps the statistics of one endpoint, requests its model lists, and probes its open
+//! breakers. Its handlers await nothing: requests are tasks that end with the actor.
 
 use std::{sync::Arc, time::Duration};
 

@@ -64,8 +64,8 @@ impl Leases {
         leases
     }
 
-    /// Exchanges the endpoints, or tells why all are refused. An endpoint with the same adapter and bound keeps its gate.
-    /// Calls under way keep the gate of their lease; calls that wait for a gate that is gone choose another link.
+    /// Exchanges the endpoints, or tells why all are refused. An endpoint with the same adapter and bound keeps its
+    /// gate. Calls under way keep the gate of their lease; calls that wait for a gate that is gone choose another link.
     pub(crate) fn exchange(&self, endpoints: Vec<NamedEndpoint>) -> Result<(), String> {
         check(&endpoints)?;
         self.replace(endpoints);

@@ -1,4 +1,4 @@
-//! Provider: the control plane of one endpoint. Its actor never makes or awaits a model call: sessions own the tasks of
+//! Provider: the control plane of one endpoint. Its actor never makes or awaits a model call. Sessions own the tasks of
 //! their calls, and take leases at the gates, which outlive the actors.
 
 mod actor;

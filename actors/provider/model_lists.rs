@@ -1,5 +1,5 @@
-//! Limits of models from a provider's list: which are known, and when the list is requested. Decides by an explicit time
-//! and starts nothing.
+//! Limits of models from a provider's list: which are known, and when the list is requested. Decides by an explicit
+//! time and starts nothing.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,8 +9,8 @@ use crate::model::{ListedLimits, ModelLimits, Timestamp};
 
 /// Milliseconds until a list that answered is requested again: a day.
 pub(crate) const LIST_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
-/// Milliseconds until a list that did not answer is requested again: ten minutes, doubled with each failure in a row up to
-/// [`LIST_TTL_MS`].
+/// Milliseconds until a list that did not answer is requested again: ten minutes, doubled with each failure in a row up
+/// to [`LIST_TTL_MS`].
 const FIRST_BACKOFF_MS: u64 = 10 * 60 * 1_000;
 /// Most models whose limits are kept; others are not requested.
 const MAX_MODELS: usize = 256;
@@ -56,8 +56,8 @@ impl ModelLists {
         }
     }
 
-    /// The next model to request now; counts as in flight from now on. A model that no run needed since its last request is
-    /// forgotten.
+    /// The next model to request now; counts as in flight from now on. A model that no run needed since its last
+    /// request is forgotten.
     pub(super) fn take_due(&mut self, now: Timestamp) -> Option<Arc<str>> {
         if self.is_full() {
             return None;

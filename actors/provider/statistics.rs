@@ -1,5 +1,5 @@
-//! Statistics of a provider's attempts since its actor was started: the reports that it counts, and the status that
-//! joins the counts with the breakers' states.
+//! Statistics of a provider's attempts since its actor was started: the reports that it counts, and the provider's
+//! status. The status joins the counts with the states of the breakers.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -118,9 +118,9 @@ impl Runtime {
     /// Exchanges the providers while runs continue: each with its name and the bound of its concurrent calls. All are
     /// refused if a name or a bound is invalid.
     ///
-    /// A provider with the same adapter (the same `Arc`) and bound keeps its permits, breakers and statistics. Calls under
-    /// way end as they are. A call that waits for a provider that is gone goes on along its chain, as if it had never been
-    /// configured; one that waits for a time that the provider named does so after that time.
+    /// A provider with the same adapter (the same `Arc`) and bound keeps its permits, breakers and statistics. Calls
+    /// under way end as they are. A call that waits for a provider that is gone goes on along its chain, as if it had
+    /// never been configured; one that waits for a time that the provider named does so after that time.
     pub fn exchange_providers(
         &self,
         providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,

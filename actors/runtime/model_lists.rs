@@ -26,8 +26,8 @@ impl Runtime {
         }
     }
 
-    /// The models of a run whose limits must be requested: their window is unknown, and their list was not requested within
-    /// a day.
+    /// The models of a run whose limits must be requested: their window is unknown, and their list was not requested
+    /// within a day.
     pub(super) fn models_to_list(&self, spec: &RunSpec, rows: &[ModelRow]) -> Vec<ModelRef> {
         let wiring = &self.handles.wiring;
         let now = wiring.clock.at();

@@ -65,7 +65,7 @@ pub(crate) type RaiseResult = Result<(), RaiseError>;
 #[derive(Debug)]
 pub(crate) enum SessionMsg {
     /// An input from outside, answered when it is durable. With `rested` it is recorded without resuming the session's
-    /// work, and that port is answered like `Suspend`.
+    /// work; `rested` is answered when the session then stops, as for `Suspend`.
     Order {
         /// A submission, a stop, a steering message, an approval or a raise.
         input: Input,

@@ -82,8 +82,8 @@ pub(super) async fn run(
     }
 }
 
-/// Reports the attempt to the provider's actor. The gate knows of its end before, because the actor looks there for open
-/// breakers.
+/// Reports the attempt to the provider's actor. The gate knows of its end before, because the actor looks there for
+/// open breakers.
 fn send_report(wiring: &SessionDependencies, report: Box<AttemptReport>) {
     let provider = Arc::clone(report.model.provider());
     if wiring.providers.cast(ProvidersMsg::Deliver(provider, ProviderMsg::Report(report))).is_err() {

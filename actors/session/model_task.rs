@@ -1,6 +1,7 @@
-//! Starts the tasks of model calls, for the next answer of a run or for a summary: renders the request, has the attempt
-//! made (`model_attempt.rs`), and reports the result. Each attempt has a lease and is recorded before it is made. The
-//! task also has the tool calls of an answer admitted, and tells the Compressor how a summary ended.
+//! Starts the tasks of model calls, for the next answer of a run or for a summary. A task makes its attempt
+//! (`model_attempt.rs`) with the request that is rendered here, and reports the result. Each attempt has a lease and is
+//! recorded before it is made. The task also has the tool calls of an answer admitted, and tells the Compressor how a
+//! summary ended.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
 //! Prepares the result of a tool call before it is recorded: hidden characters become visible, and long output is
-//! shortened and kept whole as an artifact.
+//! shortened. The whole output is kept as an artifact.
 
 use std::{borrow::Cow, sync::Arc};
 

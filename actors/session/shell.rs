@@ -1,4 +1,4 @@
-//! The state of the Session actor, and what happens after each message: inputs are enqueued and decided, then running
+//! The state of the Session actor, and what happens after each message. Inputs are enqueued and decided, then running
 //! tasks are reconciled with the actions that are due. Also suspension and passivation. `append.rs` is the way of
 //! inputs to disk, `append_result.rs` the way back.
 

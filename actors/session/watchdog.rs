@@ -1,5 +1,5 @@
-//! The time limits of calls, and of reading and writing artifacts, which hold whatever an adapter does: a frozen call
-//! is dropped, and its session continues. Limits count the time for which this process ran: a call that ended while the
+//! The time limits of calls, and of reading and writing artifacts. They hold whatever an adapter does: a frozen call is
+//! dropped, and its session continues. Limits count the time for which this process ran: a call that ended while the
 //! process was stopped is not dropped.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The directory's entry of one session: its phase with the messages that wait, its tasks, its crashes, and whether its
-//! runs are to be carried out here. Also the next steps after its tasks have ended or its runs were force-failed.
+//! The directory's entry of one session: its phase with the messages that wait, its tasks and its crashes. Also whether
+//! its runs are to be carried out here, and the next steps after its tasks have ended or its runs were force-failed.
 
 use std::{mem::take, sync::Arc};
 

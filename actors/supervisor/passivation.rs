@@ -75,7 +75,8 @@ impl Directory {
         self.schedule_scan(self.dependencies.idle);
     }
 
-    /// Closes a session in the store; `on_closed` then forgets it. A session that is open in the store has an entry.
+    /// Closes a session in the store; `on_closed` then forgets it. Until then its entry stays, because each session
+    /// that is open in the store has one.
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let incarnation = entry.incarnation;

@@ -1,5 +1,5 @@
 //! Admission of the tool calls of an answer: finds the tool that a call means, has it prepare the call, and gives the
-//! verdict that the session records. Runs nothing. The session keeps a prepared call until its start; `prepare_call`
+//! verdict. Runs nothing and records nothing. The session keeps a prepared call until its start; `prepare_call`
 //! prepares one again after a restart. Permits are in `handle.rs`.
 
 use std::{

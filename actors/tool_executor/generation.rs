@@ -84,8 +84,8 @@ impl ToolGeneration {
         self.tools.values()
     }
 
-    /// Lets every tool drop what it keeps to attach to an attempt whose end is durable. For an attempt whose tool is
-    /// not known.
+    /// Tells every tool that the end of an attempt is durable: it may delete what it kept to attach to that attempt.
+    /// For an attempt whose tool is not known.
     pub(crate) fn forget(&self, call: CallId, attempt: Attempt) {
         self.tools().for_each(|tool| tool.forget(call, attempt));
     }

@@ -1,5 +1,5 @@
-//! The part of the ToolExecutor that outlives its actor: the stable reference, the permits, the current tools, the
-//! store of artifacts, and the limits of attempts in progress. Sessions use it.
+//! The part of the ToolExecutor that outlives its actor; sessions use it. It has the stable reference, the permits, the
+//! current tools, the store of artifacts, and the limits of attempts in progress.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
-//! ToolExecutor: the actor that gives permits to the tool calls of all sessions, each class with permits of its own and
-//! runs in turn, and closes tools that are not used any more. Also its messages and its status. The verdict on a call's
-//! name and arguments is in `admission.rs`.
+//! ToolExecutor: the actor that gives permits to the tool calls of all sessions, and closes tools that are not used any
+//! more. Each class of calls has permits of its own, and runs take turns. Also its messages and its status. The verdict
+//! on a call's name and arguments is in `admission.rs`.
 //!
 //! It decides nothing that is recorded, and runs no call: see `docs/decisions/tool-executor.md`.
 

@@ -1,5 +1,5 @@
 //! Failures of model calls: their classes, by which the core decides on retries and failover, and how far the request
-//! came, which decides what may be billed. What a failure counts against is in `policy/failure_scope.rs`.
+//! came. The latter decides what may be billed. What a failure counts against is in `policy/failure_scope.rs`.
 
 use std::fmt;
 

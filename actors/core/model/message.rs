@@ -1,5 +1,5 @@
-//! Messages of a view, independent of any wire format: their content and images, a model's answer with its tool calls
-//! and opaque state, why it stopped, its flaws, and its usage.
+//! Messages of a view with their content and images, independent of any wire format. Also a model's answer: its tool
+//! calls, its opaque state, why the model stopped, its flaws, and its usage.
 
 use std::sync::Arc;
 

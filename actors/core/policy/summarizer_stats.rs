@@ -1,6 +1,6 @@
-//! Statistics of the models that write summaries, and the advice that follows from them: the order of the models, and
-//! when a summary that no run waits for begins. Without statistics the advice is the chain's order and an immediate
-//! start. Also how soon a run needs its summary, and the report of an attempt.
+//! Statistics of the models that write summaries, and the advice that follows from them. It names the order of the
+//! models, and when a summary that no run waits for begins. Without statistics the advice is the chain's order and an
+//! immediate start. Also how soon a run needs its summary, and the report of an attempt.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The state of the run under way ([`ActiveRun`]): its position in the loop, its parts, the actions that are due, and
-//! what is left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More
-//! methods of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
+//! The state of the run under way ([`ActiveRun`]): its position in the loop, its parts, its due actions, and what is
+//! left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More methods
+//! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
 
 use std::{collections::BTreeSet, sync::Arc};
 

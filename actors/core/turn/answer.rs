@@ -1,5 +1,5 @@
-//! Decides the start of each attempt of a model call, and what follows from its answer: a flaw, the end of the run, or
-//! the admission of its tool calls. Failures are in `model_failure.rs`. The task of the call is in
+//! Decides the start of each attempt of a model call, and what follows from its answer. That is a flaw, the end of the
+//! run, or the admission of its tool calls. Failures are in `model_failure.rs`. The task of the call is in
 //! `session/model_task.rs`.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Estimates of a model call before it is made: the size and the tokens of its request, the output that it may request,
-//! its reservation, and whether the grace call still fits after it. `policy/bill.rs` adds up real costs.
+//! Estimates of a model call before it is made: the size and tokens of its request, the output that it may request, and
+//! its reservation. Also whether the grace call still fits after it. `policy/bill.rs` adds up real costs.
 
 use crate::{
     model::{Amounts, Attempt, BudgetRefusal, Dimension, ModelRef, Price},

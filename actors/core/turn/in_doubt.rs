@@ -1,5 +1,5 @@
-//! Decides what becomes of tool calls that were lost, interrupted or never executed: a repetition where that is safe,
-//! otherwise a resolution by policy or by a person's approval. Also the answers to approval requests, and their expiry.
+//! Decides what becomes of tool calls that were lost, interrupted or never executed. A call is repeated where that is
+//! safe; otherwise a policy or a person's approval decides. Also the answers to approval requests, and their expiry.
 
 use std::sync::Arc;
 

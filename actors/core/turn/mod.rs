@@ -1,6 +1,6 @@
 //! The state of a session ([`Turn`]) and its state machine: `decide` turns inputs into records, `apply` records into
-//! state, `due` state into actions. Also what the shell asks about the state (more in `queries.rs`), and two read-only
-//! projections of records: open approvals, and the messages of a run.
+//! state, `due` state into actions. Also what the shell asks about the state (more in `queries.rs`). Two read-only
+//! projections of records are here: open approvals, and the messages of a run.
 //!
 //! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
 //! of its records. Recovery has no path of its own: after a crash the same records give the same `due`.

@@ -1,5 +1,5 @@
-//! What a run's own calls have spent in all its legs, the reservation that did not fit, and the output limits of models
-//! that failures have shown. The ledger's arithmetic is in `journal/ledger.rs`.
+//! What a run's own calls have spent in all its legs, and the reservation that did not fit. Also the output limits of
+//! models that failures have shown. The ledger's arithmetic is in `journal/ledger.rs`.
 
 use crate::{
     model::{Amounts, Body, BudgetRefusal, ModelRef, ModelStarted, RetryReason, RunId, Usage},

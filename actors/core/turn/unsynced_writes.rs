@@ -1,5 +1,5 @@
-//! Prepares a note for the model after a start on another boot of the machine: data that commands wrote and the kernel
-//! had not yet flushed to disk may be lost. Checks no disk and repeats no call.
+//! Prepares a note for the model after a start on another boot of the machine. What commands wrote, and the kernel had
+//! not yet flushed to disk, may be lost then. Checks no disk and repeats no call.
 
 use std::sync::Arc;
 

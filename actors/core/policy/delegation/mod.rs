@@ -1,5 +1,5 @@
-//! The tool `delegate_task`: its definition, the tasks in a call's arguments, the spec of the run that does a task, and
-//! the report of that run's end. Pure; rights only shrink from parent to subagent. `turn/delegate.rs` starts the runs.
+//! The tool `delegate_task`: its definition, the tasks in a call's arguments, the spec of a task's run, and the report
+//! of that run's end. Pure; rights only shrink from parent to subagent. `turn/delegate.rs` starts the runs.
 
 mod report;
 mod spec;

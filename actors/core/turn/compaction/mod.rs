@@ -1,6 +1,6 @@
-//! Compaction of the view: the type of its size limits (here), the limits and where the view is cut (`need.rs`), the
-//! methods (`methods.rs`), and the text in place of the removed part (`replacement.rs`). The state is in
-//! `compaction_state.rs`, the summary calls are in `summary/`.
+//! Compaction of the view. The type of its size limits is here; `need.rs` computes them and decides where the view is
+//! cut. `methods.rs` applies the methods, `replacement.rs` writes the text in place of the removed part. The state is
+//! in `compaction_state.rs`, the summary calls are in `summary/`.
 //!
 //! Invariant: the view changes only before the first attempt of a model call, or after a provider has refused it as too
 //! long. All other attempts show the same view as the first one.

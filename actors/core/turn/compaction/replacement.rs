@@ -1,5 +1,5 @@
-//! The text that a view shows in place of its removed part: the first request, the summary or the notice that there is
-//! none, and the to-do list.
+//! The text that a view shows in place of its removed part: the first request, the summary or drop notice, and the
+//! to-do list.
 
 use std::sync::Arc;
 

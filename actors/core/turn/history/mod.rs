@@ -1,5 +1,5 @@
-//! The conversation as rounds, in which a call and its result are one unit: its growth and rendering (`rounds.rs`), its
-//! shortening (`trim.rs`), and its text for summary calls (`transcript.rs`).
+//! The conversation as rounds, in which a call and its result are one unit. `rounds.rs` lets it grow and renders it,
+//! `trim.rs` shortens it, and `transcript.rs` writes it as text for summary calls.
 //!
 //! Architecture invariant: no call without its result, no result without its call, and no two messages of one role in a
 //! row. The types exclude these, also after a removal. The message list for the model is rendered, never stored.
