@@ -1,4 +1,4 @@
-//! API keys printed by a command.
+//! A source of API keys: the output of a command.
 
 use std::{fmt, path::PathBuf, time::Duration};
 

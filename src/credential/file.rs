@@ -1,4 +1,4 @@
-//! API keys in files.
+//! A source of API keys: a file.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Sources of keys that change: files, commands, and OAuth refresh tokens.
+//! Sources of keys that change (files, commands, OAuth refresh tokens), and the credential of a configured reference.
+//! The credential itself is in `provider/credential.rs`, references are in `secret.rs`.
 
 mod command;
 mod file;

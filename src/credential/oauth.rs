@@ -1,4 +1,4 @@
-//! OAuth access tokens from refresh tokens.
+//! A source of keys: OAuth access tokens, fetched with a refresh token. `token_file.rs` stores the next refresh token.
 
 use std::{io, sync::Mutex, sync::PoisonError, time::Duration};
 

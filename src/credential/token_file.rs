@@ -1,4 +1,4 @@
-//! Storage of rotated refresh tokens.
+//! Storage of rotated refresh tokens, one file for each provider, and the lock against their use by two processes.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},

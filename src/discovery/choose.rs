@@ -1,4 +1,5 @@
-//! Chooses the model for a request among the discovered providers, and makes the chain with its fallbacks.
+//! Chooses the model for a request among the discovered providers, and makes the chain with its fallbacks. Here are
+//! also the errors that tell how to configure a provider.
 
 use std::sync::Arc;
 

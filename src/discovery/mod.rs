@@ -1,5 +1,5 @@
 //! Finds the model providers, configured or known by their keys, and chooses a model. Pure: settings and variables in,
-//! values out.
+//! values out. Only the configuration of an adapter (`DiscoveredProvider::config`) reads files: those with keys.
 
 mod choose;
 mod providers;

@@ -1,4 +1,5 @@
-//! Finds the providers in the configuration and the environment, and makes the configuration of their adapters.
+//! Finds the providers in the configuration and the environment, and makes the configuration of their adapters. The
+//! table of vendors is in `config/vendors.rs`, the search for a local Ollama in `src/ollama.rs`.
 
 use std::{path::Path, sync::Arc};
 

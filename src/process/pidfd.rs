@@ -8,7 +8,7 @@ use tokio::{
     process::Child,
 };
 
-/// A descriptor of the process that stays valid as its identity, even if its pid is reused.
+/// Opens a descriptor of the process, which means this process even if its pid is reused.
 pub(super) fn open(process: Pid) -> io::Result<OwnedFd> {
     Ok(pidfd_open(process, PidfdFlags::NONBLOCK)?)
 }

@@ -1,4 +1,5 @@
-//! The file `exit`: how a command ended. Its format reveals every torn or incomplete file.
+//! The file `exit`: how a command ended. Here are its format, which reveals every torn or incomplete file, and the file
+//! with preallocated disk space that the runner writes.
 //!
 //! It begins with a line `hermod-exit <length> <SHA-256>`. `length` bytes follow: a line of JSON, then the captured
 //! bytes of both streams. The remainder is unused reserve.
@@ -27,7 +28,7 @@ const VERSION: u32 = 1;
 const MAGIC: &str = "hermod-exit";
 /// Bytes reserved for both streams and the two lines.
 const RESERVED_BYTES: usize = 2 * (HEAD_BYTES + TAIL_BYTES) + (8 << 10);
-/// Bytes of an error that are kept, so that the reserve always suffices.
+/// Characters of an error that are kept, so that the reserve always suffices.
 const MAX_ERROR_BYTES: usize = 1 << 10;
 
 /// How a command ended.

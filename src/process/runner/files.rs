@@ -1,4 +1,5 @@
-//! The files of a spool folder and its protocol steps, except `exit` and `output`.
+//! A spool folder: its name, its files `task`, `lock` and `started` with their protocol steps, and its removal. The
+//! files `exit` and `output` have modules of their own, and so has the ledger beside the spool.
 
 use std::{
     fmt,

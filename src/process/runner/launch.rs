@@ -1,4 +1,5 @@
-//! The owner's side: starts runners, attaches to those of an earlier owner, and removes spool folders.
+//! The owner's side: starts runners, attaches to those of an earlier owner, lists and ends running commands, and
+//! removes spool folders.
 
 use std::{
     fs, io,

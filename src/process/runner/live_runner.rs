@@ -29,7 +29,7 @@ pub enum RunnerOutcome {
     NeverBegun(Option<io::Error>),
     /// The command may have begun. As far as can be known, none of its processes runs any more.
     Unknown,
-    /// The runner did not end in time after a stop and was killed.
+    /// After a stop the runner left no outcome, usually because it did not end in time and was killed.
     Killed,
 }
 

@@ -1,4 +1,5 @@
-//! Finds and kills the processes that a killed runner leaves behind.
+//! Finds and kills the processes that a killed runner leaves behind. Also decides, from `/proc`, whether a process is a
+//! certain runner or belongs to its attempt.
 
 use std::{fs, io, os::fd::OwnedFd, path::Path, time::Duration};
 
@@ -14,16 +15,17 @@ use super::{
 };
 use crate::process::pidfd;
 
-/// Scans of the processes: a member may start another one during a scan. A command that always does escapes them.
+/// Most scans. A process of the POSIX session may start another one during a scan, so one scan does not suffice. A
+/// command that never stops doing so escapes.
 const MAX_SCANS: u32 = 20;
 /// Time that a killed process may take to exit.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time that a process may take to become another program.
+/// Pause before the next scan if a process was in the middle of `execve`: meanwhile its environment reads as empty.
 const RESCAN_DELAY: Duration = Duration::from_millis(5);
 
-/// Kills the processes of this attempt: the members of the runner's POSIX session, if one of them carries the attempt's
-/// name. Then the session's number was never free. A process that reuses the pid of a dead one cannot have both.
+/// Kills all members of the runner's POSIX session, if one of them has the attempt's name in its environment. That
+/// member proves that the session's number was not reused: a number with a member is never given away.
 pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
     for _ in 0..MAX_SCANS {
         let ScanResult { killed, unclear, strangers } =
@@ -50,9 +52,9 @@ pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()
 #[derive(Debug, Default)]
 struct ScanResult {
     killed: Vec<OwnedFd>,
-    /// Members without readable variables: they are about to become another program, or have none.
+    /// Number of members whose environment reads as empty: they are in the middle of `execve`, or have no variables.
     unclear: usize,
-    /// Members with other variables.
+    /// Number of members whose environment lacks the attempt's name or cannot be read.
     strangers: usize,
 }
 
@@ -105,7 +107,7 @@ pub(super) fn belongs(pid: Pid, session: Pid, name: SpoolName) -> bool {
     ownership(pid, session, name) == Some(Ownership::Attempt)
 }
 
-/// Classifies a process; `None` if it is no member of the POSIX session.
+/// Classifies a process. `None` if it has exited, or is no member of the POSIX session.
 fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
     let named = format!("{VARIABLE}={name}");
     let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));

@@ -1,4 +1,5 @@
-//! The runner: a process that runs one command and records its outcome in its folder.
+//! The runner: a process that runs one command and records its outcome in its spool folder. Steps 2 to 7 of the
+//! protocol.
 
 use std::{ffi::OsString, io, path::Path, process::ExitCode};
 

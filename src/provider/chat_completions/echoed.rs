@@ -1,6 +1,6 @@
-//! State of an answer that the vendor expects back with the answer's calls, in the fields that contained it: reasoning,
-//! its details, and the extra content of calls. [`EchoedState`] collects it from an answer, [`EchoedFields`] reads it
-//! for a request.
+//! State of an answer that the vendor expects back with the answer's calls: reasoning, its details, and the extra
+//! content of calls. It goes back in the fields that contained it. [`EchoedState`] collects it from an answer,
+//! [`EchoedFields`] reads it for a request.
 
 use hermod_actors::model::{AnswerOrigin, AssistantMessage, Failure, OpaqueState};
 use serde::Serialize;

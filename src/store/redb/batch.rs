@@ -1,4 +1,6 @@
-//! The writes of one transaction: validates each append against the store, and writes its rows.
+//! The writes of one transaction: appends, openings, closings and deliveries, with their rows. `validate_append` of the
+//! core checks each append against this view of the store. Also [`CommitterState`]: the open sessions and their
+//! incarnations.
 
 use std::{collections::HashMap, sync::Arc};
 

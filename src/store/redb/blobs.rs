@@ -1,4 +1,5 @@
-//! Long values in files of their own, named by their hash; the row keeps a reference.
+//! Long values in files of their own, named by their hash; the row keeps a reference. [`Blobs`] reads them, [`Spiller`]
+//! writes and removes them.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,5 @@
-//! The only writer of the store: a thread that commits batches and runs gc steps between them.
+//! The only writer of an open store: a thread that commits batches and runs gc steps between them. With relaxed
+//! durability it also flushes.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! The file system beside the engine's file, as a trait that tests replace.
+//! The file system beside the engine's file: a trait that tests replace, and the system's implementation.
 
 use std::{fmt::Debug, fs, io, path::Path};
 

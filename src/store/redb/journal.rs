@@ -1,4 +1,5 @@
-//! The journal of a store: commits through the committer's thread, and reads on snapshots.
+//! [`RedbJournal`], the implementation of the port `Journal`: commits through the committer's thread, and reads on
+//! snapshots.
 
 use std::{
     fmt,

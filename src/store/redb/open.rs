@@ -1,4 +1,6 @@
-//! Opening a store: lock, check of the previous epoch, migration, and the start of the new epoch.
+//! Opens a store for work: lock, check of the previous epoch, migration, and the start of the new epoch. Also opens one
+//! for inspection or repair, without a new epoch. Here is [`OpenError`], into which `explain` turns errors of the
+//! store.
 
 use std::{
     fs::{self, OpenOptions},

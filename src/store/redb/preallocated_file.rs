@@ -1,4 +1,4 @@
-//! The engine's file on a disk that may be full.
+//! The engine's file as a backend for a disk that may be full: allocates space before each write, and waits for it.
 //!
 //! The engine writes nothing more after an error. A write without disk space therefore waits, and does not fail.
 //! Conditions:

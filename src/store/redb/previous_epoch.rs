@@ -14,7 +14,7 @@ use super::{
 use crate::clock::SystemClock;
 
 pub(super) const SCHEMA_VERSION: &str = "schema_version";
-/// Incremented by every opening.
+/// Incremented by every opening, except those for inspection and repair.
 pub(super) const EPOCH: &str = "epoch";
 /// The boot of the machine in which the epoch started.
 pub(super) const BOOT: &str = "boot";

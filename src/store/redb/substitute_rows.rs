@@ -1,5 +1,5 @@
-//! Substitutes for unreadable index rows, made from other tables.
-//! A lost row thus hides no other one, its run is found and ended, and its session can be set aside.
+//! Substitutes for unreadable index rows, made from other tables. A lost row thus hides no other one, its run is found
+//! and ended, and its session can be set aside.
 
 use hermod_actors::model::{
     Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,

@@ -1,4 +1,5 @@
-//! The tables of the store: their names, keys and values, in one list.
+//! The tables of the store: their names, keys and values, in one list. Also how they are opened, and visited one by
+//! one.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,5 @@
-//! A consistent copy of the store's rows while the store is written.
+//! A consistent copy of the store's rows while the store is written: a [`Snapshot`], and its rows in a new file. Blobs
+//! are copied by `src/backup`.
 
 use std::{borrow::Borrow, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
 

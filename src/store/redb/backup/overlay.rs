@@ -1,4 +1,4 @@
-//! A read-only file to which the engine can write: its writes stay in memory.
+//! A file as a backend that the engine can write, though the file is only read: the writes stay in memory.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,5 @@
-//! Replaces the store by another one, with renames that any later opening completes.
+//! Replaces the store by another one, with renames that any later opening completes. Also the lock of the store's file,
+//! which every opening takes, and the stamp of a restored copy.
 //!
 //! The new parts are made in `restore.part`. When all of them are synced, it is renamed to `restore.ready`: that rename
 //! commits the replacement.

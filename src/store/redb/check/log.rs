@@ -1,4 +1,5 @@
-//! Checks all rows of the log in one pass, in the order of time; then the tails and marks of the sessions.
+//! Checks all rows of the log in one pass, in the order of time; then the tails and marks of the sessions. Collects the
+//! facts with which `index.rs` compares the other rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! One pass of a check: its report so far, and how it finds the blobs and artifacts that rows name.
+//! One pass of a check: its report ([`CheckReport`]), its pace, and how it finds the blobs and artifacts that rows
+//! name.
 
 use std::{borrow::Cow, collections::BTreeMap, io, mem};
 

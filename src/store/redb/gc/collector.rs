@@ -69,7 +69,7 @@ impl GarbageCollector {
         Ok(GcPass { collector: self.clone(), mode, max_append_wait: Duration::ZERO, _exclusive: alone })
     }
 
-    /// The disk usage of the store. Reads all of it.
+    /// The disk usage of the store's file. Reads all of it.
     pub fn footprint(&self) -> Result<StoreFootprint, GcError> {
         let snapshot = self.snapshot()?;
         let file = snapshot.reader.file();

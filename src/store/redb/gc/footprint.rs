@@ -1,5 +1,5 @@
-//! Disk usage of the store's file and blobs, with its row counts. `maintenance/footprint.rs` measures the whole state
-//! directory.
+//! Disk usage of the store's file by kind of row, with row counts. Blobs and the rest of the state directory are
+//! measured in `maintenance/footprint.rs`.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Selects the sessions to remove, from a snapshot.
+//! Selects the sessions to remove, from a snapshot, and follows their log rows backwards.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -62,7 +62,8 @@ impl GcSnapshot {
         Ok(self.txn().open_table(KEYS)?.len()?)
     }
 
-    /// The sessions whose last record is not newer than `before`, without unfinished runs and without unread messages.
+    /// The sessions whose last record is not newer than `before`, without unfinished runs and unread messages. Sessions
+    /// with the parent account of a retained one are retained, too.
     pub(super) fn expired(
         &mut self,
         before: Timestamp,

@@ -1,4 +1,4 @@
-//! Lookups of sessions, runs and scripts in a snapshot of the store.
+//! Lookups of sessions, runs and scripts in a snapshot of the store, for gc of the files of sessions and runs.
 
 use std::collections::BTreeSet;
 

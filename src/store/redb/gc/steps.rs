@@ -1,4 +1,5 @@
-//! The steps of gc that the committer's thread runs between two batches.
+//! The steps of gc that the committer's thread runs between two batches: they check again what `plan.rs` has selected,
+//! and remove it.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Counts of a gc pass, and the reasons for which things are retained.
+//! Counts of a gc pass, its mode, and the reasons for which things are retained.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A storage backend that verifies every page when it is read.
+//! A storage backend that verifies each page, when it is read, whose checksum is known. Collects the damaged pages.
 
 use std::{
     collections::{BTreeSet, HashMap},

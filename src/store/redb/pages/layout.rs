@@ -1,4 +1,5 @@
 //! Positions of checksums in the engine's file: in its commit slots, in branch pages and in the definitions of tables.
+//! Also the comparison of a page with its checksum.
 //!
 //! Follows the engine's documented file format, version 3. Functions return `None` for bytes of another format; these
 //! are then not verified.

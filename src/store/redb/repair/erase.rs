@@ -1,4 +1,5 @@
-//! Removes the surveyed rows, and rewrites the tails and marks of mended sessions, in one transaction.
+//! Removes the surveyed rows, and rewrites the tails and marks of mended sessions, in one transaction. An account that
+//! others need stays; if it is unreadable, it is replaced by one without limits.
 
 use hermod_actors::model::{Amounts, BudgetAccount, RunId, Seq, SessionId};
 use redb::{Database, ReadableTable};
@@ -75,7 +76,7 @@ fn remove_strays(tables: &mut Tables<'_>, strays: &StrayRows) -> Result<(), Stor
     Ok(())
 }
 
-/// Replaces an unreadable account by one without limits: it may be the parent of other accounts.
+/// Replaces an unreadable or missing account by one without limits: it may be the parent of other accounts.
 fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
     let table = tables.accounts.open()?;
     let is_readable = table.get(id)?.is_some_and(|account| accounts::decode(account.value()).is_ok());
