@@ -34,7 +34,8 @@ pub(crate) struct Gate {
     /// Whether the adapter has a free probe.
     can_probe: bool,
     state: Mutex<GateState>,
-    /// Notified when an attempt can be admitted that could not be before.
+    /// Notified when waiting calls should look again: an attempt may be admitted that could not be before, or a probe
+    /// has ended.
     changed: Arc<Notify>,
 }
 

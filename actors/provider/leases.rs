@@ -97,7 +97,8 @@ impl Leases {
         Some(Arc::clone(&self.gate(model)?.endpoint))
     }
 
-    /// Notified when an attempt can be admitted that could not be before, and at an exchange of providers.
+    /// Notified when waiting calls should look again: an attempt may be admitted that could not be before, a probe has
+    /// ended, or the providers were exchanged.
     pub(crate) fn changes(&self) -> &Notify {
         &self.changed
     }

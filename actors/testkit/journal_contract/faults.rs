@@ -1,5 +1,5 @@
-//! The contract of a store that fails: acknowledged appends are in the store, and a failed append is there as a whole
-//! or not at all. After a failure the store writes nothing more.
+//! The contract of a store that fails: acknowledged appends are in the store, and a failed append is there wholly or
+//! not at all. After a failure the store writes nothing more.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

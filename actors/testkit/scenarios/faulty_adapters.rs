@@ -1,4 +1,5 @@
-//! Adapters that fail once, in the victim's third iteration.
+//! Adapters that fail once, in the victim's third iteration, and the clock that records when. Also the runtime's
+//! dependencies that are made of them.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! The planned answers of the simulated models.
+//! The planned answers of the simulated models, and the planned faults in their place.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
 //! The world outside the process, which survives the process: the time, the effects of tools, detached commands, and
-//! the model calls that providers have served.
+//! the model calls that providers have served. Also the clock of a process life.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! The invariants that must hold at the end of a simulation: one function each, listed by name in [`INVARIANTS`].
+//! The invariants that must hold at the end of a simulation, listed by name in [`INVARIANTS`], one function each. Those
+//! of effects, spends, subagents and to-do lists are in files of their own.
 
 use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 

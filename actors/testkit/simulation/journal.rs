@@ -1,4 +1,5 @@
 //! The store of one process life: injects the plan's commit and read faults, records what it wrote and acknowledged.
+//! Also the state of that process, such as whether it has crashed.
 
 use std::{
     sync::{

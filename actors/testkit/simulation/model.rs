@@ -1,4 +1,5 @@
-//! Simulated providers. A model's answer is a function of the view, except for planned faults, which happen once each.
+//! Simulated providers. A model's answer is a function of the view (`answers.rs`), except for planned faults, which
+//! happen once each. Each served call is recorded in the external world.
 
 use std::{
     future::pending,

@@ -1,4 +1,5 @@
-//! The plan of a simulation: a pure function of its seed. Runs and faults can be left out by number.
+//! The plan of a simulation: its types, and its text form. Runs and faults can be left out by number. `generate.rs`
+//! makes it from a seed.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Invariants of budget accounts.
+//! Invariants of budget accounts, and of the usage that providers reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
