@@ -208,7 +208,7 @@ impl Drop for UnfinishedFile {
     }
 }
 
-/// Makes a private folder. The names of the folder and of its parent are durable afterwards, also if the folder
+/// Makes a private folder. The names of the folder and of its parent are durable afterwards. So they are if the folder
 /// existed: its maker may have been killed before the sync.
 fn make_durable(path: &Path) -> io::Result<()> {
     files::make_folder(path)?;

@@ -1,5 +1,5 @@
-//! Files that belong to a store beside its rows: the blobs and artifacts that it names with their recorded sizes and
-//! hashes, the tombstones of artifacts, and the memories. `create.rs` lists the scripts.
+//! Files that belong to a store beside its rows: blobs and artifacts with their recorded sizes and hashes, tombstones
+//! of artifacts, and memories. `create.rs` lists the scripts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

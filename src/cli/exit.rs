@@ -21,7 +21,8 @@ use crate::{
 pub(crate) enum Exit {
     /// Success.
     Ok = 0,
-    /// The run failed, or was stopped by command.
+    /// The run failed or was stopped by command. Also: a chaos test failed, or it is unknown whether the owner carried
+    /// a command out.
     Failed = 1,
     /// The command line, or a file or folder that it names, is wrong.
     Usage = 2,
@@ -36,9 +37,9 @@ pub(crate) enum Exit {
     /// No answer from the provider: it is down, overloaded or no API, or refuses the key, the model or the rate of
     /// calls.
     Provider = 69,
-    /// A part of the runtime crashed.
+    /// A part of the runtime crashed, or the operating system refused what the program needs.
     Internal = 70,
-    /// The disk or the store failed.
+    /// The disk or the store failed, or a check found damage.
     Store = 74,
     /// Another process owns the store, or too many submissions are pending.
     Busy = 75,

@@ -1,6 +1,6 @@
-//! The known keys: those of the embedded file, and those of a provider's and a model's section. Also the names that
-//! providers and models may have, the variables that are no settings, and the known name that is most similar to an
-//! unknown one.
+//! The known keys: those of the embedded file, and those of a provider's and a model's section. Also the valid names of
+//! providers and models, and the variables that are no settings. For an unknown name it finds the most similar known
+//! one.
 
 use std::sync::LazyLock;
 

@@ -73,7 +73,7 @@ impl ControlClient {
         Ok(client.write(&greeting).await.ok().map(|()| client))
     }
 
-    /// Sends a request and passes each line of the answer to `each`; returns the last line.
+    /// Sends a request and passes each line of the answer but the last to `each`; returns the last line.
     pub async fn request(
         &mut self,
         request: &ControlRequest,

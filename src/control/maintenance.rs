@@ -1,5 +1,5 @@
-//! Garbage collection and disk usage of the state directory: the trait through which the process with the open store
-//! does both, and their requests and reports. `src/maintenance` implements it.
+//! Garbage collection and disk usage of the state directory: the trait by which the owner does both, and their requests
+//! and reports. `src/maintenance` implements it.
 
 use std::{collections::BTreeMap, fmt::Debug};
 

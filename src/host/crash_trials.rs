@@ -1,4 +1,4 @@
-//! What the owner does at its start about suspects: finds the last progress of a run, chooses the first run to try, and
+//! What the owner does at its start about suspects: it finds the last progress of a run, chooses the first to try, and
 //! force-fails crash-looping runs. `crash_loop/` counts the crashes; `resume/probation.rs` carries out the trials.
 
 use hermod_actors::{

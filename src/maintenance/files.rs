@@ -21,7 +21,7 @@ enum ArtifactFate {
     Retained(&'static str),
     /// Its retention time is over.
     Expired,
-    /// Its run is not in the store.
+    /// Its run is not in the store, or this gc removes it.
     Orphan,
 }
 

@@ -1,5 +1,5 @@
-//! Makes a text of any origin and size a part of a prompt: hidden characters are made visible, and what exceeds the
-//! limit is cut with a note.
+//! Makes a text of any origin and size a part of a prompt. Hidden characters are made visible; what exceeds the limit
+//! is cut, with a note.
 
 use hermod_actors::SanitizedText;
 

@@ -130,7 +130,8 @@ pub struct RunSummaryView {
     pub model: Option<ModelRef>,
     /// The folder in which the run's tools work; `None` if the session cannot be read.
     pub workspace: Option<String>,
-    /// Nano-dollars booked on the run's account, including its subagents; `None` if no price was known.
+    /// Nano-dollars booked on the run's account, including its subagents; `None` if no price was known, or the account
+    /// cannot be read.
     #[serde(with = "encoding::dollars")]
     pub spent_usd: Option<u64>,
     /// Why the session or the account cannot be read; absent if both can.
