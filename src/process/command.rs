@@ -1,4 +1,5 @@
-//! Runs a command in its own process group until it ends, its time is up or it is cancelled.
+//! Runs a command in its own process group until it ends, its time is up or it is cancelled. Here are also the
+//! description of a command and its result.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! Reads both output pipes of a command.
+//! Reads both output pipes of a command: captures the output, and forwards it to the tee.
 
 use std::{io, time::Duration};
 

@@ -18,7 +18,7 @@ const ANY: Names = ("x-ratelimit-", "");
 /// Headers for requests, the most specific first.
 const REQUEST_HEADERS: &[Names] =
     &[("x-ratelimit-", "-requests"), ("anthropic-ratelimit-requests-", ""), ANY, ("ratelimit-", "")];
-/// Headers for tokens: of all kinds together, of input tokens, of output tokens. The first that is present counts.
+/// Headers for tokens, in order of preference: of all kinds together, of input tokens, of output tokens.
 const TOKEN_HEADERS: &[Names] = &[
     ("x-ratelimit-", "-tokens"),
     ("anthropic-ratelimit-tokens-", ""),

@@ -1,4 +1,4 @@
-//! Conversion of tool schemas to the form that all vendors accept.
+//! Converts the schemas of offered tools to the form that all vendors accept.
 
 use std::{borrow::Cow, iter};
 

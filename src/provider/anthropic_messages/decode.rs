@@ -1,4 +1,5 @@
-//! Decoding of `anthropic_messages` answers, streamed or whole.
+//! Decoding of `anthropic_messages` answers, streamed or whole: content, calls, finish reason and usage. One block of
+//! the content is in `block.rs`.
 
 use std::sync::Arc;
 

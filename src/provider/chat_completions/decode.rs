@@ -1,4 +1,5 @@
-//! Decoding of `chat_completions` answers, streamed or whole.
+//! Decoding of `chat_completions` answers, streamed or whole: content, finish reason and usage. The calls are assembled
+//! in `calls.rs`.
 
 use std::sync::Arc;
 

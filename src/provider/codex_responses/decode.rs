@@ -1,4 +1,5 @@
-//! Decoding of `codex_responses` answers, streamed or whole.
+//! Decoding of `codex_responses` answers, streamed or whole: content, the way it ended, and usage. The items are
+//! assembled in `items.rs`.
 
 use std::{borrow::Cow, sync::Arc};
 

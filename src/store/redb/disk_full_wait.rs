@@ -1,4 +1,5 @@
-//! Waits for space on the store's disk, so that a full disk only makes writes slow.
+//! Waits for space on the store's disk, so that a full disk only makes writes slow. Also tells what is waited for, and
+//! whether a read would block.
 
 use std::{
     io,

@@ -1,4 +1,5 @@
-//! Access to the engine: catches its panics, and adds path and remedy to its errors.
+//! Access to the engine: catches its panics, and adds path and remedy to its errors. [`EngineFile`] is the file,
+//! [`Engine`] an open database whose closing cannot panic.
 
 use std::{
     cell::{Cell, RefCell},

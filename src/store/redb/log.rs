@@ -1,5 +1,6 @@
-//! The layout of the log: one row for each append, in the order of time and not of sessions. A commit with appends of
-//! many sessions thus writes neighbouring pages.
+//! The layout of the log, with the writing and parsing of its rows: one row for each append, or several for a long one.
+//! They are in the order of time and not of sessions, so a commit with appends of many sessions writes neighbouring
+//! pages.
 //!
 //! Each row names the session's previous row; `tails` has the session's last row, and `marks` every 64th one.
 //! A page of a long journal is thus found without following all of its rows.

@@ -1,13 +1,13 @@
 //! The journal in redb, for one process on one machine.
 //!
-//! A private folder (0700) holds `hermod.redb`, `owner` (the pid of the process that has it open) and `blobs/`.
-//! Blobs are values above 16 KiB, named by their SHA-256.
-//! One thread, the committer, does all writing; a batch is one transaction.
+//! A private folder (0700) holds `hermod.redb`, `owner` (the pid of the process that has it open) and `blobs/`. Blobs
+//! are values above 16 KiB, and shorter ones that look like a reference to a blob; they are named by their SHA-256.
+//! One thread, the committer, does all writing to an open store; a batch is one transaction.
 //! - Reads run on a snapshot in the calling task while they are short: 64 KiB of rows and nothing spilled, below 0.2
 //!   ms. Longer reads start again on the blocking pool.
 //! - Only the committer waits for space on a full disk (`disk_full_wait.rs`, `preallocated_file.rs`): commits then take
 //!   longer.
-//! - Fencing: the epoch is a row that every opening increments; its incarnations are in the committer's memory.
+//! - Fencing: the epoch is a row that each opening by an owner increments; its incarnations are in the committer's memory.
 //! - A clean shutdown is recorded. After any other end of an epoch, opening checks the unfinished runs. After another
 //!   boot of the machine it checks the whole file, unless that is large.
 //! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind:

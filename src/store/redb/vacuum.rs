@@ -1,4 +1,5 @@
-//! Shrinks a store from which most was deleted, when it is opened: only then it has no readers and writers.
+//! Shrinks a store's file from which most was deleted. This is done when the store is opened: only then it has no
+//! readers and writers.
 
 use hermod_actors::port::Clock;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};

@@ -1,4 +1,4 @@
-//! Expands escapes, base64 and braces in words.
+//! Expands what hides a word from the check: escapes, Base64 and braces.
 
 use base64::{
     Engine as _,

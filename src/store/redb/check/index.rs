@@ -1,4 +1,5 @@
-//! Checks the rows beside the log: whether each can be read and agrees with the records.
+//! Checks the rows beside the log, such as those of sessions, runs and accounts: whether each can be read, and agrees
+//! with the records.
 
 use std::collections::BTreeMap;
 
