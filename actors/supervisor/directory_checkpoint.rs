@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// The state that a restarted directory needs: the tasks of each session, which it ends before it revives; whether the
-/// session is wanted; its incarnation. Also the wanted sessions that no directory has received yet.
+/// session is wanted (its runs are to be carried out here); its incarnation. Also the wanted sessions that no directory
+/// has received yet.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryCheckpoint(Mutex<(BTreeMap<SessionId, CheckpointEntry>, BTreeSet<SessionId>)>);
 

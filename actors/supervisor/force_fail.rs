@@ -1,6 +1,6 @@
 //! Force-fail: ends runs that cannot be continued, without opening their session, so that no caller waits for ever.
-//! Reads the rows and accounts that the decision needs, and writes its append. `core/turn/force_fail.rs` decides;
-//! `session_restart.rs` says when.
+//! Reads the rows, accounts and records that the decision needs, and writes its append. `core/turn/force_fail.rs`
+//! decides; `session_restart.rs` says when.
 
 use crate::{
     model::{

@@ -52,7 +52,8 @@ pub(super) struct AnswerVerdict {
     pub(super) ended: Option<OutcomeDetail>,
 }
 
-/// Text that one model call adds behind the view and that is in no record. It is the same in all attempts of the call.
+/// Text that one model call adds behind the view and that is in no record. It is the same in all attempts of the call,
+/// unless the view is compacted between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransientPrompt {
     /// Partial text that the model is to continue: an assistant message behind the view. With it `prompt` is a user

@@ -1,5 +1,5 @@
-//! Force-fail: the decision that ends runs by their index rows, without their session's state. The supervisor reads
-//! what it needs and writes it (`supervisor/force_fail.rs`).
+//! Force-fail: the decision that ends runs by their index rows and counts, without their session's state. Also what a
+//! run's own calls have reserved. The supervisor reads what it needs and writes it (`supervisor/force_fail.rs`).
 
 use std::sync::Arc;
 

@@ -70,7 +70,8 @@ impl DecisionBuilder {
         self.skip_for_messages();
     }
 
-    /// Resolves a call in doubt by the policy of the run's spec; a run that is ending always tells the model.
+    /// Resolves a call in doubt by the policy of the run's spec; a run that starts no more calls always tells the
+    /// model.
     fn resolve_in_doubt(&mut self, id: AttemptId, since: Timestamp) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run() else { return };

@@ -26,7 +26,7 @@ pub(super) struct ModelCallState {
     /// The budget warning that all requests of this call carry.
     pub(super) warning: Option<Arc<str>>,
     /// The context pressure text (how full the view is) that the requests of this call carry: fixed with the first
-    /// request, so that all are equal.
+    /// request, so that all are equal. After a compaction of the view they carry none.
     pub(super) pressure: Option<Arc<str>>,
     /// Start of the first attempt on the session's active clock, in milliseconds, moved forward by all waits for known
     /// resets.

@@ -1,6 +1,6 @@
 //! What a run waits for, since when and until when: a read-only projection that drives no action. It is derived from
 //! the run's due actions, and from those for a summary if the run cannot continue without it. Start times are the times
-//! of records.
+//! of records. Also the session's to-do list, and the active time that a run has used.
 
 use std::collections::BTreeMap;
 
