@@ -7,7 +7,8 @@
 //!   ms. Longer reads start again on the blocking pool.
 //! - Only the committer waits for space on a full disk (`disk_full_wait.rs`, `preallocated_file.rs`): commits then take
 //!   longer.
-//! - Fencing: the epoch is a row that each opening by an owner increments; its incarnations are in the committer's memory.
+//! - Fencing: the epoch is a row that each opening by an owner increments; its incarnations are in the committer's
+//!   memory.
 //! - A clean shutdown is recorded. After any other end of an epoch, opening checks the unfinished runs. After another
 //!   boot of the machine it checks the whole file, unless that is large.
 //! - A crash between a blob and its row, or a row that is taken from an inbox, leaves a blob behind:
