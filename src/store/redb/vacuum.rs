@@ -15,9 +15,9 @@ const MIN_VACUUM_BYTES: u64 = 64 << 20;
 /// The `meta` row with the number of deleted log rows at the last count of free pages.
 pub(super) const COUNTED_AT: &str = "counted_at";
 
-/// Shrinks the store if more than half of its file is free; returns the number of deleted log rows if free pages were counted.
-/// Counting free pages reads all other pages, and is therefore done only if many rows were deleted since the last
-/// count.
+/// Shrinks the store if more than half of its file is free; returns the number of deleted log rows if free pages were
+/// counted. Counting free pages reads all other pages, and is therefore done only if many rows were deleted since the
+/// last count.
 pub(super) fn vacuum(db: &mut Database, bytes: u64) -> Result<Option<u64>, StoreError> {
     vacuum_above(db, bytes, MIN_VACUUM_BYTES)
 }
