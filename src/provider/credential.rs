@@ -142,12 +142,7 @@ impl Credential {
                 None => self.shared_fetch(&mut state),
             }
         };
-        let fetched = ActiveDeadline::after(FETCH_TIMEOUT).bound(flight).await;
-        let fetched = fetched.unwrap_or_else(|| {
-            let seconds = FETCH_TIMEOUT.as_secs();
-            Err(KeyError::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
-        });
-        fetched.or_else(|error| {
+        fetched(flight).await.or_else(|error| {
             let state = self.0.state();
             let held = state.held.as_ref().filter(|held| !held.is_expired(Instant::now()));
             held.map(|held| held.key.clone()).ok_or(error)
@@ -171,7 +166,7 @@ impl Credential {
             }
             (self.shared_fetch(&mut state), before)
         };
-        match flight.await {
+        match fetched(flight).await {
             Ok(key) => Some(key.number) != before,
             Err(error) => {
                 tracing::warn!(%error, "a refused credential could not be renewed");
@@ -270,6 +265,14 @@ impl Debug for Credential {
     }
 }
 
+/// The key of a fetch. The fetch continues when the wait for it has timed out.
+async fn fetched(fetch: SharedFetch) -> Result<NumberedKey, KeyError> {
+    ActiveDeadline::after(FETCH_TIMEOUT).bound(fetch).await.unwrap_or_else(|| {
+        let seconds = FETCH_TIMEOUT.as_secs();
+        Err(KeyError::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -349,6 +352,8 @@ mod tests {
             assert!(why.contains("has not ended within 120 s"), "{why}");
         }
         assert_eq!(began.elapsed(), FETCH_TIMEOUT);
+        assert!(!credential.renew().await);
+        assert_eq!(began.elapsed(), 2 * FETCH_TIMEOUT);
     }
 
     #[tokio::test]

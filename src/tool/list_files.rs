@@ -76,32 +76,34 @@ fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Res
     let depth = arguments.depth.unwrap_or(1);
     let lines = BoundedLines::new(limit, MAX_LISTING_BYTES);
     let mut listing = Listing { cancel: asker, depth, closed, lines };
-    let names = names(&folder).map_err(|error| place.io_error(error))?;
+    let names = names(&folder, MAX_READ_ENTRIES).map_err(|error| place.io_error(error))?;
     listing.folder(&folder, "", names, 1)?;
     let bound = listing.lines.bound();
     Ok(format_listing(listing.lines, bound))
 }
 
-/// Names of a folder, and whether more were left out. They are sorted unless more were left out.
+/// Names of a folder in order, and whether more were left out: those that the file system names last.
 struct Names {
     sorted: Vec<CString>,
     has_more: bool,
 }
 
-fn names(folder: &OwnedFd) -> rustix::io::Result<Names> {
-    let mut sorted = Vec::new();
+/// At most `max` names of a folder.
+fn names(folder: &OwnedFd, max: usize) -> rustix::io::Result<Names> {
+    let (mut sorted, mut has_more) = (Vec::new(), false);
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         if matches!(entry.file_name().to_bytes(), b"." | b"..") {
             continue;
         }
-        if sorted.len() == MAX_READ_ENTRIES {
-            return Ok(Names { sorted, has_more: true });
+        if sorted.len() == max {
+            has_more = true;
+            break;
         }
         sorted.push(entry.file_name().to_owned());
     }
     sorted.sort_unstable();
-    Ok(Names { sorted, has_more: false })
+    Ok(Names { sorted, has_more })
 }
 
 /// The text of a listing.
@@ -196,7 +198,8 @@ impl Listing<'_> {
             self.lines.push(&format!("{shown}/ [not descended; name it as `path` to list it]"));
             return Ok(());
         }
-        let opened = open_folder(folder, name).and_then(|below| Ok((names(&below)?, below)));
+        let opened =
+            open_folder(folder, name).and_then(|below| Ok((names(&below, MAX_READ_ENTRIES)?, below)));
         match opened {
             Ok((names, below)) => {
                 self.lines.push(&format!("{shown}/"));
@@ -215,5 +218,22 @@ fn link_target(folder: BorrowedFd<'_>, name: &OsStr) -> String {
         Ok(target) => one_line(target.to_bytes()),
         Err(Errno::NOENT) => "[gone meanwhile]".into(),
         Err(error) => format!("[{error}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order_also_if_some_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        (0..60).for_each(|n| std::fs::write(dir.path().join(format!("{n:02}")), "").unwrap());
+        for (max, has_more) in [(60, false), (59, true), (40, true), (1, true)] {
+            let folder = std::fs::File::open(dir.path()).unwrap().into();
+            let names = names(&folder, max).unwrap();
+            assert_eq!((names.sorted.len(), names.has_more), (max, has_more));
+            assert!(names.sorted.is_sorted(), "{:?}", names.sorted);
+        }
     }
 }

@@ -145,7 +145,7 @@ pub(super) fn executed_bytes(arguments: &[String]) -> usize {
     let words: usize = arguments.iter().map(|word| word.len() + 1).sum();
     let placeholders: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
     let inserted = starts.iter().map(|start| start.len()).sum::<usize>().saturating_mul(placeholders);
-    words.saturating_mul(starts.len()).saturating_add(inserted)
+    words.saturating_mul(starts.len().max(1)).saturating_add(inserted)
 }
 
 /// The folders that `find` searches. Its options `-H`, `-L`, `-P`, `-O` and `-D` stand before them.
