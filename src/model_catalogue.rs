@@ -9,7 +9,7 @@ use crate::{
     provider::CacheTtl,
 };
 
-/// How precisely a table's name matches a model; a greater value is a better match.
+/// How precisely the name of an entry matches a model; a greater value is a better match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NameMatch {
     /// The model's name begins with the name before the `*`.

@@ -21,7 +21,7 @@ const MAX_BACKLOG_BATCH_WRITES: usize = 256;
 /// Most bytes of records and inbox messages in a batch.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
-/// The waiting writes; shared with the committing task, so that the disk does not wait for a message.
+/// The waiting writes. The committing task takes the next batch from here itself, without a message to the actor.
 #[derive(Default)]
 pub(super) struct WriteQueue {
     pub(super) waiting: VecDeque<(WriteOp, OutcomeReply)>,

@@ -79,7 +79,7 @@ pub struct RunRequest {
     /// The conversation so far, repaired where it is not well formed; its system messages come before `system`. Refused
     /// by a session that has had a run.
     pub history: Vec<Message>,
-    /// The isolation key of the run's tools; generated if absent.
+    /// The isolation key of the run's tools; generated if absent. The text of the task is `input`.
     pub task: Option<Arc<str>>,
     /// The session of the run.
     pub session: SessionChoice,

@@ -23,7 +23,8 @@ pub struct Watch {
     narration: EventProjection,
     /// Events that are returned first.
     ready: VecDeque<SessionEvent>,
-    /// Records to project before the live ones; `None` once there are no more.
+    /// Records to project before the live ones. Empty: the next page is to be read. `None`: there are no more, so live
+    /// events follow.
     replayed: Option<VecDeque<(Seq, Durable<Arc<Record>>)>>,
     live: Subscription,
 }
@@ -106,8 +107,8 @@ impl Watch {
     }
 }
 
-/// The first record that the projection needs for those beginning with `from`: the start of the earliest run that had
-/// not ended before it.
+/// The record with which the projection has to begin, so that the events from `from` on are right. It is the start of
+/// the earliest run that was unfinished at `from`; without such a run it is `from`.
 async fn first_needed(journal: &dyn Journal, session: SessionId, from: Seq) -> Result<Seq, ReadError> {
     if from == 1 {
         return Ok(from);

@@ -181,7 +181,8 @@ impl SessionActorState {
         self.waiting.push_back(QueuedInput { input, reply, grant });
     }
 
-    /// Keeps the admitted calls of the current answer until they start. A late answer has none.
+    /// Keeps the prepared calls of the current answer until they start. Those of a late answer are dropped, because its
+    /// attempt was given up.
     fn keep_prepared(&mut self, input: &Input, admitted: BTreeMap<CallId, AdmittedCall>) {
         if let (StartPhase::Awake(turn), Input::Answered { started, .. }) = (&self.phase, input)
             && turn.model_started().is_some_and(|current| current.id() == started.id())
@@ -243,7 +244,8 @@ impl SessionActorState {
         }
     }
 
-    /// The values from which a subagent's share of its parent's view is computed: bytes of the window, tasks per call.
+    /// What limits a subagent's answer in its parent's view: the window in bytes, and the number of subagents of each
+    /// call.
     pub(super) fn result_share_basis(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
         match &self.phase {
             StartPhase::Awake(turn) => (turn.window_bytes(), turn.subagent_counts()),
@@ -304,13 +306,14 @@ impl SessionActorState {
         let (due, rests) = (turn.due(now), self.suspending.is_some());
         let mut never_started = Vec::new();
         if rests {
-            // Running actions continue in the next incarnation; only remains of stopped runs are still ended.
+            // A suspension cancels no running action, because the next incarnation continues it. Only end actions that
+            // are no longer due are dropped.
             self.running.retain(|action, _| !action.is_end() || due.contains(action));
         } else {
             TaskSpawner::cancel_undue(&mut self.running, &due);
         }
         for action in due {
-            // A permit for an action that is already running is surplus and is ignored.
+            // It runs already; only the urgency of a summary may have changed. A surplus grant is returned below.
             if let Some(running) = self.running.get(&action) {
                 running.update_urgency(|| turn.summary_urgency(now));
                 continue;

@@ -1,6 +1,7 @@
 //! Admission of the tool calls of an answer: finds the tool that a call means, has it prepare the call, and gives the
-//! verdict. Runs nothing and records nothing. The session keeps a prepared call until its start; `prepare_call`
-//! prepares one again after a restart. Permits are in `handle.rs`.
+//! verdict. Runs nothing and records nothing. The core (`turn/answer.rs`) records the verdict as `call.admitted`, or as
+//! the end of a rejected call. The session keeps a prepared call until its start; `prepare_call` prepares one again
+//! after a restart. Permits are in `handle.rs`.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

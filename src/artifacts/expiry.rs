@@ -1,5 +1,6 @@
 //! Lists and removes artifacts, for gc. An expired artifact gets a tombstone, a line in `artifacts/<session>/removed`;
-//! artifacts without a run or session are removed without one. `maintenance/files.rs` decides what is removed.
+//! artifacts without a run or session are removed without one. `maintenance/files.rs` decides what is removed. Also
+//! tells when a missing artifact was removed, and names the files of tombstones for backups.
 
 use std::{
     fs, io,
@@ -63,7 +64,7 @@ impl FileArtifacts {
         existing_files(entries(&self.root.join(UNFINISHED))?)
     }
 
-    /// Whether the artifact is an image; later requests of its session show images.
+    /// Whether the artifact is an image. Images do not expire, because later requests of the session show them.
     pub fn is_picture(&self, name: ArtifactName) -> io::Result<bool> {
         use std::io::Read as _;
         let mut head = Vec::with_capacity(IMAGE_HEAD_BYTES);

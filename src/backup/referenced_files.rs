@@ -1,5 +1,6 @@
-//! Files that belong to a store beside its rows: blobs and artifacts with their recorded sizes and hashes, tombstones
-//! of artifacts, and memories. `create.rs` lists the scripts.
+//! Lists the files that belong to a store beside its rows: blobs and artifacts with their recorded sizes and hashes,
+//! tombstones of artifacts, and memories. Also tells how a file differs from its record. `create.rs` lists the scripts
+//! of rehearsals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

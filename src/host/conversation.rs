@@ -21,7 +21,8 @@ pub enum ConversationChoice<'a> {
     New,
     /// The session with this key; if there is none, the run's acceptance creates it.
     Key(&'a str),
-    /// The session of this run, session, key or lineage.
+    /// The session of the run or session that this text names: `last`, an id, the end of a run's id, a key or a
+    /// lineage.
     Id(&'a str),
 }
 
@@ -85,7 +86,8 @@ impl ConversationTarget {
         Ok(Self { choice, open, last_spec: before, named_run, waiting_elsewhere: others.len() })
     }
 
-    /// The default workspace: the conversation's former one, because its prompt names that folder.
+    /// The workspace if the caller names none: that of the conversation's last run, because the prompt names that
+    /// folder. Without a last run, the current folder.
     pub fn workspace(&self, state: &Path) -> Result<PathBuf, StartError> {
         let former =
             self.last_spec.as_ref().map(|before| WorkspaceChoice::Former(Path::new(&before.workspace)));

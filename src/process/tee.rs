@@ -1,4 +1,4 @@
-//! Forwards a command's output to a receiver, with backpressure.
+//! Forwards a command's output to one receiver, with backpressure. What is kept for the result is in `capture.rs`.
 
 use std::sync::Arc;
 
@@ -43,7 +43,8 @@ impl Tee {
         !self.sender.is_closed()
     }
 
-    /// Forwards a piece; during a drain it has no slot.
+    /// Forwards a piece. Output that is read after the command's end has no slot, because nothing waits for the
+    /// receiver then.
     pub(super) fn push(&self, bytes: &[u8], room: Option<OwnedSemaphorePermit>) {
         if !bytes.is_empty() {
             let piece = OutputChunk { bytes: Bytes::copy_from_slice(bytes), _slot: room };

@@ -107,7 +107,7 @@ impl TypedTool for EditFile {
     }
 }
 
-/// The result of the preparation, before anything is changed.
+/// The result of the first half of a run, which reads the file and changes nothing.
 enum EditPlan {
     /// The content is already there: an earlier attempt made it, or nothing changes.
     AlreadyMade(String),
@@ -185,8 +185,8 @@ fn read(place: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
 const FEWER_EDITS_HINT: &str = "nothing was changed: make fewer edits in one call";
 
 impl EditLimits {
-    /// Refuses the edit with this index if the work until then exceeds a limit. All edits search files of about the
-    /// same size.
+    /// Refuses the edit with this index if the work until then exceeds a limit. Each edit is counted with the file's
+    /// present size.
     fn check(&self, index: usize, content_bytes: usize) -> Result<(), BadArguments> {
         let searched_bytes = content_bytes.saturating_mul(index + 1);
         if searched_bytes > self.searched_bytes || content_bytes > self.content_bytes {

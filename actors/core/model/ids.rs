@@ -165,13 +165,14 @@ impl FromStr for CallId {
     }
 }
 
-/// One opening of a session: the store's epoch, raised by each opening of the store, and the number of the revival. As
+/// One opening of a session: the store's epoch, raised by each opening of the store, and the number of the opening. As
 /// a fencing token, it lets the store refuse writes of earlier incarnations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Incarnation {
     /// The store's epoch, on disk.
     pub epoch: u64,
     /// Number of the opening among the openings of all sessions within the epoch, counted in the committer's memory.
+    /// The first opening of a session counts, too.
     pub revival: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Adds up the cost of a run's model calls: usage times price, from the records. Pure. What a failed attempt is charged
-//! with is in `billing.rs`.
+//! Adds up the cost of a run's model calls, with those for summaries: usage times price, from the records. Pure. What a
+//! failed attempt is charged with is in `billing.rs`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,8 @@ use crate::model::{AttemptId, Body, ModelRef, ModelStarted, Record, RunSpec, Usa
 
 /// Adds up the cost of one run's calls, record by record, at the prices that were known when it was accepted.
 ///
-/// A failed attempt counts if its provider reported a usage; what other attempts were billed is unknown.
+/// A failed attempt counts only if its provider reported a plausible usage. What a provider billed for the other failed
+/// attempts is unknown and left out.
 #[derive(Debug, Clone, Default)]
 pub struct Bill {
     /// `None` until the record that accepted the run was added.
@@ -25,7 +26,7 @@ impl Bill {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
             Body::ModelStarted(started) => self.add_model(started),
             Body::SummaryStarted(started) => self.add_model(&started.started),
-            // A late usage that is implausible adds nothing, like the failure before it.
+            // The result came after its attempt was given up, and its usage cannot be true. It adds nothing.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
             // A failure without a usage leaves the bill as it is.
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) if failed.failure.usage.is_none() => {}
@@ -58,7 +59,7 @@ impl Bill {
     }
 
     /// The models with calls of unknown cost, in the order of these calls. They have no price, or none for calls of
-    /// that size, or their provider reports no usage.
+    /// that size. Or their provider reported no usage, or one that cannot be true.
     pub fn unpriced(&self) -> &[ModelRef] {
         &self.unpriced
     }

@@ -1,5 +1,6 @@
 //! Builds a decision: each input becomes records, and each record is folded into a private copy of the state. The next
-//! input is decided on that copy. What an input means is in the modules beside this one.
+//! input is decided on that copy. Submissions and starts of tool calls are decided here, other inputs in the modules
+//! beside this one. Also tells with which leases and permits the draft could continue.
 
 use std::sync::Arc;
 
@@ -131,12 +132,12 @@ impl DecisionBuilder {
         self.turn.due(self.now)
     }
 
-    /// Ends the draft and returns its append, which is empty if nothing needs to be written. A refused reservation ends
-    /// its summary or its run here, unless this decision raises limits.
+    /// Ends the draft and returns its append, which is empty if nothing needs to be written. A refused reservation
+    /// takes effect here, unless this decision raises limits: it gives up a summary, or exhausts or ends the run.
     pub fn finish(mut self) -> Append {
         let ends = self.refused_dimension().is_some() && !self.has_raised();
         if let Some(refused) = self.refused_reservation.take() {
-            // Inputs since the refusal may allow another change of the view.
+            // No view was compacted while the refusal was set. Later inputs may have made a compaction possible.
             self.compact_if_needed();
             if ends {
                 self.on_refused_reservation(&refused);
@@ -150,8 +151,8 @@ impl DecisionBuilder {
         self.record_measured(body, |_, _| {});
     }
 
-    /// Adds a record that names the size of the state after it. `measure` sets that size, and may change only fields
-    /// that no fold reads.
+    /// Adds a record. `measure` then sets what depends on the state after it, such as the tokens of the view. It may
+    /// change only fields that no fold reads.
     pub(super) fn record_measured(&mut self, body: Body, measure: impl FnOnce(&Turn, &mut Body)) {
         if let Body::RunEnded(ended) = &body {
             self.row_before_end = self.row_of(ended.run);
@@ -199,8 +200,8 @@ impl DecisionBuilder {
         self.refused_reservation.is_none() && self.run().is_some_and(|run| run.planned_end.is_none())
     }
 
-    /// The dimension of a refused reservation that ends a summary, or the run. Not `children`: that refusal is the
-    /// result of the delegating call.
+    /// The dimension of the refused reservation; `None` without one, and for `children`. A refusal of `children`
+    /// becomes the result of the delegating call.
     pub(super) fn refused_dimension(&self) -> Option<Dimension> {
         let refused = self.refused_reservation.as_ref().map(|refused| refused.refusal.dimension);
         refused.filter(|dimension| *dimension != Dimension::Children)
@@ -223,7 +224,7 @@ impl DecisionBuilder {
         self.record(Body::CallStarted(CallStarted { call, attempt, incarnation, boot, children }));
     }
 
-    /// Another attempt of the tool call follows this one.
+    /// Records that this attempt of a tool call was lost or never started. Another attempt follows.
     pub(super) fn record_loss(&mut self, id: AttemptId, reason: RetryReason) {
         let AttemptId { call, attempt } = id;
         self.record(Body::CallLost(CallLost { call, attempt, reason }));

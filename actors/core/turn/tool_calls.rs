@@ -1,5 +1,6 @@
 //! State of the tool calls of the present answer: what records change in it, and which calls are due. `answer.rs`
-//! admits, `decision.rs` starts and `ending.rs` ends the calls.
+//! admits, `decision.rs` starts and `ending.rs` ends the calls. When all have their results, `fold.rs` moves the step
+//! to the history.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::{
     turn::{history::CallResult, input::DueAction},
 };
 
-/// An answer and its tool calls, in the same order and number.
+/// An answer, and the state of each of its tool calls in the answer's order.
 #[derive(Debug, Clone)]
 pub(super) struct ActiveStep {
     pub(super) answer: Arc<AssistantMessage>,
@@ -29,7 +30,7 @@ pub(super) struct ActiveToolCall {
     pub(super) access: Access,
     /// Whether the tool can find out the fate of the call after a crash of the process.
     pub(super) detached: bool,
-    /// Whether an attempt may have had an effect.
+    /// Whether a lost attempt may have had an effect.
     pub(super) may_have_run: bool,
     /// Number of attempts that were lost for a reason that may lie in the call itself.
     pub(super) lost_attempts: Attempt,
@@ -86,7 +87,8 @@ impl ActiveToolCall {
         matches!(self.state, ToolCallState::Proposed | ToolCallState::Admitted(_))
     }
 
-    /// Whether the call waits for a permit, or for its subagents to start.
+    /// Whether the call is admitted and its next attempt has not started. It waits for earlier calls, for a permit, or
+    /// for the start of its subagents.
     pub(super) const fn is_admitted(&self) -> bool {
         matches!(self.state, ToolCallState::Admitted(_))
     }
@@ -181,8 +183,8 @@ impl ActiveStep {
         }
     }
 
-    /// The actions that should be in flight for the calls. Unless `lets_calls_end`, started calls are brought to their
-    /// end, and no other starts.
+    /// The actions that should be in flight for the calls. If the run is stopped for another reason than its budget,
+    /// started calls are told to end, and no other starts.
     pub(super) fn due(&self, lets_calls_end: bool) -> impl Iterator<Item = DueAction> {
         let calls = self.calls.iter().enumerate();
         calls.filter_map(move |(n, call)| call.due(&self.calls[..n], lets_calls_end))

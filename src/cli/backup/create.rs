@@ -55,7 +55,8 @@ async fn create_by_owner(dir: &Path, inquiry: &StoreClient) -> Result<Manifest, 
                 return serde_json::from_value(manifest).map_err(|_| unexpected_response().into());
             }
             OwnerReply::Response(_) => return Err(unexpected_response().into()),
-            // The backup is either complete or absent.
+            // The owner has ended. It may still be removing an unfinished backup, so the request is repeated. A
+            // complete backup is reported as already there.
             OwnerReply::Disconnected => {
                 again = MAX_RETRIES;
                 sleep(RETRY_DELAY).await;

@@ -1,5 +1,5 @@
-//! Parses the conversation file of `hermod wire encode`: model, limits, tools and images. `message.rs` parses its
-//! messages.
+//! Parses the conversation file of `hermod wire encode`: model, limits and tools. `message.rs` parses its messages.
+//! Also the collection of their images.
 
 use std::{collections::BTreeMap, sync::Arc};
 

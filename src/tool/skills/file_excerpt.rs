@@ -1,4 +1,4 @@
-//! Reads the beginning and the end of a text file; a binary file is an error.
+//! Reads the beginning and the end of a text file, for `skill_view` and the prompt; a binary file is an error.
 
 use std::{io, os::unix::fs::FileExt};
 
@@ -20,7 +20,7 @@ pub struct FileExcerpt {
 
 impl FileExcerpt {
     /// Reads a regular file, at most `most` bytes of either end. A shorter file, up to twice that, is read whole. A
-    /// binary one is an error. Errors are half sentences.
+    /// binary one is an error. An error names the path and what is wrong, without a full stop.
     pub fn read(place: &WorkspacePath, most: usize) -> Result<Self, String> {
         let (file, stat) = place.open_file().map_err(|bad| bad.error)?;
         let stat_bytes = u64::try_from(stat.st_size).unwrap_or(0);

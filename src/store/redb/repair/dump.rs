@@ -33,7 +33,8 @@ pub(super) struct DamagedRows<'r> {
 }
 
 impl DamagedRows<'_> {
-    /// Writes everything that names a session, and returns the number of lines. Without a path, only counts.
+    /// Writes the rows of a session, except those that can be derived: tails, marks and lists of runs. Returns the
+    /// number of lines. Without a path, only counts.
     pub(super) fn write_session(&self, session: SessionId, path: Option<&Path>) -> Result<u64, StoreError> {
         let Self { txn, blobs, survey } = self;
         let mut lines = Lines::create(path)?;
