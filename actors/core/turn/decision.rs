@@ -113,7 +113,7 @@ impl DecisionBuilder {
 
     /// The leases and permits with which the draft could continue at once.
     pub fn grant_requests(&self) -> Vec<GrantRequest> {
-        if self.refused_reservation.is_some() {
+        if self.is_refused() {
             return Vec::new();
         }
         let due = self.turn.due(self.now);
@@ -195,9 +195,18 @@ impl DecisionBuilder {
         self.turn.candidates_of(call)
     }
 
+    /// Whether a refused reservation keeps the run under way from starting calls. The refusal of a queued run does not:
+    /// the run under way has to end first, as when the reservation was requested.
+    pub(super) fn is_refused(&self) -> bool {
+        let current = self.run().map(|run| run.id);
+        let is_refused =
+            |refused: &RefusedReservation| !self.is_of_another(refused) || refused.run != current;
+        self.refused_reservation.as_ref().is_some_and(is_refused)
+    }
+
     /// Whether the run under way may start a call.
     pub(super) fn may_start(&self) -> bool {
-        self.refused_reservation.is_none() && self.run().is_some_and(|run| run.planned_end.is_none())
+        !self.is_refused() && self.run().is_some_and(|run| run.planned_end.is_none())
     }
 
     /// The dimension of the refused reservation; `None` without one, and for `children`. A refusal of `children`

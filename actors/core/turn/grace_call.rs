@@ -51,7 +51,7 @@ impl DecisionBuilder {
     }
 
     /// Whether the refused account is that of another run of this session.
-    fn is_of_another(&self, RefusedReservation { refusal, .. }: &RefusedReservation) -> bool {
+    pub(super) fn is_of_another(&self, RefusedReservation { refusal, .. }: &RefusedReservation) -> bool {
         let current = self.run().map(|run| run.id.into());
         current != Some(refusal.account)
             && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))

@@ -27,7 +27,7 @@ impl DecisionBuilder {
     /// Compacts the view if that is needed and possible without waiting for a summary.
     pub(in crate::turn) fn compact_if_needed(&mut self) {
         let mut passes = 0;
-        while passes < MAX_COMPACTIONS_PER_CALL && self.refused_reservation.is_none() && self.compact_once() {
+        while passes < MAX_COMPACTIONS_PER_CALL && !self.is_refused() && self.compact_once() {
             passes += 1;
         }
     }
