@@ -18,7 +18,7 @@ mod common;
 use std::{
     env, fs,
     future::{self, Future},
-    io::{BufRead, BufReader, Read as _},
+    io::{BufRead, BufReader, Read as _, Write as _},
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -247,25 +247,32 @@ impl Drop for Killed {
     }
 }
 
-/// Reads a whole request that somebody makes, and answers nothing; its bytes.
-fn hear(model: &TcpListener) -> usize {
-    let (stream, _) = model.accept().expect("somebody asks");
-    let mut stream = BufReader::new(stream);
-    let mut length = None;
+/// Reads a whole model call and answers nothing; its bytes. A request for the list of models is refused.
+fn read_model_call(model: &TcpListener) -> usize {
     loop {
-        let mut line = String::new();
-        stream.read_line(&mut line).expect("a line of the head");
-        if line.trim().is_empty() {
-            break;
+        let (stream, _) = model.accept().expect("a connection");
+        let mut stream = BufReader::new(stream);
+        let mut length = None;
+        loop {
+            let mut line = String::new();
+            stream.read_line(&mut line).expect("a line of the head");
+            if line.trim().is_empty() {
+                break;
+            }
+            let line = line.to_ascii_lowercase();
+            let announced =
+                line.strip_prefix("content-length:").map(|text| text.trim().parse().expect("a number"));
+            length = length.or(announced);
         }
-        let line = line.to_ascii_lowercase();
-        let announced =
-            line.strip_prefix("content-length:").map(|text| text.trim().parse().expect("a number"));
-        length = length.or(announced);
+        let Some(length) = length else {
+            let refusal = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            stream.get_mut().write_all(refusal).expect("the list is refused");
+            continue;
+        };
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).expect("the whole body");
+        return body.len();
     }
-    let mut body = vec![0; length.expect("the length of the body")];
-    stream.read_exact(&mut body).expect("the whole body");
-    body.len()
 }
 
 /// What a process takes until the run is asked for again that the last one has left, in turns with an empty session.
@@ -291,7 +298,7 @@ fn compare_resumes(messages: usize, rounds: usize) {
         let dir = if is_many { &many } else { &none };
         let begin = Cost::now();
         let child = Killed::start(dir.path(), (MODEL, &base_url));
-        bytes = hear(&model);
+        bytes = read_model_call(&model);
         vec![ms(begin.spent()), child.cpu()]
     });
     println!("  (its body has {:.3} MB)", bytes as f64 / 1e6);

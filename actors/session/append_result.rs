@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ractor::ActorProcessingErr;
 
 use crate::{
-    model::{AttemptId, Durable, Record, RunId, Timestamp},
+    model::{Durable, Record, RunId, Timestamp},
     persistence::AppendResult,
     port::WriteRefusal,
     session::{
@@ -79,14 +79,11 @@ impl SessionActorState {
 
     /// Tells tools which calls have durable ends. They may delete what they kept to attach to those calls.
     fn forget_ended(&mut self, records: &[Durable<Arc<Record>>]) {
-        for AttemptId { call, attempt } in
-            records.iter().filter_map(|record| record.body.ended_tool_attempt())
-        {
-            match self.tools.in_use.remove(&AttemptId { call, attempt }) {
-                Some(tool) => tool.forget(call, attempt),
-                None => self.wiring.executor.tools().forget(call, attempt),
+        for id in records.iter().filter_map(|record| record.body.ended_tool_attempt()) {
+            match self.tools.release(id) {
+                Some(tool) => tool.forget(id.call, id.attempt),
+                None => self.wiring.executor.tools().forget(id.call, id.attempt),
             }
-            self.tools.in_use.retain(|id, _| id.call != call);
         }
     }
 

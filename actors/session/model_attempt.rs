@@ -30,13 +30,15 @@ pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) async fn run(
     wiring: &SessionDependencies,
     (lease, chain, started): (Lease, &RunSpec, &ModelStarted),
-    mut request: ModelRequest,
+    mut request: Box<ModelRequest>,
     (published, cancel): (&StreamPublisher, &CancellationToken),
 ) -> Result<ModelAnswer, (Failure, FailoverOptions)> {
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
     let credential = admission.credential();
-    match watchdog::read_images(load_images(&*wiring.executor.artifacts, &request), cancel).await {
+    // Boxed, as the other rare steps: each session with a model call under way has the memory of its task.
+    let images = load_images(&*wiring.executor.artifacts, &request);
+    match Box::pin(watchdog::read_images(images, cancel)).await {
         Ok(pictures) => request.images = pictures,
         // The provider was not called, so its breakers and statistics learn nothing.
         Err(failure) => {
@@ -49,7 +51,7 @@ pub(super) async fn run(
     let begun_ms = wiring.clock.monotonic_ms();
     let heard = FirstDeltaObserver::new(published, &admission, &*wiring.clock);
     let limit = watchdog::call_limit(&*endpoint, request.deadlines.call_ms);
-    let answer = watchdog::run_model(endpoint.call(request, &heard), limit, cancel).await;
+    let answer = watchdog::run_model(endpoint.call(*request, &heard), limit, cancel).await;
     match &answer {
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),
@@ -74,7 +76,8 @@ pub(super) async fn run(
             Ok(answer)
         }
         Err(failure) => {
-            let recovery = report_failure(wiring, &*endpoint, admission, &failure, cancel).await;
+            let reported = report_failure(wiring, &*endpoint, admission, &failure, cancel);
+            let recovery = Box::pin(reported).await;
             send_report(wiring, report);
             drop(permit);
             Err((failure, FailoverOptions { links: link_availabilities(wiring, &chain.chain), recovery }))

@@ -107,7 +107,7 @@ impl TaskSpawner {
             return self.fail_unsent(id, "the provider's adapter panicked while it wrote the request");
         };
         let model = lease.admission.model();
-        let request = ModelRequest {
+        let request = Box::new(ModelRequest {
             call: id.call,
             session: self.id,
             model: Arc::clone(model.model()),
@@ -119,7 +119,7 @@ impl TaskSpawner {
             tool_choice,
             messages,
             images: BTreeMap::new(),
-        };
+        });
         let span = tracing::info_span!(
             "model_call", session = %self.id, run = %id.call.run, call = %id.call, attempt = id.attempt, model = %model
         );
@@ -146,7 +146,7 @@ impl TaskSpawner {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
                     let judged = match tools {
-                        Some(tools) => tools.admit_calls(&answer, &spec, &cancelled).await,
+                        Some(tools) => Box::pin(tools.admit_calls(&answer, &spec, &cancelled)).await,
                         None => Vec::new(),
                     };
                     answered_message(started, answer, judged)

@@ -32,6 +32,29 @@ pub(super) struct CallTools {
     pub(super) prepared: BTreeMap<CallId, AdmittedCall>,
 }
 
+impl CallTools {
+    fn take_prepared(&mut self, call: CallId) -> Option<AdmittedCall> {
+        let admitted = self.prepared.remove(&call);
+        free_if_empty(&mut self.prepared);
+        admitted
+    }
+
+    /// The tool of an attempt whose end is durable. Earlier attempts of the call need theirs no longer.
+    pub(super) fn release(&mut self, id: AttemptId) -> Option<Arc<RegisteredTool>> {
+        let tool = self.in_use.remove(&id);
+        self.in_use.retain(|other, _| other.call != id.call);
+        free_if_empty(&mut self.in_use);
+        tool
+    }
+}
+
+/// An empty map keeps a node of 11 entries, and each live session has these maps.
+fn free_if_empty<K, V>(map: &mut BTreeMap<K, V>) {
+    if map.is_empty() {
+        *map = BTreeMap::new();
+    }
+}
+
 /// The data that a task needs for its call.
 struct ToolCallTask {
     id: AttemptId,
@@ -153,7 +176,7 @@ impl TaskSpawner {
             tool = %name,
         );
         let tool = executor.tools().get(&name).cloned();
-        let admitted = tools.prepared.remove(&call);
+        let admitted = tools.take_prepared(call);
         let prepared = tool.as_ref().zip(admitted).and_then(|(tool, admitted)| admitted.prepared_by(tool));
         tools.in_use.extend(tool.clone().map(|tool| (AttemptId { call, attempt }, tool)));
         Some(ToolCallTask {
