@@ -56,15 +56,15 @@ pub(super) fn decode(bytes: &[u8]) -> Result<BudgetAccount, String> {
     let parent = (flags & 1 != 0).then(|| take(&mut rest)).transpose()?;
     let account = BudgetAccount {
         parent: parent.map(|bits| AccountId::from_bits(u128::from_le_bytes(bits))),
-        limits: amounts(&mut rest)?,
-        spent: amounts(&mut rest)?,
-        reserved: amounts(&mut rest)?,
+        limits: take_amounts(&mut rest)?,
+        spent: take_amounts(&mut rest)?,
+        reserved: take_amounts(&mut rest)?,
         owns_iterations: flags & 2 != 0,
     };
     if rest.is_empty() { Ok(account) } else { Err(format!("{} bytes too many", rest.len())) }
 }
 
-fn amounts(rest: &mut &[u8]) -> Result<Amounts, String> {
+fn take_amounts(rest: &mut &[u8]) -> Result<Amounts, String> {
     let [dimensions] = take(rest)?;
     if dimensions >> Dimension::ALL.len() != 0 {
         return Err(format!("dimensions {dimensions:#010b} are not all known to this program"));

@@ -31,12 +31,12 @@ use super::{
 pub(super) struct CommitterState {
     epoch: u64,
     /// The open sessions; only they can be appended to. (64 bytes each.)
-    open: HashMap<SessionId, OpenSession>,
+    sessions: HashMap<SessionId, OpenSession>,
     /// Number of openings in this epoch, of all sessions together.
     /// Earlier incarnations of a closed session thus stay fenced without a counter of its own.
     revivals: u32,
     /// Inbox rows are numbered by epoch and count, so that no number repeats and no counter needs a row.
-    last_item: u64,
+    last_inbox_row: u64,
     /// The last position taken in the log.
     last_position: u64,
 }
@@ -50,13 +50,13 @@ struct OpenSession {
 impl CommitterState {
     /// The state at the start of an epoch; `last_position` is the last position taken in the log.
     pub(super) fn new(epoch: u64, last_position: u64) -> Self {
-        Self { epoch, open: HashMap::new(), revivals: 0, last_item: epoch << 32, last_position }
+        Self { epoch, sessions: HashMap::new(), revivals: 0, last_inbox_row: epoch << 32, last_position }
     }
 
     fn close(&mut self, session: SessionId) {
-        self.open.remove(&session);
-        if self.open.len() < self.open.capacity() / 4 {
-            self.open.shrink_to(self.open.len() * 2);
+        self.sessions.remove(&session);
+        if self.sessions.len() < self.sessions.capacity() / 4 {
+            self.sessions.shrink_to(self.sessions.len() * 2);
         }
     }
 
@@ -66,7 +66,7 @@ impl CommitterState {
 
     /// Whether the session is open in this epoch.
     pub(super) fn is_open(&self, session: SessionId) -> bool {
-        self.open.contains_key(&session)
+        self.sessions.contains_key(&session)
     }
 }
 
@@ -114,7 +114,7 @@ impl<'t> Batch<'t> {
         };
         written.or_else(|abort| match abort {
             WriteAbort::Refused(refusal) => Ok(WriteOutcome::Refused(refusal)),
-            WriteAbort::Failed(fault) => Err(fault),
+            WriteAbort::Failed(error) => Err(error),
         })
     }
 
@@ -131,7 +131,7 @@ impl<'t> Batch<'t> {
         for spawned in spawned {
             self.append_records(spawned.session, &spawned.records)?;
         }
-        self.deliver_postings(&postings)?;
+        self.write_postings(&postings)?;
         for index in index {
             match index {
                 IndexRow::Session(row) => self.index_session(&row)?,
@@ -166,13 +166,13 @@ impl<'t> Batch<'t> {
         let stored = records.iter().map(|record| spiller.store(model::encode(record)));
         let tail = log::append(&mut self.tables, &mut self.state.last_position, session, tail, stored)?;
         // A session that another one spawns need not be open.
-        if let Some(open) = self.state.open.get_mut(&session) {
+        if let Some(open) = self.state.sessions.get_mut(&session) {
             open.tail = tail;
         }
         Ok(tail.last)
     }
 
-    fn deliver_postings(&mut self, postings: &[Posting]) -> Result<(), WriteAbort> {
+    fn write_postings(&mut self, postings: &[Posting]) -> Result<(), WriteAbort> {
         for posting in postings.iter().filter(|posting| posting.is_changed) {
             let row = accounts::encode(&posting.account);
             self.tables.accounts.open()?.insert(posting.id.bits(), &*row)?;
@@ -183,13 +183,13 @@ impl<'t> Batch<'t> {
     fn index_session(&mut self, row: &SessionRow) -> Result<(), WriteAbort> {
         let (id, value) = (row.id.bits(), json(row));
         // An unreadable row is overwritten; its old key continues to refer to the session.
-        let before = {
-            let before = self.tables.sessions.open()?.insert(id, &*self.spiller.store(value)?)?;
-            before.and_then(|before| self.spiller.blobs().json::<SessionRow>(before.value()).ok())
+        let previous = {
+            let previous = self.tables.sessions.open()?.insert(id, &*self.spiller.store(value)?)?;
+            previous.and_then(|previous| self.spiller.blobs().json::<SessionRow>(previous.value()).ok())
         };
         let keys = self.tables.session_keys.open()?;
-        if let Some(before) = before.filter(|before| before.key != row.key) {
-            keys.remove(&*before.key)?;
+        if let Some(previous) = previous.filter(|previous| previous.key != row.key) {
+            keys.remove(&*previous.key)?;
         }
         keys.insert(&*row.key, id)?;
         Ok(())
@@ -197,17 +197,17 @@ impl<'t> Batch<'t> {
 
     fn index_run(&mut self, row: &RunRow) -> Result<(), WriteAbort> {
         let (id, value) = (row.id.bits(), json(row));
-        let new = self.tables.runs.open()?.insert(id, &*self.spiller.store(value)?)?.is_none();
-        if new {
+        let is_new = self.tables.runs.open()?.insert(id, &*self.spiller.store(value)?)?.is_none();
+        if is_new {
             self.tables.runs_by_session.open()?.insert((row.session.bits(), id), ())?;
         }
-        let open = self.tables.open_runs.open()?;
+        let open_runs = self.tables.open_runs.open()?;
         match row.state {
             // The key is removed even if the run had no row: a run whose row was lost is still listed.
-            RunState::Ended => drop(open.remove(id)?),
+            RunState::Ended => drop(open_runs.remove(id)?),
             RunState::Queued | RunState::Running | RunState::Parked => {
-                if open.get(id)?.is_none() {
-                    open.insert(id, ())?;
+                if open_runs.get(id)?.is_none() {
+                    open_runs.insert(id, ())?;
                 }
             }
         }
@@ -217,15 +217,15 @@ impl<'t> Batch<'t> {
     /// An unreadable row is overwritten.
     fn index_model(&mut self, row: ModelRow) -> Result<(), WriteAbort> {
         let (name, models) = (row.model.to_string(), self.tables.models.open()?);
-        let before = models.get(&*name)?.and_then(|before| serde_json::from_slice(before.value()).ok());
-        models.insert(&*name, &*json(&row.merged_over(before)))?;
+        let previous = models.get(&*name)?.and_then(|previous| serde_json::from_slice(previous.value()).ok());
+        models.insert(&*name, &*json(&row.merged_over(previous)))?;
         Ok(())
     }
 
     fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64, WriteAbort> {
         self.dirty = true;
-        let row = self.state.last_item.saturating_add(1);
-        self.state.last_item = row;
+        let row = self.state.last_inbox_row.saturating_add(1);
+        self.state.last_inbox_row = row;
         let value = self.spiller.store(item.as_bytes())?;
         self.tables.inbox.open()?.insert((session.bits(), row), &*value)?;
         Ok(row)
@@ -237,22 +237,22 @@ impl<'t> Batch<'t> {
         // At the limit the store fails; the next process starts a new epoch.
         let revival = self.state.revivals.checked_add(1).ok_or_else(StoreError::opened_too_often)?;
         self.state.revivals = revival;
-        self.state.open.insert(session, OpenSession { revival, tail });
+        self.state.sessions.insert(session, OpenSession { revival, tail });
         let incarnation = Incarnation { epoch: self.state.epoch, revival };
         Ok(OpenedSession { incarnation, last: tail.last, inbox, inbox_error })
     }
 
     fn release_session(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteAbort> {
         fence(session, incarnation, self)?;
-        let waits = self.tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
-        if !waits {
+        let has_message = self.tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
+        if !has_message {
             self.state.close(session);
         }
-        Ok(!waits)
+        Ok(!has_message)
     }
 
     fn tail(&mut self, session: SessionId) -> Result<SessionTail, WriteAbort> {
-        if let Some(open) = self.state.open.get(&session) {
+        if let Some(open) = self.state.sessions.get(&session) {
             return Ok(open.tail);
         }
         Ok(SessionTail::read(self.tables.tails.open()?, session)?.unwrap_or_default())
@@ -264,7 +264,7 @@ impl<'t> Batch<'t> {
         for row in self.tables.inbox.open()?.range(rows_of(session))? {
             let (key, value) = row?;
             let id = key.value().1;
-            match read::item(self.spiller.blobs(), value.value()) {
+            match read::inbox_item(self.spiller.blobs(), value.value()) {
                 Ok(item) => rows.push(InboxRow { id, item }),
                 Err(error) => {
                     let error = error.into_text();
@@ -280,7 +280,7 @@ impl StoreView for Batch<'_> {
     type Error = WriteAbort;
 
     fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation, WriteAbort> {
-        let revival = self.state.open.get(&session).map_or(0, |open| open.revival);
+        let revival = self.state.sessions.get(&session).map_or(0, |open| open.revival);
         Ok(Incarnation { epoch: self.state.epoch, revival })
     }
 

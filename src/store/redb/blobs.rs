@@ -138,16 +138,16 @@ pub(super) struct Spiller {
     files: Box<dyn FileSystem>,
     disk_wait: Arc<DiskFullWait>,
     /// Folders that may have unsynced entries.
-    dirty: BTreeSet<u8>,
+    unsynced: BTreeSet<u8>,
     /// Folders whose own entry in the parent is synced, as far as this process knows.
-    known: BTreeSet<u8>,
+    synced: BTreeSet<u8>,
     /// Blobs that were stored, or found present, since a gc pass began; `None` without a pass.
     tracked: Option<HashSet<BlobHash>>,
 }
 
 impl Spiller {
     pub(super) fn new(blobs: Blobs, files: Box<dyn FileSystem>, disk_wait: Arc<DiskFullWait>) -> Self {
-        Self { blobs, files, disk_wait, dirty: BTreeSet::new(), known: BTreeSet::new(), tracked: None }
+        Self { blobs, files, disk_wait, unsynced: BTreeSet::new(), synced: BTreeSet::new(), tracked: None }
     }
 
     pub(super) fn blobs(&self) -> &Blobs {
@@ -165,7 +165,7 @@ impl Spiller {
             tracked.insert(hash);
         }
         self.write(&self.blobs.path(&hash), &value)?;
-        self.dirty.insert(hash[0]);
+        self.unsynced.insert(hash[0]);
         Ok(Cow::Owned([&[REFERENCE_TAG], &hash[..], &(value.len() as u64).to_le_bytes()].concat()))
     }
 
@@ -181,7 +181,7 @@ impl Spiller {
 
     /// Whether gc may remove this blob: a pass is under way, and the blob was not stored since its start.
     pub(super) fn is_removable(&self, blob: &BlobHash) -> bool {
-        self.tracked.as_ref().is_some_and(|noted| !noted.contains(blob))
+        self.tracked.as_ref().is_some_and(|tracked| !tracked.contains(blob))
     }
 
     /// Removes a blob's file; returns its size in bytes.
@@ -197,9 +197,9 @@ impl Spiller {
 
     /// Syncs the folders of new blobs. Must return before the commit of rows that refer to them.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        for first in std::mem::take(&mut self.dirty) {
+        for first in std::mem::take(&mut self.unsynced) {
             self.sync_folder(&self.blobs.folder(first))?;
-            if self.known.insert(first) {
+            if self.synced.insert(first) {
                 self.sync_folder(&self.blobs.root.clone())?;
             }
         }

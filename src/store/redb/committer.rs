@@ -82,7 +82,7 @@ impl Committer {
         if let Some(failed) = &self.failure {
             return Err(JournalError::Unavailable(format!("an earlier commit failed: {failed}")));
         }
-        self.file().run(|| self.write(batch)).map_err(|fault| JournalError::Unavailable(self.fail(&fault)))
+        self.file().run(|| self.write(batch)).map_err(|error| JournalError::Unavailable(self.fail(&error)))
     }
 
     pub(super) fn file(&self) -> EngineFile {
@@ -119,8 +119,8 @@ impl Committer {
             return;
         }
         self.pending = 0;
-        if let Err(fault) = self.disk_wait.flushing(|| self.file().run(|| flush(&self.db))) {
-            let error = self.fail(&fault);
+        if let Err(error) = self.disk_wait.flushing(|| self.file().run(|| flush(&self.db))) {
+            let error = self.fail(&error);
             tracing::error!(error, "what was acknowledged since the last flush is not on disk");
         }
     }
@@ -129,16 +129,16 @@ impl Committer {
     /// With relaxed durability, acknowledged commits become durable with that record.
     fn close(&mut self) {
         if self.failure.is_none()
-            && let Err(fault) =
+            && let Err(error) =
                 self.file().run(|| previous_epoch::record_shutdown(&self.db, self.state.epoch()))
         {
-            let error = self.fail(&fault);
+            let error = self.fail(&error);
             tracing::error!(error, "the store was not closed in order");
         }
     }
 
-    pub(super) fn fail(&mut self, fault: &StoreError) -> String {
-        let failed = fault.to_string();
+    pub(super) fn fail(&mut self, error: &StoreError) -> String {
+        let failed = error.to_string();
         tracing::error!(error = failed, "the store takes no more writes");
         self.failure = Some(failed.clone());
         failed

@@ -24,7 +24,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub(super) struct DiskFullWait {
     state: Mutex<DiskFullState>,
-    ended: Condvar,
+    stopped: Condvar,
     /// A flush is under way: see [`DiskFullWait::may_block_readers`].
     flushing: AtomicBool,
     #[cfg(test)]
@@ -55,7 +55,7 @@ impl DiskFullWait {
     /// Ends all waiting: attempts that find the disk full fail.
     pub(super) fn stop_waiting(&self) {
         self.lock().has_stopped = true;
-        self.ended.notify_all();
+        self.stopped.notify_all();
     }
 
     /// The file and the bytes that are waited for.
@@ -66,9 +66,9 @@ impl DiskFullWait {
     /// Runs `flush`; meanwhile [`DiskFullWait::may_block_readers`] is true.
     pub(super) fn flushing<T>(&self, flush: impl FnOnce() -> T) -> T {
         self.flushing.store(true, Ordering::Release);
-        let done = flush();
+        let result = flush();
         self.flushing.store(false, Ordering::Release);
-        done
+        result
     }
 
     /// Whether a read may block on the engine's cache until there is space. Async callers then read on another thread.
@@ -76,24 +76,24 @@ impl DiskFullWait {
         self.flushing.load(Ordering::Acquire) || self.lock().missing.is_some()
     }
 
-    /// Repeats `attempt`, which writes `wants` bytes to `path`, while the disk is full.
+    /// Repeats `attempt`, which writes `needed` bytes to `path`, while the disk is full.
     /// `attempt` must be idempotent: an earlier one may have been done in part.
     pub(super) fn retry_until_space<T>(
         &self,
         path: &Path,
-        wants: usize,
+        needed: usize,
         mut attempt: impl FnMut() -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
             #[cfg(test)]
-            let done = self.trips.around(&mut attempt);
+            let result = self.trips.around(&mut attempt);
             #[cfg(not(test))]
-            let done = attempt();
-            match done {
-                Err(error) if is_full(&error) && self.pause(path, wants, &error) => {}
-                Ok(done) => {
+            let result = attempt();
+            match result {
+                Err(error) if is_full(&error) && self.pause(path, needed, &error) => {}
+                Ok(result) => {
                     self.clear_missing();
-                    return Ok(done);
+                    return Ok(result);
                 }
                 Err(error) => return Err(error),
             }
@@ -101,19 +101,19 @@ impl DiskFullWait {
     }
 
     /// Waits a while; returns whether to try again.
-    fn pause(&self, path: &Path, wants: usize, error: &io::Error) -> bool {
+    fn pause(&self, path: &Path, needed: usize, error: &io::Error) -> bool {
         let mut state = self.lock();
         if state.writer != Some(thread::current().id()) || state.has_stopped {
             return false;
         }
         if state.missing.is_none() {
-            let (path, wants) = (path.display().to_string(), wants as u64);
-            let bytes = ByteSize(wants);
+            let (path, needed) = (path.display().to_string(), needed as u64);
+            let bytes = ByteSize(needed);
             tracing::warn!(path, %bytes, %error, "the disk is full: all that is to be written waits for room on it");
-            state.missing = Some(DiskFull { path, needed_bytes: wants });
+            state.missing = Some(DiskFull { path, needed_bytes: needed });
         }
-        let over = self.ended.wait_timeout_while(state, self.pause_time(), |state| !state.has_stopped);
-        let (state, _) = over.unwrap_or_else(PoisonError::into_inner);
+        let woken = self.stopped.wait_timeout_while(state, self.pause_time(), |state| !state.has_stopped);
+        let (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
         !state.has_stopped
     }
 

@@ -53,15 +53,15 @@ impl EngineFile {
 
     /// Runs `work`, which uses the file. Panics of the engine become errors, and errors get path and pages.
     pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.catch(|| work().map_err(|fault| self.explain(fault)))?
+        self.catch(|| work().map_err(|error| self.explain(error)))?
     }
 
     /// Runs `work`, which uses the file. A panic of the engine becomes an error.
     pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, StoreError> {
-        let before = silence();
-        let done = catch_unwind(AssertUnwindSafe(work));
-        IS_CAUGHT.set(before);
-        done.map_err(|_| {
+        let was_caught = silence();
+        let result = catch_unwind(AssertUnwindSafe(work));
+        IS_CAUGHT.set(was_caught);
+        result.map_err(|_| {
             let (path, text) = (self.path.display(), PANIC.take());
             if self.damaged.offsets().is_empty() {
                 tracing::error!(%path, text, "the engine panicked, and no page of its file is known to be damaged");
@@ -73,11 +73,11 @@ impl EngineFile {
     }
 
     /// Adds path and pages to an error that reports corruption.
-    pub(super) fn explain(&self, fault: StoreError) -> StoreError {
-        if let StoreError::Engine(redb::Error::Corrupted(text)) = &fault {
+    pub(super) fn explain(&self, error: StoreError) -> StoreError {
+        if let StoreError::Engine(redb::Error::Corrupted(text)) = &error {
             return self.damage(text);
         }
-        fault
+        error
     }
 
     /// The damage that reads have met so far, if any.
@@ -86,9 +86,9 @@ impl EngineFile {
     }
 
     fn damage(&self, text: &str) -> StoreError {
-        let met = self.damaged.offsets();
-        let named: Vec<_> = met.iter().take(MAX_NAMED_PAGES).map(u64::to_string).collect();
-        let what = match (&named[..], met.len().saturating_sub(MAX_NAMED_PAGES)) {
+        let offsets = self.damaged.offsets();
+        let named: Vec<_> = offsets.iter().take(MAX_NAMED_PAGES).map(u64::to_string).collect();
+        let what = match (&named[..], offsets.len().saturating_sub(MAX_NAMED_PAGES)) {
             ([], _) => format!("the file is damaged ({text})"),
             ([one], _) => format!("the page at byte {one} is not what was written to it"),
             (some, 0) => format!("the pages at bytes {} are not what was written to them", some.join(", ")),
@@ -153,8 +153,8 @@ impl DerefMut for Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         let db = self.db.take();
-        if let Err(fault) = self.file.catch(|| drop(db)) {
-            tracing::error!(%fault, "the store's file was not closed in order");
+        if let Err(error) = self.file.catch(|| drop(db)) {
+            tracing::error!(fault = %error, "the store's file was not closed in order");
         }
     }
 }

@@ -117,8 +117,8 @@ impl StorageBackend for Stored {
 fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (Arc<RedbJournal>, Trips) {
     let trips = stored.1.clone();
     trips.with(|plan| *plan = Plan::default());
-    let room = Arc::new(DiskFullWait::tripping(trips.clone()));
-    let disk = PreallocatedFile::new(stored.clone(), None, &dir.join("hermod.redb"), Arc::clone(&room));
+    let disk_wait = Arc::new(DiskFullWait::tripping(trips.clone()));
+    let disk = PreallocatedFile::new(stored.clone(), None, &dir.join("hermod.redb"), Arc::clone(&disk_wait));
     let db = EngineFile::new(&dir.join("hermod.redb")).open(disk, 256 << 20).unwrap();
     let txn = db.begin_write().unwrap();
     let epoch = {
@@ -127,12 +127,12 @@ fn journal(stored: &Stored, dir: &Path, full: Option<(usize, usize, Trip)>) -> (
         meta.insert("epoch", epoch).unwrap();
         epoch
     };
-    let places = Tables::of(&txn).create().unwrap();
+    let last_position = Tables::of(&txn).create().unwrap();
     txn.commit().unwrap();
     let blobs = Blobs::new(dir.join("blobs"));
     std::fs::create_dir_all(dir.join("blobs")).unwrap();
-    let spiller = Spiller::new(blobs, Box::new(OsFileSystem), Arc::clone(&room));
-    let store = OpenStore { dir: dir.to_owned(), db, epoch, last_position: places, spiller, disk_wait: room };
+    let spiller = Spiller::new(blobs, Box::new(OsFileSystem), Arc::clone(&disk_wait));
+    let store = OpenStore { dir: dir.to_owned(), db, epoch, last_position, spiller, disk_wait };
     trips.with(|plan| *plan = Plan { full, ..Plan::default() });
     (Arc::new(RedbJournal::start(store, Durability::Strict).unwrap()), trips)
 }
@@ -280,29 +280,29 @@ fn a_process_that_ends_on_a_full_disk_leaves_all_that_it_has_acknowledged() {
 #[test]
 fn only_the_writer_waits_and_it_waits_no_more_when_all_is_over() {
     let full = || Err::<(), _>(Errno::NOSPC.into());
-    let room = Arc::new(DiskFullWait::default());
-    let place = Path::new("/s/hermod.redb");
+    let disk_wait = Arc::new(DiskFullWait::default());
+    let path = Path::new("/s/hermod.redb");
     // No thread was made the one that waits.
-    assert!(room.retry_until_space(place, 1, full).is_err());
-    let writer = Arc::clone(&room);
+    assert!(disk_wait.retry_until_space(path, 1, full).is_err());
+    let writer = Arc::clone(&disk_wait);
     let waiting = std::thread::spawn(move || {
         writer.wait_on_this_thread();
-        writer.retry_until_space(place, 4_096, full)
+        writer.retry_until_space(path, 4_096, full)
     });
-    while room.missing().is_none() {
+    while disk_wait.missing().is_none() {
         std::thread::yield_now();
     }
-    assert!(room.may_block_readers());
-    let missing = room.missing().unwrap();
+    assert!(disk_wait.may_block_readers());
+    let missing = disk_wait.missing().unwrap();
     assert_eq!((missing.path.as_str(), missing.needed_bytes), ("/s/hermod.redb", 4_096));
-    assert!(room.retry_until_space(place, 1, full).is_err(), "another thread waits too");
-    room.stop_waiting();
+    assert!(disk_wait.retry_until_space(path, 1, full).is_err(), "another thread waits too");
+    disk_wait.stop_waiting();
     let error = waiting.join().unwrap().unwrap_err();
     assert!(crate::disk_space::is_full(&error), "{error}");
     // Other errors are returned at once.
-    room.wait_on_this_thread();
+    disk_wait.wait_on_this_thread();
     assert_eq!(
-        room.retry_until_space(place, 1, || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(),
+        disk_wait.retry_until_space(path, 1, || Err::<(), _>(Errno::IO.into())).unwrap_err().raw_os_error(),
         Some(5)
     );
 }

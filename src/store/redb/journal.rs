@@ -83,7 +83,7 @@ impl RedbJournal {
     pub(super) fn start(store: OpenStore, durability: Durability) -> Result<Self, OpenError> {
         let OpenStore { dir, db, epoch, last_position, spiller, disk_wait } = store;
         let restore_generation =
-            read_restore_generation(&db).map_err(|fault| open::explain(db.file().path(), fault))?;
+            read_restore_generation(&db).map_err(|error| open::explain(db.file().path(), error))?;
         let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
         let (jobs, queue) = channel();
         let committer = Committer {
@@ -125,7 +125,7 @@ impl RedbJournal {
     ) -> ReadFuture<T> {
         let mut reader = match self.reader() {
             Ok(reader) => reader,
-            Err(fault) => return ready(Err(ReadError::Unavailable(fault.to_string()))).boxed(),
+            Err(error) => return ready(Err(ReadError::Unavailable(error.to_string()))).boxed(),
         };
         let short = if self.disk_wait.may_block_readers() {
             Err(ReadAbort::TooLong)
@@ -158,13 +158,13 @@ impl RedbJournal {
 
 impl Journal for RedbJournal {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, receiver) = oneshot::channel();
         if let Some((jobs, _)) = &self.committer {
-            // If the committer has ended, `answer` is dropped, and `answered` reports it.
+            // If the committer has ended, `answer` is dropped, and `receiver` reports it.
             let _ = jobs.send(CommitterJob::Write { batch, answer });
         }
-        let gone = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));
-        answered.map(move |answer| answer.unwrap_or_else(gone)).boxed()
+        let ended = |_| Err(JournalError::Unavailable("the committer's thread has ended".to_owned()));
+        receiver.map(move |answer| answer.unwrap_or_else(ended)).boxed()
     }
 
     fn restore_generation(&self) -> u64 {

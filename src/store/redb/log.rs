@@ -52,10 +52,10 @@ impl SessionTail {
     }
 }
 
-/// Appends records of a session after its tail. `places` is the last position taken in the log, and is advanced.
+/// Appends records of a session after its tail. `last_position` is the last position taken in the log, and is advanced.
 pub(super) fn append<'v>(
     tables: &mut Tables<'_>,
-    places: &mut u64,
+    last_position: &mut u64,
     session: SessionId,
     mut tail: SessionTail,
     stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>, StoreError>>,
@@ -64,7 +64,7 @@ pub(super) fn append<'v>(
     for stored in stored {
         let stored = stored?;
         if row.len() > HEADER_BYTES && row.len() + 4 + stored.len() > MAX_ROW_BYTES {
-            insert_row(tables, places, session, &mut tail, &row)?;
+            insert_row(tables, last_position, session, &mut tail, &row)?;
             row = row_header(session, tail);
         }
         let length = u32::try_from(stored.len()).unwrap_or_else(|_| unreachable!("what is long is spilled"));
@@ -72,7 +72,7 @@ pub(super) fn append<'v>(
         row.extend_from_slice(&stored);
         tail.last += 1;
     }
-    insert_row(tables, places, session, &mut tail, &row)?;
+    insert_row(tables, last_position, session, &mut tail, &row)?;
     tables.tails.open()?.insert(session.bits(), (tail.position, tail.last, tail.rows_since_mark))?;
     Ok(tail)
 }
@@ -87,13 +87,13 @@ fn row_header(session: SessionId, tail: SessionTail) -> Vec<u8> {
 
 fn insert_row(
     tables: &mut Tables<'_>,
-    places: &mut u64,
+    last_position: &mut u64,
     session: SessionId,
     tail: &mut SessionTail,
     row: &[u8],
 ) -> Result<(), StoreError> {
-    *places += 1;
-    tail.position = *places;
+    *last_position += 1;
+    tail.position = *last_position;
     tables.log.open()?.insert(tail.position, row)?;
     if tail.grow() {
         tables.marks.open()?.insert((session.bits(), tail.last), tail.position)?;
@@ -117,23 +117,23 @@ pub(super) struct LogRow<'r> {
 }
 
 impl<'r> LogRow<'r> {
-    /// Parses the row at `place`, which must belong to `session`.
-    pub(super) fn parse(session: SessionId, place: u64, bytes: &'r [u8]) -> Result<Self, String> {
-        let (owner, row) = Self::parse_any(place, bytes)?;
+    /// Parses the row at `position`, which must belong to `session`.
+    pub(super) fn parse(session: SessionId, position: u64, bytes: &'r [u8]) -> Result<Self, String> {
+        let (owner, row) = Self::parse_any(position, bytes)?;
         if owner != session {
-            return Err(format!("row {place} of the log belongs to session {owner}"));
+            return Err(format!("row {position} of the log belongs to session {owner}"));
         }
         Ok(row)
     }
 
-    /// Parses the row at `place`, and returns its session.
-    pub(super) fn parse_any(place: u64, bytes: &'r [u8]) -> Result<(SessionId, Self), String> {
+    /// Parses the row at `position`, and returns its session.
+    pub(super) fn parse_any(position: u64, bytes: &'r [u8]) -> Result<(SessionId, Self), String> {
         let mut rest = bytes;
-        let (owner, first, before) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
-        let row = Self { first: u64::from_le_bytes(first), previous: u64::from_le_bytes(before), rest };
+        let (owner, first, previous) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+        let row = Self { first: u64::from_le_bytes(first), previous: u64::from_le_bytes(previous), rest };
         // The previous row must be at a lower position, so that following rows backwards terminates.
-        if row.previous >= place {
-            return Err(format!("row {place} of the log names row {} as the one before it", row.previous));
+        if row.previous >= position {
+            return Err(format!("row {position} of the log names row {} as the one before it", row.previous));
         }
         Ok((SessionId::from_bits(u128::from_le_bytes(owner)), row))
     }
@@ -180,9 +180,9 @@ mod tests {
     fn appended(db: &Database, tail: SessionTail, records: &[&[u8]]) -> (SessionTail, Vec<Vec<u8>>) {
         let txn = db.begin_write().unwrap();
         let mut tables = Tables::of(&txn);
-        let mut places = tail.position + 10;
+        let mut last_position = tail.position + 10;
         let stored = records.iter().map(|record| Ok(Cow::Borrowed(*record)));
-        let tail = append(&mut tables, &mut places, SESSION, tail, stored).unwrap();
+        let tail = append(&mut tables, &mut last_position, SESSION, tail, stored).unwrap();
         let rows = tables.log.open().unwrap().iter().unwrap();
         let rows = rows.map(|row| row.unwrap().1.value().to_vec()).collect();
         drop(tables);
@@ -228,8 +228,8 @@ mod tests {
     fn a_damaged_row_says_so() {
         let (_, rows) = appended(&store(), SessionTail::default(), &[b"one", b"two"]);
         let row = &rows[0];
-        let check = |session: SessionId, place: u64, bytes: &[u8], expect: &str| {
-            let error = LogRow::parse(session, place, bytes).unwrap_err();
+        let check = |session: SessionId, position: u64, bytes: &[u8], expect: &str| {
+            let error = LogRow::parse(session, position, bytes).unwrap_err();
             assert!(error.contains(expect), "{error}");
         };
         check(SESSION, 11, &row[..HEADER_BYTES - 1], "too short");

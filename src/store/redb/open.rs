@@ -62,7 +62,7 @@ const MAX_NEW_FILE_BYTES: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it open.
-    #[error("the store in {} is in use by {}; stop it, or use another state directory", dir.display(), owner(*pid))]
+    #[error("the store in {} is in use by {}; stop it, or use another state directory", dir.display(), owner_text(*pid))]
     Busy {
         /// The store's folder.
         dir: PathBuf,
@@ -102,7 +102,7 @@ pub enum OpenError {
     Io(#[from] PathError),
 }
 
-fn owner(pid: Option<u32>) -> String {
+fn owner_text(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
@@ -140,8 +140,8 @@ pub(super) fn open(dir: &Path) -> Result<OpenStore, OpenError> {
     let disk_wait = Arc::clone(&environment.disk_wait);
     open_over(dir, environment, |path| {
         let file = backup::open_locked(dir)?;
-        let same = file.try_clone().at(path)?;
-        Ok(PreallocatedFile::new(FileBackend::new(file)?, Some(same), path, disk_wait))
+        let handle = file.try_clone().at(path)?;
+        Ok(PreallocatedFile::new(FileBackend::new(file)?, Some(handle), path, disk_wait))
     })
 }
 
@@ -153,7 +153,7 @@ pub(super) fn open_over<B: StorageBackend>(
     backend: impl FnOnce(&Path) -> Result<B, StoreError>,
 ) -> Result<OpenStore, OpenError> {
     let path = dir.join(STORE_FILE);
-    open_file(dir, &path, environment, backend).map_err(|fault| explain(&path, fault))
+    open_file(dir, &path, environment, backend).map_err(|error| explain(&path, error))
 }
 
 fn open_file<B: StorageBackend>(
@@ -164,35 +164,35 @@ fn open_file<B: StorageBackend>(
 ) -> Result<OpenStore, StoreError> {
     files.make_folder(dir).at(dir)?;
     // A store whose file was moved away starts empty; an existing file without content is damaged.
-    let was_there = path.exists();
+    let existed = path.exists();
     let file = backend(path)?;
-    if was_there {
+    if existed {
         refuse_emptied(&file, path)?;
     }
-    let (mut db, bytes) = database(file, path)?;
+    let (mut db, bytes) = open_database(file, path)?;
     write_owner(dir)?;
     let file = db.file().clone();
-    let past = file.run(|| previous_epoch::read(&db, path, boot))?;
+    let previous = file.run(|| previous_epoch::read(&db, path, boot))?;
     let last_position = file.run(|| {
-        if past.shutdown == ShutdownKind::OtherBoot {
+        if previous.shutdown == ShutdownKind::OtherBoot {
             previous_epoch::check_file(&mut db, bytes)?;
         }
-        let deleted_rows = if past.is_current() { vacuum(&mut db, bytes)? } else { None };
-        start_epoch(&db, &past, boot, deleted_rows)
+        let deleted_rows = if previous.is_current() { vacuum(&mut db, bytes)? } else { None };
+        start_epoch(&db, &previous, boot, deleted_rows)
     })?;
     let blobs = dir.join(BLOBS);
     files.make_folder(&blobs).at(&blobs)?;
     // redb syncs its file, but not the folder's entry. Done at every opening: an earlier process may have been killed
     // before it.
     files.sync_folder(dir).at(dir)?;
-    if let Some(above) = fs::canonicalize(dir).at(dir)?.parent() {
-        files.sync_folder(above).at(above)?;
+    if let Some(parent) = fs::canonicalize(dir).at(dir)?.parent() {
+        files.sync_folder(parent).at(parent)?;
     }
     let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&disk_wait));
-    if past.shutdown != ShutdownKind::Clean {
+    if previous.shutdown != ShutdownKind::Clean {
         file.run(|| check_unfinished_runs(&db, &spiller))?;
     }
-    Ok(OpenStore { dir: dir.to_owned(), db, epoch: past.next(), last_position, spiller, disk_wait })
+    Ok(OpenStore { dir: dir.to_owned(), db, epoch: previous.next(), last_position, spiller, disk_wait })
 }
 
 /// A store that is open for inspection or repair: starts no epoch.
@@ -214,18 +214,18 @@ pub(super) fn with_locked_store<T>(
         let file = store.db.file().clone();
         file.run(|| work(&mut store))
     };
-    locked().map_err(|fault| explain(&path, fault))
+    locked().map_err(|error| explain(&path, error))
 }
 
 fn lock_store(dir: &Path, path: &Path) -> Result<LockedStore, StoreError> {
     fs::metadata(path).at(path)?;
     let file = FileBackend::new(backup::open_locked(dir)?)?;
     refuse_emptied(&file, path)?;
-    let (db, bytes) = database(file, path)?;
+    let (db, bytes) = open_database(file, path)?;
     write_owner(dir)?;
-    let past = db.file().run(|| previous_epoch::read(&db, path, 0))?;
-    if !past.is_current() {
-        return Err(OpenError::Older { path: path.to_owned(), found: past.schema, known: SCHEMA }.into());
+    let previous = db.file().run(|| previous_epoch::read(&db, path, 0))?;
+    if !previous.is_current() {
+        return Err(OpenError::Older { path: path.to_owned(), found: previous.schema, known: SCHEMA }.into());
     }
     Ok(LockedStore { db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
 }
@@ -242,7 +242,7 @@ fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), Stor
 }
 
 /// The database, and the bytes of its file.
-fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), StoreError> {
+fn open_database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), StoreError> {
     if is_unfinished(&backend).at(path)? {
         backend.set_len(0).at(path)?;
     }
@@ -255,10 +255,10 @@ fn database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), 
 fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
     let length = file.len()?;
     let is_empty = |part: &[u8]| part.iter().all(|byte| *byte == 0);
-    let mut mark = [0; MAGIC_BYTES];
-    let marked = mark.len().min(usize::try_from(length).unwrap_or(MAGIC_BYTES));
-    file.read(0, &mut mark[..marked])?;
-    if !(1..=MAX_NEW_FILE_BYTES).contains(&length) || !is_empty(&mark) {
+    let mut magic = [0; MAGIC_BYTES];
+    let available = magic.len().min(usize::try_from(length).unwrap_or(MAGIC_BYTES));
+    file.read(0, &mut magic[..available])?;
+    if !(1..=MAX_NEW_FILE_BYTES).contains(&length) || !is_empty(&magic) {
         return Ok(false);
     }
     let mut rest = vec![0; usize::try_from(length.saturating_sub(PAGE_BYTES)).unwrap_or_default()];
@@ -271,14 +271,14 @@ fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
 /// Migrates a store of an older schema, on any storage backend.
 pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> {
     let upgrade = || start_epoch(db, &previous_epoch::read(db, path, 0)?, 0, None);
-    db.file().run(upgrade).map(drop).map_err(|fault| explain(path, fault))
+    db.file().run(upgrade).map(drop).map_err(|error| explain(path, error))
 }
 
-/// Migrates the store and starts the epoch after `past`; returns the last position in the log. `deleted_rows` is the
-/// number to record if free pages were counted.
+/// Migrates the store and starts the epoch after `previous`; returns the last position in the log. `deleted_rows` is
+/// the number to record if free pages were counted.
 fn start_epoch(
     db: &Database,
-    past: &PreviousEpoch,
+    previous: &PreviousEpoch,
     boot: u64,
     deleted_rows: Option<u64>,
 ) -> Result<u64, StoreError> {
@@ -286,13 +286,13 @@ fn start_epoch(
     txn.set_quick_repair(true);
     let mut meta = txn.open_table(META)?;
     meta.insert(SCHEMA_VERSION, SCHEMA)?;
-    meta.insert(EPOCH, past.next())?;
+    meta.insert(EPOCH, previous.next())?;
     meta.insert(BOOT, boot)?;
     if let Some(deleted_rows) = deleted_rows {
         meta.insert(COUNTED_AT, deleted_rows)?;
     }
     drop(meta);
-    if past.schema == 1 {
+    if previous.schema == 1 {
         migrate::from_1(&txn)?;
     }
     let last_position = Tables::of(&txn).create()?;
@@ -327,9 +327,9 @@ fn write_owner(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// The error for the caller that wanted to open the store's file at `path`.
-pub(super) fn explain(path: &Path, fault: StoreError) -> OpenError {
+pub(super) fn explain(path: &Path, error: StoreError) -> OpenError {
     let path = path.to_owned();
-    match fault {
+    match error {
         StoreError::Unusable(error) => error,
         StoreError::File(error) => OpenError::Io(error),
         StoreError::Damaged { path, what } => OpenError::Corrupt { path, reason: what },
@@ -342,8 +342,8 @@ pub(super) fn explain(path: &Path, fault: StoreError) -> OpenError {
             OpenError::Io(PathError { path, source })
         }
         StoreError::Engine(error) => OpenError::Corrupt { path, reason: error.to_string() },
-        fault @ (StoreError::Busy | StoreError::UnknownTable(_) | StoreError::Stopped(_)) => {
-            OpenError::Io(PathError { path, source: io::Error::other(fault) })
+        error @ (StoreError::Busy | StoreError::UnknownTable(_) | StoreError::Stopped(_)) => {
+            OpenError::Io(PathError { path, source: io::Error::other(error) })
         }
     }
 }

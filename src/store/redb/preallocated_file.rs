@@ -52,14 +52,14 @@ impl<B: StorageBackend> PreallocatedFile<B> {
     /// Allocates the disk space for a write.
     fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let mut taken = self.lock_allocated();
+        let mut allocated = self.lock_allocated();
         for piece in offset / PIECE_BYTES..(offset + bytes).div_ceil(PIECE_BYTES) {
-            if taken.contains(&piece) {
+            if allocated.contains(&piece) {
                 continue;
             }
             let length = self.backend.len()?;
             match allocate(file, piece * PIECE_BYTES, length.min((piece + 1) * PIECE_BYTES)) {
-                Ok(()) => drop(taken.insert(piece)),
+                Ok(()) => drop(allocated.insert(piece)),
                 // There may still be space for the write itself.
                 Err(error) if is_full(&error) => {
                     let end = (offset + bytes).min((piece + 1) * PIECE_BYTES);
@@ -94,10 +94,10 @@ impl<B: StorageBackend> StorageBackend for PreallocatedFile<B> {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut taken = self.lock_allocated();
-        let whole = self.backend.len()?.min(len) / PIECE_BYTES;
+        let mut allocated = self.lock_allocated();
+        let whole_pieces = self.backend.len()?.min(len) / PIECE_BYTES;
         self.backend.set_len(len)?;
-        taken.retain(|piece| *piece < whole);
+        allocated.retain(|piece| *piece < whole_pieces);
         Ok(())
     }
 

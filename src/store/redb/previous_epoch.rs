@@ -19,7 +19,7 @@ pub(super) const EPOCH: &str = "epoch";
 /// The boot of the machine in which the epoch started.
 pub(super) const BOOT: &str = "boot";
 /// The last epoch with a clean shutdown.
-const CLOSED: &str = "closed";
+const LAST_CLEAN_EPOCH: &str = "closed";
 /// Larger files are not read as a whole when they are opened; up to this size it takes less than a second.
 const MAX_CHECKED_BYTES: u64 = 128 << 20;
 
@@ -58,9 +58,9 @@ pub(super) fn read(db: &Database, path: &Path, boot: u64) -> Result<PreviousEpoc
     };
     let meta_value = |key| Ok::<_, StoreError>(meta.get(key)?.map(|meta_value| meta_value.value()));
     let Some(epoch) = meta_value(EPOCH)? else { return Ok(new) };
-    let shutdown = match (meta_value(CLOSED)?, meta_value(BOOT)?) {
+    let shutdown = match (meta_value(LAST_CLEAN_EPOCH)?, meta_value(BOOT)?) {
         (Some(closed), _) if closed == epoch => ShutdownKind::Clean,
-        (_, Some(was)) if was == boot => ShutdownKind::Unclean,
+        (_, Some(last_boot)) if last_boot == boot => ShutdownKind::Unclean,
         (_, Some(_) | None) => ShutdownKind::OtherBoot,
     };
     let schema = meta_value(SCHEMA_VERSION)?.unwrap_or(SCHEMA);
@@ -86,7 +86,7 @@ impl PreviousEpoch {
 pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<(), StoreError> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
-    txn.open_table(META)?.insert(CLOSED, epoch)?;
+    txn.open_table(META)?.insert(LAST_CLEAN_EPOCH, epoch)?;
     Ok(txn.commit()?)
 }
 

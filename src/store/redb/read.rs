@@ -144,8 +144,8 @@ impl SnapshotReader {
         let rows = self.rows_between(session, from, end)?;
         // An append usually has two or three records.
         let mut records = Vec::with_capacity(rows.len().saturating_mul(3).min(max));
-        for (place, bytes) in rows.iter().rev() {
-            let row = LogRow::parse(session, *place, bytes.value());
+        for (position, bytes) in rows.iter().rev() {
+            let row = LogRow::parse(session, *position, bytes.value());
             let row = row.map_err(|why| damaged(session, from, why))?;
             for (seq, stored) in row.records().filter(|(seq, _)| (from..end).contains(seq)) {
                 let stored = stored.map_err(|why| damaged(session, seq, why))?;
@@ -175,17 +175,17 @@ impl SnapshotReader {
             return Err(ReadAbort::TooLong);
         }
         let mark = self.open(MARKS)?.range((bits, end.saturating_sub(1))..=(bits, Seq::MAX))?.next();
-        let mark = mark.transpose()?.map(|(_, place)| place.value());
+        let mark = mark.transpose()?.map(|(_, position)| position.value());
         let mut log = ReverseCursor { log: self.open(LOG)?, position: u64::MAX, range: None };
-        let (mut place, mut seq) = (mark.unwrap_or(tail.position), tail.last);
-        while place != 0 && from <= seq {
-            let missing = || damaged(session, seq, format!("row {place} of the log is missing"));
-            let row = log.row(place)?.ok_or_else(missing)?;
+        let (mut position, mut seq) = (mark.unwrap_or(tail.position), tail.last);
+        while position != 0 && from <= seq {
+            let missing = || damaged(session, seq, format!("row {position} of the log is missing"));
+            let row = log.row(position)?.ok_or_else(missing)?;
             self.spend(row.value())?;
             let LogRow { first, previous, .. } =
-                LogRow::parse(session, place, row.value()).map_err(|why| damaged(session, seq, why))?;
-            rows.push((place, row));
-            (place, seq) = (previous, first.saturating_sub(1));
+                LogRow::parse(session, position, row.value()).map_err(|why| damaged(session, seq, why))?;
+            rows.push((position, row));
+            (position, seq) = (previous, first.saturating_sub(1));
         }
         Ok(rows)
     }
@@ -206,7 +206,7 @@ impl SnapshotReader {
         for row in self.open(INBOX)?.range(rows_of(session))? {
             let (key, stored) = row?;
             self.spend(stored.value())?;
-            let item = item(&self.blobs, stored.value()).map_err(|error| unreadable("inbox", error))?;
+            let item = inbox_item(&self.blobs, stored.value()).map_err(|error| unreadable("inbox", error))?;
             rows.push(InboxRow { id: key.value().1, item });
         }
         Ok(rows)
@@ -347,9 +347,9 @@ impl SnapshotReader {
 
     /// Subtracts a stored value from the limit of a short read. A blob exceeds the limit, because it is a file.
     fn spend(&mut self, stored: &[u8]) -> Result<(), ReadAbort> {
-        let Some(left) = &mut self.remaining_bytes else { return Ok(()) };
-        match left.checked_sub(stored.len()) {
-            Some(less) if !Blobs::is_spilled(stored) => *left = less,
+        let Some(remaining) = &mut self.remaining_bytes else { return Ok(()) };
+        match remaining.checked_sub(stored.len()) {
+            Some(rest) if !Blobs::is_spilled(stored) => *remaining = rest,
             Some(_) | None => return Err(ReadAbort::TooLong),
         }
         Ok(())
@@ -358,21 +358,21 @@ impl SnapshotReader {
 
 impl ReverseCursor {
     /// The row at a position, which must be below those of earlier calls.
-    fn row(&mut self, place: u64) -> Result<Option<AccessGuard<'static, &'static [u8]>>, StorageError> {
-        let is_far = self.position.saturating_sub(place) > SCAN_DISTANCE;
-        self.position = place;
+    fn row(&mut self, position: u64) -> Result<Option<AccessGuard<'static, &'static [u8]>>, StorageError> {
+        let is_far = self.position.saturating_sub(position) > SCAN_DISTANCE;
+        self.position = position;
         if is_far {
             self.range = None;
-            return self.log.get(place);
+            return self.log.get(position);
         }
         let range = match &mut self.range {
             Some(range) => range,
-            None => self.range.insert(self.log.range(..=place)?),
+            None => self.range.insert(self.log.range(..=position)?),
         };
         while let Some(row) = range.next_back() {
             let (found, row) = row?;
-            if found.value() <= place {
-                return Ok((found.value() == place).then_some(row));
+            if found.value() <= position {
+                return Ok((found.value() == position).then_some(row));
             }
         }
         Ok(None)
@@ -380,7 +380,7 @@ impl ReverseCursor {
 }
 
 /// The message of an inbox row.
-pub(super) fn item(blobs: &Blobs, stored: &[u8]) -> Result<InboxItem, BlobError> {
+pub(super) fn inbox_item(blobs: &Blobs, stored: &[u8]) -> Result<InboxItem, BlobError> {
     let value = blobs.resolve(stored)?;
     str::from_utf8(&value).map(InboxItem::from).map_err(|error| BlobError::Lost(error.to_string()))
 }

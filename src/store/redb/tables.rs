@@ -86,7 +86,7 @@ macro_rules! tables {
             /// Creates missing tables, so that a read finds all of them. Returns the last position in the log.
             pub(super) fn create(mut self) -> Result<u64, StoreError> {
                 $(self.$field.open()?;)*
-                Ok(self.log.open()?.last()?.map_or(0, |(place, _)| place.value()))
+                Ok(self.log.open()?.last()?.map_or(0, |(position, _)| position.value()))
             }
         }
     };
@@ -117,7 +117,7 @@ tables! {
     /// Idempotency keys, and their runs.
     keys, KEYS: &'static str => u128 = "keys";
     /// Removed sessions, and the position of the last remaining row of each.
-    graves, GRAVES: u128 => u64 = "graves";
+    tombstones, TOMBSTONES: u128 => u64 = "graves";
     /// Rows of models as JSON, by `provider/model`.
     models, MODELS: &'static str => &'static [u8] = "models";
 }

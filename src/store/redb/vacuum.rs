@@ -22,8 +22,8 @@ pub(super) fn vacuum(db: &mut Database, bytes: u64) -> Result<Option<u64>, Store
     vacuum_above(db, bytes, MIN_VACUUM_BYTES)
 }
 
-pub(super) fn vacuum_above(db: &mut Database, bytes: u64, smallest: u64) -> Result<Option<u64>, StoreError> {
-    if bytes <= smallest {
+pub(super) fn vacuum_above(db: &mut Database, bytes: u64, min_bytes: u64) -> Result<Option<u64>, StoreError> {
+    if bytes <= min_bytes {
         return Ok(None);
     }
     let Some(deleted_rows) = deleted_rows_if_many(db)? else { return Ok(None) };
@@ -43,12 +43,12 @@ pub(super) fn vacuum_above(db: &mut Database, bytes: u64, smallest: u64) -> Resu
 fn deleted_rows_if_many(db: &Database) -> Result<Option<u64>, StoreError> {
     let txn = db.begin_read()?;
     let log = txn.open_table(LOG)?;
-    let (rows, last) = (log.len()?, log.last()?.map_or(0, |(place, _)| place.value()));
-    let gone = last.saturating_sub(rows);
-    let before = txn.open_table(META)?.get(COUNTED_AT)?.map_or(0, |gone| gone.value());
+    let (rows, last) = (log.len()?, log.last()?.map_or(0, |(position, _)| position.value()));
+    let deleted = last.saturating_sub(rows);
+    let before = txn.open_table(META)?.get(COUNTED_AT)?.map_or(0, |deleted| deleted.value());
     // The number may fall: if the newest rows are deleted, the last position falls too.
-    let since = gone.saturating_sub(before);
-    Ok((rows == 0 || since > rows / 4).then_some(gone))
+    let since = deleted.saturating_sub(before);
+    Ok((rows == 0 || since > rows / 4).then_some(deleted))
 }
 
 /// Bytes of pages in use.

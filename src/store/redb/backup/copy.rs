@@ -45,30 +45,30 @@ impl RedbJournal {
 
 impl Snapshot {
     /// Copies all rows into a new file, which is synced and closed on return. Blocks.
-    /// `pace` gets the bytes of every batch, and may wait or stop the copy.
-    pub fn copy(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
-        self.file.run(|| self.copy_rows(to, pace)).map_err(|fault| match self.file.known_damage() {
-            Some(damage) if !matches!(fault, StoreError::Stopped(_)) => damage,
-            _ => fault,
+    /// `throttle` gets the bytes of every batch, and may wait or stop the copy.
+    pub fn copy(&self, to: &Path, throttle: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
+        self.file.run(|| self.copy_rows(to, throttle)).map_err(|error| match self.file.known_damage() {
+            Some(damage) if !matches!(error, StoreError::Stopped(_)) => damage,
+            _ => error,
         })
     }
 
-    fn copy_rows(&self, to: &Path, pace: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
+    fn copy_rows(&self, to: &Path, throttle: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
         let mut tables = self.txn.list_tables()?;
         if let Some(unknown) = tables.find(|table| !tables::NAMES.contains(&table.name())) {
             return Err(StoreError::UnknownTable(unknown.name().to_owned()));
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to).at(to)?;
         let create = || EngineFile::new(to).open(FileBackend::new(file)?, CACHE_BYTES);
-        let db = create().map_err(named(to))?;
-        tables::visit(&mut TableCopier { txn: &self.txn, to, db: &db, throttle: pace })?;
-        db.close().map_err(named(to))
+        let db = create().map_err(with_path(to))?;
+        tables::visit(&mut TableCopier { txn: &self.txn, to, db: &db, throttle })?;
+        db.close().map_err(with_path(to))
     }
 }
 
 /// Adds the path of the copy to an error: without a path, an error is one of the store.
-fn named(to: &Path) -> impl FnOnce(StoreError) -> StoreError {
-    move |fault| PathError { path: to.to_owned(), source: io::Error::other(fault) }.into()
+fn with_path(to: &Path) -> impl FnOnce(StoreError) -> StoreError {
+    move |error| PathError { path: to.to_owned(), source: io::Error::other(error) }.into()
 }
 
 struct TableCopier<'c> {
@@ -105,7 +105,7 @@ impl tables::Visit for TableCopier<'_> {
                 drop(table);
                 Ok(txn.commit()?)
             };
-            write().map_err(named(self.to))?;
+            write().map_err(with_path(self.to))?;
             (self.throttle)(bytes)?;
             if bytes < BATCH_BYTES {
                 return Ok(());

@@ -36,24 +36,28 @@ pub struct StoreContents {
 }
 
 /// Checks all of a store's file; its spilled values are in the folder `blobs`. Writes nothing. Blocks.
-/// `pace` gets the bytes that were checked. Fails if the file is no store, or one that this program does not know.
-pub fn inspect(file: &Path, blobs: &Path, pace: &mut ThrottleFn<'_>) -> Result<StoreContents, StoreError> {
-    let guard = EngineFile::new(file);
+/// `throttle` gets the bytes that were checked. Fails if the file is no store, or one that this program does not know.
+pub fn inspect(
+    file: &Path,
+    blobs: &Path,
+    throttle: &mut ThrottleFn<'_>,
+) -> Result<StoreContents, StoreError> {
+    let engine_file = EngineFile::new(file);
     let open = || -> Result<(Engine, StoreContents), StoreError> {
         let overlay = File::open(file).and_then(CopyOnWriteFile::new).at(file)?;
-        let mut db = guard.open(overlay, open::CACHE_BYTES)?;
-        let mut found = StoreContents::default();
-        guard.run(|| found.read_meta(&db.begin_read()?))?;
-        found.checked = guard.run(|| check::pages(&mut db))?;
-        Ok((db, found))
+        let mut db = engine_file.open(overlay, open::CACHE_BYTES)?;
+        let mut contents = StoreContents::default();
+        engine_file.run(|| contents.read_meta(&db.begin_read()?))?;
+        contents.checked = engine_file.run(|| check::pages(&mut db))?;
+        Ok((db, contents))
     };
-    let (db, mut found) = open().map_err(|fault| open::explain(file, fault))?;
+    let (db, mut contents) = open().map_err(|error| open::explain(file, error))?;
     // Upgrades an older schema in memory only.
     open::upgrade_schema(file, &db)?;
-    let beside = ReferencedFiles { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
-    found.checked = guard.run(|| check::rows(&db, found.checked, beside, pace))?;
-    found.checked.counts.bytes = fs::metadata(file).at(file)?.len();
-    Ok(found)
+    let references = ReferencedFiles { blobs: &Blobs::new(blobs.to_owned()), artifacts: None };
+    contents.checked = engine_file.run(|| check::rows(&db, contents.checked, references, throttle))?;
+    contents.checked.counts.bytes = fs::metadata(file).at(file)?.len();
+    Ok(contents)
 }
 
 impl StoreContents {

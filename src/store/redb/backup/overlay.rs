@@ -23,26 +23,26 @@ pub(super) struct CopyOnWriteFile {
 struct MemoryPages {
     len: u64,
     /// Bytes below this offset come from the file, unless a page of `pages` covers them.
-    of_file: u64,
+    file_end: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
 }
 
 impl CopyOnWriteFile {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        let written = MemoryPages { len, of_file: len, pages: BTreeMap::new() };
-        Ok(Self { file, pages: Mutex::new(written) })
+        let memory = MemoryPages { len, file_end: len, pages: BTreeMap::new() };
+        Ok(Self { file, pages: Mutex::new(memory) })
     }
 
     fn lock_pages(&self) -> MutexGuard<'_, MemoryPages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads bytes of the file, and zeros behind `of_file`.
-    fn read_file(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let there = usize::try_from(of_file.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
-        self.file.read_exact_at(&mut out[..there], offset)?;
-        out[there..].fill(0);
+    /// Reads bytes of the file, and zeros behind `file_end`.
+    fn read_file(&self, file_end: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let from_file = usize::try_from(file_end.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        self.file.read_exact_at(&mut out[..from_file], offset)?;
+        out[from_file..].fill(0);
         Ok(())
     }
 }
@@ -65,14 +65,14 @@ impl StorageBackend for CopyOnWriteFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let written = self.lock_pages();
-        if offset.checked_add(out.len() as u64).is_none_or(|end| end > written.len) {
+        let memory = self.lock_pages();
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > memory.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.read_file(written.of_file, offset, out)?;
-        if !written.pages.is_empty() {
+        self.read_file(memory.file_end, offset, out)?;
+        if !memory.pages.is_empty() {
             for (page, within, range) in page_ranges(offset, out.len()) {
-                if let Some(page) = written.pages.get(&page) {
+                if let Some(page) = memory.pages.get(&page) {
                     let len = range.len();
                     out[range].copy_from_slice(&page[within..within + len]);
                 }
@@ -82,16 +82,16 @@ impl StorageBackend for CopyOnWriteFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut written = self.lock_pages();
-        if len < written.len {
-            drop(written.pages.split_off(&len.div_ceil(PAGE_BYTES as u64)));
+        let mut memory = self.lock_pages();
+        if len < memory.len {
+            drop(memory.pages.split_off(&len.div_ceil(PAGE_BYTES as u64)));
             let within = usize::try_from(len % PAGE_BYTES as u64).unwrap_or_default();
-            if let Some(last) = written.pages.get_mut(&(len / PAGE_BYTES as u64)) {
+            if let Some(last) = memory.pages.get_mut(&(len / PAGE_BYTES as u64)) {
                 last[within..].fill(0);
             }
-            written.of_file = written.of_file.min(len);
+            memory.file_end = memory.file_end.min(len);
         }
-        written.len = len;
+        memory.len = len;
         Ok(())
     }
 
@@ -100,14 +100,14 @@ impl StorageBackend for CopyOnWriteFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut written = self.lock_pages();
+        let mut memory = self.lock_pages();
         for (number, within, range) in page_ranges(offset, data.len()) {
-            if !written.pages.contains_key(&number) {
+            if !memory.pages.contains_key(&number) {
                 let mut page = Box::new([0; PAGE_BYTES]);
-                self.read_file(written.of_file, number * PAGE_BYTES as u64, &mut page[..])?;
-                written.pages.insert(number, page);
+                self.read_file(memory.file_end, number * PAGE_BYTES as u64, &mut page[..])?;
+                memory.pages.insert(number, page);
             }
-            if let Some(page) = written.pages.get_mut(&number) {
+            if let Some(page) = memory.pages.get_mut(&number) {
                 page[within..within + range.len()].copy_from_slice(&data[range]);
             }
         }
@@ -140,10 +140,10 @@ mod tests {
         #[test]
         fn it_reads_as_if_it_had_been_written(steps in prop::collection::vec(step(), 0..20), len in 0..30_000_usize) {
             let path = tempfile::NamedTempFile::new().unwrap();
-            let own: Vec<u8> = (0..=250).cycle().take(len).collect();
-            fs::write(path.path(), &own).unwrap();
+            let original: Vec<u8> = (0..=250).cycle().take(len).collect();
+            fs::write(path.path(), &original).unwrap();
             let overlay = CopyOnWriteFile::new(File::open(path.path()).unwrap()).unwrap();
-            let mut model = own.clone();
+            let mut model = original.clone();
             for step in steps {
                 match step {
                     Step::Write(at, data) => {
@@ -163,7 +163,7 @@ mod tests {
                 prop_assert_eq!(&read, &model);
             }
             prop_assert!(overlay.read(model.len() as u64, &mut [0]).is_err());
-            prop_assert_eq!(fs::read(path.path()).unwrap(), own, "the file was written");
+            prop_assert_eq!(fs::read(path.path()).unwrap(), original, "the file was written");
         }
     }
 }

@@ -84,8 +84,8 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 
 /// Whether the path still refers to this file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let Some(there) = fs::metadata(path).if_exists()? else { return Ok(false) };
-    file.metadata().map(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+    let Some(named) = fs::metadata(path).if_exists()? else { return Ok(false) };
+    file.metadata().map(|opened| (opened.dev(), opened.ino()) == (named.dev(), named.ino()))
 }
 
 /// A state directory with exclusive access to its store, until this value is dropped.
@@ -98,7 +98,7 @@ pub struct LockedStateDir {
 impl LockedStateDir {
     /// Locks the store; fails if another process has it open.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
-        let file = open_locked(dir).map_err(|fault| open::explain(&dir.join(STORE_FILE), fault))?;
+        let file = open_locked(dir).map_err(|error| open::explain(&dir.join(STORE_FILE), error))?;
         Ok(Self { dir: dir.to_owned(), file })
     }
 
@@ -126,17 +126,18 @@ impl LockedStateDir {
         if !self.has_store()? {
             return Ok((0, 0));
         }
-        let guard = EngineFile::new(&self.dir.join(STORE_FILE));
-        Ok(guard
-            .catch(|| self.read_epoch(&guard))
+        let engine_file = EngineFile::new(&self.dir.join(STORE_FILE));
+        Ok(engine_file
+            .catch(|| self.read_epoch(&engine_file))
             .ok()
             .flatten()
             .unwrap_or((ASSUMED_OPENINGS, ASSUMED_OPENINGS)))
     }
 
-    fn read_epoch(&self, guard: &EngineFile) -> Option<(u64, u64)> {
+    fn read_epoch(&self, engine_file: &EngineFile) -> Option<(u64, u64)> {
         let overlay = CopyOnWriteFile::new(self.file.try_clone().ok()?).ok()?;
-        let meta = guard.open(overlay, open::CACHE_BYTES).ok()?.begin_read().ok()?.open_table(META).ok()?;
+        let meta =
+            engine_file.open(overlay, open::CACHE_BYTES).ok()?.begin_read().ok()?.open_table(META).ok()?;
         let row = |key| Some(meta.get(key).ok()?.map_or(0, |row| row.value()));
         Some((row(EPOCH)?, row(RESTORE_GENERATION)?))
     }
@@ -165,14 +166,14 @@ impl LockedStateDir {
 
 /// Makes the remaining moves. May be interrupted at any point, and continued by any process.
 fn finish(dir: &Path) -> Result<(), PathError> {
-    while one_step(dir)? {}
+    while make_next_move(dir)? {}
     Ok(())
 }
 
 /// Makes the first outstanding move; `false` if there is none.
-fn one_step(dir: &Path) -> Result<bool, PathError> {
+fn make_next_move(dir: &Path) -> Result<bool, PathError> {
     let ready = dir.join(READY_FOLDER);
-    let Some(_only) = lock_ready(&ready).at(&ready)? else { return Ok(false) };
+    let Some(_lock) = lock_ready(&ready).at(&ready)? else { return Ok(false) };
     let Some(name) = fs::read_to_string(ready.join(REPLACED_FILE)).if_exists().at(&ready)? else {
         // All parts have been moved.
         fs::remove_dir(&ready).at(&ready)?;
@@ -185,18 +186,18 @@ fn one_step(dir: &Path) -> Result<bool, PathError> {
             return Ok(true);
         }
     }
-    let (new, own, old) = (ready.join(STORE_FILE), dir.join(STORE_FILE), replaced.join(STORE_FILE));
+    let (new, current, old) = (ready.join(STORE_FILE), dir.join(STORE_FILE), replaced.join(STORE_FILE));
     if !new.try_exists().at(&new)? {
         fs::remove_file(ready.join(REPLACED_FILE)).at(&ready)?;
         return Ok(true);
     }
-    let is_store = fs::metadata(&own).is_ok_and(|file| file.len() > LOCK_ONLY_BYTES);
+    let is_store = fs::metadata(&current).is_ok_and(|file| file.len() > LOCK_ONLY_BYTES);
     if is_store && !old.try_exists().at(&old)? {
         files::make_folder(&replaced).at(&replaced)?;
-        fs::hard_link(&own, &old).at(&old)?;
+        fs::hard_link(&current, &old).at(&old)?;
         sync(&replaced)?;
     } else {
-        fs::rename(&new, &own).at(&own)?;
+        fs::rename(&new, &current).at(&current)?;
         sync(dir)?;
     }
     Ok(true)
@@ -204,17 +205,17 @@ fn one_step(dir: &Path) -> Result<bool, PathError> {
 
 /// Moves the old part away, or the new one into place; returns whether there was anything to move.
 fn move_part(name: &str, dir: &Path, ready: &Path, replaced: &Path) -> io::Result<bool> {
-    let (new, own) = (ready.join(name), dir.join(name));
+    let (new, current) = (ready.join(name), dir.join(name));
     let is_new = new.try_exists()?;
     // The crash history has no new part: an existing file is old, since no process uses the store before all moves are
     // done.
-    let is_old = own.try_exists()? && (is_new || name == CRASH_HISTORY_FILE);
+    let is_old = current.try_exists()? && (is_new || name == CRASH_HISTORY_FILE);
     if is_old {
         files::make_folder(replaced)?;
-        fs::rename(&own, replaced.join(name))?;
+        fs::rename(&current, replaced.join(name))?;
         files::sync_folder(replaced)?;
     } else if is_new {
-        fs::rename(&new, &own)?;
+        fs::rename(&new, &current)?;
         files::sync_folder(dir)?;
     }
     Ok(is_old || is_new)
@@ -227,24 +228,24 @@ fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
     Ok(is_at(&folder, ready)?.then_some(folder))
 }
 
-/// Stamps a copy as a restored store: its epoch becomes at least `epoch`, its restore generation `lineage`.
+/// Stamps a copy as a restored store: its epoch becomes at least `epoch`, its restore generation `generation`.
 /// The file is synced and closed on return.
-pub fn stamp_restored(file: &Path, epoch: u64, lineage: u64) -> io::Result<()> {
-    let guard = EngineFile::new(file);
-    let renewed = || -> Result<(), StoreError> {
-        let own = OpenOptions::new().read(true).write(true).open(file).at(file)?;
-        let db = guard.open(FileBackend::new(own)?, open::CACHE_BYTES)?;
+pub fn stamp_restored(file: &Path, epoch: u64, generation: u64) -> io::Result<()> {
+    let engine_file = EngineFile::new(file);
+    let stamp = || -> Result<(), StoreError> {
+        let store = OpenOptions::new().read(true).write(true).open(file).at(file)?;
+        let db = engine_file.open(FileBackend::new(store)?, open::CACHE_BYTES)?;
         let txn = db.begin_write()?;
         {
             let mut meta = txn.open_table(META)?;
-            let own = meta.get(EPOCH)?.map_or(0, |row| row.value());
-            meta.insert(EPOCH, own.max(epoch))?;
-            meta.insert(RESTORE_GENERATION, lineage)?;
+            let found = meta.get(EPOCH)?.map_or(0, |row| row.value());
+            meta.insert(EPOCH, found.max(epoch))?;
+            meta.insert(RESTORE_GENERATION, generation)?;
         }
         txn.commit()?;
         db.close()
     };
-    guard.run(renewed).map_err(|fault| io::Error::other(format!("{}: {fault}", file.display())))?;
+    engine_file.run(stamp).map_err(|error| io::Error::other(format!("{}: {error}", file.display())))?;
     File::open(file)?.sync_all()
 }
 
@@ -313,7 +314,7 @@ mod tests {
         loop {
             let (dir, place) = ready();
             place.commit_replacement("replaced-x").unwrap();
-            let over = (0..steps).any(|_| !one_step(dir.path()).unwrap());
+            let over = (0..steps).any(|_| !make_next_move(dir.path()).unwrap());
             drop(place);
             let journal = RedbJournal::open(dir.path(), Durability::Strict).unwrap();
             assert_eq!(lineage_of(&journal), 7, "after {steps} steps");

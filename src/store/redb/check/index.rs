@@ -48,8 +48,8 @@ struct IndexCheck<'c, 'p> {
 
 impl IndexCheck<'_, '_> {
     /// Reports damage of the run's session, or of the store if no session lists the run.
-    fn run_damage(&mut self, run: RunId, table: &'static str, what: String) {
-        self.pass.damage(match self.owners.get(&run) {
+    fn add_run_damage(&mut self, run: RunId, table: &'static str, what: String) {
+        self.pass.add_damage(match self.owners.get(&run) {
             Some(session) => Damage::of(*session, table, what),
             None => Damage::store(table, what),
         });
@@ -66,7 +66,7 @@ impl IndexCheck<'_, '_> {
             self.pass.checked.counts.accounts += 1;
             if let Err(why) = accounts::decode(account) {
                 let run = RunId::from_bits(id);
-                self.run_damage(run, "accounts", format!("the account of run {run}: {why}"));
+                self.add_run_damage(run, "accounts", format!("the account of run {run}: {why}"));
             }
             Ok(())
         })
@@ -76,9 +76,9 @@ impl IndexCheck<'_, '_> {
         for_each_row(self.pass.txn, INBOX, |(session, row), item| {
             self.pass.count_bytes(item.len())?;
             self.pass.checked.counts.inbox += 1;
-            if let Err(why) = self.pass.json::<IgnoredAny>(item) {
+            if let Err(why) = self.pass.read_json::<IgnoredAny>(item) {
                 let what = format!("row {row}: {why}");
-                self.pass.damage(Damage::of(SessionId::from_bits(session), "inbox", what));
+                self.pass.add_damage(Damage::of(SessionId::from_bits(session), "inbox", what));
             }
             Ok(())
         })
@@ -89,12 +89,12 @@ impl IndexCheck<'_, '_> {
         for row in models.iter()? {
             let (name, row) = row?;
             self.pass.count_bytes(row.value().len())?;
-            let what = match self.pass.json::<ModelRow>(row.value()) {
+            let what = match self.pass.read_json::<ModelRow>(row.value()) {
                 Ok(known) if known.model.to_string() == name.value() => continue,
                 Ok(known) => format!("the row of model {} is that of {}", name.value(), known.model),
                 Err(why) => format!("the row of model {}: {why}", name.value()),
             };
-            self.pass.damage(Damage::store("models", what));
+            self.pass.add_damage(Damage::store("models", what));
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl IndexCheck<'_, '_> {
             let is_known = self.facts.runs.contains_key(&run) || any_damage;
             if !is_known || runs.get(id)?.is_none() {
                 let what = format!("key `{key}` stands for run {run}, which is not there");
-                self.pass.damage(Damage::store("keys", what));
+                self.pass.add_damage(Damage::store("keys", what));
             }
             Ok(())
         })
@@ -121,14 +121,14 @@ impl IndexCheck<'_, '_> {
         for_each_row(txn, SESSIONS, |id, row| {
             self.pass.count_bytes(row.len())?;
             let session = SessionId::from_bits(id);
-            let row = match self.pass.json::<SessionRow>(row) {
+            let row = match self.pass.read_json::<SessionRow>(row) {
                 Ok(row) => row,
                 Err(why) => {
-                    self.pass.damage(Damage::of(session, "sessions", format!("its row: {why}")));
+                    self.pass.add_damage(Damage::of(session, "sessions", format!("its row: {why}")));
                     return Ok(());
                 }
             };
-            let mut wrong = |table, what: String| self.pass.damage(Damage::of(session, table, what));
+            let mut wrong = |table, what: String| self.pass.add_damage(Damage::of(session, table, what));
             let known = self.facts.sessions.get(&session);
             match known.map(|known| (known.key.as_ref(), known.damaged)) {
                 Some((Some(key), _)) if *key == row.key => {}
@@ -148,13 +148,13 @@ impl IndexCheck<'_, '_> {
         for_each_row(txn, SESSION_KEYS, |key, id| {
             if rows.get(id)?.is_none() {
                 let what = format!("key `{key}` stands for it, and it has no row");
-                self.pass.damage(Damage::of(SessionId::from_bits(id), "session_keys", what));
+                self.pass.add_damage(Damage::of(SessionId::from_bits(id), "session_keys", what));
             }
             Ok(())
         })?;
         for session in self.facts.sessions.keys() {
             if rows.get(session.bits())?.is_none() {
-                self.pass.damage(Damage::of(*session, "sessions", "it has records, and no row"));
+                self.pass.add_damage(Damage::of(*session, "sessions", "it has records, and no row"));
             }
         }
         Ok(())
@@ -168,15 +168,15 @@ impl IndexCheck<'_, '_> {
             self.pass.count_bytes(row.len())?;
             self.pass.checked.counts.runs += 1;
             let run = RunId::from_bits(id);
-            let row = match self.pass.json::<RunRow>(row) {
+            let row = match self.pass.read_json::<RunRow>(row) {
                 Ok(row) => row,
                 Err(why) => {
-                    self.run_damage(run, "runs", format!("the row of run {run}: {why}"));
+                    self.add_run_damage(run, "runs", format!("the row of run {run}: {why}"));
                     return Ok(());
                 }
             };
             let contradiction = self.contradiction(&row);
-            let mut wrong = |table, what: String| self.pass.damage(Damage::of(row.session, table, what));
+            let mut wrong = |table, what: String| self.pass.add_damage(Damage::of(row.session, table, what));
             if let Some(what) = contradiction {
                 wrong("runs", format!("run {run}: {what}"));
             }
@@ -196,7 +196,7 @@ impl IndexCheck<'_, '_> {
         for (run, known) in &self.facts.runs {
             if rows.get(run.bits())?.is_none() {
                 let what = format!("run {run} has no row");
-                self.pass.damage(Damage::of(known.session, "runs", what).at(known.first));
+                self.pass.add_damage(Damage::of(known.session, "runs", what).at(known.first));
             }
         }
         Ok(())
@@ -234,7 +234,7 @@ impl IndexCheck<'_, '_> {
                 Some(_) if is_known || self.is_damaged(session) => return Ok(()),
                 Some(_) => format!("run {run} is not of this session"),
             };
-            self.pass.damage(Damage::of(session, "runs_by_session", what));
+            self.pass.add_damage(Damage::of(session, "runs_by_session", what));
             Ok(())
         })
     }
@@ -248,8 +248,8 @@ impl IndexCheck<'_, '_> {
                 let run = RunId::from_bits(id);
                 let what = format!("run {run} has no row");
                 match self.facts.runs.get(&run) {
-                    Some(known) => self.pass.damage(Damage::of(known.session, "open_runs", what)),
-                    None => self.run_damage(run, "open_runs", what),
+                    Some(known) => self.pass.add_damage(Damage::of(known.session, "open_runs", what)),
+                    None => self.add_run_damage(run, "open_runs", what),
                 }
             }
             Ok(())

@@ -13,7 +13,7 @@ use crate::store::redb::{
     damage::Damage,
     error::StoreError,
     log::{LogRow, SessionTail, session_of_row},
-    tables::{GRAVES, LOG, MARKS, TAILS, for_each_row, open_existing},
+    tables::{LOG, MARKS, TAILS, TOMBSTONES, for_each_row, open_existing},
 };
 
 /// Assumed bytes of a row of numbers.
@@ -45,11 +45,11 @@ pub(super) struct CheckedRun {
 
 /// Checks the log, and returns the facts for the other checks.
 pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts, StoreError> {
-    let mut look = LogCheck { pass, facts: RecordFacts::default(), marks: BTreeSet::new() };
-    look.rows()?;
-    look.ends()?;
-    look.marks()?;
-    Ok(look.facts)
+    let mut check = LogCheck { pass, facts: RecordFacts::default(), marks: BTreeSet::new() };
+    check.rows()?;
+    check.ends()?;
+    check.marks()?;
+    Ok(check.facts)
 }
 
 struct LogCheck<'a, 'p> {
@@ -62,29 +62,29 @@ struct LogCheck<'a, 'p> {
 impl LogCheck<'_, '_> {
     fn rows(&mut self) -> Result<(), StoreError> {
         let txn = self.pass.txn;
-        let graves = open_existing(txn, GRAVES)?;
-        for_each_row(txn, LOG, |place, row| {
+        let tombstones = open_existing(txn, TOMBSTONES)?;
+        for_each_row(txn, LOG, |position, row| {
             self.pass.count_bytes(row.len())?;
             self.pass.checked.counts.rows += 1;
             let session = match session_of_row(row) {
                 Ok(session) => session,
                 Err(why) => {
-                    self.pass.damage(Damage::store("appends", format!("row {place}: {why}")));
+                    self.pass.add_damage(Damage::store("appends", format!("row {position}: {why}")));
                     return Ok(());
                 }
             };
             // A removed session whose rows are not all removed yet; gc removes the rest.
-            if let Some(graves) = &graves
-                && graves.get(session.bits())?.is_some()
+            if let Some(tombstones) = &tombstones
+                && tombstones.get(session.bits())?.is_some()
             {
                 return Ok(());
             }
             let mut state = self.facts.sessions.remove(&session).unwrap_or_default();
-            match LogRow::parse(session, place, row) {
-                Ok(row) => self.row(session, &mut state, place, &row),
+            match LogRow::parse(session, position, row) {
+                Ok(row) => self.row(session, &mut state, position, &row),
                 Err(why) => {
                     state.damaged = true;
-                    self.pass.damage(Damage::of(session, "appends", why));
+                    self.pass.add_damage(Damage::of(session, "appends", why));
                 }
             }
             self.facts.sessions.insert(session, state);
@@ -92,28 +92,28 @@ impl LogCheck<'_, '_> {
         })
     }
 
-    fn row(&mut self, session: SessionId, state: &mut CheckedSession, place: u64, row: &LogRow<'_>) {
+    fn row(&mut self, session: SessionId, state: &mut CheckedSession, position: u64, row: &LogRow<'_>) {
         let expected =
             SessionTail { position: row.previous, last: row.first.saturating_sub(1), ..state.tail };
         if expected != state.tail {
             let what = format!(
-                "row {place} goes on after record {} in row {}, and the one before it ends with record {} in row {}",
+                "row {position} goes on after record {} in row {}, and the one before it ends with record {} in row {}",
                 expected.last, expected.position, state.tail.last, state.tail.position
             );
             state.damaged = true;
-            self.pass.damage(Damage::of(session, "appends", what).at(row.first));
+            self.pass.add_damage(Damage::of(session, "appends", what).at(row.first));
         }
-        state.tail = SessionTail { position: place, last: row.first.saturating_sub(1), ..state.tail };
+        state.tail = SessionTail { position, last: row.first.saturating_sub(1), ..state.tail };
         for (seq, stored) in row.records() {
             self.pass.checked.counts.records += 1;
             state.tail.last = seq;
             if let Err(why) = stored.and_then(|stored| self.record(session, state, seq, stored)) {
                 state.damaged = true;
-                self.pass.damage(Damage::of(session, "appends", why).at(seq));
+                self.pass.add_damage(Damage::of(session, "appends", why).at(seq));
             }
         }
         if state.tail.grow() {
-            self.marks.insert((session.bits(), state.tail.last, place));
+            self.marks.insert((session.bits(), state.tail.last, position));
         }
     }
 
@@ -125,7 +125,7 @@ impl LogCheck<'_, '_> {
         seq: Seq,
         stored: &[u8],
     ) -> Result<(), String> {
-        let value = self.pass.value(stored)?;
+        let value = self.pass.read_value(stored)?;
         let record = decode(&value).map_err(|error| error.to_string())?;
         match &record.body {
             Body::SessionOpened(opened) => state.key = Some(Arc::clone(&opened.key)),
@@ -134,7 +134,10 @@ impl LogCheck<'_, '_> {
                 if self.facts.runs.insert(accepted.run, run).is_some() {
                     return Err(format!("run {} was accepted before", accepted.run));
                 }
-                accepted.images.iter().try_for_each(|image| self.pass.artifact(session, &image.artifact))?;
+                accepted
+                    .images
+                    .iter()
+                    .try_for_each(|image| self.pass.check_artifact(session, &image.artifact))?;
             }
             Body::RunEnded(ended) => {
                 let run = self.facts.runs.get_mut(&ended.run).filter(|run| run.session == session);
@@ -155,7 +158,7 @@ impl LogCheck<'_, '_> {
                     .artifact
                     .iter()
                     .chain(images)
-                    .try_for_each(|kept| self.pass.artifact(session, kept))?;
+                    .try_for_each(|artifact| self.pass.check_artifact(session, artifact))?;
             }
             _ => {}
         }
@@ -187,12 +190,12 @@ impl LogCheck<'_, '_> {
                     "it should end with record {} in row {}, and does with record {} in row {}",
                     tail.last, tail.position, found.last, found.position
                 );
-                self.pass.damage(Damage::of(session, "tails", what).at(tail.last));
+                self.pass.add_damage(Damage::of(session, "tails", what).at(tail.last));
             }
             Ok(())
         })?;
         for session in unseen {
-            self.pass.damage(Damage::of(session, "tails", "nothing says where it ends"));
+            self.pass.add_damage(Damage::of(session, "tails", "nothing says where it ends"));
         }
         Ok(())
     }
@@ -200,18 +203,19 @@ impl LogCheck<'_, '_> {
     /// Compares the stored marks with those that the rows require.
     fn marks(&mut self) -> Result<(), StoreError> {
         let mut unseen = std::mem::take(&mut self.marks);
-        for_each_row(self.pass.txn, MARKS, |(session, last), place| {
+        for_each_row(self.pass.txn, MARKS, |(session, last), position| {
             self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
-            if !unseen.remove(&(session, last, place)) {
-                let what =
-                    format!("a mark names row {place}, where record {last} does not end a row to be marked");
-                self.pass.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+            if !unseen.remove(&(session, last, position)) {
+                let what = format!(
+                    "a mark names row {position}, where record {last} does not end a row to be marked"
+                );
+                self.pass.add_damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
             }
             Ok(())
         })?;
-        for (session, last, place) in unseen {
-            let what = format!("row {place} is not marked");
-            self.pass.damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+        for (session, last, position) in unseen {
+            let what = format!("row {position} is not marked");
+            self.pass.add_damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
         }
         Ok(())
     }

@@ -23,17 +23,20 @@ use super::{
 /// of it is read.
 pub fn check(dir: &Path, artifacts: ArtifactLookup<'_>) -> Result<CheckReport, OpenError> {
     open::with_locked_store(dir, |store| {
-        let beside = ReferencedFiles { blobs: &store.blobs, artifacts: Some(artifacts) };
-        let mut checked = check_over(&mut store.db, beside)?;
+        let references = ReferencedFiles { blobs: &store.blobs, artifacts: Some(artifacts) };
+        let mut checked = check_over(&mut store.db, references)?;
         checked.counts.bytes = store.bytes;
         Ok(checked)
     })
 }
 
 /// Checks a database that is open.
-pub(super) fn check_over(db: &mut Database, beside: ReferencedFiles<'_>) -> Result<CheckReport, StoreError> {
+pub(super) fn check_over(
+    db: &mut Database,
+    references: ReferencedFiles<'_>,
+) -> Result<CheckReport, StoreError> {
     let checked = pages(db)?;
-    rows(db, checked, beside, &mut |_| Ok(()))
+    rows(db, checked, references, &mut |_| Ok(()))
 }
 
 /// Checks the pages of the file.
@@ -42,7 +45,7 @@ pub(super) fn pages(db: &mut Database) -> Result<CheckReport, StoreError> {
     if !db.check_integrity()? {
         let what =
             "what is free in the file is not what was noted; the engine puts it right when it opens it";
-        checked.damage(Damage::store("pages", what));
+        checked.add_damage(Damage::store("pages", what));
     }
     Ok(checked)
 }
@@ -51,11 +54,11 @@ pub(super) fn pages(db: &mut Database) -> Result<CheckReport, StoreError> {
 pub(super) fn rows(
     db: &Database,
     checked: CheckReport,
-    beside: ReferencedFiles<'_>,
-    pace: &mut ThrottleFn<'_>,
+    references: ReferencedFiles<'_>,
+    throttle: &mut ThrottleFn<'_>,
 ) -> Result<CheckReport, StoreError> {
     let txn = db.begin_read()?;
-    let mut pass = CheckPass::new(&txn, checked, beside, pace);
+    let mut pass = CheckPass::new(&txn, checked, references, throttle);
     let facts = log::check_log(&mut pass)?;
     index::check_index(&mut pass, &facts)?;
     pass.finish()

@@ -66,7 +66,7 @@ pub struct StoreCounts {
 }
 
 impl CheckReport {
-    pub(super) fn damage(&mut self, damage: Damage) {
+    pub(super) fn add_damage(&mut self, damage: Damage) {
         if self.damages.len() < MAX_DAMAGES {
             self.damages.push(damage);
         } else {
@@ -106,8 +106,8 @@ impl<'p> CheckPass<'p> {
         Self { txn, checked, references, throttle, uncounted_bytes: 0 }
     }
 
-    pub(super) fn damage(&mut self, damage: Damage) {
-        self.checked.damage(damage);
+    pub(super) fn add_damage(&mut self, damage: Damage) {
+        self.checked.add_damage(damage);
     }
 
     /// Counts the bytes of a checked row, and calls the throttle callback after each MiB. Fails if the callback stops
@@ -128,7 +128,7 @@ impl<'p> CheckPass<'p> {
     }
 
     /// Resolves a stored value, and lists its blob, if it has one.
-    pub(super) fn value<'v>(&mut self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
+    pub(super) fn read_value<'v>(&mut self, stored: &'v [u8]) -> Result<Cow<'v, [u8]>, String> {
         self.checked.counts.blobs += u64::from(Blobs::is_spilled(stored));
         if let Some((path, bytes)) = Blobs::path_and_bytes(stored) {
             self.uncounted_bytes =
@@ -139,20 +139,20 @@ impl<'p> CheckPass<'p> {
     }
 
     /// Resolves a stored value and parses it as JSON.
-    pub(super) fn json<T: DeserializeOwned>(&mut self, stored: &[u8]) -> Result<T, String> {
-        serde_json::from_slice(&self.value(stored)?).map_err(|error| error.to_string())
+    pub(super) fn read_json<T: DeserializeOwned>(&mut self, stored: &[u8]) -> Result<T, String> {
+        serde_json::from_slice(&self.read_value(stored)?).map_err(|error| error.to_string())
     }
 
     /// Lists an artifact that a record of this session names, and looks it up.
-    pub(super) fn artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
+    pub(super) fn check_artifact(&mut self, session: SessionId, artifact: &Artifact) -> Result<(), String> {
         self.checked.counts.artifacts += 1;
         let name = &artifact.handle;
-        let Some(known) = ArtifactName::from_handle(session, name) else {
+        let Some(parsed) = ArtifactName::from_handle(session, name) else {
             return Err(format!("artifact {name} has a name that none can have"));
         };
-        self.checked.artifacts.insert(known, artifact.clone());
-        let Some(look) = self.references.artifacts else { return Ok(()) };
-        match look(session, artifact) {
+        self.checked.artifacts.insert(parsed, artifact.clone());
+        let Some(look_up) = self.references.artifacts else { return Ok(()) };
+        match look_up(session, artifact) {
             Ok(Presence::Present(bytes)) if bytes != artifact.bytes => {
                 Err(format!("artifact {name} has {bytes} bytes, not {}", artifact.bytes))
             }

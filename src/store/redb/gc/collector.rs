@@ -37,8 +37,8 @@ pub enum GcError {
 }
 
 impl From<StoreError> for GcError {
-    fn from(fault: StoreError) -> Self {
-        Self::Failed(fault.to_string())
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
     }
 }
 
@@ -65,8 +65,8 @@ impl GarbageCollector {
     /// Starts a pass; fails with [`GcError::Busy`] while another pass or a backup is under way.
     pub fn start(&self, mode: GcMode) -> Result<GcPass, GcError> {
         let gate = Arc::clone(self.journal()?.gc_gate());
-        let alone = gate.try_acquire_owned().map_err(|_| GcError::Busy)?;
-        Ok(GcPass { collector: self.clone(), mode, max_append_wait: Duration::ZERO, _exclusive: alone })
+        let permit = gate.try_acquire_owned().map_err(|_| GcError::Busy)?;
+        Ok(GcPass { collector: self.clone(), mode, max_append_wait: Duration::ZERO, _exclusive: permit })
     }
 
     /// The disk usage of the store's file. Reads all of it.
@@ -80,7 +80,7 @@ impl GarbageCollector {
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, GcError>) -> Result<T, GcError> {
         let file = self.journal()?.db.file().clone();
         file.catch(work)?.map_err(|error| match (error, file.known_damage()) {
-            (GcError::Failed(_), Some(fault)) => fault.into(),
+            (GcError::Failed(_), Some(error)) => error.into(),
             (error, _) => error,
         })
     }
@@ -127,8 +127,8 @@ impl GcPass {
         &mut self,
         before: Option<Timestamp>,
     ) -> Result<(Tally, Tally, RemovedSet), GcError> {
-        let care = self.collector.clone();
-        let done = care.guarded(|| self.expire(before))?;
+        let collector = self.collector.clone();
+        let done = collector.guarded(|| self.expire(before))?;
         if self.mode == GcMode::Remove {
             self.run_step(Committer::flush_removals)?;
         }
@@ -136,57 +136,57 @@ impl GcPass {
     }
 
     fn expire(&mut self, before: Option<Timestamp>) -> Result<(Tally, Tally, RemovedSet), GcError> {
-        let (mut tally, mut keys, mut gone) = (Tally::default(), Tally::default(), RemovedSet::default());
+        let (mut tally, mut keys, mut removed) = (Tally::default(), Tally::default(), RemovedSet::default());
         self.remove_leftovers()?;
         let all_keys = self.snapshot()?.keys()?;
         let Some(before) = before else {
             tally.retain(why::FOREVER, self.snapshot()?.sessions()?);
             keys.retain(why::RUN, all_keys);
-            return Ok((tally, keys, gone));
+            return Ok((tally, keys, removed));
         };
         let mut expired = self.snapshot()?.expired(before, &mut tally)?.into_iter();
         loop {
-            let mut doomed = Vec::new();
+            let mut removable = Vec::new();
             // A snapshot prevents the engine from reusing freed pages: it is dropped as soon as possible.
-            let plan = self.snapshot()?;
+            let snapshot = self.snapshot()?;
             for expired in expired.by_ref().take(SESSIONS_PER_SNAPSHOT) {
-                match plan.removable(expired)? {
-                    Some(one) => doomed.push(one),
+                match snapshot.removable(expired)? {
+                    Some(session) => removable.push(session),
                     None => tally.retain(why::UNREADABLE, 1),
                 }
             }
-            drop(plan);
-            if doomed.is_empty() && expired.len() == 0 {
+            drop(snapshot);
+            if removable.is_empty() && expired.len() == 0 {
                 break;
             }
-            self.remove_batch(doomed, &mut tally, &mut keys, &mut gone)?;
+            self.remove_batch(removable, &mut tally, &mut keys, &mut removed)?;
             self.remove_leftovers()?;
         }
         keys.retain(why::RUN, all_keys.saturating_sub(keys.removed));
-        Ok((tally, keys, gone))
+        Ok((tally, keys, removed))
     }
 
     fn remove_batch(
         &mut self,
-        mut doomed: Vec<RemovableSession>,
+        mut removable: Vec<RemovableSession>,
         tally: &mut Tally,
         keys: &mut Tally,
-        gone: &mut RemovedSet,
+        removed: &mut RemovedSet,
     ) -> Result<(), GcError> {
-        while !doomed.is_empty() {
-            let (sent, mode) = (doomed.clone(), self.mode);
-            let verdicts = self.run_step(move |committer| {
-                committer.unless_failed(|committer| committer.remove_sessions(&sent, mode))
+        while !removable.is_empty() {
+            let (batch, mode) = (removable.clone(), self.mode);
+            let outcomes = self.run_step(move |committer| {
+                committer.unless_failed(|committer| committer.remove_sessions(&batch, mode))
             })?;
-            for (one, verdict) in doomed.drain(..verdicts.len()).zip(verdicts) {
-                if let Err(why) = verdict {
+            for (session, outcome) in removable.drain(..outcomes.len()).zip(outcomes) {
+                if let Err(why) = outcome {
                     tally.retain(why, 1);
                     continue;
                 }
-                tally.remove(one.rows.bytes);
-                one.keys.iter().for_each(|key| keys.remove(key.len() as u64));
-                gone.sessions.insert(one.session);
-                gone.runs.extend(one.runs.into_iter().map(RunId::from_bits));
+                tally.remove(session.rows.bytes);
+                session.keys.iter().for_each(|key| keys.remove(key.len() as u64));
+                removed.sessions.insert(session.session);
+                removed.runs.extend(session.runs.into_iter().map(RunId::from_bits));
             }
         }
         Ok(())
@@ -195,13 +195,13 @@ impl GcPass {
     /// Removes the remaining rows of removed sessions.
     fn remove_leftovers(&mut self) -> Result<(), GcError> {
         while self.mode == GcMode::Remove {
-            let graves = self.snapshot()?.tombstones()?;
-            if graves.is_empty() {
+            let tombstones = self.snapshot()?.tombstones()?;
+            if tombstones.is_empty() {
                 break;
             }
-            for grave in graves {
+            for tombstone in tombstones {
                 self.run_step(move |committer| {
-                    committer.unless_failed(|committer| committer.remove_rest(&grave))
+                    committer.unless_failed(|committer| committer.remove_rest(&tombstone))
                 })?;
             }
         }
@@ -209,20 +209,20 @@ impl GcPass {
     }
 
     /// Removes the blobs without references; rows of removed sessions do not count as references.
-    pub fn remove_blobs(&mut self, gone: &RemovedSet) -> Result<Tally, GcError> {
+    pub fn remove_blobs(&mut self, removed: &RemovedSet) -> Result<Tally, GcError> {
         self.run_step(|committer| {
             committer.spiller.start_tracking();
             Ok(())
         })?;
-        let care = self.collector.clone();
-        let swept = care.guarded(|| self.sweep(gone));
+        let collector = self.collector.clone();
+        let tally = collector.guarded(|| self.sweep(removed));
         if let Ok(journal) = self.collector.journal() {
             journal.send_gc_step(Box::new(|committer| committer.spiller.stop_tracking()));
         }
-        swept
+        tally
     }
 
-    fn sweep(&mut self, gone: &RemovedSet) -> Result<Tally, GcError> {
+    fn sweep(&mut self, removed: &RemovedSet) -> Result<Tally, GcError> {
         let mut tally = Tally::default();
         let snapshot = self.snapshot()?;
         let mut all = snapshot.reader.blobs().all().map_err(|error| GcError::Failed(error.to_string()))?;
@@ -230,14 +230,14 @@ impl GcPass {
             return Ok(tally);
         }
         // After a real removal the removed sessions have no rows. A row with such an id would be a new one.
-        let gone = if self.mode == GcMode::DryRun { gone } else { &RemovedSet::default() };
-        let Some(referred) = mark::referenced_blobs(snapshot.txn(), gone)? else {
+        let removed = if self.mode == GcMode::DryRun { removed } else { &RemovedSet::default() };
+        let Some(referenced) = mark::referenced_blobs(snapshot.txn(), removed)? else {
             tally.retain(why::UNKNOWN, all.len() as u64);
             return Ok(tally);
         };
         drop(snapshot);
         let before = all.len();
-        all.retain(|blob| !referred.contains(blob));
+        all.retain(|blob| !referenced.contains(blob));
         tally.retain(why::REFERRED, (before - all.len()) as u64);
         for slice in all.chunks(MAX_ROWS_PER_STEP) {
             let (slice, mode) = (slice.to_vec(), self.mode);
@@ -261,16 +261,16 @@ impl GcPass {
     ) -> Result<T, GcError> {
         let (reply, answer) = sync_channel(1);
         let timed = move |committer: &mut Committer| {
-            let begun = tokio::time::Instant::now();
+            let started = tokio::time::Instant::now();
             let result = step(committer);
             // The receiver may be dropped.
-            let _ = reply.send((result, begun.elapsed()));
+            let _ = reply.send((result, started.elapsed()));
         };
         if !self.collector.journal()?.send_gc_step(Box::new(timed)) {
             return Err(GcError::Closed);
         }
-        let (result, took) = answer.recv().map_err(|_| GcError::Closed)?;
-        self.max_append_wait = self.max_append_wait.max(took);
+        let (result, elapsed) = answer.recv().map_err(|_| GcError::Closed)?;
+        self.max_append_wait = self.max_append_wait.max(elapsed);
         result.map_err(GcError::Failed)
     }
 }

@@ -18,13 +18,13 @@ use super::{
 /// The blobs that retained rows refer to; `None` if a row cannot be read.
 pub(super) fn referenced_blobs(
     txn: &ReadTransaction,
-    gone: &RemovedSet,
+    removed: &RemovedSet,
 ) -> Result<Option<HashSet<BlobHash>>, StoreError> {
     let mut found = HashSet::new();
     for row in txn.open_table(LOG)?.iter()? {
-        let (place, row) = row?;
-        let Ok((session, row)) = LogRow::parse_any(place.value(), row.value()) else { return Ok(None) };
-        if gone.sessions.contains(&session) {
+        let (position, row) = row?;
+        let Ok((session, row)) = LogRow::parse_any(position.value(), row.value()) else { return Ok(None) };
+        if removed.sessions.contains(&session) {
             continue;
         }
         for (_, stored) in row.records() {
@@ -33,13 +33,13 @@ pub(super) fn referenced_blobs(
         }
     }
     for_each_row(txn, SESSIONS, |id, stored| {
-        if !gone.sessions.contains(&SessionId::from_bits(id)) {
+        if !removed.sessions.contains(&SessionId::from_bits(id)) {
             found.extend(Blobs::referenced_hash(stored));
         }
         Ok(())
     })?;
     for_each_row(txn, RUNS, |id, stored| {
-        if !gone.runs.contains(&RunId::from_bits(id)) {
+        if !removed.runs.contains(&RunId::from_bits(id)) {
             found.extend(Blobs::referenced_hash(stored));
         }
         Ok(())

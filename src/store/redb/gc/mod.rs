@@ -3,7 +3,7 @@
 //! - Only the committer's thread removes rows and blobs, one [`GcStep`] at a time, between two batches. One pass at a
 //!   time: see [`GarbageCollector::start`].
 //! - A session is removed in one transaction, with every row that names it, unless it is open or has changed since the
-//!   snapshot. The remaining rows of a long journal follow in slices: until then `graves` names the last of them, so
+//!   snapshot. The remaining rows of a long journal follow in slices: until then a tombstone names the last of them, so
 //!   after a kill the next pass continues.
 //! - Files are removed after the rows that named them. The spiller tracks the blobs that it stores or finds stored; a
 //!   snapshot taken after the start of tracking is searched for references. A blob in neither set has no reference, now

@@ -14,7 +14,7 @@ use super::{
         error::StoreError,
         log::{LogRow, SessionTail},
         tables::{
-            GRAVES, INBOX, KEYS, LOG, OPEN_RUNS, RUNS_BY_SESSION, SESSIONS, TAILS, for_each_row, rows_of,
+            INBOX, KEYS, LOG, OPEN_RUNS, RUNS_BY_SESSION, SESSIONS, TAILS, TOMBSTONES, for_each_row, rows_of,
             runs_of,
         },
     },
@@ -125,17 +125,18 @@ impl GcSnapshot {
         expired: &mut Vec<RemovableSession>,
         tally: &mut Tally,
     ) -> Result<(), StoreError> {
-        let family = accounts::parents(self.txn())?;
+        let parents = accounts::parents(self.txn())?;
         loop {
-            let going: HashSet<u128> = expired.iter().flat_map(|one| one.runs.iter().copied()).collect();
-            let stays = |(id, _): &&(u128, u128)| !going.contains(id);
-            let needed: HashSet<u128> = family.iter().filter(stays).map(|(_, parent)| *parent).collect();
+            let removed: HashSet<u128> = expired.iter().flat_map(|one| one.runs.iter().copied()).collect();
+            let is_retained = |(id, _): &&(u128, u128)| !removed.contains(id);
+            let needed: HashSet<u128> =
+                parents.iter().filter(is_retained).map(|(_, parent)| *parent).collect();
             let before = expired.len();
             expired.retain(|one| !one.runs.iter().any(|run| needed.contains(run)));
-            let kept = before - expired.len();
-            tally.retain(why::PARENT, kept as u64);
+            let retained = before - expired.len();
+            tally.retain(why::PARENT, retained as u64);
             // The sessions retained now may have parents too.
-            if kept == 0 {
+            if retained == 0 {
                 return Ok(());
             }
         }
@@ -168,26 +169,27 @@ impl GcSnapshot {
 
     /// The remaining rows of removed sessions, as many of each as fit in one step.
     pub(super) fn tombstones(&self) -> Result<Vec<Tombstone>, StoreError> {
-        let mut graves = Vec::new();
-        for_each_row(self.txn(), GRAVES, |session, place| {
+        let mut tombstones = Vec::new();
+        for_each_row(self.txn(), TOMBSTONES, |session, position| {
             let session = SessionId::from_bits(session);
-            graves.push(Tombstone { session, rows: self.chain(session, place, MAX_ROWS_PER_STEP)? });
+            tombstones.push(Tombstone { session, rows: self.chain(session, position, MAX_ROWS_PER_STEP)? });
             Ok(())
         })?;
-        Ok(graves)
+        Ok(tombstones)
     }
 
     /// At most `max` rows of a session, from the position `from` backwards.
     fn chain(&self, session: SessionId, from: u64, max: usize) -> Result<RowChain, StoreError> {
         let log = self.txn().open_table(LOG)?;
         let mut chain = RowChain { next: Some(from), ..RowChain::default() };
-        while let Some(place) = chain.next.filter(|place| *place != 0 && chain.positions.len() < max) {
+        while let Some(position) = chain.next.filter(|position| *position != 0 && chain.positions.len() < max)
+        {
             chain.next = None;
-            if let Some(stored) = log.get(place)?
-                && let Ok(row) = LogRow::parse(session, place, stored.value())
+            if let Some(stored) = log.get(position)?
+                && let Ok(row) = LogRow::parse(session, position, stored.value())
             {
                 chain.next = Some(row.previous);
-                chain.positions.push(place);
+                chain.positions.push(position);
                 chain.bytes += stored.value().len() as u64;
             }
         }

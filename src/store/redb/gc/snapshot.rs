@@ -44,9 +44,9 @@ impl GcSnapshot {
     }
 
     /// The rehearsal scripts of retained runs; `None` if one cannot be read.
-    pub fn scripts(&mut self, gone: &RemovedSet) -> Result<Option<BTreeSet<String>>, GcError> {
+    pub fn scripts(&mut self, removed: &RemovedSet) -> Result<Option<BTreeSet<String>>, GcError> {
         let mut scripts = BTreeSet::new();
-        for run in self.runs()?.into_iter().filter(|run| !gone.runs.contains(run)) {
+        for run in self.runs()?.into_iter().filter(|run| !removed.runs.contains(run)) {
             let Ok(Some(row)) = self.run(run) else { return Ok(None) };
             let read = self.reader.read(|rows| rows.records(row.session, row.first, 1));
             let Ok(records) = read else { return Ok(None) };

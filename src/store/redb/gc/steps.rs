@@ -48,50 +48,51 @@ impl Committer {
         if let Some(failed) = &self.failure {
             return Err(format!("an earlier commit failed: {failed}"));
         }
-        self.file().run(|| work(self)).map_err(|fault| self.fail(&fault))
+        self.file().run(|| work(self)).map_err(|error| self.fail(&error))
     }
 
     /// Removes as many of these sessions as one step may, at least one; returns an outcome for each that was reached.
     pub(super) fn remove_sessions(
         &mut self,
-        doomed: &[RemovableSession],
+        removable: &[RemovableSession],
         mode: GcMode,
     ) -> Result<Vec<RemoveOutcome>, StoreError> {
         let txn = self.begin_write()?;
-        let (mut tables, mut verdicts, mut room) = (Tables::of(&txn), Vec::new(), MAX_ROWS_PER_STEP);
-        for doomed in doomed {
-            let verdict = check_removable(&mut tables, &self.state, doomed)?;
-            if verdict.is_ok() && mode == GcMode::Remove {
-                remove_session(&mut tables, doomed, room)?;
+        let (mut tables, mut outcomes, mut rows_left) = (Tables::of(&txn), Vec::new(), MAX_ROWS_PER_STEP);
+        for removable in removable {
+            let outcome = check_removable(&mut tables, &self.state, removable)?;
+            if outcome.is_ok() && mode == GcMode::Remove {
+                remove_session(&mut tables, removable, rows_left)?;
             }
-            verdicts.push(verdict);
-            room = room.saturating_sub(doomed.rows.positions.len() + ROWS_PER_RUN * doomed.runs.len());
-            if room == 0 {
+            outcomes.push(outcome);
+            rows_left = rows_left
+                .saturating_sub(removable.rows.positions.len() + ROWS_PER_RUN * removable.runs.len());
+            if rows_left == 0 {
                 break;
             }
         }
         drop(tables);
-        if mode == GcMode::Remove && verdicts.iter().any(Result::is_ok) {
+        if mode == GcMode::Remove && outcomes.iter().any(Result::is_ok) {
             txn.commit()?;
             self.pending += u32::from(self.durability == Durability::Relaxed);
         } else {
             txn.abort()?;
         }
-        Ok(verdicts)
+        Ok(outcomes)
     }
 
     /// Removes remaining rows of a removed session.
-    pub(super) fn remove_rest(&mut self, grave: &Tombstone) -> Result<(), StoreError> {
+    pub(super) fn remove_rest(&mut self, tombstone: &Tombstone) -> Result<(), StoreError> {
         let txn = self.begin_write()?;
         let mut tables = Tables::of(&txn);
-        let graves = tables.graves.open()?;
-        match grave.rows.next {
+        let tombstones = tables.tombstones.open()?;
+        match tombstone.rows.next {
             // Rows before a lost one cannot be found: they stay.
-            None | Some(0) => drop(graves.remove(grave.session.bits())?),
-            Some(next) => drop(graves.insert(grave.session.bits(), next)?),
+            None | Some(0) => drop(tombstones.remove(tombstone.session.bits())?),
+            Some(next) => drop(tombstones.insert(tombstone.session.bits(), next)?),
         }
-        for place in &grave.rows.positions {
-            tables.log.open()?.remove(place)?;
+        for position in &tombstone.rows.positions {
+            tables.log.open()?.remove(position)?;
         }
         drop(tables);
         txn.commit()?;
@@ -124,46 +125,50 @@ fn unlink_outcome(bytes: io::Result<u64>) -> UnlinkOutcome {
 /// Whether the session is unchanged since the snapshot, not open, and without unread messages.
 fn check_removable(
     tables: &mut Tables<'_>,
-    memory: &CommitterState,
-    doomed: &RemovableSession,
+    state: &CommitterState,
+    removable: &RemovableSession,
 ) -> Result<RemoveOutcome, StoreError> {
-    let session = doomed.session;
-    if memory.is_open(session) {
+    let session = removable.session;
+    if state.is_open(session) {
         return Ok(Err(why::OPEN));
     }
     let tail = SessionTail::read(tables.tails.open()?, session)?;
-    if tail != Some(doomed.tail) || tables.graves.open()?.get(session.bits())?.is_some() {
+    if tail != Some(removable.tail) || tables.tombstones.open()?.get(session.bits())?.is_some() {
         return Ok(Err(why::CHANGED));
     }
-    let waits = tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
-    Ok(if waits { Err(why::MESSAGE) } else { Ok(()) })
+    let has_message = tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
+    Ok(if has_message { Err(why::MESSAGE) } else { Ok(()) })
 }
 
-/// Removes every row that names the session, and at most `room` log rows of its records.
-fn remove_session(tables: &mut Tables<'_>, doomed: &RemovableSession, room: usize) -> Result<(), StoreError> {
-    let (session, bits) = (doomed.session, doomed.session.bits());
+/// Removes every row that names the session, and at most `max_rows` log rows of its records.
+fn remove_session(
+    tables: &mut Tables<'_>,
+    removable: &RemovableSession,
+    max_rows: usize,
+) -> Result<(), StoreError> {
+    let (session, bits) = (removable.session, removable.session.bits());
     tables.sessions.open()?.remove(bits)?;
     let key = tables.session_keys.open()?;
-    if key.get(&*doomed.key)?.is_some_and(|id| id.value() == bits) {
-        key.remove(&*doomed.key)?;
+    if key.get(&*removable.key)?.is_some_and(|id| id.value() == bits) {
+        key.remove(&*removable.key)?;
     }
     tables.tails.open()?.remove(bits)?;
     tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
     tables.runs_by_session.open()?.retain_in(runs_of(session), |_, ()| false)?;
-    for run in &doomed.runs {
+    for run in &removable.runs {
         tables.runs.open()?.remove(run)?;
         tables.accounts.open()?.remove(run)?;
     }
-    for key in &doomed.keys {
+    for key in &removable.keys {
         tables.keys.open()?.remove(&**key)?;
     }
-    let positions = &doomed.rows.positions;
-    let (now, later) = positions.split_at(positions.len().min(room));
-    for place in now {
-        tables.log.open()?.remove(place)?;
+    let positions = &removable.rows.positions;
+    let (now, later) = positions.split_at(positions.len().min(max_rows));
+    for position in now {
+        tables.log.open()?.remove(position)?;
     }
-    if let Some(place) = later.first() {
-        tables.graves.open()?.insert(bits, place)?;
+    if let Some(position) = later.first() {
+        tables.tombstones.open()?.insert(bits, position)?;
     }
     Ok(())
 }

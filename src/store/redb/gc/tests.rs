@@ -168,11 +168,11 @@ proptest! {
         let mut bench = bench.again();
         let before: Vec<_> = (1..).zip(&sessions).map(|(n, _)| bench.records(n)).collect();
         let (rows, blobs) = (bench.rows_of_log(), bench.blobs());
-        let care = bench.journal.garbage_collector();
+        let collector = bench.journal.garbage_collector();
         let told = |mode| {
-            let mut caring = care.start(mode).unwrap();
-            let (sessions, keys, gone) = caring.remove_sessions(Some(Timestamp(150))).unwrap();
-            (sessions, keys, caring.remove_blobs(&gone).unwrap())
+            let mut pass = collector.start(mode).unwrap();
+            let (sessions, keys, removed) = pass.remove_sessions(Some(Timestamp(150))).unwrap();
+            (sessions, keys, pass.remove_blobs(&removed).unwrap())
         };
         let dry = told(GcMode::DryRun);
         prop_assert_eq!((bench.rows_of_log(), bench.blobs()), (rows, blobs));
@@ -220,15 +220,15 @@ fn swept_between_appends(seed: u64) {
         bench.ended(n.into(), 100, &[n * 2, 1, 2, 4, 5]);
     }
     let mut bench = bench.again();
-    let care = bench.journal.garbage_collector();
-    care.start(GcMode::Remove).unwrap().remove_sessions(Some(Timestamp(150))).unwrap();
+    let collector = bench.journal.garbage_collector();
+    collector.start(GcMode::Remove).unwrap().remove_sessions(Some(Timestamp(150))).unwrap();
     bench.ended(5, 200, &[1]);
-    let mut said: Vec<u8> = Vec::new();
+    let mut appended: Vec<u8> = Vec::new();
     let mut write = |bench: &mut Bench, random: &mut u64| {
         for _ in 0..next(random) % 3 {
             let text = u8::try_from(next(random) % 12).unwrap();
             bench.appended(5, |append| append.records = vec![record(0, content(text))]);
-            said.push(text);
+            appended.push(text);
         }
     };
     write(&mut bench, &mut random);
@@ -250,7 +250,7 @@ fn swept_between_appends(seed: u64) {
     Steps(&mut bench).chore(|committer| committer.spiller.stop_tracking());
     write(&mut bench, &mut random);
     let texts: Vec<_> = bench.records(5).into_iter().filter_map(|stored| text_of(&stored.record)).collect();
-    let expect: Vec<_> = said.iter().map(|n| content(*n)).collect();
+    let expect: Vec<_> = appended.iter().map(|n| content(*n)).collect();
     assert!(texts.ends_with(&expect) && texts.contains(&content(1)), "seed {seed}");
 }
 
@@ -270,12 +270,12 @@ fn what_somebody_has_open_or_has_changed_stays() {
     let mut bench = bench.again();
     bench.appended(1, |append| append.records = vec![record(100, "still old".into())]);
     assert!(matches!(bench.commit(WriteOp::Deliver(session(2), "1".into())), WriteOutcome::Delivered(_)));
-    let care = bench.journal.garbage_collector();
-    let mut caring = care.start(GcMode::Remove).unwrap();
-    assert_eq!(care.start(GcMode::DryRun).unwrap_err(), GcError::Busy);
-    let (tally, _, gone) = caring.remove_sessions(Some(Timestamp(150))).unwrap();
+    let collector = bench.journal.garbage_collector();
+    let mut pass = collector.start(GcMode::Remove).unwrap();
+    assert_eq!(collector.start(GcMode::DryRun).unwrap_err(), GcError::Busy);
+    let (tally, _, removed) = pass.remove_sessions(Some(Timestamp(150))).unwrap();
     assert_eq!(tally.retained, BTreeMap::from([(why::OPEN, 1), (why::MESSAGE, 1)]));
-    assert_eq!(gone.sessions, [session(3)].into());
+    assert_eq!(removed.sessions, [session(3)].into());
     assert_eq!([1, 2, 3].map(|n| bench.is_known(n)), [true, true, false]);
 }
 
@@ -284,14 +284,14 @@ fn a_session_that_is_written_into_after_it_was_looked_at_stays() {
     let mut bench = Bench::new();
     bench.ended(1, 100, &[1]);
     let mut bench = bench.again();
-    let mut plan = GcSnapshot { reader: bench.journal.reader().unwrap() };
-    let expired = plan.expired(Timestamp(150), &mut Tally::default()).unwrap().pop().unwrap();
-    let doomed = plan.removable(expired).unwrap().unwrap();
+    let mut snapshot = GcSnapshot { reader: bench.journal.reader().unwrap() };
+    let expired = snapshot.expired(Timestamp(150), &mut Tally::default()).unwrap().pop().unwrap();
+    let removable = snapshot.removable(expired).unwrap().unwrap();
     bench.appended(1, |append| append.records = vec![record(100, "a word".into())]);
     let mut bench = bench.again();
-    let verdicts =
-        Steps(&mut bench).chore(|committer| committer.remove_sessions(&[doomed], GcMode::Remove).unwrap());
-    assert_eq!(verdicts, [Err(why::CHANGED)]);
+    let outcomes =
+        Steps(&mut bench).chore(|committer| committer.remove_sessions(&[removable], GcMode::Remove).unwrap());
+    assert_eq!(outcomes, [Err(why::CHANGED)]);
     assert!(bench.is_known(1));
 }
 
@@ -331,16 +331,16 @@ fn what_a_kill_has_left_of_a_session_goes_the_next_time() {
         bench.ended(1, 100, &[3; 300]);
         bench.ended(2, 200, &[3; 5]);
         let mut bench = bench.again();
-        let mut plan = GcSnapshot { reader: bench.journal.reader().unwrap() };
-        let expired = plan.expired(Timestamp(150), &mut Tally::default()).unwrap().pop().unwrap();
-        let doomed = plan.removable(expired).unwrap().unwrap();
-        let verdicts = Steps(&mut bench)
-            .chore(|committer| committer.remove_sessions(&[doomed], GcMode::Remove).unwrap());
-        assert_eq!(verdicts, [Ok(())]);
+        let mut snapshot = GcSnapshot { reader: bench.journal.reader().unwrap() };
+        let expired = snapshot.expired(Timestamp(150), &mut Tally::default()).unwrap().pop().unwrap();
+        let removable = snapshot.removable(expired).unwrap().unwrap();
+        let outcomes = Steps(&mut bench)
+            .chore(|committer| committer.remove_sessions(&[removable], GcMode::Remove).unwrap());
+        assert_eq!(outcomes, [Ok(())]);
         for _ in 0..steps {
-            let plan = GcSnapshot { reader: bench.journal.reader().unwrap() };
-            if let Some(grave) = plan.tombstones().unwrap().pop() {
-                Steps(&mut bench).chore(move |committer| committer.remove_rest(&grave).unwrap());
+            let snapshot = GcSnapshot { reader: bench.journal.reader().unwrap() };
+            if let Some(tombstone) = snapshot.tombstones().unwrap().pop() {
+                Steps(&mut bench).chore(move |committer| committer.remove_rest(&tombstone).unwrap());
             }
         }
         let bench = bench.again();
@@ -356,8 +356,8 @@ fn what_a_relaxed_store_has_removed_does_not_come_back() {
     let mut bench = Bench::new();
     bench.ended(1, 100, &[]);
     let bench = bench.again();
-    let mut caring = bench.journal.garbage_collector().start(GcMode::Remove).unwrap();
-    caring.remove_sessions(Some(Timestamp(200))).unwrap();
+    let mut pass = bench.journal.garbage_collector().start(GcMode::Remove).unwrap();
+    pass.remove_sessions(Some(Timestamp(200))).unwrap();
     // The store that another process would find if this one was killed now, before files are removed.
     let dir = tempfile::tempdir().unwrap();
     let file = bench.journal.db.file().path().to_owned();
@@ -393,11 +393,11 @@ fn damage(dir: &Path) {
 #[test]
 fn a_care_of_a_closed_store_says_so() {
     let bench = Bench::new();
-    let care = bench.journal.garbage_collector();
-    let mut caring = care.start(GcMode::Remove).unwrap();
+    let collector = bench.journal.garbage_collector();
+    let mut pass = collector.start(GcMode::Remove).unwrap();
     drop(bench);
-    assert_eq!(caring.remove_sessions(None).unwrap_err(), GcError::Closed);
-    assert_eq!(care.footprint().unwrap_err(), GcError::Closed);
+    assert_eq!(pass.remove_sessions(None).unwrap_err(), GcError::Closed);
+    assert_eq!(collector.footprint().unwrap_err(), GcError::Closed);
 }
 
 #[test]

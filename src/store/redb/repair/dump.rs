@@ -71,9 +71,11 @@ impl DamagedRows<'_> {
             lines.row(line, blobs.json::<Value>(row.value()), row.value())?;
         }
         let log = txn.open_table(LOG)?;
-        for place in survey.positions.iter().filter(|(_, of)| **of == session).map(|(place, _)| *place) {
-            if let Some(row) = log.get(place)? {
-                lines.records(session, place, row.value(), blobs)?;
+        for position in
+            survey.positions.iter().filter(|(_, of)| **of == session).map(|(position, _)| *position)
+        {
+            if let Some(row) = log.get(position)? {
+                lines.records(session, position, row.value(), blobs)?;
             }
         }
         lines.finish()
@@ -85,9 +87,9 @@ impl DamagedRows<'_> {
         let mut lines = Lines::create(path)?;
         let strays = &survey.strays;
         let log = txn.open_table(LOG)?;
-        for place in &strays.log {
-            if let Some(row) = log.get(place)? {
-                lines.hex(json!({ "table": "appends", "place": place }), row.value())?;
+        for position in &strays.log {
+            if let Some(row) = log.get(position)? {
+                lines.hex(json!({ "table": "appends", "place": position }), row.value())?;
             }
         }
         let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
@@ -166,12 +168,12 @@ impl Lines {
     fn records(
         &mut self,
         session: SessionId,
-        place: u64,
+        position: u64,
         stored: &[u8],
         blobs: &Blobs,
     ) -> Result<(), StoreError> {
-        let line = json!({ "table": "appends", "place": place });
-        let row = match LogRow::parse(session, place, stored) {
+        let line = json!({ "table": "appends", "place": position });
+        let row = match LogRow::parse(session, position, stored) {
             Ok(row) => row,
             Err(error) => return self.unreadable(line, error, stored),
         };

@@ -18,8 +18,8 @@ pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), StoreError> {
     for session in &survey.removable {
         remove_session(&mut tables, *session)?;
     }
-    let doomed = |id: u128| survey.removable.contains(&SessionId::from_bits(id));
-    tables.session_keys.open()?.retain(|_, session| !doomed(session))?;
+    let is_removable = |id: u128| survey.removable.contains(&SessionId::from_bits(id));
+    tables.session_keys.open()?.retain(|_, session| !is_removable(session))?;
     let runs = |id: u128| survey.runs.contains_key(&RunId::from_bits(id));
     tables.keys.open()?.retain(|key, run| !runs(run) && !survey.strays.keys.contains(key))?;
     for run in survey.runs.keys() {
@@ -32,12 +32,12 @@ pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), StoreError> {
             tables.accounts.open()?.remove(id)?;
         }
     }
-    for place in survey.positions.keys() {
-        tables.log.open()?.remove(place)?;
+    for position in survey.positions.keys() {
+        tables.log.open()?.remove(position)?;
     }
     remove_strays(&mut tables, &survey.strays)?;
     for (session, rows) in &survey.mended {
-        mark(&mut tables, *session, rows)?;
+        rewrite_tail_and_marks(&mut tables, *session, rows)?;
     }
     drop(tables);
     txn.commit()?;
@@ -49,7 +49,7 @@ fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), Sto
     let bits = session.bits();
     tables.sessions.open()?.remove(bits)?;
     tables.tails.open()?.remove(bits)?;
-    tables.graves.open()?.remove(bits)?;
+    tables.tombstones.open()?.remove(bits)?;
     tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
     tables.inbox.open()?.retain_in(rows_of(session), |_, _| false)?;
     tables.runs_by_session.open()?.retain_in(runs_of(session), |_, ()| false)?;
@@ -58,8 +58,8 @@ fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), Sto
 
 fn remove_strays(tables: &mut Tables<'_>, strays: &StrayRows) -> Result<(), StoreError> {
     let StrayRows { log, runs, open_runs, accounts, keys: _, models } = strays;
-    for place in log {
-        tables.log.open()?.remove(place)?;
+    for position in log {
+        tables.log.open()?.remove(position)?;
     }
     for run in runs {
         tables.runs.open()?.remove(run)?;
@@ -90,14 +90,18 @@ fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
 }
 
 /// Rewrites a session's tail and marks according to its rows.
-fn mark(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<(), StoreError> {
+fn rewrite_tail_and_marks(
+    tables: &mut Tables<'_>,
+    session: SessionId,
+    rows: &[(Seq, u64)],
+) -> Result<(), StoreError> {
     let bits = session.bits();
     tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
     let mut tail = SessionTail::default();
-    for (last, place) in rows {
-        (tail.last, tail.position) = (*last, *place);
+    for (last, position) in rows {
+        (tail.last, tail.position) = (*last, *position);
         if tail.grow() {
-            tables.marks.open()?.insert((bits, *last), *place)?;
+            tables.marks.open()?.insert((bits, *last), *position)?;
         }
     }
     tables.tails.open()?.insert(bits, (tail.position, tail.last, tail.rows_since_mark))?;

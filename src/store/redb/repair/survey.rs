@@ -110,16 +110,17 @@ impl Survey {
     }
 
     fn find_rows(&mut self, txn: &ReadTransaction, target: RepairTarget) -> Result<(), StoreError> {
-        let own: BTreeSet<u64> = self.mended.values().flatten().map(|(_, place)| *place).collect();
-        for_each_row(txn, LOG, |place, row| {
+        let mended_rows: BTreeSet<u64> =
+            self.mended.values().flatten().map(|(_, position)| *position).collect();
+        for_each_row(txn, LOG, |position, row| {
             match session_of_row(row) {
                 Ok(session) if self.removable.contains(&session) => {
-                    self.positions.insert(place, session);
+                    self.positions.insert(position, session);
                 }
-                Ok(session) if self.mended.contains_key(&session) && !own.contains(&place) => {
-                    self.strays.log.insert(place);
+                Ok(session) if self.mended.contains_key(&session) && !mended_rows.contains(&position) => {
+                    self.strays.log.insert(position);
                 }
-                Err(_) if target == RepairTarget::All => drop(self.strays.log.insert(place)),
+                Err(_) if target == RepairTarget::All => drop(self.strays.log.insert(position)),
                 Ok(_) | Err(_) => {}
             }
             Ok(())
@@ -128,12 +129,12 @@ impl Survey {
 
     /// Retains all ancestors of retained accounts, whichever session they belong to.
     fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
-        let family = accounts::parents(txn)?;
-        let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
+        let parents = accounts::parents(txn)?;
+        let is_removed = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
         loop {
             let before = self.needed.len();
-            for (id, parent) in &family {
-                if goes(*parent) && (!goes(*id) || self.needed.contains(id)) {
+            for (id, parent) in &parents {
+                if is_removed(*parent) && (!is_removed(*id) || self.needed.contains(id)) {
                     self.needed.insert(*parent);
                 }
             }
@@ -144,10 +145,10 @@ impl Survey {
     }
 
     fn find_strays(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
-        let goes = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
+        let is_removed = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
         let strays = &mut self.strays;
         for_each_row(txn, RUNS, |id, stored| {
-            if !goes(id) && blobs.json::<RunRow>(stored).is_err() {
+            if !is_removed(id) && blobs.json::<RunRow>(stored).is_err() {
                 strays.runs.insert(id);
             }
             Ok(())
@@ -155,7 +156,7 @@ impl Survey {
         let runs = txn.open_table(RUNS)?;
         let lost_runs = &strays.runs;
         let is_lost = |id: u128| -> Result<bool, StoreError> {
-            Ok(!goes(id) && (lost_runs.contains(&id) || runs.get(id)?.is_none()))
+            Ok(!is_removed(id) && (lost_runs.contains(&id) || runs.get(id)?.is_none()))
         };
         for_each_row(txn, OPEN_RUNS, |id, ()| {
             if is_lost(id)? {
@@ -196,10 +197,10 @@ fn readable_rows(
 ) -> Result<Option<Vec<(Seq, u64)>>, StoreError> {
     let Some(tail) = SessionTail::read(&txn.open_table(TAILS)?, session)? else { return Ok(None) };
     let log = txn.open_table(LOG)?;
-    let (mut place, mut last, mut rows) = (tail.position, tail.last, Vec::new());
-    while place != 0 {
-        let Some(stored) = log.get(place)? else { return Ok(None) };
-        let Ok(row) = LogRow::parse(session, place, stored.value()) else { return Ok(None) };
+    let (mut position, mut last, mut rows) = (tail.position, tail.last, Vec::new());
+    while position != 0 {
+        let Some(stored) = log.get(position)? else { return Ok(None) };
+        let Ok(row) = LogRow::parse(session, position, stored.value()) else { return Ok(None) };
         let mut end = row.first.saturating_sub(1);
         for (seq, record) in row.records() {
             let value = record.ok().and_then(|stored| blobs.resolve(stored).ok());
@@ -215,8 +216,8 @@ fn readable_rows(
         if end != last {
             return Ok(None);
         }
-        rows.push((last, place));
-        (place, last) = (row.previous, row.first.saturating_sub(1));
+        rows.push((last, position));
+        (position, last) = (row.previous, row.first.saturating_sub(1));
     }
     rows.reverse();
     Ok((last == 0).then_some(rows))

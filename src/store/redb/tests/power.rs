@@ -75,9 +75,9 @@ impl Disk {
 
     /// Opens the store on the disk, in this boot of the machine.
     pub(super) fn open(&self, spinning: &Spinning, boot: u64) -> Result<OpenStore, OpenError> {
-        let ground =
+        let environment =
             StoreEnvironment { files: Box::new(spinning.drawer.clone()), boot, disk_wait: Arc::default() };
-        open_over(self.dir.path(), ground, |_| Ok(spinning.platter.clone()))
+        open_over(self.dir.path(), environment, |_| Ok(spinning.platter.clone()))
     }
 
     /// Cuts the power now.
@@ -238,12 +238,12 @@ fn a_blob_that_is_not_synced_is_found() {
 
 #[test]
 fn a_seed_is_the_same_again() {
-    let told = |_| {
+    let counts = |_| {
         let mut cuts = Cuts::default();
         seed(HONEST, 7, &mut cuts).unwrap();
         format!("{cuts:?}")
     };
-    assert_eq!(told(1), told(2));
+    assert_eq!(counts(1), counts(2));
 }
 
 /// An append follows a takeover in one batch, whose answer is lost with the power.

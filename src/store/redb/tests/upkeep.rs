@@ -124,7 +124,7 @@ fn a_store_of_which_most_was_deleted_is_compacted_once() {
     by_hand(&mut disk, |txn| {
         let mut log = txn.open_table(LOG).unwrap();
         let rows = log.len().unwrap();
-        (rows / 10..rows).for_each(|place| drop(log.remove(place).unwrap()));
+        (rows / 10..rows).for_each(|position| drop(log.remove(position).unwrap()));
     });
     let (counted, before, after) = compacted(&mut disk);
     assert!(counted && after < before / 2, "{before} {after}");
@@ -204,7 +204,7 @@ fn first_run(txn: &redb::WriteTransaction) -> u128 {
 }
 
 #[track_caller]
-fn told(damages: &[Damage], table: &str, text: &str) {
+fn check_damage(damages: &[Damage], table: &str, text: &str) {
     let found = damages.iter().any(|damage| damage.table == table && damage.what.contains(text));
     assert!(found, "{table}, {text}: {damages:?}");
 }
@@ -222,8 +222,8 @@ fn what_is_one_sessions_is_told() {
             log.remove(tail.unwrap().1.value().0).unwrap();
         }
     });
-    told(&seen, "appends", "is missing");
-    told(&checked, "tails", "it should end with record");
+    check_damage(&seen, "appends", "is missing");
+    check_damage(&checked, "tails", "it should end with record");
     assert!(seen.iter().all(|damage| damage.session.is_some()), "{seen:?}");
     opened.unwrap();
     // An index row of a session is gone.
@@ -233,8 +233,8 @@ fn what_is_one_sessions_is_told() {
         txn.open_table(SESSION_KEYS).unwrap().retain(|_, _| false).unwrap();
     });
     for damages in [&seen, &checked] {
-        told(damages, "runs_by_session", "is missing");
-        told(damages, "session_keys", "its key");
+        check_damage(damages, "runs_by_session", "is missing");
+        check_damage(damages, "session_keys", "its key");
     }
     opened.unwrap();
 }
@@ -245,16 +245,16 @@ fn a_run_without_a_row_is_told_and_the_others_are_none_the_worse() {
     let (seen, checked, opened) = spoiled(|txn| {
         txn.open_table(RUNS).unwrap().remove(first_run(txn)).unwrap();
     });
-    told(&checked, "runs_by_session", "has no row");
-    told(&seen, "open_runs", "has no row");
-    told(&checked, "open_runs", "has no row");
+    check_damage(&checked, "runs_by_session", "has no row");
+    check_damage(&seen, "open_runs", "has no row");
+    check_damage(&checked, "open_runs", "has no row");
     opened.unwrap();
     let mut run = 0;
     let (seen, _, opened) = spoiled(|txn| {
         run = first_run(txn);
         txn.open_table(RUNS).unwrap().insert(run, &b"{}"[..]).unwrap();
     });
-    told(&seen, "runs", &format!("the row of run {} cannot be read", RunId::from_bits(run)));
+    check_damage(&seen, "runs", &format!("the row of run {} cannot be read", RunId::from_bits(run)));
     opened.unwrap();
     // Nothing says what the store is.
     let (mut disk, _) = filled(1);
@@ -283,11 +283,11 @@ fn what_cannot_be_read_now_is_not_taken_for_lost() {
 fn an_index_row_of_a_run_that_is_not_there_is_told_whatever_else_is_damaged() {
     let (_, checked, _) = spoiled(|txn| {
         let mut log = txn.open_table(LOG).unwrap();
-        let places: Vec<u64> = log.iter().unwrap().map(|row| row.unwrap().0.value()).collect();
-        for place in places {
-            let mut row = log.get(place).unwrap().unwrap().value().to_vec();
+        let positions: Vec<u64> = log.iter().unwrap().map(|row| row.unwrap().0.value()).collect();
+        for position in positions {
+            let mut row = log.get(position).unwrap().unwrap().value().to_vec();
             row.pop();
-            log.insert(place, &*row).unwrap();
+            log.insert(position, &*row).unwrap();
         }
         txn.open_table(RUNS).unwrap().retain(|_, _| false).unwrap();
         txn.open_table(KEYS).unwrap().insert("lost", 99).unwrap();
@@ -295,9 +295,9 @@ fn an_index_row_of_a_run_that_is_not_there_is_told_whatever_else_is_damaged() {
     });
     for table in ["keys", "open_runs", "runs_by_session"] {
         let expect = if table == "keys" { "which is not there" } else { "has no row" };
-        told(&checked, table, expect);
+        check_damage(&checked, table, expect);
     }
-    told(&checked, "inbox", "row 1: ");
+    check_damage(&checked, "inbox", "row 1: ");
 }
 
 /// Removes the `nth` row from the end of the session with most records. That session cannot be read, and all others
@@ -307,13 +307,13 @@ fn check_without_row(nth: usize) {
     let (mut disk, model) = filled(30);
     let (session, _) = model.records().max_by_key(|(_, records)| records.len()).unwrap();
     by_hand(&mut disk, |txn| {
-        let (mut place, ..) = txn.open_table(TAILS).unwrap().get(session.bits()).unwrap().unwrap().value();
+        let (mut position, ..) = txn.open_table(TAILS).unwrap().get(session.bits()).unwrap().unwrap().value();
         let mut log = txn.open_table(LOG).unwrap();
         for _ in 0..nth {
-            let row = log.get(place).unwrap().unwrap();
-            place = LogRow::parse(*session, place, row.value()).unwrap().previous;
+            let row = log.get(position).unwrap().unwrap();
+            position = LogRow::parse(*session, position, row.value()).unwrap().previous;
         }
-        assert!(log.remove(place).unwrap().is_some());
+        assert!(log.remove(position).unwrap().is_some());
     });
     let (_, journal) = disk.reopen(1).unwrap();
     let read = |session: &SessionId| block_on(journal.records(*session, 1, usize::MAX));
