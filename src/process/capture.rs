@@ -47,8 +47,8 @@ impl Capture {
 
     /// A capture restored from its parts; `None` if no stream of length `total` can have these parts.
     pub(super) fn of_parts(head: &[u8], tail: &[u8], total: u64) -> Option<Self> {
-        let kept = (head.len() + tail.len()) as u64;
-        let fits = head.len() <= HEAD_BYTES && tail.len() <= TAIL_BYTES && kept <= total;
+        let captured = (head.len() + tail.len()) as u64;
+        let fits = head.len() <= HEAD_BYTES && tail.len() <= TAIL_BYTES && captured <= total;
         fits.then(|| Self { head: head.to_owned(), tail: tail.to_owned().into(), total })
     }
 
@@ -57,18 +57,18 @@ impl Capture {
         self.total
     }
 
-    /// At most `room` captured bytes, two thirds of them from the beginning. Where bytes are left out, no UTF-8
+    /// At most `max_bytes` captured bytes, two thirds of them from the beginning. Where bytes are left out, no UTF-8
     /// character is split.
-    pub fn truncated(&mut self, room: usize) -> TruncatedOutput<'_> {
+    pub fn truncated(&mut self, max_bytes: usize) -> TruncatedOutput<'_> {
         if self.total == (self.head.len() + self.tail.len()) as u64 {
             self.head.extend(self.tail.drain(..));
-            if self.head.len() <= room {
+            if self.head.len() <= max_bytes {
                 return TruncatedOutput { head: &self.head, left_out: 0, tail: &[] };
             }
         }
         let last = if self.tail.is_empty() { &self.head[..] } else { &*self.tail.make_contiguous() };
-        let head = without_cut_end(&self.head[..self.head.len().min(room - room / 3)]);
-        let tail = without_cut_start(&last[last.len().saturating_sub(room / 3)..]);
+        let head = without_cut_end(&self.head[..self.head.len().min(max_bytes - max_bytes / 3)]);
+        let tail = without_cut_start(&last[last.len().saturating_sub(max_bytes / 3)..]);
         TruncatedOutput { head, left_out: self.total - (head.len() + tail.len()) as u64, tail }
     }
 }
@@ -116,11 +116,11 @@ mod tests {
         for length in [4_000, HEAD_BYTES, HEAD_BYTES + TAIL_BYTES, long.len()] {
             let mut capture = Capture::default();
             capture.push(&long[..length]);
-            for room in [0, 1, 9, 3_000] {
-                let shown = capture.truncated(room);
-                assert_eq!(shown.head, &long[..room - room / 3]);
-                assert_eq!(shown.tail, &long[length - room / 3..length]);
-                assert_eq!(shown.left_out, (length - room) as u64);
+            for max_bytes in [0, 1, 9, 3_000] {
+                let shown = capture.truncated(max_bytes);
+                assert_eq!(shown.head, &long[..max_bytes - max_bytes / 3]);
+                assert_eq!(shown.tail, &long[length - max_bytes / 3..length]);
+                assert_eq!(shown.left_out, (length - max_bytes) as u64);
             }
         }
     }

@@ -103,11 +103,11 @@ pub async fn run(
 }
 
 fn spawn(command: Command) -> io::Result<tokio::process::Child> {
-    let mut started = tokio::process::Command::new(command.program);
+    let mut builder = tokio::process::Command::new(command.program);
     if command.environment == Environment::Clean {
-        started.env_clear().envs(inherited());
+        builder.env_clear().envs(inherited());
     }
-    started
+    builder
         .args(command.arguments)
         .current_dir(command.folder)
         .stdin(Stdio::null())
@@ -140,14 +140,14 @@ async fn watch(
 async fn stop(group: &ProcessGroup, pipes: &mut OutputPipes) -> io::Result<()> {
     group.terminate();
     let mut grace = ActiveDeadline::after(TERM_GRACE);
-    let mut leader_is_gone = false;
-    while !leader_is_gone || pipes.are_open() {
+    let mut leader_exited = false;
+    while !leader_exited || pipes.are_open() {
         tokio::select! {
             biased;
             () = grace.over() => break,
-            exited = group.exited(), if !leader_is_gone => {
+            exited = group.exited(), if !leader_exited => {
                 exited?;
-                leader_is_gone = true;
+                leader_exited = true;
             }
             read = pipes.read(), if pipes.are_open() => read?,
         }

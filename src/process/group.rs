@@ -49,10 +49,10 @@ impl ProcessGroup {
         self.id.into_iter().for_each(|id| signal(id, Signal::KILL));
     }
 
-    /// Kills all members and reaps the leader; `None` if the kernel does not report its exit within `patience`.
-    pub(super) async fn finish(mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+    /// Kills all members and reaps the leader; `None` if the kernel does not report its exit within `timeout`.
+    pub(super) async fn finish(mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
         self.kill();
-        match ActiveDeadline::after(patience).bound(self.leader.wait()).await {
+        match ActiveDeadline::after(timeout).bound(self.leader.wait()).await {
             Some(status) => {
                 self.id = None;
                 status.map(Some)

@@ -50,23 +50,23 @@ impl OutputPipes {
 
     /// Waits for the next bytes, or the end, of either stream; returns at once if both have ended. Cancel-safe.
     pub(super) async fn read(&mut self) -> io::Result<()> {
-        let room = match &self.tee {
+        let slot = match &self.tee {
             Some(tee) => tee.reserve().await,
             None => None,
         };
-        self.read_with(room).await.map(|_| ())
+        self.read_with(slot).await.map(|_| ())
     }
 
     /// Reads the remaining output without waiting for the tee. Ends with both streams, after `quiet` without output,
-    /// after `most`, or above `MAX_DRAINED_BYTES`.
-    pub(super) async fn drain(&mut self, quiet: Duration, most: Duration) -> io::Result<()> {
-        let mut end = ActiveDeadline::after(most);
+    /// after `limit`, or above `MAX_DRAINED_BYTES`.
+    pub(super) async fn drain(&mut self, quiet: Duration, limit: Duration) -> io::Result<()> {
+        let mut deadline = ActiveDeadline::after(limit);
         let mut drained = 0;
         while self.are_open() && drained < MAX_DRAINED_BYTES {
             let mut quiet = ActiveDeadline::after(quiet);
             tokio::select! {
                 biased;
-                () = end.over() => break,
+                () = deadline.over() => break,
                 read = quiet.bound(self.read_with(None)) => match read {
                     Some(count) => drained += count?,
                     None => break,
@@ -76,7 +76,7 @@ impl OutputPipes {
         Ok(())
     }
 
-    async fn read_with(&mut self, room: Option<OwnedSemaphorePermit>) -> io::Result<usize> {
+    async fn read_with(&mut self, slot: Option<OwnedSemaphorePermit>) -> io::Result<usize> {
         if !self.are_open() {
             return Ok(0);
         }
@@ -86,7 +86,7 @@ impl OutputPipes {
             bytes = stderr.read(), if stderr.reader.is_some() => bytes,
         }?;
         if let Some(tee) = tee {
-            tee.push(bytes, room);
+            tee.push(bytes, slot);
         }
         Ok(bytes.len())
     }

@@ -45,9 +45,9 @@ impl Tee {
 
     /// Forwards a piece. Output that is read after the command's end has no slot, because nothing waits for the
     /// receiver then.
-    pub(super) fn push(&self, bytes: &[u8], room: Option<OwnedSemaphorePermit>) {
+    pub(super) fn push(&self, bytes: &[u8], slot: Option<OwnedSemaphorePermit>) {
         if !bytes.is_empty() {
-            let piece = OutputChunk { bytes: Bytes::copy_from_slice(bytes), _slot: room };
+            let piece = OutputChunk { bytes: Bytes::copy_from_slice(bytes), _slot: slot };
             // A dropped receiver needs no output.
             let (Ok(()) | Err(_)) = self.sender.send(piece);
         }

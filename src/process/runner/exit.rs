@@ -84,8 +84,9 @@ struct CaptureLengths {
 
 impl ExitRecord {
     pub(super) fn encode(&self, attempt: &str) -> Vec<u8> {
-        let streams = self.end.as_ref().map_or_else(|_| vec![], |ran| vec![&ran.stdout, &ran.stderr]);
-        let of = |stream: &Capture| {
+        let streams =
+            self.end.as_ref().map_or_else(|_| vec![], |result| vec![&result.stdout, &result.stderr]);
+        let lengths = |stream: &Capture| {
             let (head, tail) = stream.parts();
             CaptureLengths {
                 head: head.len(),
@@ -94,12 +95,12 @@ impl ExitRecord {
             }
         };
         let end = match &self.end {
-            Ok(ran) => RecordedEnd::Ran {
-                cause: ran.cause,
-                exit_code: ran.exit_code,
-                signal: ran.signal,
-                stdout: of(&ran.stdout),
-                stderr: of(&ran.stderr),
+            Ok(result) => RecordedEnd::Ran {
+                cause: result.cause,
+                exit_code: result.exit_code,
+                signal: result.signal,
+                stdout: lengths(&result.stdout),
+                stderr: lengths(&result.stderr),
             },
             Err(error) => RecordedEnd::Failed { error: error.chars().take(MAX_ERROR_BYTES).collect() },
         };
@@ -125,7 +126,7 @@ impl ExitRecord {
         if magic != MAGIC || words.next().is_some() || Hash::of(body).to_string() != hash {
             return None;
         }
-        let (header, kept) = line(body)?;
+        let (header, streams) = line(body)?;
         let ExitHeader { version, attempt: of, end, output } = serde_json::from_slice(header).ok()?;
         if version != VERSION || of.is_some_and(|of| of != attempt) {
             return None;
@@ -133,8 +134,8 @@ impl ExitRecord {
         let end = match end {
             RecordedEnd::Failed { error } => Err(error),
             RecordedEnd::Ran { cause, exit_code, signal, stdout, stderr } => {
-                let (stdout, kept) = capture(kept, &stdout)?;
-                let (stderr, _) = capture(kept, &stderr)?;
+                let (stdout, streams) = capture(streams, &stdout)?;
+                let (stderr, _) = capture(streams, &stderr)?;
                 Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
             }
         };
@@ -207,10 +208,11 @@ mod tests {
         capture
     }
 
-    fn ran(out: usize, err: usize) -> ExitRecord {
+    fn record(out: usize, err: usize) -> ExitRecord {
         let (stdout, stderr) = (captured(out), captured(err));
-        let ran = CommandResult { cause: ExitCause::Exit, exit_code: Some(3), signal: None, stdout, stderr };
-        ExitRecord { end: Ok(ran), output: OutputExtent { bytes: 7, left_out: 8 } }
+        let result =
+            CommandResult { cause: ExitCause::Exit, exit_code: Some(3), signal: None, stdout, stderr };
+        ExitRecord { end: Ok(result), output: OutputExtent { bytes: 7, left_out: 8 } }
     }
 
     fn check(exit: &ExitRecord) {
@@ -234,15 +236,15 @@ mod tests {
 
     #[test]
     fn an_exit_is_whole_or_nothing() {
-        check(&ran(0, 0));
-        check(&ran(10, HEAD_BYTES + 1));
-        check(&ran(10 * HEAD_BYTES, 20 * TAIL_BYTES));
+        check(&record(0, 0));
+        check(&record(10, HEAD_BYTES + 1));
+        check(&record(10 * HEAD_BYTES, 20 * TAIL_BYTES));
         check(&ExitRecord { end: Err("no such file\n".repeat(1_000)), output: OutputExtent::default() });
     }
 
     #[test]
     fn an_exit_of_another_attempt_is_none() {
-        let bytes = ran(1, 1).encode("call.2");
+        let bytes = record(1, 1).encode("call.2");
         assert!(ExitRecord::decode(&bytes, "call.2").is_some());
         assert!(ExitRecord::decode(&bytes, NAME).is_none());
     }
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn lengths_that_cannot_be_are_no_exit() {
-        let bytes = ran(10, 10).encode(NAME);
+        let bytes = record(10, 10).encode(NAME);
         let (_, body) = line(&bytes).unwrap();
         let body = String::from_utf8_lossy(body).replacen(r#""head":10"#, r#""head":99"#, 1);
         let bytes =

@@ -175,9 +175,9 @@ impl SpoolFolder {
 
     /// True if `name` in the folder is still `file`. A command may have removed or replaced it.
     pub(super) fn is_current(&self, name: &str, file: &File) -> io::Result<bool> {
-        let own = file.metadata()?;
+        let opened = file.metadata()?;
         Ok(fs::symlink_metadata(self.file(name))
-            .is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
+            .is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())))
     }
 
     /// Restores a file that a command has removed or replaced. `fill` writes its content before it appears. Fails also
@@ -221,7 +221,7 @@ impl SpoolFolder {
                 spool.parent().map_or(Ok(()), |state| File::open(state)?.sync_all())?;
                 builder.create(&self.0)
             }
-            (made, _) => made,
+            (created, _) => created,
         }
     }
 

@@ -12,19 +12,19 @@ use crate::{files::open_regular, process::Tee};
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Waits for `over` and forwards the file `output` to `tee` meanwhile, as long as `tee` has a receiver.
-pub async fn follow(over: impl Future<Output = RunnerOutcome>, output: &Path, tee: Tee) -> RunnerOutcome {
+/// Waits for `end` and forwards the file `output` to `tee` meanwhile, as long as `tee` has a receiver.
+pub async fn follow(end: impl Future<Output = RunnerOutcome>, output: &Path, tee: Tee) -> RunnerOutcome {
     let (done, is_done) = watch::channel(());
-    let over = async {
-        let left = over.await;
+    let end = async {
+        let outcome = end.await;
         drop(done);
-        left
+        outcome
     };
-    let (left, read) = tokio::join!(over, forward(output, tee, is_done));
+    let (outcome, read) = tokio::join!(end, forward(output, tee, is_done));
     if let Err(error) = read {
         tracing::warn!(output = %output.display(), %error, "the output of a command cannot be read");
     }
-    left
+    outcome
 }
 
 async fn forward(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
@@ -52,8 +52,8 @@ async fn catch_up(file: &Arc<File>, mut offset: u64, tee: &Tee) -> io::Result<u6
             break;
         }
         offset += bytes.len() as u64;
-        let room = tee.reserve().await;
-        tee.push(&bytes, room);
+        let slot = tee.reserve().await;
+        tee.push(&bytes, slot);
     }
     Ok(offset)
 }
@@ -69,8 +69,8 @@ async fn open(output: &Path) -> io::Result<Option<Arc<File>>> {
 
 async fn read(file: Arc<File>, offset: u64) -> io::Result<Bytes> {
     spawn_blocking(move || {
-        let left = file.metadata()?.len().saturating_sub(offset);
-        let mut bytes = vec![0; usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
+        let remaining = file.metadata()?.len().saturating_sub(offset);
+        let mut bytes = vec![0; usize::try_from(remaining).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
         let count = file.read_at(&mut bytes, offset)?;
         bytes.truncate(count);
         Ok(bytes.into())

@@ -85,20 +85,20 @@ impl Runner {
     pub async fn start(&self, name: SpoolName, command: Command) -> io::Result<LiveRunner> {
         let folder = self.folder(name);
         let task = RunnerTask::try_from(command)?;
-        let lay_out = || {
+        let create_folder = || {
             let (folder, task) = (folder.clone(), task.clone());
             off_thread(move || folder.create_with_task(&task))
         };
-        match lay_out().await {
+        match create_folder().await {
             // The folder of an attempt that a relaxed store lost in a power loss.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 clear_attempt(folder.clone(), name).await?;
-                lay_out().await?;
+                create_folder().await?;
             }
-            made => made?,
+            created => created?,
         }
         let child = spawn(&self.program, &folder, name)?;
-        Ok(LiveRunner::own(folder, name, child))
+        Ok(LiveRunner::of_child(folder, name, child))
     }
 
     /// Attaches to an attempt of an earlier process, or makes sure that it never begins. It waits for disk space: a
@@ -165,7 +165,7 @@ impl Runner {
             tracing::warn!(%error, "the ledger of begun commands cannot be kept: one whose traces are lost will be in doubt");
         }
         let SpoolLeftovers { attempts, removed } = match self.attempts(is_open) {
-            Ok(stale) => stale,
+            Ok(leftovers) => leftovers,
             Err(error) => {
                 tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
                 SpoolLeftovers::default()
@@ -200,22 +200,22 @@ impl Runner {
     /// Attempts with a folder, except those of open runs. Also running ones without: a command may have removed its own
     /// folder.
     fn attempts(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
-        let mut stale = self.leftovers(&is_open)?;
+        let mut leftovers = self.leftovers(&is_open)?;
         for (name, pid) in CommandLedger::of_spool(&self.spool).started_attempts() {
             let folder = self.folder(name);
-            let is_listed = || stale.attempts.iter().any(|(_, listed)| *listed == name);
+            let is_listed = || leftovers.attempts.iter().any(|(_, listed)| *listed == name);
             if !is_open(name.call.run) && orphans::is_runner(pid, folder.path()) && !is_listed() {
-                stale.attempts.push((folder, name));
+                leftovers.attempts.push((folder, name));
             }
         }
-        Ok(stale)
+        Ok(leftovers)
     }
 
     fn leftovers(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
-        let mut stale = SpoolLeftovers::default();
+        let mut leftovers = SpoolLeftovers::default();
         let entries = match fs::read_dir(&self.spool) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(stale),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(leftovers),
             Err(error) => return Err(error),
         };
         for entry in entries {
@@ -223,14 +223,14 @@ impl Runner {
             // Other names in the spool are not touched.
             let Some(entry) = entry.to_str() else { continue };
             if is_removal(entry) {
-                stale.removed.push(self.spool.join(entry));
+                leftovers.removed.push(self.spool.join(entry));
             } else if let Ok(name) = entry.parse::<SpoolName>()
                 && !is_open(name.call.run)
             {
-                stale.attempts.push((self.folder(name), name));
+                leftovers.attempts.push((self.folder(name), name));
             }
         }
-        Ok(stale)
+        Ok(leftovers)
     }
 
     fn folder(&self, name: SpoolName) -> SpoolFolder {
@@ -255,23 +255,23 @@ fn spawn(program: &Path, folder: &SpoolFolder, name: SpoolName) -> io::Result<pr
 
 /// Attaches on the same boot.
 async fn attach_same_boot(folder: SpoolFolder, name: SpoolName) -> io::Result<AttachedRunner> {
-    let at = folder.clone();
+    let spool_folder = folder.clone();
     let found = off_thread(move || {
-        let revoked = revoke(&at).and_then(|claimed| {
-            Ok(claimed == ClaimResult::Claimed || at.read_claim()? == Some(Claim::Revoked))
+        let revoked = revoke(&spool_folder).and_then(|claimed| {
+            Ok(claimed == ClaimResult::Claimed || spool_folder.read_claim()? == Some(Claim::Revoked))
         });
         // Read after the revocation: a runner that writes its entry later sees the revocation.
-        match at.ledger().mark(name)? {
+        match spool_folder.ledger().mark(name)? {
             LedgerMark::NotBegun if revoked? => Ok(Err(RunnerOutcome::NeverBegun(None))),
             LedgerMark::NotBegun | LedgerMark::Begun(_) | LedgerMark::Unknown => {
-                Ok(Ok(LiveRunner::find(at, name)?))
+                Ok(Ok(LiveRunner::find(spool_folder, name)?))
             }
         }
     });
     Ok(match found.await? {
-        Ok(Some(watched)) => AttachedRunner::Alive(Box::new(watched)),
+        Ok(Some(runner)) => AttachedRunner::Alive(Box::new(runner)),
         Ok(None) => AttachedRunner::Over(outcome_of_dead_runner(&folder, name, None).await),
-        Err(left) => AttachedRunner::Over(left),
+        Err(outcome) => AttachedRunner::Over(outcome),
     })
 }
 
@@ -291,10 +291,11 @@ async fn attach_other_boot(folder: SpoolFolder) -> io::Result<AttachedRunner> {
 
 /// Ends an attempt if it is running, and removes its folder.
 async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
-    let at = folder.clone();
+    let spool_folder = folder.clone();
     let may_live = move || {
-        let is_alive = |runner| orphans::is_runner(runner, at.path());
-        Ok(at.path().try_exists()? || at.ledger().mark(name)?.runner().is_some_and(is_alive))
+        let is_alive = |runner| orphans::is_runner(runner, spool_folder.path());
+        Ok(spool_folder.path().try_exists()?
+            || spool_folder.ledger().mark(name)?.runner().is_some_and(is_alive))
     };
     if off_thread(may_live).await? {
         end_attempt(folder.clone(), name).await?;
@@ -304,10 +305,10 @@ async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
 
 /// Ends an attempt if it is running. Creates its folder if there is none.
 async fn end_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
-    if let AttachedRunner::Alive(watched) = attach_same_boot(folder, name).await? {
+    if let AttachedRunner::Alive(runner) = attach_same_boot(folder, name).await? {
         let stop = CancellationToken::new();
         stop.cancel();
-        watched.wait(&stop).await;
+        runner.wait(&stop).await;
     }
     Ok(())
 }
@@ -319,8 +320,8 @@ async fn clear_or_warn(folder: SpoolFolder, name: SpoolName) {
 }
 
 async fn delete_or_warn(removed: PathBuf) {
-    let at = removed.clone();
-    if let Err(error) = off_thread(move || remove_tree(&at)).await {
+    let path = removed.clone();
+    if let Err(error) = off_thread(move || remove_tree(&path)).await {
         tracing::warn!(path = %removed.display(), %error, "what is kept of a command stays until the next start");
     }
 }

@@ -83,7 +83,7 @@ impl CommandLedger {
         if self.has_head()? {
             return Ok(());
         }
-        let _sole = sole_replacement();
+        let _lock = lock_replacement();
         // Another thread may have made it, and a runner may have written into it.
         if self.has_head()? {
             return Ok(());
@@ -129,7 +129,7 @@ impl CommandLedger {
         if !fs::metadata(&self.0).is_ok_and(|file| file.len() > SHORTEN_FROM_BYTES) {
             return Ok(());
         }
-        let _sole = sole_replacement();
+        let _lock = lock_replacement();
         let _locked = self.open_locked()?;
         let Some(LedgerEntries { since_ms, begun }) = self.read()? else { return Ok(()) };
         let (file, part) = self.create_part()?;
@@ -168,8 +168,8 @@ impl CommandLedger {
         loop {
             let file = open_regular_with(OpenOptions::new().append(true), &self.0)?;
             lock(&file)?;
-            let (own, named) = (file.metadata()?, fs::metadata(&self.0)?);
-            if (own.dev(), own.ino()) == (named.dev(), named.ino()) {
+            let (opened, named) = (file.metadata()?, fs::metadata(&self.0)?);
+            if (opened.dev(), opened.ino()) == (named.dev(), named.ino()) {
                 return Ok(file);
             }
         }
@@ -195,7 +195,7 @@ impl LedgerEntries {
     }
 }
 
-fn sole_replacement() -> MutexGuard<'static, ()> {
+fn lock_replacement() -> MutexGuard<'static, ()> {
     REPLACEMENT_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -53,7 +53,7 @@ enum RunnerProcess {
 }
 
 impl LiveRunner {
-    pub(super) fn own(folder: SpoolFolder, name: SpoolName, child: Child) -> Self {
+    pub(super) fn of_child(folder: SpoolFolder, name: SpoolName, child: Child) -> Self {
         Self { folder, name, process: RunnerProcess::Own(child, None) }
     }
 
@@ -70,23 +70,23 @@ impl LiveRunner {
         if if is_held { !folder.has_live_runner()? } else { process.is_none() } {
             return Ok(None);
         }
-        let life = process
+        let process = process
             .and_then(|process| pidfd::watch(process).ok())
             .map_or(RunnerProcess::Lock, RunnerProcess::Other);
-        Ok(Some(Self { folder, name, process: life }))
+        Ok(Some(Self { folder, name, process }))
     }
 
     /// Waits until the runner has ended, and returns its outcome. When `cancel` fires, the runner gets SIGTERM. If it
     /// has not ended within [`STOP_TIMEOUT`], it is killed with all that it started.
     pub async fn wait(mut self, cancel: &CancellationToken) -> RunnerOutcome {
-        let (waited, unsaid) = tokio::select! {
+        let (result, without_record) = tokio::select! {
             biased;
-            over = self.wait_exit() => (over, RunnerOutcome::Unknown),
+            result = self.wait_exit() => (result, RunnerOutcome::Unknown),
             () = cancel.cancelled() => (self.stop().await, RunnerOutcome::Killed),
         };
-        match waited {
+        match result {
             Ok(()) => match outcome_of_dead_runner(&self.folder, self.name, self.start_error()).await {
-                RunnerOutcome::Unknown | RunnerOutcome::Killed => unsaid,
+                RunnerOutcome::Unknown | RunnerOutcome::Killed => without_record,
                 known @ (RunnerOutcome::Ended(_) | RunnerOutcome::NeverBegun(_)) => known,
             },
             Err(error) => unknown_outcome(self.name, &error),
@@ -97,17 +97,17 @@ impl LiveRunner {
     pub async fn wait_within(self, limit: Duration, cancel: &CancellationToken) -> RunnerOutcome {
         let (name, stop) = (self.name, cancel.child_token());
         let mut end = pin!(self.wait(&stop));
-        if let Some(left) = ActiveDeadline::after(limit).bound(&mut end).await {
-            return left;
+        if let Some(outcome) = ActiveDeadline::after(limit).bound(&mut end).await {
+            return outcome;
         }
         tracing::warn!(%name, ?limit, "a runner did not end its command in time, and is ended");
         stop.cancel();
         match end.await {
             RunnerOutcome::Ended(mut exit) => {
-                if let Ok(ran) = &mut exit.end
-                    && ran.cause == ExitCause::Cancel
+                if let Ok(result) = &mut exit.end
+                    && result.cause == ExitCause::Cancel
                 {
-                    ran.cause = ExitCause::Timeout;
+                    result.cause = ExitCause::Timeout;
                 }
                 RunnerOutcome::Ended(exit)
             }
@@ -137,12 +137,12 @@ impl LiveRunner {
 
     async fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::TERM);
-        if let Some(over) = ActiveDeadline::after(STOP_TIMEOUT).bound(self.wait_exit()).await {
-            return over;
+        if let Some(result) = ActiveDeadline::after(STOP_TIMEOUT).bound(self.wait_exit()).await {
+            return result;
         }
         self.signal(Signal::KILL);
-        let over = ActiveDeadline::after(KILL_TIMEOUT).bound(self.wait_exit()).await;
-        over.unwrap_or_else(|| Err(io::Error::other("its runner does not end")))
+        let result = ActiveDeadline::after(KILL_TIMEOUT).bound(self.wait_exit()).await;
+        result.unwrap_or_else(|| Err(io::Error::other("its runner does not end")))
     }
 
     fn signal(&self, signal: Signal) {

@@ -28,19 +28,19 @@ const RESCAN_DELAY: Duration = Duration::from_millis(5);
 /// member proves that the session's number was not reused: a number with a member is never given away.
 pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
     for _ in 0..MAX_SCANS {
-        let ScanResult { killed, unclear, strangers } =
+        let ScanResult { killed, empty_environments, strangers } =
             spawn_blocking(move || kill_members(session, name)).await??;
-        if killed.is_empty() && unclear == 0 {
+        if killed.is_empty() && empty_environments == 0 {
             if strangers > 0 {
                 tracing::warn!(%name, strangers, "processes of a session that lost its runner are left: none of them says that it is its command's");
             }
             return Ok(());
         }
         for process in killed {
-            let gone = async { pidfd::watch(process)?.readable().await.map(drop) };
-            timeout(KILL_TIMEOUT, gone).await.unwrap_or(Ok(()))?;
+            let exit = async { pidfd::watch(process)?.readable().await.map(drop) };
+            timeout(KILL_TIMEOUT, exit).await.unwrap_or(Ok(()))?;
         }
-        if unclear > 0 {
+        if empty_environments > 0 {
             sleep(RESCAN_DELAY).await;
         }
     }
@@ -53,7 +53,7 @@ pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()
 struct ScanResult {
     killed: Vec<OwnedFd>,
     /// Number of members whose environment reads as empty: they are in the middle of `execve`, or have no variables.
-    unclear: usize,
+    empty_environments: usize,
     /// Number of members whose environment lacks the attempt's name or cannot be read.
     strangers: usize,
 }
@@ -68,10 +68,10 @@ enum Ownership {
 
 impl ScanResult {
     fn of(members: Vec<(OwnedFd, Ownership)>) -> Self {
-        let count = |whose| members.iter().filter(|(_, of)| *of == whose).count();
+        let count = |ownership| members.iter().filter(|(_, of)| *of == ownership).count();
         if count(Ownership::Attempt) == 0 {
             return Self {
-                unclear: count(Ownership::Unclear),
+                empty_environments: count(Ownership::Unclear),
                 strangers: count(Ownership::Stranger),
                 ..Self::default()
             };
@@ -89,7 +89,7 @@ fn kill_members(session: Pid, name: SpoolName) -> io::Result<ScanResult> {
         let Some(pid) = pid.filter(|pid| session_of(*pid) == Some(session)) else { continue };
         // From here on a reuse of the pid is noticed.
         let Ok(process) = pidfd::open(pid) else { continue };
-        members.extend(ownership(pid, session, name).map(|whose| (process, whose)));
+        members.extend(ownership(pid, session, name).map(|ownership| (process, ownership)));
     }
     Ok(ScanResult::of(members))
 }
@@ -109,13 +109,13 @@ pub(super) fn belongs(pid: Pid, session: Pid, name: SpoolName) -> bool {
 
 /// Classifies a process. `None` if it has exited, or is no member of the POSIX session.
 fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
-    let named = format!("{VARIABLE}={name}");
+    let expected = format!("{VARIABLE}={name}");
     let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
     // Read after the variables: for a process that has exited by now, they prove nothing.
     stat(pid).filter(|stat| stat.session == session && stat.state != b'Z')?;
     Some(match variables {
         Ok(variables) if variables.is_empty() => Ownership::Unclear,
-        Ok(variables) if variables.split(|byte| *byte == 0).any(|one| one == named.as_bytes()) => {
+        Ok(variables) if variables.split(|byte| *byte == 0).any(|one| one == expected.as_bytes()) => {
             Ownership::Attempt
         }
         // The variables are unreadable or without the name.

@@ -29,11 +29,11 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if arguments.nth(1)? != ARGUMENT {
         return None;
     }
-    let done = match arguments.next() {
+    let result = match arguments.next() {
         Some(folder) => run(&SpoolFolder::new(Path::new(&folder))),
         None => Err(io::ErrorKind::InvalidInput.into()),
     };
-    Some(match done {
+    Some(match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.raw_os_error().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX).into(),
     })
@@ -48,13 +48,13 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         let task = folder.task()?;
         let _lock = folder.lock()?;
         // Step 3. Missing disk space is found before the command runs.
-        let (room, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
+        let (exit_file, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
         match folder.claim(Claim::Runner(Some(getpid())))? {
             ClaimResult::AlreadyClaimed => Ok(()),
             ClaimResult::Claimed => {
                 claim_start(folder)?;
                 let (exit, output) = run_task(task, output, &stop).await?;
-                record(room, exit, output)
+                record(exit_file, exit, output)
             }
         }
     })
@@ -73,13 +73,13 @@ fn claim_start(folder: &SpoolFolder) -> io::Result<()> {
 
 /// Fires on SIGTERM. It also handles SIGXFSZ, so that a file that may not grow is an error of its write.
 fn stop_token() -> io::Result<CancellationToken> {
-    let mut asked = signal(SignalKind::terminate())?;
-    let _no_signal = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    let mut sigterm = signal(SignalKind::terminate())?;
+    let _sigxfsz = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
     let stop = CancellationToken::new();
-    let fires = stop.clone();
+    let token = stop.clone();
     tokio::spawn(async move {
-        asked.recv().await;
-        fires.cancel();
+        sigterm.recv().await;
+        token.cancel();
     });
     Ok(stop)
 }
@@ -98,16 +98,16 @@ async fn run_task(
 }
 
 /// Step 6. Folder entries are not synced: if a power loss takes one, the call is in doubt.
-fn record(mut room: PreallocatedExit, mut exit: ExitRecord, mut output: OutputFile) -> io::Result<()> {
-    let is_stopped = matches!(&exit.end, Ok(ran) if ran.cause == ExitCause::Cancel);
+fn record(mut exit_file: PreallocatedExit, mut exit: ExitRecord, mut output: OutputFile) -> io::Result<()> {
+    let is_stopped = matches!(&exit.end, Ok(result) if result.cause == ExitCause::Cancel);
     if is_stopped && output.restore_file().is_ok() {
         // The requester of the stop waits for the outcome and has recorded the stop.
-        return room.write(&exit);
+        return exit_file.write(&exit);
     }
     if output.restore_file().is_err() || output.sync().is_err() {
         let OutputExtent { bytes, left_out } = exit.output;
         exit.output = OutputExtent { bytes: 0, left_out: bytes + left_out };
     }
-    room.write(&exit)?;
-    room.sync()
+    exit_file.write(&exit)?;
+    exit_file.sync()
 }
