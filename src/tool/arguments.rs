@@ -131,8 +131,8 @@ fn choices(schema: &Value) -> Vec<&str> {
     let items = |key: &str| schema.get(key).and_then(Value::as_array).into_iter().flatten();
     // Values with descriptions are separate `const` schemas.
     let described = items("oneOf").filter_map(|one| one.get("const"));
-    let own = items("enum").chain(described).filter_map(Value::as_str);
-    own.chain(items("anyOf").flat_map(choices)).collect()
+    let values = items("enum").chain(described).filter_map(Value::as_str);
+    values.chain(items("anyOf").flat_map(choices)).collect()
 }
 
 fn schema_of<T: JsonSchema>() -> Value {

@@ -55,10 +55,10 @@ where
     F: FnOnce(&CancelCheck) -> Result<T, FileWorkError> + Send + 'static,
     T: Send + 'static,
 {
-    let dropped = cancel.child_token();
-    let asker = CancelCheck(dropped.clone());
-    let _gives_up = dropped.drop_guard();
-    let mut work = spawn_blocking(move || work(&asker));
+    let stop = cancel.child_token();
+    let cancel_check = CancelCheck(stop.clone());
+    let _stop_on_drop = stop.drop_guard();
+    let mut work = spawn_blocking(move || work(&cancel_check));
     let joined = tokio::select! {
         biased;
         joined = &mut work => Ok(joined),

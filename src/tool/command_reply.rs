@@ -44,26 +44,26 @@ enum FullOutput {
 
 /// The end of a call whose command ran.
 pub(super) async fn command_end(
-    mut ran: CommandResult,
+    mut result: CommandResult,
     spooled: SpooledOutput,
-    shelf: &AttemptArtifacts,
+    artifacts: &AttemptArtifacts,
 ) -> CallEnd {
-    let status = match ran.cause {
+    let status = match result.cause {
         ExitCause::Exit => CallStatus::Ok,
         ExitCause::Timeout => CallStatus::Error,
         ExitCause::Cancel => CallStatus::Stopped,
     };
-    let (mut reply, is_whole) = fit_output(&mut ran);
-    let whole = match spooled {
+    let (mut reply, is_whole) = fit_output(&mut result);
+    let full_output = match spooled {
         SpooledOutput::Inline(..) if is_whole => None,
         SpooledOutput::Inline(bytes, left_out) => {
-            Some(shelf.write(bytes).await.map(|artifact| (artifact, left_out)))
+            Some(artifacts.write(bytes).await.map(|artifact| (artifact, left_out)))
         }
         SpooledOutput::Stored(artifact, left_out) => Some(Ok((artifact, left_out))),
         SpooledOutput::Lost(error) => Some(Err(error)),
     };
-    let artifact = whole.as_ref().and_then(|whole| Some(whole.as_ref().ok()?.0.clone()));
-    reply.artifact = whole.map(|whole| match whole {
+    let artifact = full_output.as_ref().and_then(|full_output| Some(full_output.as_ref().ok()?.0.clone()));
+    reply.artifact = full_output.map(|full_output| match full_output {
         Ok((Artifact { handle, bytes, .. }, left_out)) => {
             FullOutput::Stored { handle, bytes, left_out: (left_out > 0).then_some(left_out) }
         }
@@ -73,20 +73,21 @@ pub(super) async fn command_end(
 }
 
 /// The reply with as much output as fits, and whether that is all of it.
-fn fit_output(ran: &mut CommandResult) -> (CommandReply, bool) {
-    let (out, err) = (ran.stdout.total(), ran.stderr.total());
-    let mut room = MAX_RESULT_BYTES;
+fn fit_output(result: &mut CommandResult) -> (CommandReply, bool) {
+    let (out, err) = (result.stdout.total(), result.stderr.total());
+    let mut max_bytes = MAX_RESULT_BYTES;
     loop {
         // Each stream may have half, and what the other leaves unused.
-        let half = room / 2;
-        let of =
-            |other: u64| usize::try_from(other).map_or(half, |other| room.saturating_sub(other).max(half));
-        let (stdout, out_is_whole) = truncate_stream(&mut ran.stdout, of(err));
-        let (stderr, err_is_whole) = truncate_stream(&mut ran.stderr, of(out));
+        let half = max_bytes / 2;
+        let share = |other: u64| {
+            usize::try_from(other).map_or(half, |other| max_bytes.saturating_sub(other).max(half))
+        };
+        let (stdout, out_is_whole) = truncate_stream(&mut result.stdout, share(err));
+        let (stderr, err_is_whole) = truncate_stream(&mut result.stderr, share(out));
         let reply = CommandReply {
-            exit_code: ran.exit_code,
-            signal: ran.signal,
-            timed_out: ran.cause == ExitCause::Timeout,
+            exit_code: result.exit_code,
+            signal: result.signal,
+            timed_out: result.cause == ExitCause::Timeout,
             stdout,
             stderr,
             artifact: None,
@@ -95,7 +96,7 @@ fn fit_output(ran: &mut CommandResult) -> (CommandReply, bool) {
             return (reply, out_is_whole && err_is_whole);
         }
         // Quotes, escapes and visible control characters need more space than their bytes.
-        room = room * 3 / 4;
+        max_bytes = max_bytes * 3 / 4;
     }
 }
 
@@ -103,12 +104,12 @@ fn json(reply: &CommandReply) -> String {
     serde_json::to_string(reply).expect("numbers and strings are JSON")
 }
 
-fn truncate_stream(stream: &mut Capture, room: usize) -> (String, bool) {
-    let shown = stream.truncated(room);
-    let mut visible = SanitizedText::of(shown.head);
-    if shown.left_out > 0 {
-        visible.push(format!("\n[… {} bytes left out …]\n", shown.left_out).as_bytes());
-        visible.push(shown.tail);
+fn truncate_stream(stream: &mut Capture, max_bytes: usize) -> (String, bool) {
+    let truncated = stream.truncated(max_bytes);
+    let mut visible = SanitizedText::of(truncated.head);
+    if truncated.left_out > 0 {
+        visible.push(format!("\n[… {} bytes left out …]\n", truncated.left_out).as_bytes());
+        visible.push(truncated.tail);
     }
-    (visible.text, shown.left_out == 0)
+    (visible.text, truncated.left_out == 0)
 }

@@ -27,8 +27,8 @@ impl TypedTool for CurrentTime {
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    async fn run(_: Arguments, site: ToolContext) -> CallEnd {
-        CallEnd::ok(format_time(site.now))
+    async fn run(_: Arguments, context: ToolContext) -> CallEnd {
+        CallEnd::ok(format_time(context.now))
     }
 }
 

@@ -22,15 +22,15 @@ use crate::process::{
 const CHECK_FIRST_HINT: &str = "look at what is there before you repeat anything";
 
 /// Runs a detached command. When the future is dropped, the command continues.
-pub(super) async fn run(runner: &Runner, command: Command, site: &ToolContext) -> CallEnd {
-    let name = spool_name(site);
-    let watched = match runner.start(name, command).await {
-        Ok(watched) => watched,
+pub(super) async fn run(runner: &Runner, command: Command, context: &ToolContext) -> CallEnd {
+    let name = spool_name(context);
+    let live_runner = match runner.start(name, command).await {
+        Ok(live_runner) => live_runner,
         Err(error) => return not_started_end(&error.to_string()),
     };
-    match follow_output(watched.wait(&site.cancel), runner, site).await {
-        (RunnerOutcome::Ended(exit), spooled) => exit_end(*exit, spooled, site).await,
-        (RunnerOutcome::NeverBegun(_), _) if site.cancel.is_cancelled() => never_started_end(),
+    match follow_output(live_runner.wait(&context.cancel), runner, context).await {
+        (RunnerOutcome::Ended(exit), spooled) => exit_end(*exit, spooled, context).await,
+        (RunnerOutcome::NeverBegun(_), _) if context.cancel.is_cancelled() => never_started_end(),
         (RunnerOutcome::NeverBegun(Some(reason)), _) => not_started_end(&reason.to_string()),
         (RunnerOutcome::NeverBegun(None), _) => not_started_end("its runner ended at once"),
         (RunnerOutcome::Unknown, _) => in_doubt_end(),
@@ -39,46 +39,48 @@ pub(super) async fn run(runner: &Runner, command: Command, site: &ToolContext) -
 }
 
 /// The outcome of a command that an earlier process started.
-pub(super) async fn attach(runner: &Runner, site: &ToolContext, boot: Boot) -> AttachOutcome {
-    let attached = runner.attach(spool_name(site), boot).await;
-    let over = async {
+pub(super) async fn attach(runner: &Runner, context: &ToolContext, boot: Boot) -> AttachOutcome {
+    let attached = runner.attach(spool_name(context), boot).await;
+    let end = async {
         match attached {
-            AttachedRunner::Alive(watched) => {
+            AttachedRunner::Alive(live_runner) => {
                 // The limit with which the command was started: the current setting may be lower.
-                let limit = watched.timeout().await.map_or(Duration::MAX, |timeout| timeout + END_SLACK);
-                watched.wait_within(limit, &site.cancel).await
+                let limit = live_runner.timeout().await.map_or(Duration::MAX, |timeout| timeout + END_SLACK);
+                live_runner.wait_within(limit, &context.cancel).await
             }
-            AttachedRunner::Over(left) => left,
+            AttachedRunner::Over(outcome) => outcome,
         }
     };
-    match follow_output(over, runner, site).await {
-        (RunnerOutcome::Ended(exit), spooled) => AttachOutcome::Ended(exit_end(*exit, spooled, site).await),
+    match follow_output(end, runner, context).await {
+        (RunnerOutcome::Ended(exit), spooled) => {
+            AttachOutcome::Ended(exit_end(*exit, spooled, context).await)
+        }
         (RunnerOutcome::NeverBegun(_), _) => AttachOutcome::NeverStarted,
         (RunnerOutcome::Unknown, _) => AttachOutcome::Unknown,
         (RunnerOutcome::Killed, _) => AttachOutcome::Ended(killed_end()),
     }
 }
 
-fn spool_name(site: &ToolContext) -> SpoolName {
-    SpoolName { call: site.call, attempt: site.attempt }
+fn spool_name(context: &ToolContext) -> SpoolName {
+    SpoolName { call: context.call, attempt: context.attempt }
 }
 
 async fn follow_output(
-    over: impl Future<Output = RunnerOutcome>,
+    end: impl Future<Output = RunnerOutcome>,
     runner: &Runner,
-    site: &ToolContext,
+    context: &ToolContext,
 ) -> (RunnerOutcome, SpooledOutput) {
     let (tee, pieces) = Tee::new();
-    let output = runner.output(spool_name(site));
-    tokio::join!(follow(over, &output, tee), collect_output(pieces, site))
+    let output = runner.output(spool_name(context));
+    tokio::join!(follow(end, &output, tee), collect_output(pieces, context))
 }
 
-async fn exit_end(exit: ExitRecord, spooled: SpooledOutput, site: &ToolContext) -> CallEnd {
+async fn exit_end(exit: ExitRecord, spooled: SpooledOutput, context: &ToolContext) -> CallEnd {
     match exit.end {
-        Ok(ran) => {
+        Ok(result) => {
             // A command may have changed its own output file.
             let lost = exit.output.bytes.saturating_sub(spooled.total_bytes());
-            command_end(ran, spooled.with_left_out(exit.output.left_out + lost), &site.artifacts).await
+            command_end(result, spooled.with_left_out(exit.output.left_out + lost), &context.artifacts).await
         }
         Err(error) => not_run_end(&error),
     }

@@ -1,4 +1,4 @@
-//! The tool `edit_file`: replaces texts in a file of the workspace. `replace.rs` writes the file, and `intent_log.rs`
+//! The tool `edit_file`: replaces texts in a file of the workspace. `replace.rs` writes the file, and `intents.rs`
 //! makes a repetition after a crash safe.
 
 use std::io::Read;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Settings,
     blocking::{CancelCheck, FileWorkError, try_blocking},
-    intent_log,
+    intents,
     paths::{ToolWorkspace, WorkspacePath, declared_path},
     replace::replace,
     typed_tool::{ToolContext, TypedTool},
@@ -86,24 +86,25 @@ impl TypedTool for EditFile {
         Access::writes(declared_path(workspace, &arguments.path))
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
-        let note = match intent_log::read_earlier_intent(&site.artifacts).await {
-            Ok(note) => note,
-            Err(error) => return intent_log::intent_not_written("edit", &error),
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
+        let intent = match intents::read_earlier_intent(&context.artifacts).await {
+            Ok(intent) => intent,
+            Err(error) => return intents::intent_not_written("edit", &error),
         };
-        let area = site.area();
-        let first = try_blocking(&site.cancel, move |asker| prepare(&area, &arguments, note, asker));
-        let prepared = match first.await {
+        let workspace = context.tool_workspace();
+        let preparation =
+            try_blocking(&context.cancel, move |cancel| prepare(&workspace, &arguments, intent, cancel));
+        let prepared = match preparation.await {
             Ok(EditPlan::AlreadyMade(reply_text)) => return CallEnd::ok(reply_text),
             Ok(EditPlan::Pending(change)) => change,
             Err(end) => return end,
         };
-        if let Err(error) = intent_log::write_intent(&site.artifacts, &prepared.intent).await {
-            return intent_log::intent_not_written("edit", &error);
+        if let Err(error) = intents::write_intent(&context.artifacts, &prepared.intent).await {
+            return intents::intent_not_written("edit", &error);
         }
-        let own = site.artifacts.name();
-        let made = try_blocking(&site.cancel, move |asker| prepared.write(own, asker));
-        made.await.map_or_else(|end| end, CallEnd::ok)
+        let attempt = context.artifacts.name();
+        let write = try_blocking(&context.cancel, move |cancel| prepared.write(attempt, cancel));
+        write.await.map_or_else(|end| end, CallEnd::ok)
     }
 }
 
@@ -116,68 +117,68 @@ enum EditPlan {
 
 /// A change whose edits all fit.
 struct FileChange {
-    place: WorkspacePath,
+    path: WorkspacePath,
     content: Vec<u8>,
     intent: EditIntent,
     reply: String,
 }
 
 fn prepare(
-    area: &ToolWorkspace,
+    workspace: &ToolWorkspace,
     arguments: &Arguments,
-    noted: Option<EditIntent>,
-    asker: &CancelCheck,
+    earlier_intent: Option<EditIntent>,
+    cancel: &CancelCheck,
 ) -> Result<EditPlan, FileWorkError> {
-    let place = area.resolve("path", &arguments.path)?;
-    asker.check()?;
-    let before = read(&place)?;
+    let path = workspace.resolve("path", &arguments.path)?;
+    cancel.check()?;
+    let before = read(&path)?;
     let hash = Hash::of(&before);
-    let (shown, count) = (place.display(), arguments.edits.len());
+    let (name, count) = (path.display(), arguments.edits.len());
     let reply_text = |length: usize| {
         let what = if count == 1 { "1 text".into() } else { format!("{count} texts") };
-        format!("replaced {what} in {shown}, which has {length} bytes now")
+        format!("replaced {what} in {name}, which has {length} bytes now")
     };
-    match noted {
-        Some(note) if note.after == hash => return Ok(EditPlan::AlreadyMade(reply_text(before.len()))),
-        Some(note) if note.before != hash => {
+    match earlier_intent {
+        Some(intent) if intent.after == hash => return Ok(EditPlan::AlreadyMade(reply_text(before.len()))),
+        Some(intent) if intent.before != hash => {
             let what = "was changed from outside after an interrupted attempt of this edit, which may have been \
                         made";
-            return Err(place.refuse(what, "read the file again and edit what is missing").into());
+            return Err(path.refuse(what, "read the file again and edit what is missing").into());
         }
         Some(_) | None => {}
     }
     let mut content = before;
     for (n, edit) in arguments.edits.iter().enumerate() {
-        asker.check()?;
+        cancel.check()?;
         EDIT_LIMITS.check(n, content.len())?;
         apply(n, edit, &mut content)?;
     }
-    let (note, reply_text) =
+    let (intent, reply_text) =
         (EditIntent { before: hash, after: Hash::of(&content) }, reply_text(content.len()));
-    if note.after == note.before {
-        return Ok(EditPlan::AlreadyMade(format!("nothing to change: {shown} stays as it is")));
+    if intent.after == intent.before {
+        return Ok(EditPlan::AlreadyMade(format!("nothing to change: {name} stays as it is")));
     }
-    Ok(EditPlan::Pending(FileChange { place, content, intent: note, reply: reply_text }))
+    Ok(EditPlan::Pending(FileChange { path, content, intent, reply: reply_text }))
 }
 
 impl FileChange {
-    fn write(self, own: ArtifactName, asker: &CancelCheck) -> Result<String, FileWorkError> {
-        if Hash::of(&read(&self.place)?) != self.intent.before {
+    fn write(self, attempt: ArtifactName, cancel: &CancelCheck) -> Result<String, FileWorkError> {
+        if Hash::of(&read(&self.path)?) != self.intent.before {
             let what = "was changed from outside in the meantime; nothing was edited";
-            return Err(self.place.refuse(what, "read it again").into());
+            return Err(self.path.refuse(what, "read it again").into());
         }
-        replace(&self.place, &self.content, own, asker)?;
+        replace(&self.path, &self.content, attempt, cancel)?;
         Ok(self.reply)
     }
 }
 
-fn read(place: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
-    let (file, _) = place.open_file()?;
+fn read(path: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
+    let (file, _) = path.open_file()?;
     let mut content = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| place.io_error(error))?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| path.io_error(error))?;
     if content.len() as u64 > MAX_FILE_BYTES {
         let what = format!("has more than {MAX_FILE_BYTES} bytes, too many to be edited here");
-        return Err(place.refuse(&what, "use `shell`").into());
+        return Err(path.refuse(&what, "use `shell`").into());
     }
     Ok(content)
 }

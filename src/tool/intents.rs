@@ -12,19 +12,19 @@ const MAX_INTENT_BYTES: usize = 1_000;
 
 /// Writes the intent of this attempt.
 pub(super) async fn write_intent<N: Serialize>(
-    shelf: &AttemptArtifacts,
-    note: &N,
+    artifacts: &AttemptArtifacts,
+    intent: &N,
 ) -> Result<(), ArtifactError> {
-    let note = serde_json::to_vec(note).map_err(unreadable)?;
-    shelf.write(note.into()).await.map(drop)
+    let intent = serde_json::to_vec(intent).map_err(unreadable)?;
+    artifacts.write(intent.into()).await.map(drop)
 }
 
 /// The intent of the latest earlier attempt of this call that wrote one.
 pub(super) async fn read_earlier_intent<N: DeserializeOwned>(
-    shelf: &AttemptArtifacts,
+    artifacts: &AttemptArtifacts,
 ) -> Result<Option<N>, ArtifactError> {
-    for attempt in (1..shelf.name().attempt).rev() {
-        match shelf.read_earlier(attempt, MAX_INTENT_BYTES).await {
+    for attempt in (1..artifacts.name().attempt).rev() {
+        match artifacts.read_earlier(attempt, MAX_INTENT_BYTES).await {
             Ok(excerpt) => return serde_json::from_slice(&excerpt.bytes).map(Some).map_err(unreadable),
             Err(ArtifactError::NotFound(_)) => {}
             Err(

@@ -59,24 +59,28 @@ impl TypedTool for ListFiles {
         Access::reads(declared_path(workspace, arguments.path.as_deref().unwrap_or(".")))
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
-        let area = site.area();
-        run_blocking(&site.cancel, move |asker| list(&area, &arguments, asker)).await
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
+        let workspace = context.tool_workspace();
+        run_blocking(&context.cancel, move |cancel| list(&workspace, &arguments, cancel)).await
     }
 }
 
-fn list(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Result<String, FileWorkError> {
-    let place = area.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
-    asker.check()?;
-    let folder = place.open_folder()?;
+fn list(
+    workspace: &ToolWorkspace,
+    arguments: &Arguments,
+    cancel: &CancelCheck,
+) -> Result<String, FileWorkError> {
+    let path = workspace.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
+    cancel.check()?;
+    let folder = path.open_folder()?;
     let limit = arguments.limit.unwrap_or(DEFAULT_ENTRIES);
     // Compared by device and inode: entries are opened without following the names on the way to it.
-    let closed = area.state_dir.as_deref().and_then(|closed| rustix::fs::stat(closed).ok());
-    let closed = closed.map(|stat| (stat.st_dev, stat.st_ino));
+    let state_dir = workspace.state_dir.as_deref().and_then(|state_dir| rustix::fs::stat(state_dir).ok());
+    let state_dir = state_dir.map(|stat| (stat.st_dev, stat.st_ino));
     let depth = arguments.depth.unwrap_or(1);
     let lines = BoundedLines::new(limit, MAX_LISTING_BYTES);
-    let mut listing = Listing { cancel: asker, depth, closed, lines };
-    let names = names(&folder, MAX_READ_ENTRIES).map_err(|error| place.io_error(error))?;
+    let mut listing = Listing { cancel, depth, state_dir, lines };
+    let names = names(&folder, MAX_READ_ENTRIES).map_err(|error| path.io_error(error))?;
     listing.folder(&folder, "", names, 1)?;
     let bound = listing.lines.bound();
     Ok(format_listing(listing.lines, bound))
@@ -121,7 +125,7 @@ struct Listing<'a> {
     cancel: &'a CancelCheck,
     depth: usize,
     /// Device and inode of the state directory.
-    closed: Option<(u64, u64)>,
+    state_dir: Option<(u64, u64)>,
     lines: BoundedLines,
 }
 
@@ -129,7 +133,7 @@ impl Listing<'_> {
     fn folder(
         &mut self,
         folder: &OwnedFd,
-        above: &str,
+        prefix: &str,
         names: Names,
         level: usize,
     ) -> Result<(), FileWorkError> {
@@ -139,11 +143,11 @@ impl Listing<'_> {
             if self.lines.is_truncated {
                 return Ok(());
             }
-            self.entry(folder, above, OsStr::from_bytes(name.to_bytes()), level)?;
+            self.entry(folder, prefix, OsStr::from_bytes(name.to_bytes()), level)?;
         }
         if more {
             self.lines.push(&format!(
-                "{above}[more than {MAX_READ_ENTRIES} entries, of which the first that were found are listed]"
+                "{prefix}[more than {MAX_READ_ENTRIES} entries, of which the first that were found are listed]"
             ));
         }
         Ok(())
@@ -152,33 +156,33 @@ impl Listing<'_> {
     fn entry(
         &mut self,
         folder: &OwnedFd,
-        above: &str,
+        prefix: &str,
         name: &OsStr,
         level: usize,
     ) -> Result<(), FileWorkError> {
-        let shown = format!("{above}{}", one_line(name.as_bytes()));
+        let path = format!("{prefix}{}", one_line(name.as_bytes()));
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => {
-                self.lines.push(&format!("{shown} [{error}]"));
+                self.lines.push(&format!("{path} [{error}]"));
                 return Ok(());
             }
         };
-        if self.closed == Some((stat.st_dev, stat.st_ino)) {
-            self.lines.push(&format!("{shown}/ [Hermod's state directory; no file tool goes there]"));
+        if self.state_dir == Some((stat.st_dev, stat.st_ino)) {
+            self.lines.push(&format!("{path}/ [Hermod's state directory; no file tool goes there]"));
             return Ok(());
         }
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => return self.subfolder(folder, &shown, name, level),
-            FileType::RegularFile => self.lines.push(&format!("{shown} {}", stat.st_size)),
+            FileType::Directory => return self.subfolder(folder, &path, name, level),
+            FileType::RegularFile => self.lines.push(&format!("{path} {}", stat.st_size)),
             FileType::Symlink => {
-                self.lines.push(&format!("{shown}@ -> {}", link_target(folder.as_fd(), name)));
+                self.lines.push(&format!("{path}@ -> {}", link_target(folder.as_fd(), name)));
             }
             FileType::Fifo
             | FileType::Socket
             | FileType::CharacterDevice
             | FileType::BlockDevice
-            | FileType::Unknown => self.lines.push(&format!("{shown}|")),
+            | FileType::Unknown => self.lines.push(&format!("{path}|")),
         }
         Ok(())
     }
@@ -186,27 +190,27 @@ impl Listing<'_> {
     fn subfolder(
         &mut self,
         folder: &OwnedFd,
-        shown: &str,
+        path: &str,
         name: &OsStr,
         level: usize,
     ) -> Result<(), FileWorkError> {
         if level == self.depth {
-            self.lines.push(&format!("{shown}/"));
+            self.lines.push(&format!("{path}/"));
             return Ok(());
         }
         if name == ".git" {
-            self.lines.push(&format!("{shown}/ [not descended; name it as `path` to list it]"));
+            self.lines.push(&format!("{path}/ [not descended; name it as `path` to list it]"));
             return Ok(());
         }
         let opened =
-            open_folder(folder, name).and_then(|below| Ok((names(&below, MAX_READ_ENTRIES)?, below)));
+            open_folder(folder, name).and_then(|child| Ok((names(&child, MAX_READ_ENTRIES)?, child)));
         match opened {
-            Ok((names, below)) => {
-                self.lines.push(&format!("{shown}/"));
-                self.folder(&below, &format!("{shown}/"), names, level + 1)
+            Ok((names, child)) => {
+                self.lines.push(&format!("{path}/"));
+                self.folder(&child, &format!("{path}/"), names, level + 1)
             }
             Err(error) => {
-                self.lines.push(&format!("{shown}/ [{error}]"));
+                self.lines.push(&format!("{path}/ [{error}]"));
                 Ok(())
             }
         }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     Settings,
     blocking::{CancelCheck, try_blocking},
-    intent_log,
+    intents,
     typed_tool::{ToolContext, TypedTool},
 };
 use crate::memory::{
@@ -32,51 +32,51 @@ impl TypedTool for MemoryTool {
     const EFFECT: EffectClass = EffectClass::Idempotent;
     type Arguments = Order;
 
-    fn check(order: &Order) -> Result<(), BadArguments> {
-        order.check().map_err(|EditError { field, error, hint }| BadArguments {
+    fn check(arguments: &Order) -> Result<(), BadArguments> {
+        arguments.check().map_err(|EditError { field, error, hint }| BadArguments {
             field: Some(field.into()),
             error,
             hint,
         })
     }
 
-    fn access(order: &Order, _workspace: &str, settings: &Settings) -> Access {
-        let path = settings.memory.as_ref().map(|memory| memory.path(order.target));
+    fn access(arguments: &Order, _workspace: &str, settings: &Settings) -> Access {
+        let path = settings.memory.as_ref().map(|memory| memory.path(arguments.target));
         path.map_or_else(Access::default, |path| Access::writes(path.to_string_lossy()))
     }
 
-    async fn run(order: Order, site: ToolContext) -> CallEnd {
-        let Some(memory) = site.settings.memory else {
+    async fn run(arguments: Order, context: ToolContext) -> CallEnd {
+        let Some(memory) = context.settings.memory else {
             let hint = "the operator has to set `memory.enabled`";
             return CallEnd::error(CallStatus::Error, "nothing is remembered here", None, hint);
         };
-        let noted = match intent_log::read_earlier_intent(&site.artifacts).await {
-            Ok(noted) => noted,
-            Err(error) => return intent_log::intent_not_written("change", &error),
+        let earlier_intent = match intents::read_earlier_intent(&context.artifacts).await {
+            Ok(earlier_intent) => earlier_intent,
+            Err(error) => return intents::intent_not_written("change", &error),
         };
-        let looked = try_blocking(&site.cancel, move |asker| {
-            asker.check()?;
-            Ok(prepare(memory, order, noted, asker))
+        let preparation = try_blocking(&context.cancel, move |cancel| {
+            cancel.check()?;
+            Ok(prepare(memory, arguments, earlier_intent, cancel))
         });
-        let change = match looked.await {
+        let change = match preparation.await {
             Ok(Ok(change)) => change,
             Ok(Err(end)) | Err(end) => return end,
         };
-        if let Err(error) = intent_log::write_intent(&site.artifacts, &change.intent).await {
-            return intent_log::intent_not_written("change", &error);
+        if let Err(error) = intents::write_intent(&context.artifacts, &change.intent).await {
+            return intents::intent_not_written("change", &error);
         }
-        let made = try_blocking(&site.cancel, move |asker| {
-            asker.check()?;
+        let write = try_blocking(&context.cancel, move |cancel| {
+            cancel.check()?;
             Ok(change.write())
         });
-        made.await.unwrap_or_else(|end| end)
+        write.await.unwrap_or_else(|end| end)
     }
 }
 
 /// A possible change. The lock keeps other processes from changing the files.
 struct MemoryChange {
     memory: MemoryFiles,
-    order: Order,
+    arguments: Order,
     locked: LockedMemory,
     new_entries: MemoryEntries,
     intent: EditIntent,
@@ -85,67 +85,72 @@ struct MemoryChange {
 /// Prepares the change; `Err` is the end of the call.
 fn prepare(
     memory: MemoryFiles,
-    order: Order,
-    noted: Option<EditIntent>,
-    asker: &CancelCheck,
+    arguments: Order,
+    earlier_intent: Option<EditIntent>,
+    cancel: &CancelCheck,
 ) -> Result<MemoryChange, CallEnd> {
-    let locked = memory.lock(|| asker.check().is_ok()).map_err(|fault| failed_end(&fault))?;
-    let entries = locked.read(order.target).map_err(|fault| failed_end(&fault))?;
-    match decide(&order, &entries, noted, memory.limit(order.target)) {
-        Ok(EditResult::Changed(then, note)) => {
-            Ok(MemoryChange { memory, order, locked, new_entries: then, intent: note })
+    let locked = memory.lock(|| cancel.check().is_ok()).map_err(|error| failed_end(&error))?;
+    let entries = locked.read(arguments.target).map_err(|error| failed_end(&error))?;
+    match decide(&arguments, &entries, earlier_intent, memory.limit(arguments.target)) {
+        Ok(EditResult::Changed(new_entries, intent)) => {
+            Ok(MemoryChange { memory, arguments, locked, new_entries, intent })
         }
         Ok(EditResult::Unchanged) => {
-            let mut reply = reply_json(&memory, &order, &entries);
+            let mut reply = reply_json(&memory, &arguments, &entries);
             reply["unchanged"] = true.into();
             Err(CallEnd::ok(reply.to_string()))
         }
-        Err(unfit) => Err(rejected_end(&memory, &order, &entries, &unfit)),
+        Err(error) => Err(rejected_end(&memory, &arguments, &entries, &error)),
     }
 }
 
 impl MemoryChange {
     fn write(self) -> CallEnd {
-        match self.locked.write(self.order.target, &self.new_entries) {
-            Ok(()) => CallEnd::ok(reply_json(&self.memory, &self.order, &self.new_entries).to_string()),
-            Err(fault) => failed_end(&fault),
+        match self.locked.write(self.arguments.target, &self.new_entries) {
+            Ok(()) => CallEnd::ok(reply_json(&self.memory, &self.arguments, &self.new_entries).to_string()),
+            Err(error) => failed_end(&error),
         }
     }
 }
 
-fn reply_json(memory: &MemoryFiles, order: &Order, entries: &MemoryEntries) -> Value {
+fn reply_json(memory: &MemoryFiles, arguments: &Order, entries: &MemoryEntries) -> Value {
     json!({
         "ok": true,
-        "action": order.action,
-        "target": order.target,
+        "action": arguments.action,
+        "target": arguments.target,
         "entries": entries.all(),
         "used": entries.chars(),
-        "limit": memory.limit(order.target),
+        "limit": memory.limit(arguments.target),
     })
 }
 
 /// The error reply: `{error, field, hint, entries: [{characters, text}], used, limit}`.
-fn rejected_end(memory: &MemoryFiles, order: &Order, entries: &MemoryEntries, unfit: &EditError) -> CallEnd {
+fn rejected_end(
+    memory: &MemoryFiles,
+    arguments: &Order,
+    entries: &MemoryEntries,
+    error: &EditError,
+) -> CallEnd {
     let all = entries.all().iter();
     let all: Vec<_> = all.map(|entry| json!({"characters": entry.chars().count(), "text": entry})).collect();
     let content = json!({
-        "error": unfit.error,
-        "field": unfit.field,
-        "hint": unfit.hint,
+        "error": error.error,
+        "field": error.field,
+        "hint": error.hint,
         "entries": all,
         "used": entries.chars(),
-        "limit": memory.limit(order.target),
+        "limit": memory.limit(arguments.target),
     });
     CallEnd::new(CallStatus::Error, content.to_string())
 }
 
-fn failed_end(fault: &MemoryError) -> CallEnd {
-    let (status, hint) = match fault {
+fn failed_end(error: &MemoryError) -> CallEnd {
+    let (status, hint) = match error {
         MemoryError::Stopped => (CallStatus::Stopped, "call again if it is still wanted"),
         MemoryError::LockHeld(_) => (CallStatus::Error, "call again; the operator has to look who holds it"),
         MemoryError::Unreadable { .. } | MemoryError::Io { .. } => {
             (CallStatus::Error, "call again; the operator has to look at the file and the disk")
         }
     };
-    CallEnd::error(status, &fault.to_string(), None, hint)
+    CallEnd::error(status, &error.to_string(), None, hint)
 }

@@ -7,7 +7,7 @@ mod command_reply;
 mod current_time;
 mod detached;
 mod edit_file;
-mod intent_log;
+mod intents;
 mod list_files;
 mod memory;
 mod page;
@@ -92,6 +92,6 @@ pub const TOOLS: &[(&str, ToolFactory)] = &[
 
 /// The built-in tools that these settings allow, sorted by name.
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    let is_there = |name: &str| name != MEMORY || settings.memory.is_some();
-    TOOLS.iter().filter(|(name, _)| is_there(name)).map(|(_, make)| make(settings.clone())).collect()
+    let is_available = |name: &str| name != MEMORY || settings.memory.is_some();
+    TOOLS.iter().filter(|(name, _)| is_available(name)).map(|(_, make)| make(settings.clone())).collect()
 }

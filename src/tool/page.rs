@@ -65,8 +65,8 @@ impl TextPage {
             self.length += piece.len() as u64;
             if !self.is_full && self.line >= self.offset {
                 // One byte more than fits shows that the line is too long.
-                let room = (MAX_PAGE_BYTES - REMARKS_BYTES + 1).saturating_sub(self.current.len());
-                self.current.extend_from_slice(&piece[..piece.len().min(room)]);
+                let bytes_left = (MAX_PAGE_BYTES - REMARKS_BYTES + 1).saturating_sub(self.current.len());
+                self.current.extend_from_slice(&piece[..piece.len().min(bytes_left)]);
             }
             if piece.ends_with(b"\n") {
                 self.end_line();
@@ -112,14 +112,14 @@ impl TextPage {
         let is_whole = self.length == self.current.len() as u64;
         let mut line =
             SanitizedText::of(if is_whole { &self.current } else { without_cut_end(&self.current) });
-        let room = MAX_PAGE_BYTES - REMARKS_BYTES - self.text.text.len();
-        let fits = is_whole && line.text.len() <= room;
+        let bytes_left = MAX_PAGE_BYTES - REMARKS_BYTES - self.text.text.len();
+        let fits = is_whole && line.text.len() <= bytes_left;
         if !fits && self.count > 0 {
             self.is_full = true;
             return;
         }
         if !fits {
-            line.text.truncate(line.text.floor_char_boundary(room));
+            line.text.truncate(line.text.floor_char_boundary(bytes_left));
             self.cut_line_bytes = Some(self.length);
         }
         self.text.text.push_str(&line.text);
@@ -136,12 +136,16 @@ impl TextPage {
                 "[line {last} has {length} bytes, only its beginning is shown; `shell` can cut out the rest]"
             )
         });
-        let of = match extent {
+        let total = match extent {
             StreamExtent::Whole => lines.to_string(),
             StreamExtent::Part => format!("more than {lines}"),
         };
         let more = (last < lines || extent == StreamExtent::Part).then(|| {
-            format!("[truncated: lines {}-{last} of {of}; call again with offset {}]", self.offset, last + 1)
+            format!(
+                "[truncated: lines {}-{last} of {total}; call again with offset {}]",
+                self.offset,
+                last + 1
+            )
         });
         let replaced = self.text.remark().map(|remark| format!("[{remark}]"));
         [cut, replaced, more].into_iter().flatten().collect()

@@ -67,25 +67,25 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Works
         error: format!("the workspace {workspace:?} cannot be used: {error}"),
         hint: "the operator has to create it or name another".into(),
     })?;
-    let mut place = WorkspacePath { field, argument: path.into(), root, relative: PathBuf::new() };
+    let mut resolved = WorkspacePath { field, argument: path.into(), root, relative: PathBuf::new() };
     if path.is_empty() {
-        return Err(place.refuse("is empty", "use `.` for the workspace itself"));
+        return Err(resolved.refuse("is empty", "use `.` for the workspace itself"));
     }
     if path.contains('\0') {
-        return Err(place.refuse("contains a NUL byte", "leave it out"));
+        return Err(resolved.refuse("contains a NUL byte", "leave it out"));
     }
     if path == "~" || path.starts_with("~/") {
-        return Err(place.refuse("starts with `~`, which is not expanded", &place.inside_hint()));
+        return Err(resolved.refuse("starts with `~`, which is not expanded", &resolved.inside_hint()));
     }
-    let joined = place.root.join(path);
-    place.expect_short(&joined)?;
-    let real = place.real(&joined)?;
-    place.expect_short(&real)?;
-    match real.strip_prefix(&place.root) {
-        Ok(relative) => relative.clone_into(&mut place.relative),
-        Err(_) => return Err(place.refuse("leads out of the workspace", &place.inside_hint())),
+    let joined = resolved.root.join(path);
+    resolved.expect_short(&joined)?;
+    let real = resolved.real(&joined)?;
+    resolved.expect_short(&real)?;
+    match real.strip_prefix(&resolved.root) {
+        Ok(relative) => relative.clone_into(&mut resolved.relative),
+        Err(_) => return Err(resolved.refuse("leads out of the workspace", &resolved.inside_hint())),
     }
-    Ok(place)
+    Ok(resolved)
 }
 
 /// The workspace of a call, without the state directory.
@@ -100,12 +100,12 @@ pub(super) struct ToolWorkspace {
 impl ToolWorkspace {
     /// Resolves a path like [`resolve`], but refuses the state directory.
     pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
-        let place = resolve(&self.workspace, field, path)?;
-        if self.state_dir.as_ref().is_some_and(|closed| place.absolute().starts_with(closed)) {
+        let resolved = resolve(&self.workspace, field, path)?;
+        if self.state_dir.as_ref().is_some_and(|state_dir| resolved.absolute().starts_with(state_dir)) {
             let hint = "leave that folder alone; the operator sees what is in it with `hermod` itself";
-            return Err(place.refuse("lies in Hermod's state directory", hint));
+            return Err(resolved.refuse("lies in Hermod's state directory", hint));
         }
-        Ok(place)
+        Ok(resolved)
     }
 
     /// True for the state directory itself.
@@ -118,8 +118,8 @@ impl ToolWorkspace {
 /// be resolved, the joined name.
 pub(super) fn declared_path(workspace: &str, path: &str) -> String {
     let named = || Path::new(workspace).join(path).components().collect::<PathBuf>();
-    let place = resolve(workspace, "path", path).map_or_else(|_| named(), |place| place.absolute());
-    place.to_string_lossy().into_owned()
+    let resolved = resolve(workspace, "path", path).map_or_else(|_| named(), |resolved| resolved.absolute());
+    resolved.to_string_lossy().into_owned()
 }
 
 impl WorkspacePath {
@@ -142,8 +142,8 @@ impl WorkspacePath {
     /// The path `relative`, which must be a real path in the workspace.
     #[must_use]
     pub fn at(&self, relative: &Path) -> Self {
-        let (asked, root) = (relative.display().to_string(), self.root.clone());
-        Self { field: self.field, argument: asked, root, relative: relative.to_owned() }
+        let (argument, root) = (relative.display().to_string(), self.root.clone());
+        Self { field: self.field, argument, root, relative: relative.to_owned() }
     }
 
     /// An error about this path with its remedy.

@@ -41,10 +41,10 @@ impl TypedTool for ReadArtifact {
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
         let Arguments { handle, offset, limit } = arguments;
         let (offset, limit) = (offset.unwrap_or(0), limit.unwrap_or(DEFAULT_PAGE_BYTES));
-        match site.artifacts.read(&handle, offset, limit).await {
+        match context.artifacts.read(&handle, offset, limit).await {
             Ok(excerpt) if offset > excerpt.total => CallEnd::from(BadArguments {
                 field: Some("offset".into()),
                 error: format!("`offset` {offset} is past the end: {handle} has {} bytes", excerpt.total),
@@ -82,19 +82,19 @@ fn unreadable_end(handle: &str, error: &ArtifactError) -> CallEnd {
 /// The sanitized text of an excerpt, as far as it fits, with the next offset.
 fn page(excerpt: &Excerpt, offset: u64) -> String {
     let Excerpt { bytes, total } = excerpt;
-    let mut shown = &bytes[..];
+    let mut part = &bytes[..];
     let visible = loop {
-        if offset + (shown.len() as u64) < *total {
+        if offset + (part.len() as u64) < *total {
             // The next page begins with a whole character, unless this page would be empty.
-            shown = Some(without_cut_end(shown)).filter(|whole| !whole.is_empty()).unwrap_or(shown);
+            part = Some(without_cut_end(part)).filter(|whole| !whole.is_empty()).unwrap_or(part);
         }
-        let visible = SanitizedText::of(shown);
+        let visible = SanitizedText::of(part);
         if visible.text.len() <= MAX_PAGE_BYTES {
             break visible;
         }
-        shown = &shown[..shown.len() / 2];
+        part = &part[..part.len() / 2];
     };
-    let end = offset + shown.len() as u64;
+    let end = offset + part.len() as u64;
     let replaced = visible.remark().map(|remark| format!("\n[{remark}]")).unwrap_or_default();
     let more = match end < *total {
         true => format!("call again with offset {end}"),

@@ -51,47 +51,51 @@ impl TypedTool for ReadFile {
         Access::reads(declared_path(workspace, &arguments.path))
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
-        let area = site.area();
-        run_blocking(&site.cancel, move |asker| read(&area, &arguments, asker)).await
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
+        let workspace = context.tool_workspace();
+        run_blocking(&context.cancel, move |cancel| read(&workspace, &arguments, cancel)).await
     }
 }
 
-fn read(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Result<String, FileWorkError> {
-    let place = area.resolve("path", &arguments.path)?;
-    asker.check()?;
-    let (mut file, stat) = place.open_file()?;
+fn read(
+    workspace: &ToolWorkspace,
+    arguments: &Arguments,
+    cancel: &CancelCheck,
+) -> Result<String, FileWorkError> {
+    let path = workspace.resolve("path", &arguments.path)?;
+    cancel.check()?;
+    let (mut file, stat) = path.open_file()?;
     let mut page = TextPage::new(arguments.offset.unwrap_or(1), arguments.limit.unwrap_or(DEFAULT_LINES));
     let mut chunk = vec![0; CHUNK_BYTES];
-    let mut seen = 0;
+    let mut bytes_read = 0;
     loop {
-        asker.check()?;
-        let count = file.read(&mut chunk).map_err(|error| place.io_error(error))?;
+        cancel.check()?;
+        let count = file.read(&mut chunk).map_err(|error| path.io_error(error))?;
         let bytes = &chunk[..count];
-        if seen == 0 && bytes[..count.min(SNIFFED_BYTES)].contains(&0) {
+        if bytes_read == 0 && bytes[..count.min(SNIFFED_BYTES)].contains(&0) {
             return Ok(describe_binary(u64::try_from(stat.st_size).unwrap_or_default(), bytes));
         }
-        seen += count as u64;
+        bytes_read += count as u64;
         page.push(bytes);
         if count == 0 {
-            return format_page(page.finish(StreamExtent::Whole), &place, arguments);
+            return format_page(page.finish(StreamExtent::Whole), &path, arguments);
         }
-        if page.is_full() && seen > MAX_COUNTED_BYTES {
-            return format_page(page.finish(StreamExtent::Part), &place, arguments);
+        if page.is_full() && bytes_read > MAX_COUNTED_BYTES {
+            return format_page(page.finish(StreamExtent::Part), &path, arguments);
         }
     }
 }
 
 fn format_page(
-    paged: PageResult,
-    place: &WorkspacePath,
+    result: PageResult,
+    path: &WorkspacePath,
     arguments: &Arguments,
 ) -> Result<String, FileWorkError> {
-    match paged {
+    match result {
         PageResult::Text(text) => Ok(text),
         PageResult::PastEnd { lines } => {
             let offset = arguments.offset.unwrap_or(1);
-            let mut refusal = place.refuse(
+            let mut refusal = path.refuse(
                 &format!("has {lines} lines, `offset` {offset} is past its end"),
                 "use a smaller `offset`",
             );

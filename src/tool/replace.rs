@@ -17,24 +17,24 @@ use super::{
 /// Permission bits, without the file type.
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Replaces the content of the regular file at `place`, which need not exist. Durable when it returns; permissions are
+/// Replaces the content of the regular file at `path`, which need not exist. Durable when it returns; permissions are
 /// kept.
 pub(super) fn replace(
-    place: &WorkspacePath,
+    path: &WorkspacePath,
     content: &[u8],
     attempt: ArtifactName,
-    asker: &CancelCheck,
+    cancel: &CancelCheck,
 ) -> Result<(), FileWorkError> {
-    let (folder, target) = place.create_parent()?;
-    let earlier = existing_file(place, &folder, target)?;
-    let failed = |error: std::io::Error| place.io_error(error);
-    remove_leftovers(&folder, attempt).map_err(|error| place.io_error(error))?;
+    let (folder, target) = path.create_parent()?;
+    let earlier = existing_file(path, &folder, target)?;
+    let failed = |error: std::io::Error| path.io_error(error);
+    remove_leftovers(&folder, attempt).map_err(|error| path.io_error(error))?;
     let name = temporary_name(attempt);
     let mut temporary =
-        TemporaryFile::create(&folder, &name, earlier.as_ref()).map_err(|error| place.io_error(error))?;
+        TemporaryFile::create(&folder, &name, earlier.as_ref()).map_err(|error| path.io_error(error))?;
     temporary.fill(content, earlier.as_ref()).map_err(failed)?;
-    asker.check()?;
-    temporary.rename_to(target).map_err(|error| place.io_error(error))?;
+    cancel.check()?;
+    temporary.rename_to(target).map_err(|error| path.io_error(error))?;
     Ok(())
 }
 
@@ -43,9 +43,9 @@ fn temporary_name(attempt: ArtifactName) -> String {
 }
 
 /// Removes temporary files that this attempt and earlier ones of the same call left after a crash.
-fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<()> {
-    (1..=own.attempt).try_for_each(|attempt| {
-        let name = temporary_name(ArtifactName { attempt, ..own });
+fn remove_leftovers(folder: &OwnedFd, latest: ArtifactName) -> rustix::io::Result<()> {
+    (1..=latest.attempt).try_for_each(|attempt| {
+        let name = temporary_name(ArtifactName { attempt, ..latest });
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
@@ -55,17 +55,17 @@ fn remove_leftovers(folder: &OwnedFd, own: ArtifactName) -> rustix::io::Result<(
 
 /// The metadata of an existing target; anything but a regular file is refused.
 fn existing_file(
-    place: &WorkspacePath,
+    path: &WorkspacePath,
     folder: &OwnedFd,
     target: &OsStr,
 ) -> Result<Option<Stat>, FileWorkError> {
     match rustix::fs::statat(folder, target, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => {
-            place.expect_file(&stat)?;
+            path.expect_file(&stat)?;
             Ok(Some(stat))
         }
         Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(place.io_error(error).into()),
+        Err(error) => Err(path.io_error(error).into()),
     }
 }
 

@@ -77,22 +77,26 @@ impl TypedTool for SearchFiles {
         Access::reads(declared_path(workspace, arguments.path.as_deref().unwrap_or(".")))
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
-        let area = site.area();
-        run_blocking(&site.cancel, move |asker| search(&area, &arguments, asker)).await
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
+        let workspace = context.tool_workspace();
+        run_blocking(&context.cancel, move |cancel| search(&workspace, &arguments, cancel)).await
     }
 }
 
-fn search(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> Result<String, FileWorkError> {
-    let place = area.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
+fn search(
+    workspace: &ToolWorkspace,
+    arguments: &Arguments,
+    cancel: &CancelCheck,
+) -> Result<String, FileWorkError> {
+    let path = workspace.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
     let matcher = matcher(&arguments.pattern)?;
-    let globs = globs(&place.root().absolute(), arguments.glob.as_deref())?;
-    asker.check()?;
-    if !place.absolute().exists() {
-        return Err(place.io_error(io::Error::from(io::ErrorKind::NotFound)).into());
+    let globs = globs(&path.root().absolute(), arguments.glob.as_deref())?;
+    cancel.check()?;
+    if !path.absolute().exists() {
+        return Err(path.io_error(io::Error::from(io::ErrorKind::NotFound)).into());
     }
     let mut search = Search {
-        cancel: asker,
+        cancel,
         deadline: Instant::now() + SEARCH_TIMEOUT,
         matcher,
         searcher: SearcherBuilder::new()
@@ -110,29 +114,30 @@ fn search(area: &ToolWorkspace, arguments: &Arguments, asker: &CancelCheck) -> R
     };
     // The rules of all folders from the workspace down apply, so the walk begins there and follows only the path to the
     // target.
-    let target = place.absolute();
-    let entered = {
-        let area = area.clone();
-        move |entry: &DirEntry| !area.is_state_dir(entry.path()) && is_entered(entry)
+    let target = path.absolute();
+    let is_walked = {
+        let workspace = workspace.clone();
+        move |entry: &DirEntry| !workspace.is_state_dir(entry.path()) && is_entered(entry)
     };
-    let towards = {
-        let (target, entered) = (target.clone(), entered.clone());
+    let leads_to_target = {
+        let (target, is_walked) = (target.clone(), is_walked.clone());
         move |entry: &DirEntry| {
-            entered(entry) && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
+            is_walked(entry) && (entry.path().starts_with(&target) || target.starts_with(entry.path()))
         }
     };
-    let root = place.root();
-    for folder in [root.absolute(), place.absolute()] {
+    let root = path.root();
+    for folder in [root.absolute(), path.absolute()] {
         if let Err(error) = check_rules(&folder) {
             let error = format!("{error}, in {}", one_line(folder.as_os_str().as_encoded_bytes()));
             let hint = "remove it, or search another folder".to_owned();
             return Err(BadArguments { field: Some("path".into()), error, hint }.into());
         }
     }
-    let reached = search.walk(walk(&root.absolute(), &globs).filter_entry(towards), (&root, &target))?;
+    let reached =
+        search.walk(walk(&root.absolute(), &globs).filter_entry(leads_to_target), (&root, &target))?;
     if !reached {
         // A named target is searched even if the rules ignore it.
-        search.walk(walk(&target, &globs).filter_entry(entered), (&root, &target))?;
+        search.walk(walk(&target, &globs).filter_entry(is_walked), (&root, &target))?;
     }
     Ok(search.matches.finish())
 }
@@ -195,9 +200,9 @@ impl Search<'_> {
         let Ok((file, _)) = root.at(relative).open_file() else { return Ok(()) };
         self.matches.path = one_line(relative.as_os_str().as_encoded_bytes());
         self.matches.files += 1;
-        let watched = CancellableFile { file, cancel: self.cancel, deadline: self.deadline };
+        let reader = CancellableFile { file, cancel: self.cancel, deadline: self.deadline };
         let mut sink = Lines { matches: &mut self.matches, matcher: &self.matcher };
-        let searched = self.searcher.search_reader(&self.matcher, watched, &mut sink);
+        let searched = self.searcher.search_reader(&self.matcher, reader, &mut sink);
         self.cancel.check()?;
         if searched.is_err() && !self.is_timed_out() {
             self.matches.skipped += 1;
@@ -277,8 +282,8 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
         let line = matched.bytes().trim_ascii_end();
-        let (number, shown) = (matched.line_number().unwrap_or(0), line_excerpt(line, self.matcher));
-        let line = format!("{}:{number}: {shown}", self.matches.path);
+        let (number, excerpt) = (matched.line_number().unwrap_or(0), line_excerpt(line, self.matcher));
+        let line = format!("{}:{number}: {excerpt}", self.matches.path);
         self.matches.lines.push(&line);
         Ok(!self.matches.lines.is_truncated)
     }
@@ -294,9 +299,9 @@ fn line_excerpt(line: &[u8], matcher: &RegexMatcher) -> String {
     let start = at.saturating_sub(BYTES_BEFORE_MATCH).min(line.len() - MAX_LINE_BYTES);
     let start = line.len() - without_cut_start(&line[start..]).len();
     let end = (start + MAX_LINE_BYTES).min(line.len());
-    let shown = visible(without_cut_end(&line[start..end]));
+    let excerpt = visible(without_cut_end(&line[start..end]));
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
-    format!("{before}{shown}{after}")
+    format!("{before}{excerpt}{after}")
 }
 
 /// The sanitized text, truncated: hidden characters become longer when they are made visible.

@@ -96,24 +96,24 @@ impl TypedTool for Shell {
         Access::Anything
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let area = site.area();
-        let folder = match spawn_blocking(move || folder(&area, workdir.as_deref())).await {
+        let workspace = context.tool_workspace();
+        let folder = match spawn_blocking(move || folder(&workspace, workdir.as_deref())).await {
             Ok(Ok(folder)) => folder,
             Ok(Err(bad)) => return bad.into(),
             Err(error) => return panic_end(&error),
         };
-        let timeout = timeout_of(timeout, &site.settings);
+        let timeout = timeout_of(timeout, &context.settings);
         let arguments = vec!["-c".into(), command.into()];
         let environment = Environment::Clean;
         let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
-        if site.cancel.is_cancelled() {
+        if context.cancel.is_cancelled() {
             return never_started_end();
         }
-        match site.settings.runner.clone() {
-            Some(runner) => detached::run(&runner, command, &site).await,
-            None => execute(command, &site).await,
+        match context.settings.runner.clone() {
+            Some(runner) => detached::run(&runner, command, &context).await,
+            None => execute(command, &context).await,
         }
     }
 
@@ -121,9 +121,9 @@ impl TypedTool for Shell {
         Some(timeout_of(arguments.timeout, settings) + END_SLACK)
     }
 
-    async fn attach(_: Arguments, site: ToolContext, boot: Boot) -> AttachOutcome {
-        match site.settings.runner.clone() {
-            Some(runner) => detached::attach(&runner, &site, boot).await,
+    async fn attach(_: Arguments, context: ToolContext, boot: Boot) -> AttachOutcome {
+        match context.settings.runner.clone() {
+            Some(runner) => detached::attach(&runner, &context, boot).await,
             None => AttachOutcome::Unknown,
         }
     }
@@ -149,17 +149,17 @@ fn timeout_of(seconds: Option<u64>, settings: &Settings) -> Duration {
     seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
 
-fn folder(area: &ToolWorkspace, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
-    let place = area.resolve("workdir", workdir.unwrap_or("."))?;
-    place.open_folder()?;
-    Ok(place.absolute())
+fn folder(workspace: &ToolWorkspace, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
+    let path = workspace.resolve("workdir", workdir.unwrap_or("."))?;
+    path.open_folder()?;
+    Ok(path.absolute())
 }
 
 /// Runs a command as a child of this process.
-async fn execute(command: Command, site: &ToolContext) -> CallEnd {
+async fn execute(command: Command, context: &ToolContext) -> CallEnd {
     let (tee, pieces) = Tee::new();
-    match tokio::join!(process::run(command, Some(tee), &site.cancel), collect_output(pieces, site)) {
-        (Ok(ran), spooled) => command_end(ran, spooled, &site.artifacts).await,
+    match tokio::join!(process::run(command, Some(tee), &context.cancel), collect_output(pieces, context)) {
+        (Ok(result), spooled) => command_end(result, spooled, &context.artifacts).await,
         (Err(error), _) => not_run_end(&error.to_string()),
     }
 }

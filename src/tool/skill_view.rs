@@ -45,11 +45,11 @@ impl TypedTool for SkillView {
         Access::reads(declared_path(workspace, ".hermod/skills"))
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
-        let (workspace, folders) = (site.workspace, site.settings.skills);
-        run_blocking(&site.cancel, move |asker| {
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
+        let (workspace, folders) = (context.workspace, context.settings.skills);
+        run_blocking(&context.cancel, move |cancel| {
             let catalogue = folders.read(&workspace);
-            asker.check()?;
+            cancel.check()?;
             let Some(skill) = catalogue.get(&arguments.name) else {
                 let hint = match catalogue.skills.is_empty() {
                     true => "there are no skills now: do without".into(),
@@ -59,10 +59,10 @@ impl TypedTool for SkillView {
                 return Err(BadArguments { field: Some("name".into()), error, hint }.into());
             };
             let path = arguments.path.as_deref();
-            let place = skill.file(path).ok_or_else(|| outside_error(&skill.name, path))?;
-            let source = FileExcerpt::read(&place, MAX_READ_BYTES)
+            let file = skill.file(path).ok_or_else(|| outside_error(&skill.name, path))?;
+            let source = FileExcerpt::read(&file, MAX_READ_BYTES)
                 .map_err(|error| unreadable_error(&skill.name, error))?;
-            format_excerpt(&source, path, asker)
+            format_excerpt(&source, path, cancel)
         })
         .await
     }
@@ -71,9 +71,9 @@ impl TypedTool for SkillView {
 fn format_excerpt(
     source: &FileExcerpt,
     path: Option<&str>,
-    asker: &CancelCheck,
+    cancel: &CancelCheck,
 ) -> Result<String, FileWorkError> {
-    asker.check()?;
+    cancel.check()?;
     let is_cut = !source.tail.is_empty();
     let bytes = if is_cut { without_cut_end(&source.head) } else { &source.head[..] };
     let text = String::from_utf8_lossy(bytes);

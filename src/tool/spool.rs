@@ -62,18 +62,20 @@ impl SpooledOutput {
 /// the last lines as progress.
 pub(super) async fn collect_output(
     pieces: UnboundedReceiver<OutputChunk>,
-    site: &ToolContext,
+    context: &ToolContext,
 ) -> SpooledOutput {
     let pieces = ProgressTail {
         pieces,
-        progress: site.progress.clone(),
+        progress: context.progress.clone(),
         next_report: tokio::time::Instant::now(),
         recent_lines: Vec::new(),
     };
     tokio::select! {
         biased;
-        spooled = collect(pieces, &site.artifacts) => spooled,
-        () = flush_deadline(&site.cancel) => SpooledOutput::Lost(ArtifactError::Unavailable("the call was stopped".into())),
+        spooled = collect(pieces, &context.artifacts) => spooled,
+        () = flush_deadline(&context.cancel) => {
+            SpooledOutput::Lost(ArtifactError::Unavailable("the call was stopped".into()))
+        }
     }
 }
 
@@ -132,27 +134,27 @@ fn last_lines(bytes: &[u8]) -> Vec<String> {
     lines
 }
 
-async fn collect(mut pieces: ProgressTail, shelf: &AttemptArtifacts) -> SpooledOutput {
-    let mut short = BytesMut::new();
+async fn collect(mut pieces: ProgressTail, artifacts: &AttemptArtifacts) -> SpooledOutput {
+    let mut buffer = BytesMut::new();
     while let Some(piece) = pieces.recv().await {
-        if short.len() + piece.bytes.len() > MAX_MEMORY_BYTES {
-            let kept = write_artifact(short.freeze(), piece, &mut pieces, shelf).await;
-            return kept.unwrap_or_else(SpooledOutput::Lost);
+        if buffer.len() + piece.bytes.len() > MAX_MEMORY_BYTES {
+            let stored = write_artifact(buffer.freeze(), piece, &mut pieces, artifacts).await;
+            return stored.unwrap_or_else(SpooledOutput::Lost);
         }
-        short.extend_from_slice(&piece.bytes);
+        buffer.extend_from_slice(&piece.bytes);
     }
-    SpooledOutput::Inline(short.freeze(), 0)
+    SpooledOutput::Inline(buffer.freeze(), 0)
 }
 
 async fn write_artifact(
-    short: Bytes,
+    buffer: Bytes,
     first: OutputChunk,
     pieces: &mut ProgressTail,
-    shelf: &AttemptArtifacts,
+    artifacts: &AttemptArtifacts,
 ) -> Result<SpooledOutput, ArtifactError> {
-    let mut writer = shelf.create().await?;
-    let (mut bytes, mut left_out) = (short.len() as u64, 0);
-    writer.write(short).await?;
+    let mut writer = artifacts.create().await?;
+    let (mut bytes, mut left_out) = (buffer.len() as u64, 0);
+    writer.write(buffer).await?;
     let mut next = Some(first);
     while let Some(piece) = next {
         let length = piece.bytes.len() as u64;

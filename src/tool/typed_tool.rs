@@ -45,7 +45,7 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
     }
 
     /// Runs a call whose arguments passed `check`.
-    fn run(arguments: Self::Arguments, site: ToolContext) -> impl Future<Output = CallEnd> + Send;
+    fn run(arguments: Self::Arguments, context: ToolContext) -> impl Future<Output = CallEnd> + Send;
 
     /// True if the tool's calls outlive the process and can be attached to.
     fn is_detached(_settings: &Settings) -> bool {
@@ -64,7 +64,7 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
     /// whose calls end with the process.
     fn attach(
         _arguments: Self::Arguments,
-        _site: ToolContext,
+        _context: ToolContext,
         _boot: Boot,
     ) -> impl Future<Output = AttachOutcome> + Send {
         ready(AttachOutcome::Unknown)
@@ -97,26 +97,26 @@ pub struct ToolContext {
 
 impl ToolContext {
     /// The part of the workspace that a file tool may touch.
-    pub(super) fn area(&self) -> ToolWorkspace {
+    pub(super) fn tool_workspace(&self) -> ToolWorkspace {
         ToolWorkspace { workspace: Arc::clone(&self.workspace), state_dir: self.settings.state.clone() }
     }
 }
 
 /// Creates the tool that `T` describes.
 pub fn make<T: TypedTool>(settings: Settings) -> Arc<dyn Tool> {
-    let shape = ArgumentSchema::of::<T::Arguments>();
+    let schema = ArgumentSchema::of::<T::Arguments>();
     let spec = ToolSpec {
         name: T::NAME.into(),
         description: T::DESCRIPTION.into(),
-        parameters: shape.schema().clone(),
+        parameters: schema.schema().clone(),
     };
-    Arc::new(TypedToolAdapter::<T> { spec, shape, settings, marker: PhantomData })
+    Arc::new(TypedToolAdapter::<T> { spec, schema, settings, marker: PhantomData })
 }
 
 #[derive(Debug)]
 struct TypedToolAdapter<T> {
     spec: ToolSpec,
-    shape: ArgumentSchema,
+    schema: ArgumentSchema,
     settings: Settings,
     marker: PhantomData<T>,
 }
@@ -146,7 +146,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     fn prepare(&self, arguments: &Value, workspace: &str) -> Result<PreparedCall, BadArguments> {
-        let arguments: T::Arguments = self.shape.parse(arguments)?;
+        let arguments: T::Arguments = self.schema.parse(arguments)?;
         T::check(&arguments)?;
         let settings = self.settings.clone();
         let intent = Intent {

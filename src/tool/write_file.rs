@@ -39,24 +39,24 @@ impl TypedTool for WriteFile {
         Access::writes(declared_path(workspace, &arguments.path))
     }
 
-    async fn run(arguments: Arguments, site: ToolContext) -> CallEnd {
-        let (own, area) = (site.artifacts.name(), site.area());
-        run_blocking(&site.cancel, move |asker| write(&area, &arguments, own, asker)).await
+    async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
+        let (attempt, workspace) = (context.artifacts.name(), context.tool_workspace());
+        run_blocking(&context.cancel, move |cancel| write(&workspace, &arguments, attempt, cancel)).await
     }
 }
 
 fn write(
-    area: &ToolWorkspace,
+    workspace: &ToolWorkspace,
     arguments: &Arguments,
-    own: ArtifactName,
-    asker: &CancelCheck,
+    attempt: ArtifactName,
+    cancel: &CancelCheck,
 ) -> Result<String, FileWorkError> {
     let Arguments { path, content } = arguments;
-    let place = area.resolve("path", path)?;
+    let target = workspace.resolve("path", path)?;
     if path.ends_with('/') {
-        return Err(place.refuse("ends with `/`, so it names a folder", "name a file").into());
+        return Err(target.refuse("ends with `/`, so it names a folder", "name a file").into());
     }
-    asker.check()?;
-    replace(&place, content.as_bytes(), own, asker)?;
-    Ok(format!("wrote {} bytes to {}", content.len(), place.display()))
+    cancel.check()?;
+    replace(&target, content.as_bytes(), attempt, cancel)?;
+    Ok(format!("wrote {} bytes to {}", content.len(), target.display()))
 }

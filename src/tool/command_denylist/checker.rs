@@ -47,13 +47,13 @@ impl ScriptChecker {
             return Ok(());
         }
         self.depth += 1;
-        let judged = self.check_parsed(text);
+        let result = self.check_parsed(text);
         self.depth -= 1;
-        if judged.is_ok() && self.generation == key.0 {
+        if result.is_ok() && self.generation == key.0 {
             self.budget.spend(self.printed.as_ref().map_or(0, String::len))?;
             self.checked_scripts.insert(key, self.printed.clone());
         }
-        judged
+        result
     }
 
     fn check_parsed(&mut self, text: &str) -> Result<(), DenyReason> {
@@ -67,28 +67,28 @@ impl ScriptChecker {
     }
 
     fn check_simple(&mut self, command: &SimpleCommand) -> Result<(), DenyReason> {
-        let read = command.input.clone().or(self.printed.take().filter(|_| command.is_piped));
+        let input = command.input.clone().or(self.printed.take().filter(|_| command.is_piped));
         let words = self.expand(&command.words)?;
         let outputs = self.expand(&command.outputs)?;
         self.spend_on_paths(&outputs)?;
         if let Some(reason) = outputs.iter().find_map(|path| output_denial(path, self.folder.as_ref())) {
             return Err(reason);
         }
-        self.check_words(&words, read)
+        self.check_words(&words, input)
     }
 
-    fn check_words(&mut self, words: &[String], read: Option<String>) -> Result<(), DenyReason> {
+    fn check_words(&mut self, words: &[String], input: Option<String>) -> Result<(), DenyReason> {
         self.budget.spend_words(words)?;
         match unwrap(words) {
-            UnwrappedCommand::Command(words) => self.check_command(words, read),
+            UnwrappedCommand::Command(words) => self.check_command(words, input),
             UnwrappedCommand::Script(script) => self.check_script(&script),
-            UnwrappedCommand::InputScript => read.map_or(Ok(()), |script| self.check_script(&script)),
+            UnwrappedCommand::InputScript => input.map_or(Ok(()), |script| self.check_script(&script)),
             UnwrappedCommand::InputArguments(words) => {
-                let read = read.unwrap_or_default();
+                let input = input.unwrap_or_default();
                 // Each word has at least two bytes with its separator and becomes a string of its own.
-                self.budget.spend_copies(16, read.len())?;
-                let fed = read.split_whitespace().map(str::to_owned);
-                let words: Vec<_> = words.iter().cloned().chain(fed).collect();
+                self.budget.spend_copies(16, input.len())?;
+                let input_words = input.split_whitespace().map(str::to_owned);
+                let words: Vec<_> = words.iter().cloned().chain(input_words).collect();
                 self.check_nested(&words)
             }
             UnwrappedCommand::Assignments(words) => {
@@ -112,7 +112,7 @@ impl ScriptChecker {
         }
     }
 
-    fn check_command(&mut self, words: &[String], read: Option<String>) -> Result<(), DenyReason> {
+    fn check_command(&mut self, words: &[String], input: Option<String>) -> Result<(), DenyReason> {
         let Some((first, arguments)) = words.split_first() else { return Ok(()) };
         let name = program(first);
         self.spend_on_paths(arguments)?;
@@ -135,7 +135,7 @@ impl ScriptChecker {
                 executed_commands(arguments).iter().try_for_each(|words| self.check_nested(words))
             }
             _ => {
-                self.printed = printed_text(name, arguments, read);
+                self.printed = printed_text(name, arguments, input);
                 Ok(())
             }
         }
@@ -147,9 +147,9 @@ impl ScriptChecker {
             return Err("nests commands too deeply to be judged");
         }
         self.depth += 1;
-        let judged = self.check_words(words, None);
+        let result = self.check_words(words, None);
         self.depth -= 1;
-        judged
+        result
     }
 
     /// Pays for resolving paths: each copies the current folder.
@@ -196,7 +196,7 @@ impl ScriptChecker {
 }
 
 /// The output of a command, if its arguments and its input determine it.
-fn printed_text(name: &str, arguments: &[String], read: Option<String>) -> Option<String> {
+fn printed_text(name: &str, arguments: &[String], input: Option<String>) -> Option<String> {
     match name {
         "echo" | "printf" => {
             let words =
@@ -204,10 +204,10 @@ fn printed_text(name: &str, arguments: &[String], read: Option<String>) -> Optio
             Some(unescape(&words.map(String::as_str).collect::<Vec<_>>().join(" ")))
         }
         "base64" if arguments.iter().any(|word| matches!(word.as_str(), "-d" | "-D" | "--decode")) => {
-            read.and_then(|text| from_base64(&text))
+            input.and_then(|text| from_base64(&text))
         }
-        "cat" if arguments.iter().all(|word| word == "-") => read,
-        "tee" => read,
+        "cat" if arguments.iter().all(|word| word == "-") => input,
+        "tee" => input,
         _ => None,
     }
 }

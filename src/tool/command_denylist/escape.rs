@@ -46,9 +46,9 @@ fn unescape_first<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> &'a str {
     rest
 }
 
-fn parse_number(text: &str, most: usize, radix: u32) -> (Option<u32>, &str) {
-    let end = text.char_indices().take(most).find(|(_, c)| !c.is_digit(radix)).map(|(at, _)| at);
-    let end = end.unwrap_or_else(|| text.char_indices().nth(most).map_or(text.len(), |(at, _)| at));
+fn parse_number(text: &str, max_digits: usize, radix: u32) -> (Option<u32>, &str) {
+    let end = text.char_indices().take(max_digits).find(|(_, c)| !c.is_digit(radix)).map(|(at, _)| at);
+    let end = end.unwrap_or_else(|| text.char_indices().nth(max_digits).map_or(text.len(), |(at, _)| at));
     (u32::from_str_radix(&text[..end], radix).ok(), &text[end..])
 }
 

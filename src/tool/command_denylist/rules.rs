@@ -13,14 +13,14 @@ pub(super) struct CheckedCommand<'a> {
 
 const WIPES: &str = "deletes the whole system, a system folder or a whole home";
 const FORMATS: &str = "overwrites or formats a disk";
-const POWERS: &str = "stops or restarts the machine";
+const STOPS_MACHINE: &str = "stops or restarts the machine";
 const KILLS: &str = "kills every process";
-const OPENS: &str = "changes the permissions or owners of the whole system";
-const MOVES: &str = "moves a system folder away";
+const CHANGES_OWNERS: &str = "changes the permissions or owners of the whole system";
+const MOVES_SYSTEM: &str = "moves a system folder away";
 const TRIGGERS: &str = "makes the kernel act at once";
 
 /// Paths that no command may delete as a whole.
-const WIPED: &[PathKind] = &[PathKind::Root, PathKind::System, PathKind::Home];
+const NEVER_DELETED: &[PathKind] = &[PathKind::Root, PathKind::System, PathKind::Home];
 /// Paths of the system.
 const SYSTEM: &[PathKind] = &[PathKind::Root, PathKind::System];
 
@@ -33,27 +33,27 @@ const RULES: &[(&[&str], DenyRule)] = &[
     (&["find"], find),
     (&["mv"], rename),
     (&["rsync"], synchronise),
-    (&["chmod", "chown", "chgrp"], open_up),
+    (&["chmod", "chown", "chgrp"], change_permissions),
     (
         &["mke2fs", "mkdosfs", "mkntfs", "mkswap", "newfs", "mkfs", "shred", "blkdiscard", "badblocks"],
-        on_disk,
+        write_to_disk,
     ),
-    (&["tee", "truncate", "fallocate", "cp", "install"], on_disk),
+    (&["tee", "truncate", "fallocate", "cp", "install"], write_to_disk),
     (&["wipefs", "sgdisk"], erase_signatures),
     (&["dd", "dcfldd"], copy_blocks),
     (&["shutdown", "reboot", "halt", "poweroff"], power),
     (&["init", "telinit"], runlevel),
-    (&["systemctl", "loginctl"], unit),
+    (&["systemctl", "loginctl"], service_control),
     (&["kill"], kill),
     (&["killall5"], |_| Some(KILLS)),
 ];
 
 /// Why a command must never run; `None` if it may.
-pub(super) fn command_denial(call: &CheckedCommand) -> Option<&'static str> {
-    if call.name.starts_with("mkfs.") {
-        return on_disk(call);
+pub(super) fn command_denial(command: &CheckedCommand) -> Option<&'static str> {
+    if command.name.starts_with("mkfs.") {
+        return write_to_disk(command);
     }
-    RULES.iter().find(|(names, _)| names.contains(&call.name)).and_then(|(_, rule)| rule(call))
+    RULES.iter().find(|(names, _)| names.contains(&command.name)).and_then(|(_, rule)| rule(command))
 }
 
 /// Why output must never go to a file; `None` if it may.
@@ -102,22 +102,22 @@ impl<'a> CheckedCommand<'a> {
     }
 }
 
-fn remove(call: &CheckedCommand) -> Option<&'static str> {
-    let is_recursive = call.has_option("rR", "recursive");
-    (is_recursive && call.any_is(&call.operands(), WIPED)).then_some(WIPES)
+fn remove(command: &CheckedCommand) -> Option<&'static str> {
+    let is_recursive = command.has_option("rR", "recursive");
+    (is_recursive && command.any_is(&command.operands(), NEVER_DELETED)).then_some(WIPES)
 }
 
 /// Deleting all results is catastrophic only if no test narrows the search.
-fn find(call: &CheckedCommand) -> Option<&'static str> {
-    let starts = start_paths(call.arguments);
-    let deletes = call.arguments.iter().any(|word| word == "-delete");
-    let is_wide = !is_narrowed(call.arguments);
-    (deletes && is_wide && call.any_is(&starts, WIPED)).then_some(WIPES)
+fn find(command: &CheckedCommand) -> Option<&'static str> {
+    let roots = start_paths(command.arguments);
+    let deletes = command.arguments.iter().any(|word| word == "-delete");
+    let is_wide = !is_narrowed(command.arguments);
+    (deletes && is_wide && command.any_is(&roots, NEVER_DELETED)).then_some(WIPES)
 }
 
 /// The commands that `find` runs. Without a narrowing test, `{}` is replaced by each start path in turn.
 pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
-    let starts = if is_narrowed(arguments) { Vec::new() } else { start_paths(arguments) };
+    let roots = if is_narrowed(arguments) { Vec::new() } else { start_paths(arguments) };
     let mut commands = Vec::new();
     let mut rest = arguments;
     while let Some(at) =
@@ -127,11 +127,11 @@ pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
         let end = command.iter().position(|word| word == ";" || word == "+").unwrap_or(command.len());
         let (words, after) = command.split_at(end);
         let has_placeholder = words.iter().any(|word| word.contains("{}"));
-        if starts.is_empty() || !has_placeholder {
+        if roots.is_empty() || !has_placeholder {
             commands.push(words.to_vec());
         } else {
             let replaced = |start: &&str| words.iter().map(|word| word.replace("{}", start)).collect();
-            commands.extend(starts.iter().map(replaced));
+            commands.extend(roots.iter().map(replaced));
         }
         rest = after;
     }
@@ -141,11 +141,11 @@ pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
 /// Most bytes of the copies that [`executed_commands`] makes for start paths: each start path has a copy of each
 /// command.
 pub(super) fn executed_bytes(arguments: &[String]) -> usize {
-    let starts = start_paths(arguments);
+    let roots = start_paths(arguments);
     let words: usize = arguments.iter().map(|word| word.len() + 1).sum();
     let placeholders: usize = arguments.iter().map(|word| word.matches("{}").count()).sum();
-    let inserted = starts.iter().map(|start| start.len()).sum::<usize>().saturating_mul(placeholders);
-    words.saturating_mul(starts.len().max(1)).saturating_add(inserted)
+    let inserted = roots.iter().map(|start| start.len()).sum::<usize>().saturating_mul(placeholders);
+    words.saturating_mul(roots.len().max(1)).saturating_add(inserted)
 }
 
 /// The folders that `find` searches. Its options `-H`, `-L`, `-P`, `-O` and `-D` stand before them.
@@ -195,64 +195,64 @@ fn is_narrowed(arguments: &[String]) -> bool {
     arguments.iter().any(|word| NARROW.contains(&word.as_str()) || word.starts_with("-newer"))
 }
 
-fn rename(call: &CheckedCommand) -> Option<&'static str> {
-    let operands = call.operands();
-    if call.any_is_disk(&operands) {
+fn rename(command: &CheckedCommand) -> Option<&'static str> {
+    let operands = command.operands();
+    if command.any_is_disk(&operands) {
         return Some(FORMATS);
     }
     let sources = operands.split_last().map_or(&[][..], |(_, sources)| sources);
-    call.any_is(sources, SYSTEM).then_some(MOVES)
+    command.any_is(sources, SYSTEM).then_some(MOVES_SYSTEM)
 }
 
-fn synchronise(call: &CheckedCommand) -> Option<&'static str> {
-    let operands = call.operands();
-    let into = operands.last()?;
-    let deletes = call.options().any(|option| option.starts_with("--del"));
-    (deletes && call.any_is(&[into], SYSTEM)).then_some(WIPES)
+fn synchronise(command: &CheckedCommand) -> Option<&'static str> {
+    let operands = command.operands();
+    let target = operands.last()?;
+    let deletes = command.options().any(|option| option.starts_with("--del"));
+    (deletes && command.any_is(&[target], SYSTEM)).then_some(WIPES)
 }
 
-fn open_up(call: &CheckedCommand) -> Option<&'static str> {
-    let is_recursive = call.has_option("R", "recursive");
-    (is_recursive && call.any_is(&call.operands(), SYSTEM)).then_some(OPENS)
+fn change_permissions(command: &CheckedCommand) -> Option<&'static str> {
+    let is_recursive = command.has_option("R", "recursive");
+    (is_recursive && command.any_is(&command.operands(), SYSTEM)).then_some(CHANGES_OWNERS)
 }
 
 /// Writing to an image file is legitimate; writing to a disk is refused. For `mkfs` and `mkfs.*` a target in an unknown
 /// variable is refused too.
-fn on_disk(call: &CheckedCommand) -> Option<&'static str> {
-    let operands = call.operands();
-    let written = match call.name {
+fn write_to_disk(command: &CheckedCommand) -> Option<&'static str> {
+    let operands = command.operands();
+    let targets = match command.name {
         "cp" | "install" => operands.last().into_iter().copied().collect(),
         _ => operands,
     };
-    let is_unknown = call.name.starts_with("mkfs") && written.iter().any(|word| word.starts_with("${"));
-    (is_unknown || call.any_is_disk(&written)).then_some(FORMATS)
+    let is_unknown = command.name.starts_with("mkfs") && targets.iter().any(|word| word.starts_with("${"));
+    (is_unknown || command.any_is_disk(&targets)).then_some(FORMATS)
 }
 
-fn erase_signatures(call: &CheckedCommand) -> Option<&'static str> {
-    let erases = match call.name {
-        "wipefs" => call.has_option("ao", "all") || call.has_option("", "offset"),
-        _ => call.has_option("Zzo", "zap-all") || call.has_option("", "clear"),
+fn erase_signatures(command: &CheckedCommand) -> Option<&'static str> {
+    let erases = match command.name {
+        "wipefs" => command.has_option("ao", "all") || command.has_option("", "offset"),
+        _ => command.has_option("Zzo", "zap-all") || command.has_option("", "clear"),
     };
-    (erases && call.any_is_disk(&call.operands())).then_some(FORMATS)
+    (erases && command.any_is_disk(&command.operands())).then_some(FORMATS)
 }
 
-fn copy_blocks(call: &CheckedCommand) -> Option<&'static str> {
-    let outputs: Vec<_> = call.operands().iter().filter_map(|word| word.strip_prefix("of=")).collect();
-    call.any_is_disk(&outputs).then_some(FORMATS)
+fn copy_blocks(command: &CheckedCommand) -> Option<&'static str> {
+    let outputs: Vec<_> = command.operands().iter().filter_map(|word| word.strip_prefix("of=")).collect();
+    command.any_is_disk(&outputs).then_some(FORMATS)
 }
 
-fn power(call: &CheckedCommand) -> Option<&'static str> {
+fn power(command: &CheckedCommand) -> Option<&'static str> {
     let only_talks =
-        call.options().any(|option| matches!(option, "--help" | "--version" | "--wtmp-only" | "-w"));
-    let only_cancels = call.name == "shutdown" && call.has_option("c", "");
-    (!only_talks && !only_cancels).then_some(POWERS)
+        command.options().any(|option| matches!(option, "--help" | "--version" | "--wtmp-only" | "-w"));
+    let only_cancels = command.name == "shutdown" && command.has_option("c", "");
+    (!only_talks && !only_cancels).then_some(STOPS_MACHINE)
 }
 
-fn runlevel(call: &CheckedCommand) -> Option<&'static str> {
-    call.operands().iter().any(|level| matches!(*level, "0" | "6")).then_some(POWERS)
+fn runlevel(command: &CheckedCommand) -> Option<&'static str> {
+    command.operands().iter().any(|level| matches!(*level, "0" | "6")).then_some(STOPS_MACHINE)
 }
 
-fn unit(call: &CheckedCommand) -> Option<&'static str> {
+fn service_control(command: &CheckedCommand) -> Option<&'static str> {
     const VERBS: &[&str] = &["poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency"];
     const TARGETS: &[&str] = &[
         "poweroff.target",
@@ -262,14 +262,15 @@ fn unit(call: &CheckedCommand) -> Option<&'static str> {
         "rescue.target",
         "emergency.target",
     ];
-    let operands = call.operands();
+    let operands = command.operands();
     let (verb, units) = operands.split_first()?;
-    let starts = matches!(*verb, "start" | "isolate") && units.iter().any(|unit| TARGETS.contains(unit));
-    (starts || VERBS.contains(verb)).then_some(POWERS)
+    let starts_target =
+        matches!(*verb, "start" | "isolate") && units.iter().any(|unit| TARGETS.contains(unit));
+    (starts_target || VERBS.contains(verb)).then_some(STOPS_MACHINE)
 }
 
-fn kill(call: &CheckedCommand) -> Option<&'static str> {
-    let words: Vec<_> = call.arguments.iter().map(String::as_str).collect();
+fn kill(command: &CheckedCommand) -> Option<&'static str> {
+    let words: Vec<_> = command.arguments.iter().map(String::as_str).collect();
     let targets = match words[..] {
         ["-1"] => return Some(KILLS),
         ["-s" | "-n" | "--signal", _, ref targets @ ..] => targets,

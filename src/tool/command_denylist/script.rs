@@ -117,11 +117,11 @@ fn has_fork_bomb(tokens: &[ShellToken]) -> bool {
     if functions.peek().is_none() {
         return false;
     }
-    let places = |is_sought: fn(&ShellToken) -> bool| -> Vec<usize> {
-        tokens.iter().enumerate().filter(|(_, token)| is_sought(token)).map(|(at, _)| at).collect()
+    let positions = |is_match: fn(&ShellToken) -> bool| -> Vec<usize> {
+        tokens.iter().enumerate().filter(|(_, token)| is_match(token)).map(|(at, _)| at).collect()
     };
-    let ends = places(|token| matches!(token, ShellToken::Word(word) if word == "}"));
-    let backgrounds = places(|token| *token == ShellToken::Background);
+    let ends = positions(|token| matches!(token, ShellToken::Word(word) if word == "}"));
+    let backgrounds = positions(|token| *token == ShellToken::Background);
     let mut doubled: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, three) in tokens.windows(3).enumerate() {
         if let [ShellToken::Word(left), ShellToken::Pipe, ShellToken::Word(right)] = three
@@ -132,15 +132,16 @@ fn has_fork_bomb(tokens: &[ShellToken]) -> bool {
     }
     functions.any(|(name, body)| {
         let end = first_from(&ends, body).unwrap_or(tokens.len());
-        let is_within =
-            |places: &[usize], length: usize| first_from(places, body).is_some_and(|at| at + length <= end);
+        let is_within = |positions: &[usize], length: usize| {
+            first_from(positions, body).is_some_and(|at| at + length <= end)
+        };
         is_within(&backgrounds, 1) && doubled.get(name.as_str()).is_some_and(|pipes| is_within(pipes, 3))
     })
 }
 
-/// The first of the sorted `places` that is not before `start`.
-fn first_from(places: &[usize], start: usize) -> Option<usize> {
-    places.get(places.partition_point(|place| *place < start)).copied()
+/// The first of the sorted `positions` that is not before `start`.
+fn first_from(positions: &[usize], start: usize) -> Option<usize> {
+    positions.get(positions.partition_point(|position| *position < start)).copied()
 }
 
 struct Lexer<'a> {

@@ -53,17 +53,17 @@ const WRAPPERS: &[(&str, &[&str], usize)] = &[
     ("xargs", &["-I", "-L", "-n", "-P", "-s", "-a", "-d", "-E"], 0),
     ("parallel", &["-j", "--jobs"], 0),
 ];
-const FEEDERS: &[&str] = &["xargs", "parallel"];
+const INPUT_WRAPPERS: &[&str] = &["xargs", "parallel"];
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"];
 
 /// Finds what a simple command really runs.
 pub(super) fn unwrap(mut words: &[String]) -> UnwrappedCommand<'_> {
     let whole = words;
-    let mut is_fed = false;
+    let mut takes_input = false;
     loop {
         let Some((first, rest)) = words.split_first() else {
-            let is_assigned = whole.iter().any(|word| is_assignment(word));
-            return if is_assigned {
+            let has_assignment = whole.iter().any(|word| is_assignment(word));
+            return if has_assignment {
                 UnwrappedCommand::Assignments(whole)
             } else {
                 UnwrappedCommand::Nothing
@@ -82,13 +82,15 @@ pub(super) fn unwrap(mut words: &[String]) -> UnwrappedCommand<'_> {
                 .map_or(UnwrappedCommand::Nothing, |script| UnwrappedCommand::Script(script.clone()));
         } else if name == "for" {
             return unwrap_loop(rest);
-        } else if let Some((_, valued, operands)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
-            is_fed |= FEEDERS.contains(&name);
-            match skip_options(name, rest, valued) {
+        } else if let Some((_, value_options, operands)) =
+            WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)
+        {
+            takes_input |= INPUT_WRAPPERS.contains(&name);
+            match skip_options(name, rest, value_options) {
                 Ok(inner) => words = inner.get(*operands..).unwrap_or_default(),
-                Err(ended) => return ended,
+                Err(unwrapped) => return unwrapped,
             }
-        } else if is_fed {
+        } else if takes_input {
             return UnwrappedCommand::InputArguments(words);
         } else {
             return UnwrappedCommand::Command(words);
@@ -128,7 +130,7 @@ fn unwrap_loop(rest: &[String]) -> UnwrappedCommand<'_> {
 fn skip_options<'a>(
     name: &str,
     mut words: &'a [String],
-    valued: &[&str],
+    value_options: &[&str],
 ) -> Result<&'a [String], UnwrappedCommand<'a>> {
     while let Some((option, rest)) = words.split_first().filter(|(word, _)| word.starts_with('-')) {
         words = rest;
@@ -141,7 +143,7 @@ fn skip_options<'a>(
         if name == "env" && (option == "-S" || option == "--split-string") {
             return Err(UnwrappedCommand::Script(rest.join(" ")));
         }
-        if valued.contains(&option.as_str()) {
+        if value_options.contains(&option.as_str()) {
             words = words.get(1..).unwrap_or_default();
         }
     }
@@ -155,6 +157,6 @@ fn unwrap_shell(rest: &[String]) -> UnwrappedCommand<'_> {
         let script = rest[at + 1..].iter().find(|word| !word.starts_with('-'));
         return script.map_or(UnwrappedCommand::Nothing, |script| UnwrappedCommand::Script(script.clone()));
     }
-    let reads = rest.iter().all(|word| word.starts_with('-')) || rest.iter().any(|word| word == "-s");
-    if reads { UnwrappedCommand::InputScript } else { UnwrappedCommand::Nothing }
+    let reads_input = rest.iter().all(|word| word.starts_with('-')) || rest.iter().any(|word| word == "-s");
+    if reads_input { UnwrappedCommand::InputScript } else { UnwrappedCommand::Nothing }
 }

@@ -53,23 +53,23 @@ impl SkillFolders {
     /// Reads all skills. The first one of a name takes precedence.
     pub fn read(&self, workspace: &str) -> Catalogue {
         let (mut found, mut left_out) = (BTreeMap::new(), Vec::new());
-        let own = self.own.iter().map(|path| SkillRoot::Trusted(path));
+        let operators = self.own.iter().map(|path| SkillRoot::Trusted(path));
         let further = self.further.iter().map(|path| SkillRoot::Trusted(path));
-        for shelf in own.chain([SkillRoot::Confined(workspace)]).chain(further) {
-            let names = shelf.names().unwrap_or_else(|error| {
-                left_out.push(format!("{}: {error}", shelf.display()));
+        for root in operators.chain([SkillRoot::Confined(workspace)]).chain(further) {
+            let names = root.names().unwrap_or_else(|error| {
+                left_out.push(format!("{}: {error}", root.display()));
                 Vec::new()
             });
             if names.len() > MAX_FOLDERS {
                 left_out
-                    .push(format!("{}: only its first {MAX_FOLDERS} entries are looked at", shelf.display()));
+                    .push(format!("{}: only its first {MAX_FOLDERS} entries are looked at", root.display()));
             }
             for name in names.iter().take(MAX_FOLDERS) {
-                match shelf.skill(name) {
+                match root.skill(name) {
                     Ok(Some(skill)) => drop(found.entry(skill.name.clone()).or_insert(skill)),
                     Ok(None) => {}
                     Err(why) => {
-                        left_out.push(format!("{}/{}: {why}", shelf.display(), one_line(name.as_bytes())));
+                        left_out.push(format!("{}/{}: {why}", root.display(), one_line(name.as_bytes())));
                     }
                 }
             }

@@ -5,7 +5,7 @@ use std::{io, os::unix::fs::FileExt};
 use crate::tool::WorkspacePath;
 
 /// A NUL byte within this many bytes makes a file binary.
-const SNIFFED: usize = 8 * 1024;
+const SNIFFED_BYTES: usize = 8 * 1024;
 
 /// The beginning and the end of a file of any size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,22 +19,22 @@ pub struct FileExcerpt {
 }
 
 impl FileExcerpt {
-    /// Reads a regular file, at most `most` bytes of either end. A shorter file, up to twice that, is read whole. A
-    /// binary one is an error. An error names the path and what is wrong, without a full stop.
-    pub fn read(place: &WorkspacePath, most: usize) -> Result<Self, String> {
-        let (file, stat) = place.open_file().map_err(|bad| bad.error)?;
+    /// Reads a regular file, at most `max_bytes` bytes of either end. A shorter file, up to twice that, is read whole.
+    /// A binary one is an error. An error names the path and what is wrong, without a full stop.
+    pub fn read(path: &WorkspacePath, max_bytes: usize) -> Result<Self, String> {
+        let (file, stat) = path.open_file().map_err(|bad| bad.error)?;
         let stat_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        let failed = |error: io::Error| place.io_error(error).error;
-        let head = read_at(&file, 0, most.saturating_mul(2)).map_err(failed)?;
+        let failed = |error: io::Error| path.io_error(error).error;
+        let head = read_at(&file, 0, max_bytes.saturating_mul(2)).map_err(failed)?;
         let total = stat_bytes.max(head.len() as u64);
-        if head[..head.len().min(SNIFFED)].contains(&0) {
-            return Err(place.refuse(&format!("is binary, {total} bytes"), "").error);
+        if head[..head.len().min(SNIFFED_BYTES)].contains(&0) {
+            return Err(path.refuse(&format!("is binary, {total} bytes"), "").error);
         }
         if total <= head.len() as u64 {
             return Ok(Self { head, tail: Vec::new(), total });
         }
-        let tail = read_at(&file, total.saturating_sub(most as u64), most).map_err(failed)?;
-        Ok(Self { head: head[..head.len().min(most)].to_vec(), tail, total })
+        let tail = read_at(&file, total.saturating_sub(max_bytes as u64), max_bytes).map_err(failed)?;
+        Ok(Self { head: head[..head.len().min(max_bytes)].to_vec(), tail, total })
     }
 
     /// An excerpt that is the whole text.
@@ -43,13 +43,13 @@ impl FileExcerpt {
     }
 }
 
-/// At most `most` bytes from `offset` on.
-fn read_at(file: &std::fs::File, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+/// At most `max_bytes` bytes from `offset` on.
+fn read_at(file: &std::fs::File, offset: u64, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 16 * 1024];
-    while bytes.len() < most {
-        let room = chunk.len().min(most - bytes.len());
-        match file.read_at(&mut chunk[..room], offset + bytes.len() as u64)? {
+    while bytes.len() < max_bytes {
+        let length = chunk.len().min(max_bytes - bytes.len());
+        match file.read_at(&mut chunk[..length], offset + bytes.len() as u64)? {
             0 => break,
             count => bytes.extend_from_slice(&chunk[..count]),
         }
