@@ -39,31 +39,34 @@ impl PromptCache {
     /// The cache usage of a request. Its prefixes are remembered for later requests: all of them, or with explicit
     /// marks only the marked ones.
     pub fn look_up(&self, prefix: &CachePrefix) -> CacheUsage {
-        let mut beginnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prefixes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match prefix.policy() {
-            CachePolicy::Explicit => beginnings.usage_by_marks(prefix.breakpoints()),
-            CachePolicy::Automatic => beginnings.usage_by_prefix(prefix.breakpoints()),
+            CachePolicy::Explicit => prefixes.usage_by_marks(prefix.breakpoints()),
+            CachePolicy::Automatic => prefixes.usage_by_prefix(prefix.breakpoints()),
         }
     }
 }
 
 impl KnownPrefixes {
-    fn usage_by_marks(&mut self, stops: &[CacheBreakpoint]) -> CacheUsage {
-        let Some(last) = stops.iter().rposition(|stop| stop.is_marked) else { return CacheUsage::default() };
-        let near = |at: usize| stops[at..].iter().take(MAX_LOOK_BACK).any(|stop| stop.is_marked);
-        let known = (0..=last).rev().find(|at| near(*at) && self.known.contains(&stops[*at].hash));
-        let read = known.map_or(0, |at| stops[at].tokens);
-        for stop in stops.iter().filter(|stop| stop.is_marked) {
-            self.remember(stop.hash);
+    fn usage_by_marks(&mut self, breakpoints: &[CacheBreakpoint]) -> CacheUsage {
+        let Some(last) = breakpoints.iter().rposition(|breakpoint| breakpoint.is_marked) else {
+            return CacheUsage::default();
+        };
+        let near =
+            |at: usize| breakpoints[at..].iter().take(MAX_LOOK_BACK).any(|breakpoint| breakpoint.is_marked);
+        let known = (0..=last).rev().find(|at| near(*at) && self.known.contains(&breakpoints[*at].hash));
+        let read = known.map_or(0, |at| breakpoints[at].tokens);
+        for breakpoint in breakpoints.iter().filter(|breakpoint| breakpoint.is_marked) {
+            self.remember(breakpoint.hash);
         }
-        CacheUsage { read, written: stops[last].tokens - read }
+        CacheUsage { read, written: breakpoints[last].tokens - read }
     }
 
-    fn usage_by_prefix(&mut self, stops: &[CacheBreakpoint]) -> CacheUsage {
-        let known = stops.iter().rposition(|stop| self.known.contains(&stop.hash));
-        let read = known.map_or(0, |at| stops[at].tokens);
-        for stop in &stops[known.map_or(0, |at| at + 1)..] {
-            self.remember(stop.hash);
+    fn usage_by_prefix(&mut self, breakpoints: &[CacheBreakpoint]) -> CacheUsage {
+        let known = breakpoints.iter().rposition(|breakpoint| self.known.contains(&breakpoint.hash));
+        let read = known.map_or(0, |at| breakpoints[at].tokens);
+        for breakpoint in &breakpoints[known.map_or(0, |at| at + 1)..] {
+            self.remember(breakpoint.hash);
         }
         CacheUsage {
             read: if read < MIN_CACHED_TOKENS { 0 } else { read - read % CACHE_STEP_TOKENS },

@@ -145,14 +145,14 @@ impl<'a> Conversation<'a> {
     /// assistant message or images follow the results.
     pub fn check(&self) -> Result<(), ConversationError> {
         let mut previous = None;
-        let mut open = Vec::new();
+        let mut unanswered = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {
-            check_order(previous, message, &mut open)
+            check_order(previous, message, &mut unanswered)
                 .map_err(|problem| ConversationError { index, problem })?;
             previous = Some(message);
         }
         let index = self.messages.len();
-        if let Some(BorrowedText(id)) = open.first() {
+        if let Some(BorrowedText(id)) = unanswered.first() {
             return Err(ConversationError { index, problem: format!("the call `{id}` has no tool message") });
         }
         if matches!(previous, None | Some(RequestMessage::System(_))) {
@@ -168,17 +168,17 @@ impl<'a> Conversation<'a> {
         for (index, message) in self.messages.iter().enumerate().rev() {
             let RequestMessage::User(user) = message else { continue };
             // The images of tool results follow the results as a user message, which starts no turn.
-            let is_shown = index
+            let has_tool_images = index
                 .checked_sub(1)
                 .is_some_and(|before| matches!(self.messages[before], RequestMessage::Tool(..)));
-            if is_shown {
+            if has_tool_images {
                 continue;
             }
-            let run = ScriptTurn { user, after: &self.messages[index + 1..] };
+            let turn = ScriptTurn { user, after: &self.messages[index + 1..] };
             if !is_nudge(user) {
-                return Some(run);
+                return Some(turn);
             }
-            last.get_or_insert(run);
+            last.get_or_insert(turn);
         }
         last
     }
@@ -201,20 +201,20 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Checks that `message` may follow `previous`; `open` contains the calls without a result.
+/// Checks that `message` may follow `previous`; `unanswered` contains the calls without a result.
 fn check_order<'c, 'a>(
     previous: Option<&RequestMessage<'a>>,
     message: &'c RequestMessage<'a>,
-    open: &mut Vec<&'c BorrowedText<'a>>,
+    unanswered: &mut Vec<&'c BorrowedText<'a>>,
 ) -> Result<(), String> {
     if let RequestMessage::Tool(id, _) = message {
-        let at = open.iter().position(|open| *open == id);
+        let at = unanswered.iter().position(|call| *call == id);
         let at =
             at.ok_or_else(|| format!("`{}` is no unanswered call of the assistant message before it", id.0))?;
-        open.remove(at);
+        unanswered.remove(at);
         return Ok(());
     }
-    if let Some(BorrowedText(id)) = open.first() {
+    if let Some(BorrowedText(id)) = unanswered.first() {
         return Err(format!("the call `{id}` before it has no tool message"));
     }
     let at_start = matches!(previous, None | Some(RequestMessage::System(_)));
@@ -240,7 +240,7 @@ fn check_order<'c, 'a>(
                     return Err(format!("the call id `{}` twice in one message", id.0));
                 }
             }
-            open.extend(calls);
+            unanswered.extend(calls);
             return Ok(());
         }
     };
@@ -257,8 +257,8 @@ impl ScriptTurn<'_, '_> {
         let mut done = 0_u64;
         for message in self.after {
             let RequestMessage::Assistant(_, calls) = message else { continue };
-            let named = calls.iter().filter_map(|BorrowedText(id)| step_of(id)).max();
-            done = named.map_or(done.saturating_add(1), |step| step.max(done));
+            let named_step = calls.iter().filter_map(|BorrowedText(id)| step_of(id)).max();
+            done = named_step.map_or(done.saturating_add(1), |step| step.max(done));
         }
         done.saturating_add(1)
     }

@@ -28,12 +28,12 @@ impl FaultCounter {
     ) -> Option<&'s ScriptFault> {
         let FaultRule { fault, times } = scripted.fault?;
         let Some(times) = *times else { return Some(fault) };
-        let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let met = met.entry(conversation.key()).or_insert(0);
-        if *met >= times {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(conversation.key()).or_insert(0);
+        if *count >= times {
             return None;
         }
-        *met += 1;
+        *count += 1;
         Some(fault)
     }
 }

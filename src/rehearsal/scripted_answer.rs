@@ -36,18 +36,19 @@ impl ScriptedAnswer<'_> {
 
 /// The answer to a conversation. Depends on nothing else.
 pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> ScriptedAnswer<'s> {
-    let run = conversation.current_turn(|user| script.is_nudge(&user.text()));
-    let number = run.map_or(1, |run| run.step());
-    let step = run.and_then(|run| script.steps_for(&run.user.text())).and_then(|steps| steps.step_at(number));
-    let message = match (run, step) {
-        (Some(run), Some(step)) => render_step(step, &StepContext { run, step: number }, conversation),
+    let turn = conversation.current_turn(|user| script.is_nudge(&user.text()));
+    let number = turn.map_or(1, |turn| turn.step());
+    let step =
+        turn.and_then(|turn| script.steps_for(&turn.user.text())).and_then(|steps| steps.step_at(number));
+    let message = match (turn, step) {
+        (Some(turn), Some(step)) => render_step(step, &StepContext { turn, step: number }, conversation),
         (None | Some(_), _) => AssistantMessage {
             text: format!("{PREFIX}{CLOSING}"),
             reasoning: reasoning_for(None, number, conversation.thinking),
             ..AssistantMessage::default()
         },
     };
-    let natural = if message.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    let default_finish = if message.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
     let estimated = estimate_usage(conversation, &message);
     let scripted = step.map(|step| step.usage).unwrap_or_default();
     let usage = Usage {
@@ -57,7 +58,7 @@ pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> S
         cache_write_tokens: scripted.cache_write_tokens.unwrap_or(estimated.cache_write_tokens),
         ..estimated
     };
-    let finish = step.and_then(|step| step.finish).unwrap_or(natural);
+    let finish = step.and_then(|step| step.finish).unwrap_or(default_finish);
     ScriptedAnswer {
         step: number,
         answer: ModelAnswer { message, finish, usage: Some(usage) },
@@ -83,22 +84,22 @@ pub(super) fn step_of(id: &str) -> Option<u64> {
 
 fn render_step(
     step: &ScriptStep,
-    scene: &StepContext<'_, '_>,
+    context: &StepContext<'_, '_>,
     conversation: &Conversation<'_>,
 ) -> AssistantMessage {
-    let act = &step.content;
-    let mut text = act.say.as_ref().map(|say| say.render(scene)).unwrap_or_default();
-    let mut calls = Vec::with_capacity(act.calls.len());
-    for (n, (tool, arguments)) in (1..).zip(&act.calls) {
+    let content = &step.content;
+    let mut text = content.say.as_ref().map(|say| say.render(context)).unwrap_or_default();
+    let mut calls = Vec::with_capacity(content.calls.len());
+    for (n, (tool, arguments)) in (1..).zip(&content.calls) {
         if conversation.offers_tools {
-            let (id, arguments) = (call_id(scene.step, n), arguments.render(scene));
+            let (id, arguments) = (call_id(context.step, n), arguments.render(context));
             calls.push(ToolCall { id, name: tool.clone(), arguments });
         } else {
             let gap = if text.is_empty() { "" } else { "\n" };
             let _infallible = write!(
                 text,
                 "{gap}(rehearsal) step {} would call {tool}, but no tools are offered",
-                scene.step
+                context.step
             );
         }
     }
@@ -106,8 +107,8 @@ fn render_step(
     if calls.is_empty() && !text.is_empty() {
         text.insert_str(0, PREFIX);
     }
-    let scripted = act.think.as_ref().map(|think| think.render(scene));
-    let reasoning = reasoning_for(scripted, scene.step, conversation.thinking);
+    let scripted = content.think.as_ref().map(|think| think.render(context));
+    let reasoning = reasoning_for(scripted, context.step, conversation.thinking);
     AssistantMessage { text, reasoning, calls, opaque: None }
 }
 
@@ -131,21 +132,21 @@ fn estimate_usage(conversation: &Conversation<'_>, message: &AssistantMessage) -
 }
 
 struct StepContext<'c, 'a> {
-    run: ScriptTurn<'c, 'a>,
+    turn: ScriptTurn<'c, 'a>,
     step: u64,
 }
 
 impl TemplateValues for StepContext<'_, '_> {
     fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
-        self.run.result(&call_id(step, n)).map(RawContent::text)
+        self.turn.result(&call_id(step, n)).map(RawContent::text)
     }
 
     fn last(&self) -> Option<Cow<'_, str>> {
-        self.run.last_result().map(RawContent::text)
+        self.turn.last_result().map(RawContent::text)
     }
 
     fn user(&self) -> Cow<'_, str> {
-        self.run.user.text()
+        self.turn.user.text()
     }
 
     fn step(&self) -> u64 {

@@ -68,23 +68,23 @@ impl Rehearsal {
         let stop = CancellationToken::new();
         let model = script.model();
         let (faults, cache) = (FaultCounter::default(), PromptCache::default());
-        let stage = Arc::new(ServerState { script, model, faults, cache, stop: stop.clone() });
+        let state = Arc::new(ServerState { script, model, faults, cache, stop: stop.clone() });
         let mut router = Router::new().route("/v1/models", get(models));
         for format in &FORMATS {
-            let answer = move |State(stage), request| answer(format, stage, request);
+            let answer = move |State(state), request| answer(format, state, request);
             router = router.route(format.path, post(answer));
         }
         // `method_not_allowed_fallback` applies only to routes that are registered before it.
-        let router = router.fallback(unknown).method_not_allowed_fallback(unknown).with_state(stage);
+        let router = router.fallback(unknown).method_not_allowed_fallback(unknown).with_state(state);
         // Nagle's algorithm would delay each delta until the acknowledgement of the previous one.
         let listener = listener.tap_io(|socket| {
             let _only_slower_without = socket.set_nodelay(true);
         });
-        let ended = async move {
+        let signal = async move {
             shutdown.await;
             stop.cancel();
         };
-        axum::serve(listener, router).with_graceful_shutdown(ended).await
+        axum::serve(listener, router).with_graceful_shutdown(signal).await
     }
 }
 
@@ -110,7 +110,7 @@ impl Drop for RehearsalHandle {
     }
 }
 
-async fn answer(format: &'static Format, stage: Arc<ServerState>, request: Request) -> Response {
+async fn answer(format: &'static Format, state: Arc<ServerState>, request: Request) -> Response {
     if let Some(header) = format.header.filter(|header| !request.headers().contains_key(*header)) {
         return refuse(format, &RequestRefusal::bad_request(None, format!("{header}: header is required")));
     }
@@ -122,12 +122,12 @@ async fn answer(format: &'static Format, stage: Arc<ServerState>, request: Reque
             return refuse(format, &RequestRefusal::new(413, message));
         }
     };
-    let PreparedReply { events, pace, fault, reply } = match prepare_reply(format, &stage, &body) {
-        Ok(played) => played,
+    let PreparedReply { events, pace, fault, reply } = match prepare_reply(format, &state, &body) {
+        Ok(prepared) => prepared,
         Err(refusal) => return refuse(format, &refusal),
     };
     drop(body);
-    if !stream::wait(pace.delay, &stage.stop).await {
+    if !stream::wait(pace.delay, &state.stop).await {
         return refuse(format, &RequestRefusal::new(503, "the rehearsal is over"));
     }
     if let Some(ScriptFault::Status { status, headers, body }) = fault {
@@ -137,7 +137,7 @@ async fn answer(format: &'static Format, stage: Arc<ServerState>, request: Reque
         ReplyMode::Whole => "application/json",
         ReplyMode::Stream => "text/event-stream",
     };
-    respond(StatusCode::OK, content_type, stream::body(events, pace, fault, stage.stop.clone()))
+    respond(StatusCode::OK, content_type, stream::body(events, pace, fault, state.stop.clone()))
 }
 
 /// An answer before it is sent.
@@ -150,30 +150,30 @@ struct PreparedReply<'s> {
 
 fn prepare_reply<'s>(
     format: &Format,
-    stage: &'s ServerState,
+    state: &'s ServerState,
     body: &[u8],
 ) -> Result<PreparedReply<'s>, RequestRefusal> {
-    let exchange = (format.read)(body)?;
-    let ParsedRequest { conversation, prefix, reply, .. } = &exchange;
-    let mut scripted = next_answer(&stage.script, conversation);
-    let fault = stage.faults.next_fault(&scripted, conversation);
+    let request = (format.read)(body)?;
+    let ParsedRequest { conversation, prefix, reply, .. } = &request;
+    let mut scripted = next_answer(&state.script, conversation);
+    let fault = state.faults.next_fault(&scripted, conversation);
     if !scripted.has_cache_usage && !matches!(fault, Some(ScriptFault::Status { .. })) {
-        scripted.set_cache_usage(stage.cache.look_up(prefix));
+        scripted.set_cache_usage(state.cache.look_up(prefix));
     }
-    let events = (format.write)(&scripted, &exchange, &stage.model);
+    let events = (format.write)(&scripted, &request, &state.model);
     Ok(PreparedReply { events, pace: scripted.pace, fault, reply: *reply })
 }
 
-async fn models(State(stage): State<Arc<ServerState>>, request: Request) -> Response {
-    let body = (format_of(&request).models)(&stage.model);
+async fn models(State(state): State<Arc<ServerState>>, request: Request) -> Response {
+    let body = (format_of(&request).models)(&state.model);
     respond(StatusCode::OK, "application/json", body.into())
 }
 
 async fn unknown(request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    let doors: Vec<_> = FORMATS.iter().map(|format| format!("POST {}", format.path)).collect();
-    let doors = doors.join(", ");
-    let message = format!("there is no {method} {path} here: use {doors} or GET /v1/models");
+    let endpoints: Vec<_> = FORMATS.iter().map(|format| format!("POST {}", format.path)).collect();
+    let endpoints = endpoints.join(", ");
+    let message = format!("there is no {method} {path} here: use {endpoints} or GET /v1/models");
     refuse(format_of(&request), &RequestRefusal::new(404, message))
 }
 

@@ -40,19 +40,19 @@ impl ArgumentsTemplate {
     }
 
     /// The argument text that the model sends.
-    pub(in crate::rehearsal) fn render(&self, results: &impl TemplateValues) -> String {
+    pub(in crate::rehearsal) fn render(&self, values: &impl TemplateValues) -> String {
         match self {
-            Self::Text(raw) => raw.render(results),
-            Self::List(_) | Self::Map(_) | Self::Plain(_) => self.fill(results).to_string(),
+            Self::Text(raw) => raw.render(values),
+            Self::List(_) | Self::Map(_) | Self::Plain(_) => self.fill(values).to_string(),
         }
     }
 
-    fn fill(&self, results: &impl TemplateValues) -> Value {
+    fn fill(&self, values: &impl TemplateValues) -> Value {
         match self {
-            Self::Text(template) => template.render(results).into(),
-            Self::List(items) => items.iter().map(|item| item.fill(results)).collect(),
+            Self::Text(template) => template.render(values).into(),
+            Self::List(items) => items.iter().map(|item| item.fill(values)).collect(),
             Self::Map(fields) => {
-                fields.iter().map(|(name, value)| (name.clone(), value.fill(results))).collect()
+                fields.iter().map(|(name, value)| (name.clone(), value.fill(values))).collect()
             }
             Self::Plain(value) => value.clone(),
         }

@@ -104,8 +104,8 @@ impl Script {
 
     /// The steps for a user's text.
     pub(in crate::rehearsal) fn steps_for(&self, user: &str) -> Option<&ScriptSteps> {
-        let fits = |part: &&ScriptBranch| part.when.as_ref().is_none_or(|when| when.is_match(user));
-        self.branches.iter().find(fits).map(|part| &part.steps)
+        let fits = |branch: &&ScriptBranch| branch.when.as_ref().is_none_or(|when| when.is_match(user));
+        self.branches.iter().find(fits).map(|branch| &branch.steps)
     }
 
     /// True if this text does not restart the script.
@@ -154,18 +154,18 @@ fn compile(spec: ScriptSpec) -> Result<Script, ScriptError> {
         between: spec.chunk_delay.map_or(Duration::ZERO, |Span(time)| time),
     };
     let last = spec.scripts.len() - 1;
-    let mut parts = Vec::with_capacity(spec.scripts.len());
+    let mut branches = Vec::with_capacity(spec.scripts.len());
     for (i, part) in spec.scripts.into_iter().enumerate() {
         let place = format!("scripts[{i}]");
         if part.when.is_none() && i < last {
             let problem = "a script without `when` fits every text, so that no later one can play";
             return Err(ScriptError::new(place, problem, "add a `when`, or move it to the end"));
         }
-        parts.push(compile_part(&place, part, default)?);
+        branches.push(compile_part(&place, part, default)?);
     }
     let nudges = spec.nudges.iter().enumerate();
     let nudges = nudges.map(|(i, text)| Pattern::compile(format!("nudges[{i}]"), text));
-    Ok(Script { name: spec.name, branches: parts, nudges: nudges.collect::<Result<_, _>>()? })
+    Ok(Script { name: spec.name, branches, nudges: nudges.collect::<Result<_, _>>()? })
 }
 
 fn check_not_empty(place: &str, len: usize, what: &str) -> Result<(), ScriptError> {
@@ -231,7 +231,7 @@ fn compile_step(
     };
     let template = |field: &str, text: Option<String>| {
         let parsed = text.map(|text| Template::parse(&text)).transpose();
-        parsed.map_err(|misread| template_error_at(format!("{place}.{field}"), misread))
+        parsed.map_err(|error| template_error_at(format!("{place}.{field}"), error))
     };
     let mut calls = Vec::new();
     if let Some(list) = spec.call {
@@ -239,7 +239,7 @@ fn compile_step(
         for (i, call) in list.into_iter().enumerate() {
             let place = format!("{place}.call[{i}]");
             let arguments = ArgumentsTemplate::compile(call.arguments)
-                .map_err(|misread| template_error_at(format!("{place}.arguments"), misread))?;
+                .map_err(|error| template_error_at(format!("{place}.arguments"), error))?;
             calls.push((call.tool, arguments));
         }
     }
@@ -275,29 +275,29 @@ impl FinishSpec {
 
 /// Checks that every template of a step refers to a call of an earlier step.
 fn check_sources(place: &str, step: &ScriptStep, earlier: &ScriptSteps) -> Result<(), ScriptError> {
-    let act = &step.content;
-    let texts = [("say", &act.say), ("think", &act.think)];
+    let content = &step.content;
+    let texts = [("say", &content.say), ("think", &content.think)];
     for (field, template) in texts {
         for source in template.iter().flat_map(Template::sources) {
             check_source(source, earlier)
-                .map_err(|misread| template_error_at(format!("{place}.{field}"), misread))?;
+                .map_err(|error| template_error_at(format!("{place}.{field}"), error))?;
         }
     }
-    for (i, (_, arguments)) in act.calls.iter().enumerate() {
+    for (i, (_, arguments)) in content.calls.iter().enumerate() {
         for source in arguments.sources() {
             check_source(source, earlier)
-                .map_err(|misread| template_error_at(format!("{place}.call[{i}].arguments"), misread))?;
+                .map_err(|error| template_error_at(format!("{place}.call[{i}].arguments"), error))?;
         }
     }
     Ok(())
 }
 
 fn check_source(source: &ValueSource, earlier: &ScriptSteps) -> Result<(), TemplateError> {
-    let of = match source {
+    let reference = match source {
         ValueSource::User | ValueSource::Step | ValueSource::Open => return Ok(()),
-        ValueSource::Result { of, .. } => *of,
+        ValueSource::Result { reference, .. } => *reference,
     };
-    match of {
+    match reference {
         ResultRef::Last if earlier.0.iter().any(|step| !step.content.calls.is_empty()) => Ok(()),
         ResultRef::Last => {
             Err(("`result:last` has no call before it".into(), "call a tool in an earlier step"))

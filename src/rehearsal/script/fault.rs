@@ -63,18 +63,20 @@ pub(super) fn compile(place: &str, spec: FaultSpec) -> Result<FaultRule, ScriptE
         let problem = format!("a fault is exactly one of `status`, `cut_after` and `stall`, not {given:?}");
         return Err(ScriptError::new(place, problem, "give one, a second one in a step of its own"));
     };
-    let belongs = [
+    let dependent_fields = [
         ("headers", !spec.headers.is_empty(), "status"),
         ("body", spec.body.is_some(), "status"),
         ("cut", spec.cut.is_some(), "cut_after"),
         ("stall_after", spec.stall_after.is_some(), "stall"),
     ];
-    if let Some((field, _, of)) = belongs.iter().find(|(_, given, of)| *given && *of != kind) {
+    if let Some((field, _, owner)) =
+        dependent_fields.iter().find(|(_, given, owner)| *given && *owner != kind)
+    {
         let problem = format!("`{field}` has no meaning beside `{kind}`");
         return Err(ScriptError::new(
             format!("{place}.{field}"),
             problem,
-            format!("remove it, or use `{of}`"),
+            format!("remove it, or use `{owner}`"),
         ));
     }
     let fault = match (spec.status, spec.cut_after, spec.stall) {

@@ -24,7 +24,7 @@ pub(crate) struct Template(Vec<TemplatePiece>);
 #[derive(Debug, Clone)]
 enum TemplatePiece {
     Text(String),
-    Hole { source: ValueSource, filters: Vec<TemplateFilter> },
+    Placeholder { source: ValueSource, filters: Vec<TemplateFilter> },
 }
 
 /// The source of a placeholder's value.
@@ -38,7 +38,7 @@ pub(crate) enum ValueSource {
     Open,
     /// `{{result:…}}`
     Result {
-        of: ResultRef,
+        reference: ResultRef,
         /// A JSON pointer into the result; `None` takes the raw text.
         pointer: Option<String>,
     },
@@ -79,14 +79,14 @@ impl Template {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
-            let Some((hole, next)) = after.split_once("}}") else {
+            let Some((placeholder, next)) = after.split_once("}}") else {
                 let problem = format!("the template `{{{{{after}` is not closed");
                 return Err((problem, "close it with `}}`; for two plain braces write `{{open}}`"));
             };
             if !before.is_empty() {
                 pieces.push(TemplatePiece::Text(before.into()));
             }
-            pieces.push(hole_of(hole)?);
+            pieces.push(parse_placeholder(placeholder)?);
             rest = next;
         }
         if !rest.is_empty() {
@@ -98,17 +98,17 @@ impl Template {
     pub(super) fn sources(&self) -> impl Iterator<Item = &ValueSource> {
         self.0.iter().filter_map(|piece| match piece {
             TemplatePiece::Text(_) => None,
-            TemplatePiece::Hole { source, .. } => Some(source),
+            TemplatePiece::Placeholder { source, .. } => Some(source),
         })
     }
 
     /// Fills the placeholders. A missing value is replaced by a note in parentheses.
-    pub(in crate::rehearsal) fn render(&self, results: &impl TemplateValues) -> String {
+    pub(in crate::rehearsal) fn render(&self, values: &impl TemplateValues) -> String {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
                 TemplatePiece::Text(plain) => text.push_str(plain),
-                TemplatePiece::Hole { source, filters } => match resolve(source, results) {
+                TemplatePiece::Placeholder { source, filters } => match resolve(source, values) {
                     Ok(found) => text.push_str(&apply_filters(found, filters).into_text()),
                     Err(missing) => text.push_str(&missing),
                 },
@@ -118,19 +118,20 @@ impl Template {
     }
 }
 
-fn hole_of(hole: &str) -> Result<TemplatePiece, TemplateError> {
-    let mut parts = hole.split('|');
+fn parse_placeholder(placeholder: &str) -> Result<TemplatePiece, TemplateError> {
+    let mut parts = placeholder.split('|');
     let name = parts.next().unwrap_or_default().trim();
-    let source =
-        source_of(name).ok_or_else(|| (format!("the template `{{{{{hole}}}}}` is unknown"), SOURCES))?;
+    let source = parse_source(name)
+        .ok_or_else(|| (format!("the template `{{{{{placeholder}}}}}` is unknown"), SOURCES))?;
     let filters = parts.map(|part| {
-        filter_of(part)
-            .ok_or_else(|| (format!("the filter `{}` in `{{{{{hole}}}}}` is unknown", part.trim()), FILTERS))
+        parse_filter(part).ok_or_else(|| {
+            (format!("the filter `{}` in `{{{{{placeholder}}}}}` is unknown", part.trim()), FILTERS)
+        })
     });
-    Ok(TemplatePiece::Hole { source, filters: filters.collect::<Result<_, _>>()? })
+    Ok(TemplatePiece::Placeholder { source, filters: filters.collect::<Result<_, _>>()? })
 }
 
-fn source_of(name: &str) -> Option<ValueSource> {
+fn parse_source(name: &str) -> Option<ValueSource> {
     match name {
         "user" => return Some(ValueSource::User),
         "step" => return Some(ValueSource::Step),
@@ -144,14 +145,14 @@ fn source_of(name: &str) -> Option<ValueSource> {
         None => (result, None),
     };
     if result == "last" {
-        return Some(ValueSource::Result { of: ResultRef::Last, pointer });
+        return Some(ValueSource::Result { reference: ResultRef::Last, pointer });
     }
     let (step, n) = result.split_once('.')?;
-    let of = ResultRef::Call { step: step.parse().ok()?, n: n.parse().ok()? };
-    Some(ValueSource::Result { of, pointer })
+    let reference = ResultRef::Call { step: step.parse().ok()?, n: n.parse().ok()? };
+    Some(ValueSource::Result { reference, pointer })
 }
 
-fn filter_of(part: &str) -> Option<TemplateFilter> {
+fn parse_filter(part: &str) -> Option<TemplateFilter> {
     match part.trim_start().split_once(':') {
         None => match part.trim() {
             "lines" => Some(TemplateFilter::Lines),
@@ -181,21 +182,21 @@ impl FilterValue<'_> {
     }
 }
 
-fn resolve<'a>(source: &ValueSource, results: &'a impl TemplateValues) -> Result<FilterValue<'a>, String> {
-    let (of, pointer) = match source {
-        ValueSource::User => return Ok(FilterValue::Text(results.user())),
-        ValueSource::Step => return Ok(FilterValue::Text(results.step().to_string().into())),
+fn resolve<'a>(source: &ValueSource, values: &'a impl TemplateValues) -> Result<FilterValue<'a>, String> {
+    let (reference, pointer) = match source {
+        ValueSource::User => return Ok(FilterValue::Text(values.user())),
+        ValueSource::Step => return Ok(FilterValue::Text(values.step().to_string().into())),
         ValueSource::Open => return Ok(FilterValue::Text("{{".into())),
-        ValueSource::Result { of, pointer } => (of, pointer),
+        ValueSource::Result { reference, pointer } => (reference, pointer),
     };
-    let (found, name) = match of {
-        ResultRef::Last => (results.last(), "last".to_owned()),
-        ResultRef::Call { step, n } => (results.result(*step, *n), format!("{step}.{n}")),
+    let (found, name) = match reference {
+        ResultRef::Last => (values.last(), "last".to_owned()),
+        ResultRef::Call { step, n } => (values.result(*step, *n), format!("{step}.{n}")),
     };
     let text = found.ok_or_else(|| format!("(rehearsal: the request has no result {name})"))?;
     let Some(pointer) = pointer else { return Ok(FilterValue::Text(text)) };
-    let whole = serde_json::from_str::<Value>(&text).ok();
-    match whole.as_ref().and_then(|whole| whole.pointer(pointer)) {
+    let json = serde_json::from_str::<Value>(&text).ok();
+    match json.as_ref().and_then(|json| json.pointer(pointer)) {
         None => Err(format!("(rehearsal: result {name} has no {pointer}; it says: {text})")),
         Some(Value::Array(items)) => Ok(FilterValue::List(items.iter().map(plain_text).collect())),
         Some(found) => Ok(FilterValue::Text(plain_text(found).into())),
@@ -207,16 +208,16 @@ fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn apply_filters<'a>(mut flow: FilterValue<'a>, filters: &[TemplateFilter]) -> FilterValue<'a> {
+fn apply_filters<'a>(mut value: FilterValue<'a>, filters: &[TemplateFilter]) -> FilterValue<'a> {
     for filter in filters {
-        flow = filter.apply(flow);
+        value = filter.apply(value);
     }
-    flow
+    value
 }
 
 impl TemplateFilter {
-    fn apply<'a>(&self, flow: FilterValue<'a>) -> FilterValue<'a> {
-        match (self, flow) {
+    fn apply<'a>(&self, value: FilterValue<'a>) -> FilterValue<'a> {
+        match (self, value) {
             (Self::Lines, FilterValue::Text(text)) => FilterValue::List(
                 text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect(),
             ),

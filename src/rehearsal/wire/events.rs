@@ -27,7 +27,7 @@ impl EventBuffer {
     }
 
     /// Adds an event whose data is no JSON.
-    pub(super) fn mark(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.bytes.extend(b"data: ");
         self.bytes.extend(text.as_bytes());
         self.close();
@@ -103,7 +103,7 @@ mod tests {
         events.data(&1);
         events.data(&"two");
         events.named("three", &3);
-        events.mark("[DONE]");
+        events.text("[DONE]");
         let pieces = events.clone().split();
         let expected = ["data: 1\n\n", "data: \"two\"\n\n", "event: three\ndata: 3\n\n", "data: [DONE]\n\n"];
         assert_eq!(pieces, expected);

@@ -16,7 +16,7 @@ use crate::rehearsal::BorrowedText;
 pub(super) struct JsonFields<'a> {
     fields: RawFields<'a>,
     /// The path of the object, for refusals; empty for the request itself.
-    pub(super) place: String,
+    pub(super) path: String,
     refuse: FieldRefusal,
 }
 
@@ -50,40 +50,40 @@ pub(super) enum TextOrList<'a> {
 }
 
 impl<'a> JsonFields<'a> {
-    /// The fields of the object at `place`; `expected` is its type's name for the refusal of anything else.
+    /// The fields of the object at `path`; `expected` is its type's name for the refusal of anything else.
     pub(super) fn of(
         raw: &'a RawValue,
-        place: impl Into<String>,
+        path: impl Into<String>,
         expected: &'static str,
         refuse: FieldRefusal,
     ) -> Result<Self, RequestRefusal> {
-        let place = place.into();
+        let path = path.into();
         match serde_json::from_str(raw.get()) {
-            Ok(fields) => Ok(Self { fields, place, refuse }),
-            Err(_) => Err(refuse(&place, FieldProblem::Type(expected))),
+            Ok(fields) => Ok(Self { fields, path, refuse }),
+            Err(_) => Err(refuse(&path, FieldProblem::Type(expected))),
         }
     }
 
-    /// An object at `place` with one field.
+    /// An object at `path` with one field.
     pub(super) fn single(
         name: &'a str,
         value: &'a RawValue,
-        place: impl Into<String>,
+        path: impl Into<String>,
         refuse: FieldRefusal,
     ) -> Self {
         let fields = RawFields(vec![(BorrowedText(name.into()), value)]);
-        Self { fields, place: place.into(), refuse }
+        Self { fields, path: path.into(), refuse }
     }
 
     /// The same object; refusals name it by another path.
-    pub(super) fn at(self, place: impl Into<String>) -> Self {
-        Self { place: place.into(), ..self }
+    pub(super) fn at(self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self }
     }
 
     /// The path of a field.
     pub(super) fn path(&self, name: &str) -> String {
-        let dot = if self.place.is_empty() { "" } else { "." };
-        format!("{}{dot}{name}", self.place)
+        let dot = if self.path.is_empty() { "" } else { "." };
+        format!("{}{dot}{name}", self.path)
     }
 
     fn refused(&self, name: &str, problem: FieldProblem) -> RequestRefusal {
@@ -126,8 +126,8 @@ impl<'a> JsonFields<'a> {
 
     /// An object.
     pub(super) fn object(&self, name: &str, expected: &'static str) -> Result<Option<Self>, RequestRefusal> {
-        let place = || self.path(name);
-        self.get(name).map(|raw| Self::of(raw, place(), expected, self.refuse)).transpose()
+        let path = || self.path(name);
+        self.get(name).map(|raw| Self::of(raw, path(), expected, self.refuse)).transpose()
     }
 
     /// A required object.
@@ -135,17 +135,17 @@ impl<'a> JsonFields<'a> {
         self.object(name, expected)?.ok_or_else(|| self.refused(name, FieldProblem::Missing))
     }
 
-    /// A list of objects; `path` makes the path of an item from that of the list.
+    /// A list of objects; `item_path` makes the path of an item from that of the list.
     pub(super) fn objects(
         &self,
         name: &str,
         expected: &'static str,
-        path: fn(&str, usize) -> String,
+        item_path: fn(&str, usize) -> String,
     ) -> Result<Vec<Self>, RequestRefusal> {
         let list = self.read::<Vec<RawFields<'_>>>(name, expected)?.unwrap_or_default();
-        let place = self.path(name);
+        let path = self.path(name);
         let objects = list.into_iter().enumerate();
-        let object = |(n, fields)| Self { fields, place: path(&place, n), refuse: self.refuse };
+        let object = |(n, fields)| Self { fields, path: item_path(&path, n), refuse: self.refuse };
         Ok(objects.map(object).collect())
     }
 

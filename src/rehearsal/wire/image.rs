@@ -20,7 +20,7 @@ pub(super) enum ImageError {
     /// The bytes are of none of the four types.
     Unreadable,
     /// The bytes are of another type than declared.
-    TypeMismatch { declared: String, is: &'static str },
+    TypeMismatch { declared: String, found: &'static str },
     /// A URL that is neither `data:` with base64 nor `http(s):`.
     Url,
 }
@@ -36,7 +36,7 @@ pub(super) fn check(kind: &str, data: &str) -> Result<(), ImageError> {
     }
     match kind_of(&bytes) {
         None => Err(ImageError::Unreadable),
-        Some(is) if is != kind => Err(ImageError::TypeMismatch { declared: kind.into(), is }),
+        Some(found) if found != kind => Err(ImageError::TypeMismatch { declared: kind.into(), found }),
         Some(_) => Ok(()),
     }
 }
@@ -53,8 +53,8 @@ pub(super) fn check_url(url: &str) -> Result<(), ImageError> {
 
 fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     let (kind, _) = IMAGE_SIGNATURES.iter().find(|(_, magic)| bytes.starts_with(magic))?;
-    let whole = *kind != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
-    whole.then_some(*kind)
+    let is_complete = *kind != "image/webp" || bytes.get(8..12) == Some(b"WEBP");
+    is_complete.then_some(*kind)
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
         check(&data("image/svg+xml", b"<svg/>"), Err(ImageError::UnsupportedType("image/svg+xml".into())));
         check(&data("image/png", b"hello"), Err(ImageError::Unreadable));
         check(&data("image/webp", b"RIFF\0\0\0\0WAVE"), Err(ImageError::Unreadable));
-        let other = ImageError::TypeMismatch { declared: "image/jpeg".into(), is: "image/png" };
+        let other = ImageError::TypeMismatch { declared: "image/jpeg".into(), found: "image/png" };
         check(&format!("data:image/jpeg;base64,{png}"), Err(other));
     }
 }

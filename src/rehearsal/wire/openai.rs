@@ -20,9 +20,9 @@ pub(super) fn refuse_image(param: &str, problem: &ImageError) -> RequestRefusal 
              formats: png, jpeg, gif, webp."
                 .to_owned(),
         ),
-        ImageError::TypeMismatch { declared, is } => (
+        ImageError::TypeMismatch { declared, found } => (
             "invalid_image_format",
-            format!("Invalid '{param}'. The image is declared as '{declared}', but its bytes are '{is}'."),
+            format!("Invalid '{param}'. The image is declared as '{declared}', but its bytes are '{found}'."),
         ),
         ImageError::Base64 => (
             "invalid_base64",

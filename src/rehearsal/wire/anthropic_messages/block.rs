@@ -76,18 +76,18 @@ impl fmt::Display for BlockPath {
 struct BlockSpec {
     name: &'static str,
     kind: BlockKind,
-    holders: &'static [BlockOwner],
+    owners: &'static [BlockOwner],
     shape: ObjectShape,
 }
 
 const fn block_spec(
     name: &'static str,
     kind: BlockKind,
-    holders: &'static [BlockOwner],
+    owners: &'static [BlockOwner],
     required: &'static [&'static str],
     optional: &'static [&'static str],
 ) -> BlockSpec {
-    BlockSpec { name, kind, holders, shape: ObjectShape { required, optional } }
+    BlockSpec { name, kind, owners, shape: ObjectShape { required, optional } }
 }
 
 const SPECS: &[BlockSpec] = {
@@ -163,23 +163,23 @@ impl<'a> RequestBlock<'a> {
         matches!(self.kind, BlockKind::Thinking | BlockKind::RedactedThinking)
     }
 
-    /// Parses a block of `holder`; reasoning must be sealed for `model`.
+    /// Parses a block of `owner`; reasoning must be sealed for `model`.
     pub(super) fn read(
         raw: &'a RawValue,
         at: BlockPath,
-        holder: BlockOwner,
+        owner: BlockOwner,
         model: &str,
     ) -> Result<Self, RequestRefusal> {
         let mut fields = object(raw, at.to_string())?;
         let BorrowedText(name) = fields.text("type")?;
-        if holder == BlockOwner::Assistant && HOSTED_TYPES.contains(&name.as_ref()) {
+        if owner == BlockOwner::Assistant && HOSTED_TYPES.contains(&name.as_ref()) {
             let marker = Ttl::of(&fields)?;
             return Ok(Self { at, kind: BlockKind::Hosted, fields, parts: Vec::new(), marker });
         }
-        let spec = SPECS.iter().find(|spec| spec.name == name && spec.holders.contains(&holder));
+        let spec = SPECS.iter().find(|spec| spec.name == name && spec.owners.contains(&owner));
         let Some(spec) = spec else {
-            let may = SPECS.iter().filter(|spec| spec.holders.contains(&holder)).map(|spec| spec.name);
-            return Err(refuse_tag(at, &name, &may.collect::<Vec<_>>()));
+            let allowed = SPECS.iter().filter(|spec| spec.owners.contains(&owner)).map(|spec| spec.name);
+            return Err(refuse_tag(at, &name, &allowed.collect::<Vec<_>>()));
         };
         fields = fields.at(format!("{at}.{}", spec.name));
         fields.check(&spec.shape)?;
@@ -226,7 +226,7 @@ impl<'a> RequestBlock<'a> {
     fn read_parts(&mut self, model: &str) -> Result<(), RequestRefusal> {
         let content = self.fields.text_or_list("content")?;
         let is_error = self.fields.read::<bool>("is_error", "boolean")?;
-        let empty = match content {
+        let is_empty = match content {
             None => true,
             Some(TextOrList::Text(BorrowedText(text))) => text.is_empty(),
             Some(TextOrList::List(list)) => {
@@ -237,8 +237,8 @@ impl<'a> RequestBlock<'a> {
                 self.parts.is_empty()
             }
         };
-        if empty && is_error == Some(true) {
-            return Err(refuse(&self.fields.place, "content cannot be empty if `is_error` is true"));
+        if is_empty && is_error == Some(true) {
+            return Err(refuse(&self.fields.path, "content cannot be empty if `is_error` is true"));
         }
         Ok(())
     }
@@ -250,11 +250,11 @@ fn check_image(source: &JsonFields<'_>) -> Result<(), RequestRefusal> {
         "base64" => {
             let (BorrowedText(media_type), BorrowedText(data)) =
                 (source.text("media_type")?, source.text("data")?);
-            image::check(&media_type, &data).map_err(|problem| refuse_image(&source.place, &problem))
+            image::check(&media_type, &data).map_err(|problem| refuse_image(&source.path, &problem))
         }
         "url" => source.text("url").map(drop),
         "file" => source.text("file_id").map(drop),
-        other => Err(refuse_tag(&source.place, other, &["base64", "file", "url"])),
+        other => Err(refuse_tag(&source.path, other, &["base64", "file", "url"])),
     }
 }
 
@@ -275,20 +275,20 @@ fn check_id(fields: &JsonFields<'_>, field: &str) -> Result<(), RequestRefusal> 
     Err(refuse(fields.path(field), "String should match pattern '^[a-zA-Z0-9_-]+$'"))
 }
 
-fn refuse_image(place: &str, problem: &ImageError) -> RequestRefusal {
+fn refuse_image(path: &str, problem: &ImageError) -> RequestRefusal {
     match problem {
         ImageError::UnsupportedType(_) => refuse(
-            format_args!("{place}.base64.media_type"),
+            format_args!("{path}.base64.media_type"),
             "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'",
         ),
         ImageError::Base64 | ImageError::Url => {
-            refuse(format_args!("{place}.base64.data"), "invalid base64 data")
+            refuse(format_args!("{path}.base64.data"), "invalid base64 data")
         }
-        ImageError::Unreadable => refuse(place, "Could not process image"),
-        ImageError::TypeMismatch { declared, is } => refuse(
-            format_args!("{place}.base64.data"),
+        ImageError::Unreadable => refuse(path, "Could not process image"),
+        ImageError::TypeMismatch { declared, found } => refuse(
+            format_args!("{path}.base64.data"),
             format!(
-                "The image was specified using the {declared} media type, but the image appears to be a {is} image"
+                "The image was specified using the {declared} media type, but the image appears to be a {found} image"
             ),
         ),
     }
@@ -298,7 +298,7 @@ fn refuse_image(place: &str, problem: &ImageError) -> RequestRefusal {
 pub(super) fn blocks<'a>(
     content: &'a RawValue,
     message: Option<usize>,
-    holder: BlockOwner,
+    owner: BlockOwner,
     model: &str,
 ) -> Result<Vec<RequestBlock<'a>>, RequestRefusal> {
     let at = |block| BlockPath { message, block, part: None };
@@ -310,11 +310,11 @@ pub(super) fn blocks<'a>(
         }
         Some(TextOrList::List(list)) => {
             let blocks = list.into_iter().enumerate();
-            blocks.map(|(index, raw)| RequestBlock::read(raw, at(index), holder, model)).collect()
+            blocks.map(|(index, raw)| RequestBlock::read(raw, at(index), owner, model)).collect()
         }
         None => {
-            let place = message.map_or("system".into(), |message| format!("messages.{message}.content"));
-            Err(refuse(place, "Input should be a valid string or list"))
+            let path = message.map_or("system".into(), |message| format!("messages.{message}.content"));
+            Err(refuse(path, "Input should be a valid string or list"))
         }
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct CacheableParts<'p, 'a> {
 pub(super) fn prefix(parts: &CacheableParts<'_, '_>) -> Result<CachePrefix, RequestRefusal> {
     let mut prefix = CachePrefix::new(CachePolicy::Explicit, parts.model);
     let mut marks = Vec::new();
-    let mut close = |prefix: &mut CachePrefix, marker: Option<Ttl>| {
+    let mut add_breakpoint = |prefix: &mut CachePrefix, marker: Option<Ttl>| {
         marks.extend(marker);
         match marker {
             None => prefix.add_breakpoint(),
@@ -57,20 +57,20 @@ pub(super) fn prefix(parts: &CacheableParts<'_, '_>) -> Result<CachePrefix, Requ
     };
     for tool in parts.tools {
         hash_fields(&mut prefix, &tool.fields, &["cache_control"]);
-        close(&mut prefix, tool.marker);
+        add_breakpoint(&mut prefix, tool.marker);
     }
     let system = parts.system.iter().map(|block| ("system", block));
-    for (holder, block) in system.chain(parts.blocks.iter().copied()) {
-        prefix.name(holder);
+    for (role, block) in system.chain(parts.blocks.iter().copied()) {
+        prefix.name(role);
         for part in &block.parts {
             hash_fields(&mut prefix, &part.fields, &["cache_control"]);
-            close(&mut prefix, part.marker);
+            add_breakpoint(&mut prefix, part.marker);
         }
         // The content of a result is already included as parts.
-        let but: &[_] =
+        let excluded: &[_] =
             if block.parts.is_empty() { &["cache_control"] } else { &["cache_control", "content"] };
-        hash_fields(&mut prefix, &block.fields, but);
-        close(&mut prefix, block.marker);
+        hash_fields(&mut prefix, &block.fields, excluded);
+        add_breakpoint(&mut prefix, block.marker);
     }
     if parts.last.is_some() {
         prefix.mark_last();
@@ -90,10 +90,10 @@ pub(super) fn prefix(parts: &CacheableParts<'_, '_>) -> Result<CachePrefix, Requ
     Ok(prefix)
 }
 
-/// Hashes the fields except those in `but`. Marks are left out because they move from request to request. `type` is
-/// left out because a text is the same with and without it.
-fn hash_fields(prefix: &mut CachePrefix, fields: &JsonFields<'_>, but: &[&str]) {
-    for (name, value) in fields.iter().filter(|(name, _)| *name != "type" && !but.contains(name)) {
+/// Hashes the fields except those in `excluded`. Marks are left out because they move from request to request. `type`
+/// is left out because a text is the same with and without it.
+fn hash_fields(prefix: &mut CachePrefix, fields: &JsonFields<'_>, excluded: &[&str]) {
+    for (name, value) in fields.iter().filter(|(name, _)| *name != "type" && !excluded.contains(name)) {
         prefix.name(name);
         prefix.value(value.get());
     }

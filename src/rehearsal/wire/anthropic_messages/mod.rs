@@ -25,8 +25,8 @@ use crate::rehearsal::BorrowedText;
 pub const FORMAT: Format =
     Format { path: "/v1/messages", header: Some("anthropic-version"), read, write, error, models };
 
-fn refuse(place: impl Display, problem: impl Display) -> RequestRefusal {
-    RequestRefusal::bad_request(None, format!("{place}: {problem}"))
+fn refuse(path: impl Display, problem: impl Display) -> RequestRefusal {
+    RequestRefusal::bad_request(None, format!("{path}: {problem}"))
 }
 
 /// Refuses the field with this path.
@@ -39,16 +39,16 @@ fn refuse_field(path: &str, problem: FieldProblem) -> RequestRefusal {
 }
 
 /// Refuses a `type` that is not one of `expected`.
-fn refuse_tag(place: impl Display, tag: &str, expected: &[&str]) -> RequestRefusal {
+fn refuse_tag(path: impl Display, tag: &str, expected: &[&str]) -> RequestRefusal {
     let expected = expected.join("', '");
     let problem =
         format!("Input tag '{tag}' found using 'type' does not match any of the expected tags: '{expected}'");
-    refuse(place, problem)
+    refuse(path, problem)
 }
 
-/// The fields of the object at `place`.
-fn object(raw: &RawValue, place: impl Into<String>) -> Result<JsonFields<'_>, RequestRefusal> {
-    JsonFields::of(raw, place, "dictionary", refuse_field)
+/// The fields of the object at `path`.
+fn object(raw: &RawValue, path: impl Into<String>) -> Result<JsonFields<'_>, RequestRefusal> {
+    JsonFields::of(raw, path, "dictionary", refuse_field)
 }
 
 /// The name of a tool in the field `name`.

@@ -77,7 +77,10 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         model: &model.0,
         tools: &tools,
         system: &system_blocks,
-        blocks: turns.iter().flat_map(|turn| turn.blocks.iter().map(|block| (turn.name(), block))).collect(),
+        blocks: turns
+            .iter()
+            .flat_map(|turn| turn.blocks.iter().map(|block| (turn.role_name(), block)))
+            .collect(),
         last: Ttl::of(&fields)?,
     })?;
     let mut messages = Vec::with_capacity(turns.len() + 1);
@@ -101,7 +104,7 @@ fn system_message<'a>(raw: Option<&'a RawValue>, blocks: &[RequestBlock<'a>]) ->
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum ThinkingType {
     Enabled,
     Disabled,
     Adaptive,
@@ -110,7 +113,7 @@ enum Mode {
 
 #[derive(PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Display {
+enum ThoughtDisplay {
     Summarized,
     Omitted,
 }
@@ -134,19 +137,19 @@ fn thinking_options(
     };
     let mode = fields.require("type", "mode: 'adaptive', 'between_tools', 'disabled' or 'enabled'")?;
     let display = fields.read("display", "display: 'omitted' or 'summarized'")?;
-    let thoughts = display != Some(Display::Omitted);
+    let thoughts = display != Some(ThoughtDisplay::Omitted);
     let include = AnswerOptions { thoughts, sealed_thoughts: true, ..none };
     match mode {
-        Mode::Disabled => return Ok((ThinkingMode::Off, none)),
-        Mode::Adaptive | Mode::BetweenTools => return Ok((ThinkingMode::Scripted, include)),
-        Mode::Enabled => {}
+        ThinkingType::Disabled => return Ok((ThinkingMode::Off, none)),
+        ThinkingType::Adaptive | ThinkingType::BetweenTools => return Ok((ThinkingMode::Scripted, include)),
+        ThinkingType::Enabled => {}
     }
     let budget = fields.at("thinking.enabled").require::<u64>("budget_tokens", "integer")?;
     if budget < MIN_BUDGET_TOKENS {
         let problem = format!("Input should be greater than or equal to {MIN_BUDGET_TOKENS}");
         return Err(refuse("thinking.enabled.budget_tokens", problem));
     }
-    let beside = if budget >= max_tokens {
+    let conflict = if budget >= max_tokens {
         "`max_tokens` must be greater than `thinking.budget_tokens`."
     } else if choice == ToolChoiceMode::Forced {
         "Thinking may not be enabled when tool_choice forces tool use."
@@ -157,5 +160,5 @@ fn thinking_options(
     } else {
         return Ok((ThinkingMode::Always, include));
     };
-    Err(RequestRefusal::bad_request(None, beside))
+    Err(RequestRefusal::bad_request(None, conflict))
 }

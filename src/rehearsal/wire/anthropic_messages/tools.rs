@@ -61,8 +61,8 @@ fn tool(fields: JsonFields<'_>) -> Result<OfferedTool<'_>, RequestRefusal> {
     let marker = Ttl::of(&fields)?;
     let fields = match kind.as_ref().map(|BorrowedText(kind)| kind.as_ref()) {
         None | Some("custom") => {
-            let place = fields.path("custom");
-            let custom = fields.at(place);
+            let path = fields.path("custom");
+            let custom = fields.at(path);
             check_custom(&custom)?;
             custom
         }
@@ -72,7 +72,7 @@ fn tool(fields: JsonFields<'_>) -> Result<OfferedTool<'_>, RequestRefusal> {
                 "Input tag '{kind}' found using 'type' does not match any of the expected tags: 'custom', or a \
                  tool of the vendor with its date"
             );
-            return Err(refuse(fields.place, problem));
+            return Err(refuse(fields.path, problem));
         }
     };
     Ok(OfferedTool { name: name.or(kind).unwrap_or(BorrowedText("".into())), fields, marker })
@@ -94,7 +94,7 @@ fn check_custom(tool: &JsonFields<'_>) -> Result<(), RequestRefusal> {
     }
     if ["oneOf", "allOf", "anyOf"].iter().any(|word| schema.get(word).is_some()) {
         let problem = "input_schema does not support oneOf, allOf, or anyOf at the top level";
-        return Err(refuse(schema.place, problem));
+        return Err(refuse(schema.path, problem));
     }
     let allowed = |name: &str| {
         let plain = name.replace('.', "_");
@@ -105,7 +105,7 @@ fn check_custom(tool: &JsonFields<'_>) -> Result<(), RequestRefusal> {
         && properties.iter().any(|(name, _)| !allowed(name))
     {
         let problem = "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'";
-        return Err(refuse(properties.place, problem));
+        return Err(refuse(properties.path, problem));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const MESSAGE: ObjectShape = ObjectShape { required: &["role", "content"], optio
 pub(super) struct Turn<'a> {
     role: BlockOwner,
     /// The index of the first message.
-    message: usize,
+    first_index: usize,
     contents: Vec<&'a RawValue>,
     pub(super) blocks: Vec<RequestBlock<'a>>,
 }
@@ -38,10 +38,10 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
         if blocks.is_empty() && (index < last || role == BlockOwner::User) {
             let problem =
                 "all messages must have non-empty content except for the optional final assistant message";
-            return Err(refuse(fields.place, problem));
+            return Err(refuse(fields.path, problem));
         }
         match turns.last_mut().filter(|turn| turn.role == role) {
-            None => turns.push(Turn { role, message: index, contents: vec![content], blocks }),
+            None => turns.push(Turn { role, first_index: index, contents: vec![content], blocks }),
             Some(turn) => {
                 turn.contents.push(content);
                 turn.blocks.extend(blocks);
@@ -56,12 +56,12 @@ pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), Re
     if turns.first().is_none_or(|turn| turn.role != BlockOwner::User) {
         return Err(refuse("messages", "first message must use the \"user\" role"));
     }
-    let mut before = None;
+    let mut previous = None;
     for (index, turn) in turns.iter().enumerate() {
-        turn.check_results(before)?;
+        turn.check_results(previous)?;
         turn.check_calls(turns.get(index + 1))?;
         turn.check_end()?;
-        before = Some(turn);
+        previous = Some(turn);
     }
     if let [.., last] = turns {
         last.check_prefill()?;
@@ -70,7 +70,7 @@ pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), Re
 }
 
 impl<'a> Turn<'a> {
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn role_name(&self) -> &'static str {
         match self.role {
             BlockOwner::Assistant => "assistant",
             BlockOwner::User | BlockOwner::System | BlockOwner::Result => "user",
@@ -78,7 +78,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The blocks of `kind` with their text in `field`.
-    fn ids(
+    fn blocks_with_text(
         &self,
         kind: BlockKind,
         field: &'static str,
@@ -88,7 +88,7 @@ impl<'a> Turn<'a> {
     }
 
     fn calls(&self) -> Vec<BorrowedText<'a>> {
-        self.ids(BlockKind::ToolUse, "id").map(|(_, id)| id).collect()
+        self.blocks_with_text(BlockKind::ToolUse, "id").map(|(_, id)| id).collect()
     }
 
     fn leading_results(&self) -> Vec<BorrowedText<'a>> {
@@ -96,10 +96,10 @@ impl<'a> Turn<'a> {
         leading.filter_map(|block| block.text("tool_use_id")).collect()
     }
 
-    fn check_results(&self, before: Option<&Self>) -> Result<(), RequestRefusal> {
-        let open = before.map(Self::calls).unwrap_or_default();
+    fn check_results(&self, previous: Option<&Self>) -> Result<(), RequestRefusal> {
+        let open = previous.map(Self::calls).unwrap_or_default();
         let mut seen = Vec::new();
-        for (block, id) in self.ids(BlockKind::ToolResult, "tool_use_id") {
+        for (block, id) in self.blocks_with_text(BlockKind::ToolResult, "tool_use_id") {
             if !open.contains(&id) {
                 let problem = format!(
                     "unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must \
@@ -123,9 +123,11 @@ impl<'a> Turn<'a> {
     fn check_calls(&self, next: Option<&Self>) -> Result<(), RequestRefusal> {
         // The vendor checks ids in the whole request, this only within a turn: a script's ids repeat with each run.
         let calls = self.calls();
-        let again =
-            self.ids(BlockKind::ToolUse, "id").enumerate().find(|(n, (_, id))| calls[..*n].contains(id));
-        if let Some((_, (block, _))) = again {
+        let repeated = self
+            .blocks_with_text(BlockKind::ToolUse, "id")
+            .enumerate()
+            .find(|(n, (_, id))| calls[..*n].contains(id));
+        if let Some((_, (block, _))) = repeated {
             return Err(refuse(block.at, "`tool_use` ids must be unique"));
         }
         let results = next.map(Self::leading_results).unwrap_or_default();
@@ -138,7 +140,7 @@ impl<'a> Turn<'a> {
              must have a corresponding `tool_result` block in the next message.",
             open.join(", ")
         );
-        Err(refuse(format_args!("messages.{}", self.message), problem))
+        Err(refuse(format_args!("messages.{}", self.first_index), problem))
     }
 
     fn check_end(&self) -> Result<(), RequestRefusal> {
@@ -146,7 +148,7 @@ impl<'a> Turn<'a> {
             return Ok(());
         }
         let problem = "The final block in an assistant message cannot be `thinking`.";
-        Err(refuse(format_args!("messages.{}", self.message), problem))
+        Err(refuse(format_args!("messages.{}", self.first_index), problem))
     }
 
     /// Checks an assistant's turn at the end, which is the start of the answer.
@@ -167,7 +169,7 @@ impl<'a> Turn<'a> {
             messages.push(RequestMessage::Assistant(all, self.calls()));
             return;
         }
-        let mut results: Vec<_> = self.ids(BlockKind::ToolResult, "tool_use_id").collect();
+        let mut results: Vec<_> = self.blocks_with_text(BlockKind::ToolResult, "tool_use_id").collect();
         let Some((last, last_id)) = results.pop() else {
             messages.push(RequestMessage::User(all));
             return;
@@ -187,8 +189,8 @@ fn check_thinking(turns: &[Turn<'_>]) -> Result<(), RequestRefusal> {
     let Some((assistant, after)) = at.and_then(|at| Some((turns.get(at)?, &turns[at + 1..]))) else {
         return Ok(());
     };
-    let goes_on = after.first().is_none_or(|turn| !turn.leading_results().is_empty());
-    let Some(first) = assistant.blocks.first().filter(|first| goes_on && !first.is_thinking()) else {
+    let is_continued = after.first().is_none_or(|turn| !turn.leading_results().is_empty());
+    let Some(first) = assistant.blocks.first().filter(|first| is_continued && !first.is_thinking()) else {
         return Ok(());
     };
     let problem = format!(

@@ -16,8 +16,8 @@ enum ReplyBlock<'a> {
 }
 
 /// Renders an answer in the requested mode. Equal requests get equal bytes, except for the usage.
-pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
-    let blocks = blocks(scripted, exchange);
+pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: &str) -> EventBuffer {
+    let blocks = blocks(scripted, request);
     let usage = usage(scripted.answer.usage.unwrap_or_default());
     let mut message = json!({
         "id": format!("msg_rehearsal_{}", scripted.step),
@@ -29,7 +29,7 @@ pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model:
         "stop_sequence": null,
         "usage": usage,
     });
-    match exchange.reply {
+    match request.reply {
         ReplyMode::Whole => {
             message["content"] = blocks.iter().map(ReplyBlock::whole).collect();
             message["stop_reason"] = stop_reason(scripted.answer.finish).into();
@@ -42,13 +42,13 @@ pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model:
     }
 }
 
-fn blocks<'a>(scripted: &'a ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>) -> Vec<ReplyBlock<'a>> {
+fn blocks<'a>(scripted: &'a ScriptedAnswer<'_>, request: &ParsedRequest<'_>) -> Vec<ReplyBlock<'a>> {
     let assistant = &scripted.answer.message;
     let mut blocks = Vec::new();
     if !assistant.reasoning.is_empty() {
-        let thought = if exchange.include.thoughts { assistant.reasoning.as_str() } else { "" };
+        let thought = if request.include.thoughts { assistant.reasoning.as_str() } else { "" };
         blocks
-            .push(ReplyBlock::Thinking { thought, signature: seal(&exchange.model.0, &assistant.reasoning) });
+            .push(ReplyBlock::Thinking { thought, signature: seal(&request.model.0, &assistant.reasoning) });
     }
     if !assistant.text.is_empty() {
         blocks.push(ReplyBlock::Text(&assistant.text));

@@ -122,8 +122,8 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let messages = messages.collect::<Result<_, _>>()?;
     let conversation =
         Conversation { messages, offers_tools, thinking: ThinkingMode::Scripted, bytes: prefix.bytes() };
-    conversation.check().map_err(|violation| {
-        RequestRefusal::bad_request(Some(&format!("messages[{}]", violation.index)), violation.to_string())
+    conversation.check().map_err(|error| {
+        RequestRefusal::bad_request(Some(&format!("messages[{}]", error.index)), error.to_string())
     })?;
     Ok(ParsedRequest {
         conversation,
@@ -205,8 +205,8 @@ fn check_parts(index: usize, role: Role, content: &RawValue) -> Result<(), Reque
         let text = |name: &str| part.get(name).and_then(Value::as_str);
         let kind = text("type").ok_or_else(|| refuse("`type` is missing".into()))?;
         if !role.parts().contains(&kind) {
-            let (role, may) = (role.name(), role.parts().join("`, `"));
-            return Err(refuse(format!("`{kind}` in a message of role `{role}`: it may have `{may}`")));
+            let (role, allowed) = (role.name(), role.parts().join("`, `"));
+            return Err(refuse(format!("`{kind}` in a message of role `{role}`: it may have `{allowed}`")));
         }
         if kind == "text" && text("text").is_none() {
             return Err(refuse("`text` is no string".into()));

@@ -10,10 +10,10 @@ use crate::rehearsal::{
 
 /// Renders an answer in the requested mode. Its id depends only on the step and its time is constant, so equal requests
 /// get equal bytes, except for the usage.
-pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
-    match exchange.reply {
+pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: &str) -> EventBuffer {
+    match request.reply {
         ReplyMode::Whole => whole(scripted, model),
-        ReplyMode::Stream => stream(scripted, model, exchange.include.usage),
+        ReplyMode::Stream => stream(scripted, model, request.include.usage),
     }
 }
 
@@ -51,7 +51,7 @@ fn stream(scripted: &ScriptedAnswer<'_>, model: &str, with_usage: bool) -> Event
         last["usage"] = usage(&reported);
         events.data(&last);
     }
-    events.mark("[DONE]");
+    events.text("[DONE]");
     events
 }
 

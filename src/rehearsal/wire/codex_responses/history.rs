@@ -8,18 +8,18 @@ pub(super) fn check(items: &[InputItem<'_>]) -> Result<(), RequestRefusal> {
     let refuse = |message: String| RequestRefusal::bad_request(Some("input"), message);
     let unanswered =
         |BorrowedText(id): &BorrowedText<'_>| refuse(format!("No tool output found for function call {id}."));
-    let mut open = Vec::new();
+    let mut open_calls = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match item {
-            InputItem::Call(id) if open.contains(&id) => return Err(unanswered(id)),
-            InputItem::Call(id) => open.push(id),
+            InputItem::Call(id) if open_calls.contains(&id) => return Err(unanswered(id)),
+            InputItem::Call(id) => open_calls.push(id),
             InputItem::Output(id, _) => {
-                let at = open.iter().position(|open| *open == id);
+                let at = open_calls.iter().position(|call| *call == id);
                 let at = at.ok_or_else(|| {
                     let BorrowedText(id) = id;
                     refuse(format!("No tool call found for function call output with call_id {id}."))
                 })?;
-                open.remove(at);
+                open_calls.remove(at);
             }
             InputItem::Reasoning(id) if !items.get(index + 1).is_some_and(is_answer) => {
                 let id = id.as_ref().map_or("input", |BorrowedText(id)| id.as_ref());
@@ -30,7 +30,7 @@ pub(super) fn check(items: &[InputItem<'_>]) -> Result<(), RequestRefusal> {
             InputItem::Reasoning(_) | InputItem::Message(..) | InputItem::Hosted => {}
         }
     }
-    open.first().map_or(Ok(()), |id| Err(unanswered(id)))
+    open_calls.first().map_or(Ok(()), |id| Err(unanswered(id)))
 }
 
 fn is_answer(item: &InputItem<'_>) -> bool {

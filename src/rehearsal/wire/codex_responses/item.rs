@@ -84,9 +84,9 @@ const HOSTED_TYPES: &[&str] = &[
 ];
 
 impl<'a> InputItem<'a> {
-    /// Parses the item at `place`; reasoning must be sealed for `model`.
-    pub(super) fn read(raw: &'a RawValue, place: String, model: &str) -> Result<Self, RequestRefusal> {
-        let fields = JsonFields::of(raw, place, "an input item", refuse_field)?;
+    /// Parses the item at `path`; reasoning must be sealed for `model`.
+    pub(super) fn read(raw: &'a RawValue, path: String, model: &str) -> Result<Self, RequestRefusal> {
+        let fields = JsonFields::of(raw, path, "an input item", refuse_field)?;
         let kind = fields.read::<BorrowedText<'_>>("type", "a string")?;
         let kind = kind.as_ref().map_or("message", |BorrowedText(kind)| kind.as_ref());
         if HOSTED_TYPES.contains(&kind) {
@@ -148,7 +148,7 @@ fn reasoning<'a>(fields: &JsonFields<'a>, model: &str) -> Result<InputItem<'a>, 
     }
     let id = fields.read::<BorrowedText<'_>>("id", "a string")?;
     let Some(BorrowedText(sealed)) = fields.read("encrypted_content", "a string")? else {
-        return Err(not_stored(id.as_ref().map_or(&fields.place, |BorrowedText(id)| id.as_ref())));
+        return Err(not_stored(id.as_ref().map_or(&fields.path, |BorrowedText(id)| id.as_ref())));
     };
     if seal::open(model, &sealed).is_some() {
         return Ok(InputItem::Reasoning(id));
@@ -212,24 +212,24 @@ fn content<'a>(
     supported: &[&str],
 ) -> Result<&'a RawValue, RequestRefusal> {
     let raw = fields.require::<&RawValue>(name, "a string or an array")?;
-    let place = fields.path(name);
+    let path = fields.path(name);
     match text_or_list(raw) {
         Some(TextOrList::Text(_)) => {}
         Some(TextOrList::List(parts)) => {
             for (index, part) in parts.into_iter().enumerate() {
-                check_part(part, item_path(&place, index), supported)?;
+                check_part(part, item_path(&path, index), supported)?;
             }
         }
-        None => return Err(refuse_field(&place, FieldProblem::Type("a string or an array of parts"))),
+        None => return Err(refuse_field(&path, FieldProblem::Type("a string or an array of parts"))),
     }
     Ok(raw)
 }
 
-fn check_part(raw: &RawValue, place: String, supported: &[&str]) -> Result<(), RequestRefusal> {
-    let fields = JsonFields::of(raw, place, "an object", refuse_field)?;
+fn check_part(raw: &RawValue, path: String, supported: &[&str]) -> Result<(), RequestRefusal> {
+    let fields = JsonFields::of(raw, path, "an object", refuse_field)?;
     let BorrowedText(kind) = fields.text("type")?;
     if !supported.contains(&kind.as_ref()) {
-        return Err(refuse_value(&fields.place, &kind, supported));
+        return Err(refuse_value(&fields.path, &kind, supported));
     }
     let (required, optional): (&[_], &[_]) = match kind.as_ref() {
         "refusal" => (&["type", "refusal"], &[]),

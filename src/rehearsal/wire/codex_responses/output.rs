@@ -25,16 +25,16 @@ pub(super) enum ItemStage {
 /// The items of an answer, in order.
 pub(super) fn outputs<'a>(
     scripted: &'a ScriptedAnswer<'_>,
-    exchange: &ParsedRequest<'_>,
+    request: &ParsedRequest<'_>,
 ) -> Vec<OutputItem<'a>> {
     let (reply, step) = (&scripted.answer.message, scripted.step);
     let mut outputs = Vec::new();
     if !reply.reasoning.is_empty() {
-        let include = exchange.include;
+        let include = request.include;
         outputs.push(OutputItem::Reasoning {
             id: format!("rs_rehearsal_{step}"),
             summary: include.thoughts.then_some(reply.reasoning.as_str()),
-            sealed: include.sealed_thoughts.then(|| seal(&exchange.model.0, &reply.reasoning)),
+            sealed: include.sealed_thoughts.then(|| seal(&request.model.0, &reply.reasoning)),
         });
     }
     if !reply.text.is_empty() {

@@ -173,14 +173,14 @@ fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal
 
 /// Parses `reasoning` and `include`.
 fn thinking_options(request: &JsonFields<'_>) -> Result<(ThinkingMode, AnswerOptions), RequestRefusal> {
-    let wanted = request.read::<Vec<BorrowedText<'_>>>("include", "an array of strings")?;
-    let wanted = wanted.unwrap_or_default();
-    for (index, BorrowedText(name)) in wanted.iter().enumerate() {
+    let included = request.read::<Vec<BorrowedText<'_>>>("include", "an array of strings")?;
+    let included = included.unwrap_or_default();
+    for (index, BorrowedText(name)) in included.iter().enumerate() {
         if !INCLUDABLE.contains(&name.as_ref()) {
             return Err(refuse_value(&item_path("include", index), name, INCLUDABLE));
         }
     }
-    let sealed_thoughts = wanted.iter().any(|BorrowedText(name)| name == SEALED_REASONING);
+    let sealed_thoughts = included.iter().any(|BorrowedText(name)| name == SEALED_REASONING);
     let none = AnswerOptions { usage: true, ..AnswerOptions::default() };
     let Some(fields) = request.object("reasoning", "an object")? else {
         return Ok((ThinkingMode::Off, none));

@@ -82,7 +82,7 @@ fn check_function<'a>(tool: &JsonFields<'a>) -> Result<BorrowedText<'a>, Request
             None => return Ok(name),
         };
         let message = format!("Invalid schema for function '{}': {problem}", name.0);
-        return Err(refuse(&schema.place, "invalid_function_parameters", message));
+        return Err(refuse(&schema.path, "invalid_function_parameters", message));
     }
     Ok(name)
 }

@@ -11,10 +11,10 @@ use crate::rehearsal::{
 };
 
 /// Renders an answer in the requested mode. Equal requests get equal bytes, except for the usage.
-pub fn write(scripted: &ScriptedAnswer<'_>, exchange: &ParsedRequest<'_>, model: &str) -> EventBuffer {
-    let outputs = outputs(scripted, exchange);
+pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: &str) -> EventBuffer {
+    let outputs = outputs(scripted, request);
     let response = ResponseBuilder { scripted, model };
-    match exchange.reply {
+    match request.reply {
         ReplyMode::Whole => EventBuffer::whole(&response.finished(&outputs)),
         ReplyMode::Stream => stream(&response, &outputs),
     }
@@ -73,13 +73,13 @@ impl ResponseBuilder<'_> {
         }
         response["output"] = outputs.iter().map(|output| output.item(ItemStage::Done)).collect();
         let answer = &self.scripted.answer;
-        let thought = (answer.message.reasoning.len() / 4) as u64;
-        response["usage"] = usage(answer.usage.unwrap_or_default(), thought);
+        let reasoning_tokens = (answer.message.reasoning.len() / 4) as u64;
+        response["usage"] = usage(answer.usage.unwrap_or_default(), reasoning_tokens);
         response
     }
 }
 
-fn usage(usage: Usage, thought: u64) -> Value {
+fn usage(usage: Usage, reasoning_tokens: u64) -> Value {
     json!({
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {
@@ -87,7 +87,7 @@ fn usage(usage: Usage, thought: u64) -> Value {
             "cache_write_tokens": usage.cache_write_tokens,
         },
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": { "reasoning_tokens": thought.min(usage.output_tokens) },
+        "output_tokens_details": { "reasoning_tokens": reasoning_tokens.min(usage.output_tokens) },
         "total_tokens": usage.total(),
     })
 }
@@ -112,10 +112,10 @@ impl EventWriter {
 
     /// Writes the events between the start and the end of an item.
     fn fill(&mut self, index: usize, output: &OutputItem<'_>, chunk: Option<usize>) {
-        let at = |more: Value| {
+        let at = |fields: Value| {
             let mut body = json!({ "item_id": output.id(), "output_index": index });
-            if let (Value::Object(body), Value::Object(more)) = (&mut body, more) {
-                body.extend(more);
+            if let (Value::Object(body), Value::Object(fields)) = (&mut body, fields) {
+                body.extend(fields);
             }
             body
         };
@@ -154,9 +154,9 @@ impl EventWriter {
 
 fn stream(response: &ResponseBuilder<'_>, outputs: &[OutputItem<'_>]) -> EventBuffer {
     let mut writer = EventWriter::default();
-    let begun = response.in_progress();
-    writer.send("response.created", json!({ "response": begun }));
-    writer.send("response.in_progress", json!({ "response": begun }));
+    let started = response.in_progress();
+    writer.send("response.created", json!({ "response": started }));
+    writer.send("response.in_progress", json!({ "response": started }));
     for (index, output) in outputs.iter().enumerate() {
         let at = |stage| json!({ "output_index": index, "item": output.item(stage) });
         writer.send("response.output_item.added", at(ItemStage::Begun));
