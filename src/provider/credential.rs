@@ -92,7 +92,7 @@ type SharedFetch = Shared<BoxFuture<'static, Result<NumberedKey, KeyError>>>;
 struct HeldKey {
     key: NumberedKey,
     /// When renewal is due, and when the key expires.
-    ends: Option<(Instant, Instant)>,
+    renewal_and_expiry: Option<(Instant, Instant)>,
 }
 
 /// A key with its number within this credential, counted from 1.
@@ -110,15 +110,16 @@ impl Credential {
 
     /// A credential with a key source. `known` is the first key, if any. The source is used if there is no key, after a
     /// refusal, and near the key's expiry.
-    pub fn from_source(fetch: impl KeySource, known: Option<Secret>, carried: KeyPlacement) -> Self {
-        Self::new(Some(Box::new(fetch)), known, carried)
+    pub fn from_source(fetch: impl KeySource, known: Option<Secret>, placement: KeyPlacement) -> Self {
+        Self::new(Some(Box::new(fetch)), known, placement)
     }
 
-    fn new(fetch: Option<Box<dyn KeySource>>, known: Option<Secret>, carried: KeyPlacement) -> Self {
-        let held = known.map(|secret| HeldKey { key: NumberedKey { secret, number: 1 }, ends: None });
+    fn new(fetch: Option<Box<dyn KeySource>>, known: Option<Secret>, placement: KeyPlacement) -> Self {
+        let held =
+            known.map(|secret| HeldKey { key: NumberedKey { secret, number: 1 }, renewal_and_expiry: None });
         Self(Arc::new(CredentialInner {
             fetch,
-            placement: carried,
+            placement,
             state: Mutex::new(CredentialState { held, ..CredentialState::default() }),
         }))
     }
@@ -135,14 +136,14 @@ impl Credential {
 
     /// The key to send now. Fetches it if necessary; if the fetch fails, a key that has not expired is used.
     pub(super) async fn key(&self) -> Result<NumberedKey, KeyError> {
-        let flight = {
+        let fetch = {
             let mut state = self.0.state();
             match state.usable_key(Instant::now()) {
                 Some(key) => return Ok(key),
                 None => self.shared_fetch(&mut state),
             }
         };
-        fetched(flight).await.or_else(|error| {
+        wait_for_key(fetch).await.or_else(|error| {
             let state = self.0.state();
             let held = state.held.as_ref().filter(|held| !held.is_expired(Instant::now()));
             held.map(|held| held.key.clone()).ok_or(error)
@@ -158,16 +159,16 @@ impl Credential {
     /// Replaces the refused key; true if the key is another one. Concurrent callers share one fetch. Without a fetch it
     /// is true if the current key is newer than the refused one.
     pub(super) async fn renew(&self) -> bool {
-        let (flight, before) = {
+        let (fetch, old_number) = {
             let mut state = self.0.state();
-            let before = state.held.as_ref().map(|held| held.key.number);
-            if before.is_some() && state.refused.is_some() && before > state.refused {
+            let old_number = state.held.as_ref().map(|held| held.key.number);
+            if old_number.is_some() && state.refused.is_some() && old_number > state.refused {
                 return true;
             }
-            (self.shared_fetch(&mut state), before)
+            (self.shared_fetch(&mut state), old_number)
         };
-        match fetched(flight).await {
-            Ok(key) => Some(key.number) != before,
+        match wait_for_key(fetch).await {
+            Ok(key) => Some(key.number) != old_number,
             Err(error) => {
                 tracing::warn!(%error, "a refused credential could not be renewed");
                 false
@@ -184,26 +185,26 @@ impl Credential {
     /// The fetch in progress, or a new one. The fetch continues if its callers are dropped: a source may deliver a key
     /// only once.
     fn shared_fetch(&self, state: &mut CredentialState) -> SharedFetch {
-        if let Some(flight) = &state.shared_fetch {
-            return flight.clone();
+        if let Some(fetch) = &state.shared_fetch {
+            return fetch.clone();
         }
-        let (flying, landing) = (Arc::clone(&self.0), Arc::clone(&self.0));
+        let (task_inner, inner) = (Arc::clone(&self.0), Arc::clone(&self.0));
         let task = tokio::spawn(async move {
-            let fetched = match &flying.fetch {
+            let fetched = match &task_inner.fetch {
                 Some(fetch) => fetch.fetch().await,
                 None => Err(KeyError::Denied("it is fixed: there is no other one".to_owned())),
             };
-            flying.state().on_fetched(fetched, Instant::now())
+            task_inner.state().on_fetched(fetched, Instant::now())
         });
-        let flight = async move {
+        let fetch = async move {
             task.await.unwrap_or_else(|_| {
-                landing.state().shared_fetch = None;
+                inner.state().shared_fetch = None;
                 Err(KeyError::Denied("getting it broke off".to_owned()))
             })
         };
-        let flight = flight.boxed().shared();
-        state.shared_fetch = Some(flight.clone());
-        flight
+        let fetch = fetch.boxed().shared();
+        state.shared_fetch = Some(fetch.clone());
+        fetch
     }
 }
 
@@ -217,8 +218,8 @@ impl CredentialState {
     /// The key, if it can be sent without a fetch.
     fn usable_key(&self, now: Instant) -> Option<NumberedKey> {
         let held = self.held.as_ref()?;
-        let rests = self.renewal_paused_until.is_some_and(|until| now < until) && !held.is_expired(now);
-        (rests || !held.is_renewal_due(now)).then(|| held.key.clone())
+        let is_paused = self.renewal_paused_until.is_some_and(|until| now < until) && !held.is_expired(now);
+        (is_paused || !held.is_renewal_due(now)).then(|| held.key.clone())
     }
 
     /// Handles the end of a fetch. An equal text keeps the key's number; a failure keeps the held key.
@@ -240,22 +241,22 @@ impl CredentialState {
         };
         let key = NumberedKey { secret, number };
         // A key with a short lifetime is renewed after half of it.
-        let ends = expires_in.and_then(|life| {
-            let over = now.checked_add(life)?;
-            Some((over.checked_sub(RENEW_BEFORE_EXPIRY.min(life / 2))?, over))
+        let renewal_and_expiry = expires_in.and_then(|lifetime| {
+            let expiry = now.checked_add(lifetime)?;
+            Some((expiry.checked_sub(RENEW_BEFORE_EXPIRY.min(lifetime / 2))?, expiry))
         });
-        self.held = Some(HeldKey { key: key.clone(), ends });
+        self.held = Some(HeldKey { key: key.clone(), renewal_and_expiry });
         Ok(key)
     }
 }
 
 impl HeldKey {
     fn is_renewal_due(&self, now: Instant) -> bool {
-        self.ends.is_some_and(|(due, _)| due <= now)
+        self.renewal_and_expiry.is_some_and(|(due, _)| due <= now)
     }
 
     fn is_expired(&self, now: Instant) -> bool {
-        self.ends.is_some_and(|(_, over)| over <= now)
+        self.renewal_and_expiry.is_some_and(|(_, expiry)| expiry <= now)
     }
 }
 
@@ -265,8 +266,8 @@ impl Debug for Credential {
     }
 }
 
-/// The key of a fetch. The fetch continues when the wait for it has timed out.
-async fn fetched(fetch: SharedFetch) -> Result<NumberedKey, KeyError> {
+/// Waits for the key of a fetch. The fetch continues when the wait for it has timed out.
+async fn wait_for_key(fetch: SharedFetch) -> Result<NumberedKey, KeyError> {
     ActiveDeadline::after(FETCH_TIMEOUT).bound(fetch).await.unwrap_or_else(|| {
         let seconds = FETCH_TIMEOUT.as_secs();
         Err(KeyError::Unreachable(format!("getting it has not ended within {seconds} s, and goes on")))
@@ -315,8 +316,8 @@ mod tests {
                 self.fetches.fetch_add(1, Ordering::Relaxed);
                 sleep(Duration::from_secs(1)).await;
                 let next = self.keys.lock().unwrap().pop_front().expect("it is not asked for more");
-                let (key, life) = next.ok_or_else(|| KeyError::Denied("not today".into()))?;
-                Ok(FetchedKey { key: Secret::new(key), expires_in: life.map(Duration::from_secs) })
+                let (key, lifetime) = next.ok_or_else(|| KeyError::Denied("not today".into()))?;
+                Ok(FetchedKey { key: Secret::new(key), expires_in: lifetime.map(Duration::from_secs) })
             }
             .boxed()
         }

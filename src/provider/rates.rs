@@ -30,35 +30,35 @@ const TOKEN_HEADERS: &[Names] = &[
 /// The remaining limits by a response received at `now`; `None` without such headers. A used-up token limit takes
 /// precedence, the one with the latest reset first.
 pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
-    let left = |names: &Names| rate_left(headers, names, now);
-    let used_up = TOKEN_HEADERS.iter().filter_map(left).filter(|left| left.remaining == 0);
+    let quota = |names: &Names| rate_quota(headers, names, now);
+    let used_up = TOKEN_HEADERS.iter().filter_map(quota).filter(|quota| quota.remaining == 0);
     let tokens = used_up
-        .max_by_key(|left| left.reset_at)
-        .or_else(|| TOKEN_HEADERS[..TOKEN_HEADERS.len() - 1].iter().find_map(left));
-    let requests = REQUEST_HEADERS.iter().find_map(left);
+        .max_by_key(|quota| quota.reset_at)
+        .or_else(|| TOKEN_HEADERS[..TOKEN_HEADERS.len() - 1].iter().find_map(quota));
+    let requests = REQUEST_HEADERS.iter().find_map(quota);
     (requests.is_some() || tokens.is_some()).then_some(RateInfo { requests, tokens })
 }
 
-fn rate_left(headers: &HeaderMap, names: &Names, now: Timestamp) -> Option<RateQuota> {
+fn rate_quota(headers: &HeaderMap, names: &Names, now: Timestamp) -> Option<RateQuota> {
     let (start, end) = names;
     let value = |what: &str| text(headers, &format!("{start}{what}{end}"));
     let count = |what: &str| value(what)?.parse::<u64>().ok();
-    let come_back = parse_retry_after(value("reset")?)?;
+    let reset = parse_retry_after(value("reset")?)?;
     // For this header, values without a unit and below an epoch mean different things for different vendors.
-    let come_back = Some(come_back).filter(|found| *names != ANY || found.at.is_some())?;
+    let reset = Some(reset).filter(|reset| *names != ANY || reset.at.is_some())?;
     Some(RateQuota {
         remaining: count("remaining")?,
-        reset_at: to_local_clock(come_back, headers, now)?,
+        reset_at: to_local_clock(reset, headers, now)?,
         limit: count("limit"),
     })
 }
 
 /// A point in time is converted by the response's own `date`, so an offset of the vendor's clock cancels out.
-fn to_local_clock(found: RetryAfter, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
-    if let Some(ms) = found.after_ms {
+fn to_local_clock(reset: RetryAfter, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
+    if let Some(ms) = reset.after_ms {
         return Some(now.plus_ms(ms));
     }
-    let at = found.at?;
+    let at = reset.at?;
     let date = text(headers, header::DATE.as_str()).and_then(date_ms);
     match date.and_then(|ms| i64::try_from(ms).ok()) {
         Some(date) => Some(now.plus_ms(at.ms_since(Timestamp(date)))),

@@ -69,11 +69,11 @@ pub(super) struct ResponseReader<D> {
 struct EventReader<D> {
     decoder: D,
     /// The end mark has come; later events are ignored.
-    done: bool,
+    is_done: bool,
     /// An event has come.
-    any: bool,
+    has_event: bool,
     /// A piece of the answer has come.
-    begun: bool,
+    has_content: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -82,7 +82,7 @@ enum ResponseBody {
     #[default]
     Unknown,
     /// An event stream, with its first bytes.
-    Events { parser: sse::SseParser, begin: Vec<u8> },
+    Events { parser: sse::SseParser, prefix: Vec<u8> },
     /// A JSON document.
     Json(Vec<u8>),
     /// A page (HTML); only its first bytes are retained.
@@ -103,7 +103,7 @@ impl<D: AnswerDecoder> ResponseReader<D> {
             None => ResponseBody::Unknown,
             Some(b'{' | b'[') => ResponseBody::Json(Vec::new()),
             Some(b'<') => ResponseBody::Page(Vec::new()),
-            Some(_) => ResponseBody::Events { parser: sse::SseParser::new(), begin: Vec::new() },
+            Some(_) => ResponseBody::Events { parser: sse::SseParser::new(), prefix: Vec::new() },
         };
         bytes
     }
@@ -116,10 +116,11 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
         }
         match &mut self.body {
             ResponseBody::Unknown => Ok(DecodeProgress::Quiet),
-            ResponseBody::Events { parser, begin } => {
-                retain_prefix(begin, bytes);
+            ResponseBody::Events { parser, prefix } => {
+                retain_prefix(prefix, bytes);
                 let mut result = Ok(self.events.start());
-                let parsed = parser.push(bytes, |event| self.events.take(event.data, deltas, &mut result));
+                let parsed =
+                    parser.push(bytes, |event| self.events.decode_event(event.data, deltas, &mut result));
                 self.events.end(parsed, result)
             }
             ResponseBody::Json(body) if body.len() + bytes.len() > MAX_ANSWER_BYTES => {
@@ -129,8 +130,8 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
                 body.extend_from_slice(bytes);
                 Ok(DecodeProgress::Content)
             }
-            ResponseBody::Page(begin) => {
-                retain_prefix(begin, bytes);
+            ResponseBody::Page(prefix) => {
+                retain_prefix(prefix, bytes);
                 Ok(DecodeProgress::Quiet)
             }
         }
@@ -149,17 +150,17 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
             ResponseBody::Unknown => {
                 return Err(incomplete_stream("the stream ended before anything had come"));
             }
-            ResponseBody::Page(begin) => return Err(not_an_api("a page", &begin)),
+            ResponseBody::Page(prefix) => return Err(not_an_api("a page", &prefix)),
             ResponseBody::Json(body) => {
                 return read_document(self.events.decoder, self.origin, &body, deltas);
             }
-            ResponseBody::Events { parser, begin } => {
+            ResponseBody::Events { parser, prefix } => {
                 let is_stream = parser.is_event_stream();
                 let mut result = Ok(self.events.start());
-                let parsed = parser.finish(|event| self.events.take(event.data, deltas, &mut result));
+                let parsed = parser.finish(|event| self.events.decode_event(event.data, deltas, &mut result));
                 let result = self.events.end(parsed, result);
-                if !self.events.any && !is_stream {
-                    return Err(not_an_api("no event stream", &begin));
+                if !self.events.has_event && !is_stream {
+                    return Err(not_an_api("no event stream", &prefix));
                 }
                 result?;
             }
@@ -173,46 +174,51 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
 
 impl<D: AnswerDecoder> EventReader<D> {
     fn is_whole(&self) -> bool {
-        self.done || self.decoder.is_whole()
+        self.is_done || self.decoder.is_whole()
     }
 
     /// The progress before the first event of a piece.
     fn start(&self) -> DecodeProgress {
-        if self.done { DecodeProgress::Done } else { DecodeProgress::Quiet }
+        if self.is_done { DecodeProgress::Done } else { DecodeProgress::Quiet }
     }
 
     /// Decodes an event, unless one before it failed or ended the stream.
-    fn take(&mut self, data: &[u8], deltas: &dyn DeltaSink, result: &mut Result<DecodeProgress, Failure>) {
+    fn decode_event(
+        &mut self,
+        data: &[u8],
+        deltas: &dyn DeltaSink,
+        result: &mut Result<DecodeProgress, Failure>,
+    ) {
         let data = data.trim_ascii();
-        if result.is_err() || self.done || data.is_empty() {
+        if result.is_err() || self.is_done || data.is_empty() {
             return;
         }
-        self.any = true;
+        self.has_event = true;
         let was_whole = self.decoder.is_whole();
-        let pushed = match data {
+        let progress = match data {
             b"[DONE]" => Ok(DecodeProgress::Done),
             _ => self.decoder.push_event(data, deltas).map_err(|error| match error {
                 AnswerDecodeError::Failure(failure) => failure,
                 AnswerDecodeError::Json(error) => malformed_event(&error, data),
             }),
         };
-        match pushed {
+        match progress {
             Ok(DecodeProgress::Quiet) => {}
             Ok(DecodeProgress::Content) => {
-                self.begun = true;
-                *result = pushed;
+                self.has_content = true;
+                *result = progress;
             }
             Ok(DecodeProgress::Done) => self.finish_events(result),
             // An unreadable event after the finish reason, such as half an event, costs only the usage.
             Err(failure) if was_whole && failure.class == FailureClass::IncompleteStream => {
                 self.finish_events(result);
             }
-            Err(_) => *result = pushed,
+            Err(_) => *result = progress,
         }
     }
 
     fn finish_events(&mut self, result: &mut Result<DecodeProgress, Failure>) {
-        self.done = true;
+        self.is_done = true;
         *result = Ok(DecodeProgress::Done);
     }
 
@@ -230,7 +236,7 @@ impl<D: AnswerDecoder> EventReader<D> {
         }
         result.map_err(
             |failure| {
-                if self.begun { failure.with_request(RequestFate::MayHaveRun) } else { failure }
+                if self.has_content { failure.with_request(RequestFate::MayHaveRun) } else { failure }
             },
         )
     }
@@ -300,13 +306,13 @@ fn malformed_event(error: &serde_json::Error, data: &[u8]) -> Failure {
 
 /// Decodes the answer in a JSON document.
 fn read_document<D: AnswerDecoder>(
-    mut draft: D,
+    mut decoder: D,
     origin: Arc<AnswerOrigin>,
     body: &[u8],
     deltas: &dyn DeltaSink,
 ) -> Result<ModelAnswer, Failure> {
-    match draft.push_document(body, deltas) {
-        Ok(true) => draft.finish(origin, deltas),
+    match decoder.push_document(body, deltas) {
+        Ok(true) => decoder.finish(origin, deltas),
         Err(AnswerDecodeError::Failure(failure)) => Err(failure),
         Err(AnswerDecodeError::Json(error)) if error.is_eof() || is_json_prefix(body) => {
             Err(incomplete_stream("the response ended in the middle of its JSON document"))
@@ -323,9 +329,9 @@ pub(super) fn is_json_prefix(body: &[u8]) -> bool {
     read.is_err_and(|error| error.is_eof())
 }
 
-fn retain_prefix(begin: &mut Vec<u8>, bytes: &[u8]) {
-    let room = MAX_PREFIX_BYTES.saturating_sub(begin.len()).min(bytes.len());
-    begin.extend_from_slice(&bytes[..room]);
+fn retain_prefix(prefix: &mut Vec<u8>, bytes: &[u8]) {
+    let length = MAX_PREFIX_BYTES.saturating_sub(prefix.len()).min(bytes.len());
+    prefix.extend_from_slice(&bytes[..length]);
 }
 
 /// Fails if an answer has more bytes than are accepted.
@@ -340,8 +346,8 @@ pub(super) fn incomplete_stream(message: &str) -> Failure {
     Failure::new(FailureClass::IncompleteStream, message)
 }
 
-fn not_an_api(what: &str, begin: &[u8]) -> Failure {
+fn not_an_api(what: &str, prefix: &[u8]) -> Failure {
     let message =
-        format!("{what} came in place of an answer, check base_url: {}", excerpt(begin, MAX_EXCERPT_CHARS));
+        format!("{what} came in place of an answer, check base_url: {}", excerpt(prefix, MAX_EXCERPT_CHARS));
     Failure::new(FailureClass::NotAnApi, message)
 }

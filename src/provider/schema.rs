@@ -28,27 +28,27 @@ pub(super) fn object_schema(parameters: &Value) -> Cow<'_, Value> {
     }
     let choices: Vec<Value> =
         CHOICE_KEYWORDS.iter().filter_map(|choice| fields.shift_remove(*choice)).collect();
-    let all = fields.entry("properties").or_insert(Value::Null);
-    let mut properties = all.as_object_mut().map(std::mem::take).unwrap_or_default();
+    let entry = fields.entry("properties").or_insert(Value::Null);
+    let mut properties = entry.as_object_mut().map(std::mem::take).unwrap_or_default();
     for branch in choices.iter().filter_map(Value::as_array).flatten() {
         for (name, property) in branch_properties(parameters, branch) {
             properties.entry(name).or_insert_with(|| property.clone());
         }
     }
-    *all = Value::Object(properties);
+    *entry = Value::Object(properties);
     Cow::Owned(Value::Object(fields))
 }
 
-/// The properties of a branch and of the schemas that it references within `whole`.
+/// The properties of a branch and of the schemas that it references within `root`.
 fn branch_properties<'a>(
-    whole: &'a Value,
+    root: &'a Value,
     branch: &'a Value,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    let referred = move |branch: &&'a Value| {
-        let place = branch.get("$ref")?.as_str()?.strip_prefix('#')?;
-        whole.pointer(place)
+    let referenced = move |branch: &&'a Value| {
+        let pointer = branch.get("$ref")?.as_str()?.strip_prefix('#')?;
+        root.pointer(pointer)
     };
-    let branches = iter::successors(Some(branch), referred).take(MAX_REFERENCES);
+    let branches = iter::successors(Some(branch), referenced).take(MAX_REFERENCES);
     branches.filter_map(|branch| branch.get("properties")?.as_object()).flatten()
 }
 

@@ -32,8 +32,8 @@ pub struct SseParser {
     /// The last byte was `\r`: a following `\n` belongs to it.
     after_cr: bool,
     /// The first line, which may start with a byte order mark, has ended.
-    begun: bool,
-    lines: StreamEvidence,
+    first_line_ended: bool,
+    evidence: StreamEvidence,
 }
 
 /// Evidence from the non-blank lines so far that this is an event stream.
@@ -99,7 +99,7 @@ impl SseParser {
             Some(colon) => (&self.line[..colon], true),
             None => (&self.line[..], false),
         };
-        match (self.lines, has_colon) {
+        match (self.evidence, has_colon) {
             (StreamEvidence::Stream, _) => true,
             (StreamEvidence::None | StreamEvidence::Foreign, true) => is_known(name),
             (StreamEvidence::None, false) => FIELDS.iter().any(|field| field.starts_with(name)),
@@ -132,8 +132,8 @@ impl SseParser {
         mut line: &[u8],
         each: &mut impl FnMut(SseEvent<'_>),
     ) -> Result<(), EventTooLarge> {
-        if !self.begun {
-            self.begun = true;
+        if !self.first_line_ended {
+            self.first_line_ended = true;
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
         if line.is_empty() {
@@ -146,9 +146,9 @@ impl SseParser {
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
         if is_known(field) {
-            self.lines = StreamEvidence::Stream;
-        } else if matches!(self.lines, StreamEvidence::None) {
-            self.lines = StreamEvidence::Foreign;
+            self.evidence = StreamEvidence::Stream;
+        } else if matches!(self.evidence, StreamEvidence::None) {
+            self.evidence = StreamEvidence::Foreign;
         }
         match field {
             b"data" => self.take_data(value),
@@ -164,12 +164,12 @@ impl SseParser {
     }
 
     fn take_data(&mut self, value: &[u8]) -> Result<(), EventTooLarge> {
-        let have = self.data.as_ref().map_or(0, |data| data.len() + 1);
-        if have + value.len() > MAX_EVENT {
+        let length = self.data.as_ref().map_or(0, |data| data.len() + 1);
+        if length + value.len() > MAX_EVENT {
             return Err(EventTooLarge);
         }
         let data = self.data.get_or_insert_default();
-        if have > 0 {
+        if length > 0 {
             data.push(b'\n');
         }
         data.extend_from_slice(value);

@@ -21,7 +21,7 @@ pub(super) struct SplitText {
     held: String,
     /// A block has been seen.
     has_seen_block: bool,
-    ticks: FenceCounter,
+    fences: FenceCounter,
 }
 
 impl SplitText {
@@ -78,7 +78,7 @@ impl SplitText {
             self.is_inside = !closes;
             return closes;
         }
-        let quoted = self.ticks.is_fenced || self.text.ends_with(['`', '"', '\'']);
+        let quoted = self.fences.is_fenced || self.text.ends_with(['`', '"', '\'']);
         if quoted || (closes && self.has_seen_block) {
             return false;
         }
@@ -107,7 +107,7 @@ impl SplitText {
             self.push_reasoning(piece, deltas);
             return;
         }
-        self.ticks.push(piece.as_bytes());
+        self.fences.push(piece.as_bytes());
         self.text.push_str(piece);
         deltas.text(piece);
     }

@@ -20,7 +20,7 @@ pub trait WireFormat: Debug + Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// The encoder of the parts of a request that do not change.
-    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder>;
+    fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder>;
 
     /// The body of a request, as pieces to concatenate. The images of `request` are already in Base64.
     fn body(&self, request: ModelRequest) -> Vec<Bytes>;
@@ -88,8 +88,8 @@ pub(super) fn join_body(begin: Vec<u8>, request: ModelRequest, markers: &[(usize
 
 /// Encodes the images of a request in Base64.
 pub fn encode_images(request: &mut ModelRequest) {
-    for picture in request.images.values_mut() {
-        *picture = STANDARD.encode(&*picture).into();
+    for image in request.images.values_mut() {
+        *image = STANDARD.encode(&*image).into();
     }
 }
 

@@ -61,8 +61,8 @@ impl CallBlock {
     /// True if the arguments are complete, as far as their text shows.
     pub(super) fn looks_whole(&self) -> bool {
         // Every input starts as an empty object, whether or not pieces follow.
-        let has_come = !self.json.trim().is_empty() || !matches!(self.input.trim(), "" | "{}");
-        if has_come { is_object(self.arguments()) } else { self.is_stopped }
+        let has_input = !self.json.trim().is_empty() || !matches!(self.input.trim(), "" | "{}");
+        if has_input { is_object(self.arguments()) } else { self.is_stopped }
     }
 }
 

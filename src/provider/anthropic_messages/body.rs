@@ -39,7 +39,9 @@ pub(super) fn body(cache: CacheTtl, request: ModelRequest) -> Vec<Bytes> {
     let marks = request.messages.marks();
     let marks = &marks[marks.len().saturating_sub(MAX_MARKED_MESSAGES)..];
     let markers: Vec<(usize, Bytes)> = cache_marker(cache)
-        .map(|marker| marks.iter().map(|place| (*place, Bytes::from_static(marker.as_bytes()))).collect())
+        .map(|marker| {
+            marks.iter().map(|position| (*position, Bytes::from_static(marker.as_bytes()))).collect()
+        })
         .unwrap_or_default();
     join_body(begin, request, &markers)
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     block::{AnswerBlock, CallBlock, is_opaque, take_text},
-    event::{Delta, Document, Event, UsageFields},
+    event::{Delta, Event, UsageFields, WholeAnswer},
     opaque::OpaqueParts,
 };
 use crate::provider::{
@@ -77,7 +77,7 @@ impl AnswerDecoder for MessagesDecoder {
     }
 
     fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
-        Ok(parse_json_lossy(body, &mut String::new(), |document: Document<'_>| {
+        Ok(parse_json_lossy(body, &mut String::new(), |document: WholeAnswer<'_>| {
             if document.error != LooseValue::Absent {
                 return Err(failure_in_stream(&document.error.into_value()));
             }
@@ -107,10 +107,10 @@ impl AnswerDecoder for MessagesDecoder {
                 "the stream ended without a stop reason, in the middle of a tool call",
             ));
         }
-        let asks = self.calls > 0;
+        let has_calls = self.calls > 0;
         let finish = match self.finish {
             Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if asks => FinishReason::ToolCalls,
+            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if has_calls => FinishReason::ToolCalls,
             Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
         };
         let usage = self.tokens.usage();
@@ -206,14 +206,14 @@ impl MessagesDecoder {
         &mut self,
         index: Option<u64>,
         delta: &str,
-        signed: &str,
+        signature_delta: &str,
         deltas: &dyn DeltaSink,
     ) -> Result<(), Failure> {
-        self.grow(delta.len() + signed.len())?;
+        self.grow(delta.len() + signature_delta.len())?;
         let fresh = AnswerBlock::Thinking { thinking: String::new(), signature: String::new() };
         if let AnswerBlock::Thinking { thinking, signature } = self.block_for(index, fresh)? {
             thinking.push_str(delta);
-            signature.push_str(signed);
+            signature.push_str(signature_delta);
             if !delta.is_empty() {
                 deltas.reasoning(delta);
             }
@@ -251,7 +251,7 @@ impl MessagesDecoder {
     /// The position of the block with this index; without an index, that of the last block.
     fn block_position(&self, index: Option<u64>) -> Option<usize> {
         match index {
-            Some(_) => self.blocks.iter().rposition(|(of, _)| *of == index),
+            Some(_) => self.blocks.iter().rposition(|(block_index, _)| *block_index == index),
             None => self.blocks.len().checked_sub(1),
         }
     }

@@ -22,20 +22,20 @@ const MAX_FOREIGN_ID_CHARS: usize = 43;
 /// Encodes messages and tools.
 #[derive(Debug, Clone)]
 pub struct MessagesEncoder {
-    writing: EncodeTarget,
+    target: EncodeTarget,
     cache: CacheTtl,
 }
 
 impl MessagesEncoder {
     /// An encoder for one model. `cache` is how long the vendor caches prompt prefixes.
-    pub const fn new(writing: EncodeTarget, cache: CacheTtl) -> Self {
-        Self { writing, cache }
+    pub const fn new(target: EncodeTarget, cache: CacheTtl) -> Self {
+        Self { target, cache }
     }
 
     fn write_content(&self, content: &MessageContent, to: &mut MessageWriter<'_>) {
         to.text(&content.text);
         for image in &*content.images {
-            if self.writing.has_vision {
+            if self.target.has_vision {
                 to.image(image);
             } else {
                 to.text(&image_placeholder(image));
@@ -53,26 +53,26 @@ impl MessagesEncoder {
 
     /// Writes an answer: retained blocks at their positions, with texts and calls between and after them.
     fn write_answer(&self, answer: &AssistantMessage, to: &mut MessageBuffer) {
-        let place = to.len();
+        let position = to.len();
         let mut message = MessageWriter::begin(to, "assistant");
         let mut text = answer.text.as_str();
         let mut calls = answer.calls.iter();
-        for part in answer.parts_of(&self.writing.origin).iter().filter_map(OpaquePart::of) {
+        for part in answer.parts_of(&self.target.origin).iter().filter_map(OpaquePart::of) {
             match part {
                 OpaquePart::Text(bytes) => {
                     // The text may have changed since; if it is too short, it is not split.
-                    let (before, behind) = text.split_at_checked(bytes).unwrap_or((text, ""));
+                    let (before, rest) = text.split_at_checked(bytes).unwrap_or((text, ""));
                     message.text(before);
-                    text = behind;
+                    text = rest;
                 }
                 OpaquePart::Call => {
-                    calls.by_ref().take(1).for_each(|call| write_call(call, place, &mut message));
+                    calls.by_ref().take(1).for_each(|call| write_call(call, position, &mut message));
                 }
                 OpaquePart::Opaque(block) => message.opaque_block(block),
             }
         }
         message.text(text);
-        calls.for_each(|call| write_call(call, place, &mut message));
+        calls.for_each(|call| write_call(call, position, &mut message));
         let thinks_first = message.end();
         // All answers of a turn count as one for the vendor, which checks only the start of the first.
         if !answer.calls.is_empty() && !to.has_calls_in_turn() {
@@ -82,12 +82,12 @@ impl MessagesEncoder {
 
     /// Writes the results of one answer's calls as one message. The vendor requires results first, so the notes follow
     /// them.
-    fn write_results(&self, results: &[Message], place: usize, to: &mut MessageBuffer) {
+    fn write_results(&self, results: &[Message], position: usize, to: &mut MessageBuffer) {
         let mut message = MessageWriter::begin(to, "user");
         let mut notes = String::new();
         for result in results {
             if let Message::Tool { call, name: _, content } = result {
-                message.result(&wire_id(call, place), |message| self.write_content(content, message));
+                message.result(&wire_id(call, position), |message| self.write_content(content, message));
                 notes.push_str(content.note.as_deref().unwrap_or_default());
             }
         }
@@ -102,16 +102,16 @@ impl Encoder for MessagesEncoder {
     }
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
-        let mut asked_at = 0;
+        let mut answer_position = 0;
         for group in messages.chunk_by(|a, b| is_result(a) && is_result(b)) {
             match group {
                 [Message::System(text)] => self.write_user(&MessageContent::from(&**text), to),
                 [Message::User(content)] => self.write_user(content, to),
                 [Message::Assistant(answer)] => {
-                    asked_at = to.len();
+                    answer_position = to.len();
                     self.write_answer(answer, to);
                 }
-                results => self.write_results(results, asked_at, to),
+                results => self.write_results(results, answer_position, to),
             }
         }
     }
@@ -121,20 +121,20 @@ const fn is_result(message: &Message) -> bool {
     matches!(message, Message::Tool { .. })
 }
 
-fn write_call(call: &ToolCall, place: usize, to: &mut MessageWriter<'_>) {
+fn write_call(call: &ToolCall, position: usize, to: &mut MessageWriter<'_>) {
     // Arguments are copied into the request. A value that is no object, or has a lone surrogate, would invalidate it.
     let is_readable = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
     let input = if is_readable { call.arguments.trim() } else { "{}" };
-    to.call(&wire_id(&call.id, place), &wire_name(&call.name, MAX_NAME_CHARS), input);
+    to.call(&wire_id(&call.id, position), &wire_name(&call.name, MAX_NAME_CHARS), input);
 }
 
 /// The id of a call for the vendor. The vendor's own ids stay unchanged. Others get the position of their answer: the
 /// vendor refuses some characters, and an id that a later answer repeats.
-fn wire_id(id: &str, place: usize) -> Cow<'_, str> {
+fn wire_id(id: &str, position: usize) -> Cow<'_, str> {
     match wire_name(id, MAX_NAME_CHARS) {
         Cow::Borrowed(id) if id.starts_with("toolu_") => Cow::Borrowed(id),
         Cow::Borrowed(_) | Cow::Owned(_) => {
-            Cow::Owned(format!("{}_{place}", wire_name(id, MAX_FOREIGN_ID_CHARS)))
+            Cow::Owned(format!("{}_{position}", wire_name(id, MAX_FOREIGN_ID_CHARS)))
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Event<'a> {
     pub(super) kind: LooseValue<'a>,
     pub(super) index: LooseValue<'a>,
     /// Of `message_start`.
-    pub(super) message: LooseObject<Start<'a>>,
+    pub(super) message: LooseObject<MessageStart<'a>>,
     /// Of `content_block_start`.
     pub(super) content_block: Value,
     /// Of `content_block_delta` and `message_delta`.
@@ -26,7 +26,7 @@ pub(super) struct Event<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Start<'a> {
+pub(super) struct MessageStart<'a> {
     pub(super) usage: LooseObject<UsageFields<'a>>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Delta<'a> {
 /// A whole answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Document<'a> {
+pub(super) struct WholeAnswer<'a> {
     pub(super) content: LooseList<Value>,
     pub(super) stop_reason: LooseValue<'a>,
     pub(super) usage: LooseObject<UsageFields<'a>>,

@@ -50,8 +50,8 @@ impl WireFormat for AnthropicMessages {
         NAME
     }
 
-    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
-        Arc::new(MessagesEncoder::new(writing, self.cache))
+    fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder> {
+        Arc::new(MessagesEncoder::new(target, self.cache))
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {

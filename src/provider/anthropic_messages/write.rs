@@ -102,9 +102,9 @@ impl<'a> MessageWriter<'a> {
     /// Writes a block unchanged.
     pub(super) fn opaque_block(&mut self, block: &Value) {
         let Some(fields) = block.as_object() else { return };
-        let thinks =
+        let is_thinking =
             matches!(fields.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking"));
-        self.block(if thinks { BlockClass::Thinking } else { BlockClass::Opaque });
+        self.block(if is_thinking { BlockClass::Thinking } else { BlockClass::Opaque });
         write_json(&mut self.buffer, fields);
         self.buffer.pop();
     }

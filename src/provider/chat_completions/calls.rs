@@ -85,20 +85,20 @@ impl CallSlots {
         id: &str,
         function: &Function<'_>,
     ) -> Result<usize, Failure> {
-        let named = !function.name.text().is_empty();
+        let has_name = !function.name.text().is_empty();
         let found = match index {
             Some(_) => self.slots.iter().rposition(|slot| slot.index == index),
             None if !id.is_empty() => self.slots.iter().rposition(|slot| slot.call.id == id),
             // A name without index and id starts another call.
-            None if named => None,
+            None if has_name => None,
             None => self.slots.len().checked_sub(1),
         };
         // Some vendors give every call the index 0: a new id with a name starts another call.
-        let another = |at: usize| {
-            let had = &self.slots[at].call.id;
-            named && !id.is_empty() && !had.is_empty() && had != id
+        let is_another = |at: usize| {
+            let known_id = &self.slots[at].call.id;
+            has_name && !id.is_empty() && !known_id.is_empty() && known_id != id
         };
-        if let Some(at) = found.filter(|at| !another(*at)) {
+        if let Some(at) = found.filter(|at| !is_another(*at)) {
             return Ok(at);
         }
         if self.slots.len() == MAX_CALLS {

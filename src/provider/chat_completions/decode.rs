@@ -55,9 +55,9 @@ impl AnswerDecoder for ChatDecoder {
             for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
                 choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
             }
-            let answers = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
+            let has_choices = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
             let failed = chunk.error != LooseValue::Absent;
-            if answers || failed { self.push(chunk, deltas).map(|_| true) } else { Ok(false) }
+            if has_choices || failed { self.push(chunk, deltas).map(|_| true) } else { Ok(false) }
         })??)
     }
 
@@ -202,13 +202,15 @@ impl ChatDecoder {
         let mut counts = CountReader::default();
         let details = fields.prompt_tokens_details.0.as_ref();
         let cached = details.and_then(|details| counts.read(&details.cached_tokens));
-        let hit = counts.read(&fields.prompt_cache_hit_tokens);
+        let cache_hits = counts.read(&fields.prompt_cache_hit_tokens);
         let usage = Usage {
             input_tokens: counts.read(&fields.prompt_tokens).unwrap_or(0),
             output_tokens: counts.read(&fields.completion_tokens).unwrap_or(0),
             unlisted_reasoning_tokens: fields.unlisted_reasoning().unwrap_or(0),
-            cached_tokens: cached.or(hit).unwrap_or(0),
-            cache_write_tokens: details.and_then(|it| counts.read(&it.cache_write_tokens)).unwrap_or(0),
+            cached_tokens: cached.or(cache_hits).unwrap_or(0),
+            cache_write_tokens: details
+                .and_then(|details| counts.read(&details.cache_write_tokens))
+                .unwrap_or(0),
             is_invalid: counts.is_invalid,
         };
         if self.usage.is_none() || usage.total() > 0 || usage.is_invalid {

@@ -101,20 +101,19 @@ pub(super) struct EchoedFields<'a> {
 impl<'a> EchoedFields<'a> {
     /// The state of this message for `origin`; empty without calls.
     pub(super) fn of(message: &'a AssistantMessage, origin: &AnswerOrigin) -> Self {
-        let mut returned = Self::default();
+        let mut echoed = Self::default();
         if message.calls.is_empty() {
-            return returned;
+            return echoed;
         }
         for part in message.parts_of(origin) {
-            let named = part.get("field").and_then(Value::as_str);
-            let field = named.and_then(|name| REASONING_FIELDS.into_iter().find(|text| *text == name));
-            returned.reasoning =
-                field.map(|field| (field, message.reasoning.as_str())).or(returned.reasoning);
-            returned.details = part.get("reasoning_details").or(returned.details);
+            let field_name = part.get("field").and_then(Value::as_str);
+            let field = field_name.and_then(|name| REASONING_FIELDS.into_iter().find(|text| *text == name));
+            echoed.reasoning = field.map(|field| (field, message.reasoning.as_str())).or(echoed.reasoning);
+            echoed.details = part.get("reasoning_details").or(echoed.details);
             let call = part.get("call").and_then(Value::as_u64);
-            returned.extras.extend(call.zip(part.get("extra_content")));
+            echoed.extras.extend(call.zip(part.get("extra_content")));
         }
-        returned
+        echoed
     }
 
     /// True if there is no state.

@@ -87,8 +87,8 @@ static NO_SIGNATURE: LazyLock<Value> =
 /// Encodes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ChatEncoder {
-    vendor: ChatDialect,
-    writing: EncodeTarget,
+    dialect: ChatDialect,
+    target: EncodeTarget,
     /// True if the model requires reasoning with every call.
     wants_reasoning: bool,
     /// True if the model requires a signature with the first call of an answer.
@@ -97,18 +97,18 @@ pub struct ChatEncoder {
 
 impl ChatEncoder {
     /// An encoder for one model.
-    pub fn new(vendor: ChatDialect, writing: EncodeTarget) -> Self {
-        let model = writing.origin.model.to_ascii_lowercase();
+    pub fn new(dialect: ChatDialect, target: EncodeTarget) -> Self {
+        let model = target.origin.model.to_ascii_lowercase();
         let is_one_of = |names: &[&str]| names.iter().any(|name| model.contains(name));
         let wants_reasoning = is_one_of(&["kimi-k2", "deepseek"]);
         let wants_signature = is_one_of(&["gemini-3"]);
-        Self { vendor, writing, wants_reasoning, wants_signature }
+        Self { dialect, target, wants_reasoning, wants_signature }
     }
 
     /// The text of a tool result; with placeholders for its images if the model accepts none.
     fn result_text(&self, content: &MessageContent) -> Arc<str> {
         let mut text = content.text_with_note();
-        for image in content.images.iter().filter(|_| !self.writing.has_vision) {
+        for image in content.images.iter().filter(|_| !self.target.has_vision) {
             let line = if text.is_empty() { "" } else { "\n" };
             text = format!("{text}{line}{}", image_placeholder(image)).into();
         }
@@ -129,7 +129,7 @@ impl ChatEncoder {
             comma = ",";
         }
         for image in images {
-            if self.writing.has_vision {
+            if self.target.has_vision {
                 let media = image.format.media_type();
                 let before = r#"{"type":"image_url","image_url":{"url":"data:"#;
                 to.push(format!("{comma}{before}{media};base64,"));
@@ -159,7 +159,7 @@ impl Encoder for ChatEncoder {
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
         // No server accepts images in tool results, so they follow in a user message.
-        let mut shown: Vec<Image> = Vec::new();
+        let mut result_images: Vec<Image> = Vec::new();
         for (n, message) in messages.iter().enumerate() {
             to.push(",");
             match message {
@@ -175,21 +175,21 @@ impl Encoder for ChatEncoder {
                     to.push_json(&WireMessage::assistant(answer, self));
                 }
                 Message::Tool { call, name: _, content } => {
-                    let whole = self.result_text(content);
+                    let text = self.result_text(content);
                     to.push_json(&WireMessage {
-                        tool_call_id: Some(&self.vendor.call_id(call)),
-                        ..WireMessage::with_text("tool", &whole)
+                        tool_call_id: Some(&self.dialect.call_id(call)),
+                        ..WireMessage::with_text("tool", &text)
                     });
-                    shown.extend(content.images.iter().filter(|_| self.writing.has_vision).cloned());
+                    result_images.extend(content.images.iter().filter(|_| self.target.has_vision).cloned());
                 }
             }
             let is_last = !matches!(messages.get(n + 1), Some(Message::Tool { .. }));
-            if is_last && !shown.is_empty() {
+            if is_last && !result_images.is_empty() {
                 to.push(",");
-                let shown = std::mem::take(&mut shown);
+                let result_images = std::mem::take(&mut result_images);
                 self.write_message(
                     &WireMessage::with_text("user", "[The pictures that the tools returned:]"),
-                    &shown,
+                    &result_images,
                     to,
                 );
             }
@@ -198,17 +198,17 @@ impl Encoder for ChatEncoder {
 }
 
 /// The whole body, in pieces.
-pub(super) fn body(vendor: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
+pub(super) fn body(dialect: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     let mut begin = br#"{"model":"#.to_vec();
     write_json(&mut begin, &*request.model);
-    let (field, limit) = (vendor.max_tokens(), request.max_tokens);
+    let (field, limit) = (dialect.max_tokens(), request.max_tokens);
     let fixed = format!(r#","{field}":{limit},"stream":true,"stream_options":{{"include_usage":true}},"#);
     begin.extend_from_slice(fixed.as_bytes());
     if let Some(thinking) = request.thinking.filter(|thinking| thinking.style != ThinkingStyle::None) {
         let effort = format!(r#""reasoning_effort":"{}","#, effort_word(thinking.level));
         begin.extend_from_slice(effort.as_bytes());
     }
-    if vendor == ChatDialect::OpenAi {
+    if dialect == ChatDialect::OpenAi {
         begin.extend_from_slice(format!(r#""prompt_cache_key":"{}","#, request.session).as_bytes());
     }
     if request.head.has_tools && request.tool_choice == ToolChoice::NoCalls {
@@ -258,16 +258,16 @@ impl<'a> WireMessage<'a> {
     }
 
     fn assistant(answer: &'a AssistantMessage, encoder: &ChatEncoder) -> Self {
-        let ChatEncoder { vendor, writing, wants_reasoning, wants_signature } = encoder;
-        let returned = EchoedFields::of(answer, &writing.origin);
-        let is_foreign = !answer.calls.is_empty() && returned.is_empty();
+        let ChatEncoder { dialect, target, wants_reasoning, wants_signature } = encoder;
+        let echoed = EchoedFields::of(answer, &target.origin);
+        let is_foreign = !answer.calls.is_empty() && echoed.is_empty();
         let no_reasoning = (is_foreign && *wants_reasoning).then_some(NO_REASONING);
         let no_signature = (is_foreign && *wants_signature).then(|| &*NO_SIGNATURE);
         let reasoning =
-            |field: &str| returned.reasoning.filter(|(name, _)| *name == field).map(|(_, text)| text);
+            |field: &str| echoed.reasoning.filter(|(name, _)| *name == field).map(|(_, text)| text);
         let calls = answer.calls.iter().enumerate().map(|(n, call)| {
-            let extra = returned.extra(n).or(no_signature.filter(|_| n == 0));
-            WireCall::of(*vendor, call, extra)
+            let extra = echoed.extra(n).or(no_signature.filter(|_| n == 0));
+            WireCall::of(*dialect, call, extra)
         });
         Self {
             // `null` is allowed only for an answer with calls and without text.
@@ -275,7 +275,7 @@ impl<'a> WireMessage<'a> {
             tool_calls: calls.collect(),
             reasoning_content: reasoning("reasoning_content").or(no_reasoning),
             reasoning: reasoning("reasoning"),
-            reasoning_details: returned.details,
+            reasoning_details: echoed.details,
             ..Self::with_text("assistant", "")
         }
     }
@@ -303,11 +303,11 @@ struct WireFunction<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(vendor: ChatDialect, call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
+    fn of(dialect: ChatDialect, call: &'a ToolCall, extra_content: Option<&'a Value>) -> Self {
         // Servers parse the arguments of earlier calls, and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
         let function = WireFunction { name: wire_name(&call.name, MAX_NAME_CHARS), arguments };
-        Self { id: vendor.call_id(&call.id), r#type: "function", function, extra_content }
+        Self { id: dialect.call_id(&call.id), r#type: "function", function, extra_content }
     }
 }
 

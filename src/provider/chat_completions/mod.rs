@@ -34,13 +34,13 @@ pub const NAME: &str = "chat_completions";
 /// The wire format, in one vendor's dialect.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChatCompletions {
-    vendor: ChatDialect,
+    dialect: ChatDialect,
 }
 
 impl ChatCompletions {
     /// The format in the dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
-        Self { vendor: ChatDialect::of(&dialect.host) }
+        Self { dialect: ChatDialect::of(&dialect.host) }
     }
 }
 
@@ -49,12 +49,12 @@ impl WireFormat for ChatCompletions {
         NAME
     }
 
-    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
-        Arc::new(ChatEncoder::new(self.vendor, writing))
+    fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder> {
+        Arc::new(ChatEncoder::new(self.dialect, target))
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {
-        encode::body(self.vendor, request)
+        encode::body(self.dialect, request)
     }
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {

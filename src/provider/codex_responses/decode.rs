@@ -131,8 +131,8 @@ impl ResponsesDecoder {
                 DecodeProgress::Content
             }
             EventKind::PartDone => self.on_part_done(&event, deltas)?,
-            EventKind::Delta(stream) => self.on_delta(stream, &event, deltas)?,
-            EventKind::Done(stream) => self.on_stream_done(stream, event, deltas)?,
+            EventKind::Delta(target) => self.on_delta(target, &event, deltas)?,
+            EventKind::Done(target) => self.on_delta_done(target, event, deltas)?,
             EventKind::Activity => DecodeProgress::Content,
             EventKind::Unrelated => DecodeProgress::Quiet,
         };
@@ -142,11 +142,11 @@ impl ResponsesDecoder {
 
     fn on_delta(
         &mut self,
-        stream: DeltaTarget,
+        target: DeltaTarget,
         event: &Event<'_>,
         deltas: &dyn DeltaSink,
     ) -> Result<DecodeProgress, Failure> {
-        let piece = match (&event.delta, stream) {
+        let piece = match (&event.delta, target) {
             (LooseValue::Text(piece), _) => Cow::Borrowed(&**piece),
             (LooseValue::Other(value), DeltaTarget::Arguments) => Cow::Owned(value.to_string()),
             (LooseValue::Absent, _) | (LooseValue::Other(_), DeltaTarget::Part(_)) => Cow::default(),
@@ -154,14 +154,15 @@ impl ResponsesDecoder {
         if piece.is_empty() {
             return Ok(DecodeProgress::Quiet);
         }
-        match stream {
+        match target {
             DeltaTarget::Arguments => self.items.add_arguments(item_ref(event), &piece)?,
             DeltaTarget::Part(kind) => {
-                let begins = self.items.push_delta(item_ref(event), (kind, event.part_index()), &piece)?;
+                let is_new_part =
+                    self.items.push_delta(item_ref(event), (kind, event.part_index()), &piece)?;
                 match kind {
                     PartKind::Text => self.streamed.push_text(&piece, deltas),
                     PartKind::Summary | PartKind::Thought => {
-                        self.streamed.push_reasoning(&piece, begins, deltas);
+                        self.streamed.push_reasoning(&piece, is_new_part, deltas);
                     }
                     PartKind::Refusal => {}
                 }
@@ -170,22 +171,22 @@ impl ResponsesDecoder {
         Ok(DecodeProgress::Content)
     }
 
-    fn on_stream_done(
+    fn on_delta_done(
         &mut self,
-        stream: DeltaTarget,
+        target: DeltaTarget,
         mut event: Event<'_>,
         deltas: &dyn DeltaSink,
     ) -> Result<DecodeProgress, Failure> {
-        match stream {
+        match target {
             DeltaTarget::Arguments => {
-                let told = [&mut event.arguments, &mut event.input].map(std::mem::take);
-                let told = told.into_iter().map(LooseValue::into_text).find(|told| !told.is_empty());
-                self.items.set_arguments(item_ref(&event), told.unwrap_or_default())?;
+                let text = [&mut event.arguments, &mut event.input].map(std::mem::take);
+                let text = text.into_iter().map(LooseValue::into_text).find(|text| !text.is_empty());
+                self.items.set_arguments(item_ref(&event), text.unwrap_or_default())?;
             }
             DeltaTarget::Part(kind) => {
-                let told = if kind == PartKind::Refusal { &event.refusal } else { &event.text };
+                let text = if kind == PartKind::Refusal { &event.refusal } else { &event.text };
                 let growth =
-                    self.items.set_text(item_ref(&event), (kind, event.part_index()), told.text())?;
+                    self.items.set_text(item_ref(&event), (kind, event.part_index()), text.text())?;
                 self.report_growth(&growth, deltas);
             }
         }
@@ -195,8 +196,8 @@ impl ResponsesDecoder {
     fn on_part_done(&mut self, event: &Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
         let Some(part) = &event.part.0 else { return Ok(DecodeProgress::Quiet) };
         let kind = PartKind::from_name(part.r#type.text(), ItemKind::Message);
-        let told = if kind == PartKind::Refusal { &part.refusal } else { &part.text };
-        let growth = self.items.set_text(item_ref(event), (kind, event.part_index()), told.text())?;
+        let text = if kind == PartKind::Refusal { &part.refusal } else { &part.text };
+        let growth = self.items.set_text(item_ref(event), (kind, event.part_index()), text.text())?;
         self.report_growth(&growth, deltas);
         Ok(DecodeProgress::Content)
     }
@@ -209,12 +210,12 @@ impl ResponsesDecoder {
     /// Adds the final response.
     fn on_final_response(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
         let usage = response.usage.0.as_ref().map(usage_of);
-        self.take_end(ending, response).map_err(|failure| failure.with_usage(usage))?;
+        self.set_end(ending, response).map_err(|failure| failure.with_usage(usage))?;
         self.usage = usage;
         Ok(())
     }
 
-    fn take_end(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
+    fn set_end(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
         let reason = response.incomplete_details.0.unwrap_or_default().reason;
         self.end = Some(match (ending, reason.text()) {
             (ResponseStatus::Completed, _) => AnswerEnd::Complete,

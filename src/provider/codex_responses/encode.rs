@@ -25,18 +25,18 @@ const MIN_UNIQUE_ID_CHARS: usize = 12;
 /// Encodes messages and tools.
 #[derive(Debug, Clone)]
 pub struct ResponsesEncoder {
-    writing: EncodeTarget,
+    target: EncodeTarget,
 }
 
 impl ResponsesEncoder {
     /// An encoder for one model.
-    pub const fn new(writing: EncodeTarget) -> Self {
-        Self { writing }
+    pub const fn new(target: EncodeTarget) -> Self {
+        Self { target }
     }
 
     /// Writes a text, or a list of parts if there are images and the model accepts them.
     fn write_content(&self, content: &MessageContent, to: &mut MessageBuffer) {
-        if content.images.is_empty() || !self.writing.has_vision {
+        if content.images.is_empty() || !self.target.has_vision {
             to.push_json(&*plain_text(content));
             return;
         }
@@ -62,8 +62,8 @@ impl ResponsesEncoder {
     }
 
     fn write_answer(&self, answer: &AssistantMessage, to: &mut MessageBuffer) {
-        let place = to.len();
-        for entry in entries(answer, answer.parts_of(&self.writing.origin)) {
+        let position = to.len();
+        for entry in entries(answer, answer.parts_of(&self.target.origin)) {
             to.push(",");
             match entry {
                 EchoedItem::Reasoning(item) => to.push_json(item),
@@ -71,7 +71,7 @@ impl ResponsesEncoder {
                     let role = "assistant";
                     to.push_json(&WireMessage { r#type: "message", role, content: text, phase });
                 }
-                EchoedItem::Call(call) => to.push_json(&WireCall::of(call, place)),
+                EchoedItem::Call(call) => to.push_json(&WireCall::of(call, position)),
             }
         }
     }
@@ -95,7 +95,7 @@ impl Encoder for ResponsesEncoder {
     }
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
-        let mut asked_at = 0;
+        let mut answer_position = 0;
         for message in messages {
             match message {
                 Message::System(text) => {
@@ -109,12 +109,12 @@ impl Encoder for ResponsesEncoder {
                     to.push("}");
                 }
                 Message::Assistant(answer) => {
-                    asked_at = to.len();
+                    answer_position = to.len();
                     self.write_answer(answer, to);
                 }
                 Message::Tool { call, name: _, content } => {
                     to.push(r#",{"type":"function_call_output","call_id":"#);
-                    to.push_json(&*call_id(call, asked_at));
+                    to.push_json(&*call_id(call, answer_position));
                     to.push(r#","output":"#);
                     self.write_content(content, to);
                     to.push("}");
@@ -137,9 +137,9 @@ fn plain_text(content: &MessageContent) -> Cow<'_, str> {
 
 /// A call id in the form that the vendor accepts. A long id of another vendor is shortened equally in the call and its
 /// result. A short id gets the position of its answer, because the vendor refuses an id that a later answer repeats.
-fn call_id(id: &str, place: usize) -> Cow<'_, str> {
+fn call_id(id: &str, position: usize) -> Cow<'_, str> {
     match id.chars().count() {
-        0..MIN_UNIQUE_ID_CHARS => Cow::Owned(format!("{id}_{place}")),
+        0..MIN_UNIQUE_ID_CHARS => Cow::Owned(format!("{id}_{position}")),
         MIN_UNIQUE_ID_CHARS..=MAX_ID_CHARS => Cow::Borrowed(id),
         _ => wire_name(id, MAX_ID_CHARS),
     }
@@ -169,12 +169,12 @@ struct WireCall<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(call: &'a ToolCall, place: usize) -> Self {
+    fn of(call: &'a ToolCall, position: usize) -> Self {
         // Servers parse the arguments of earlier calls, and refuse the request if they are no object.
         let arguments = if is_object(&call.arguments) { &call.arguments } else { "{}" };
         Self {
             r#type: "function_call",
-            call_id: call_id(&call.id, place),
+            call_id: call_id(&call.id, position),
             name: wire_name(&call.name, MAX_NAME_CHARS),
             arguments,
         }

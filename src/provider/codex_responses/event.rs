@@ -106,13 +106,13 @@ impl Event<'_> {
         let Some((name, step)) = name.rsplit_once('.') else {
             return ResponseStatus::from_status(name).map_or(EventKind::Unrelated, EventKind::End);
         };
-        let stream = DeltaTarget::from_name(name);
-        match (name, step, stream) {
+        let target = DeltaTarget::from_name(name);
+        match (name, step, target) {
             ("output_item", "added", _) => EventKind::ItemStarted,
             ("output_item", "done", _) => EventKind::ItemDone,
             ("content_part" | "reasoning_summary_part", "done", _) => EventKind::PartDone,
-            (_, "delta", Some(stream)) => EventKind::Delta(stream),
-            (_, "done", Some(stream)) => EventKind::Done(stream),
+            (_, "delta", Some(target)) => EventKind::Delta(target),
+            (_, "done", Some(target)) => EventKind::Done(target),
             _ if self.output_index == LooseValue::Absent => EventKind::Unrelated,
             _ => EventKind::Activity,
         }

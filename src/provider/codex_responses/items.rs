@@ -54,19 +54,19 @@ impl Items {
         })
     }
 
-    fn find(&self, place: ItemRef<'_>, kind: ItemKind) -> Option<usize> {
+    fn find(&self, item_ref: ItemRef<'_>, kind: ItemKind) -> Option<usize> {
         let last = |is_it: &dyn Fn(&ItemSlot) -> bool| {
             self.slots.iter().rposition(|slot| slot.kind == kind && is_it(slot))
         };
-        let has_id = |slot: &ItemSlot| !place.id.is_empty() && slot.id == place.id;
+        let has_id = |slot: &ItemSlot| !item_ref.id.is_empty() && slot.id == item_ref.id;
         // A complete item stays what it is, even if another one is reported at its position.
         let is_other = |slot: &ItemSlot| {
-            slot.is_complete && !slot.id.is_empty() && !place.id.is_empty() && slot.id != place.id
+            slot.is_complete && !slot.id.is_empty() && !item_ref.id.is_empty() && slot.id != item_ref.id
         };
         let has_index =
-            |slot: &ItemSlot| place.index.is_some() && slot.index == place.index && !is_other(slot);
+            |slot: &ItemSlot| item_ref.index.is_some() && slot.index == item_ref.index && !is_other(slot);
         // Without a position, an unknown id identifies nothing, so the last open item is used.
-        let is_open = |slot: &ItemSlot| place.index.is_none() && !slot.is_complete;
+        let is_open = |slot: &ItemSlot| item_ref.index.is_none() && !slot.is_complete;
         last(&|slot| has_index(slot) && has_id(slot))
             .or_else(|| last(&has_index))
             .or_else(|| last(&has_id))
@@ -82,10 +82,10 @@ impl Items {
         Ok(self.slots.len() - 1)
     }
 
-    fn find_or_push(&mut self, place: ItemRef<'_>, kind: ItemKind) -> Result<usize, Failure> {
-        match self.find(place, kind) {
+    fn find_or_push(&mut self, item_ref: ItemRef<'_>, kind: ItemKind) -> Result<usize, Failure> {
+        match self.find(item_ref, kind) {
             Some(at) => Ok(at),
-            None => self.push(ItemSlot::new(kind, place.index, place.id.to_owned())),
+            None => self.push(ItemSlot::new(kind, item_ref.index, item_ref.id.to_owned())),
         }
     }
 
@@ -95,21 +95,21 @@ impl Items {
         let (size, text, thought) = (slot.size(), slot.text(), slot.reasoning());
         slot.fill(item)?;
         self.size = self.size - size + slot.size();
-        let longer = |before: &str, after: &str| after.strip_prefix(before).unwrap_or_default().to_owned();
+        let added = |before: &str, after: &str| after.strip_prefix(before).unwrap_or_default().to_owned();
         Ok(ItemGrowth {
             is_new: thought.is_empty(),
-            text: longer(&text, &slot.text()),
-            reasoning: longer(&thought, &slot.reasoning()),
+            text: added(&text, &slot.text()),
+            reasoning: added(&thought, &slot.reasoning()),
         })
     }
 
     /// Starts an item. Its content is ignored: it comes again, in pieces or whole.
     pub(super) fn start_item(&mut self, index: Option<u64>, mut item: Item<'_>) -> Result<(), Failure> {
         let slot = ItemSlot::of(&item, index);
-        let again = self.slots.iter().rposition(|old| {
+        let existing = self.slots.iter().rposition(|old| {
             (old.kind, old.index) == (slot.kind, index) && !slot.id.is_empty() && old.id == slot.id
         });
-        let at = match again {
+        let at = match existing {
             Some(at) => at,
             None => self.push(slot)?,
         };
@@ -126,11 +126,11 @@ impl Items {
         index: Option<u64>,
         item: Item<'_>,
     ) -> Result<ItemGrowth, Failure> {
-        let made = ItemSlot::of(&item, index);
-        let found = self.find(ItemRef { index, id: &made.id }, made.kind);
+        let new_slot = ItemSlot::of(&item, index);
+        let found = self.find(ItemRef { index, id: &new_slot.id }, new_slot.kind);
         let at = match found {
             Some(at) => at,
-            None => self.push(made)?,
+            None => self.push(new_slot)?,
         };
         self.fill_slot(at, item)
     }
@@ -138,22 +138,22 @@ impl Items {
     /// Adds a piece of a part; true if the part starts with it.
     pub(super) fn push_delta(
         &mut self,
-        place: ItemRef<'_>,
+        item_ref: ItemRef<'_>,
         part: (PartKind, u64),
         piece: &str,
     ) -> Result<bool, Failure> {
-        let at = self.find_or_push(place, part.0.owner())?;
+        let at = self.find_or_push(item_ref, part.0.owner())?;
         let text = self.slots[at].part(part.0, part.1)?;
-        let begins = text.is_empty();
+        let is_new_part = text.is_empty();
         text.push_str(piece);
-        self.size += piece.len() + if begins { MIN_SLOT_BYTES } else { 0 };
-        Ok(begins)
+        self.size += piece.len() + if is_new_part { MIN_SLOT_BYTES } else { 0 };
+        Ok(is_new_part)
     }
 
     /// Sets the whole text of a part.
     pub(super) fn set_text(
         &mut self,
-        place: ItemRef<'_>,
+        item_ref: ItemRef<'_>,
         part: (PartKind, u64),
         whole: &str,
     ) -> Result<ItemGrowth, Failure> {
@@ -161,38 +161,38 @@ impl Items {
             return Ok(ItemGrowth::default());
         }
         let (kind, index) = part;
-        let at = self.find_or_push(place, kind.owner())?;
+        let at = self.find_or_push(item_ref, kind.owner())?;
         let slot = &mut self.slots[at];
         let before = std::mem::replace(slot.part(kind, index)?, whole.to_owned());
         self.size =
             self.size - before.len() + whole.len() + if before.is_empty() { MIN_SLOT_BYTES } else { 0 };
         let rest = whole.strip_prefix(before.as_str()).filter(|_| slot.ends_with(part));
-        let longer = rest.unwrap_or_default().to_owned();
+        let added = rest.unwrap_or_default().to_owned();
         let nothing = ItemGrowth { is_new: before.is_empty(), ..ItemGrowth::default() };
         Ok(match kind {
-            PartKind::Text => ItemGrowth { text: longer, ..nothing },
-            PartKind::Summary | PartKind::Thought => ItemGrowth { reasoning: longer, ..nothing },
+            PartKind::Text => ItemGrowth { text: added, ..nothing },
+            PartKind::Summary | PartKind::Thought => ItemGrowth { reasoning: added, ..nothing },
             PartKind::Refusal => nothing,
         })
     }
 
     /// Adds a piece of a call's arguments.
-    pub(super) fn add_arguments(&mut self, place: ItemRef<'_>, piece: &str) -> Result<(), Failure> {
-        let at = self.find_or_push(place, ItemKind::Call)?;
+    pub(super) fn add_arguments(&mut self, item_ref: ItemRef<'_>, piece: &str) -> Result<(), Failure> {
+        let at = self.find_or_push(item_ref, ItemKind::Call)?;
         self.slots[at].arguments.push_str(piece);
         self.size += piece.len();
         Ok(())
     }
 
     /// Sets the whole arguments of a call.
-    pub(super) fn set_arguments(&mut self, place: ItemRef<'_>, whole: String) -> Result<(), Failure> {
+    pub(super) fn set_arguments(&mut self, item_ref: ItemRef<'_>, whole: String) -> Result<(), Failure> {
         if whole.is_empty() {
-            if let Some(at) = self.find(place, ItemKind::Call) {
+            if let Some(at) = self.find(item_ref, ItemKind::Call) {
                 self.slots[at].arguments_state = ArgumentsState::Complete;
             }
             return Ok(());
         }
-        let at = self.find_or_push(place, ItemKind::Call)?;
+        let at = self.find_or_push(item_ref, ItemKind::Call)?;
         self.slots[at].arguments_state = ArgumentsState::Complete;
         let before = std::mem::replace(&mut self.slots[at].arguments, whole).len();
         self.size = self.size - before + self.slots[at].arguments.len();
@@ -208,24 +208,24 @@ impl Items {
         let mut streamed: Vec<Option<ItemSlot>> = std::mem::take(self).slots.into_iter().map(Some).collect();
         for (n, item) in (0..).zip(output) {
             let Some(item) = item.0 else { continue };
-            let made = ItemSlot::of(&item, Some(n));
+            let new_slot = ItemSlot::of(&item, Some(n));
             let find = |is_it: &dyn Fn(&ItemSlot) -> bool| {
-                streamed
-                    .iter()
-                    .position(|slot| slot.as_ref().is_some_and(|slot| slot.kind == made.kind && is_it(slot)))
+                streamed.iter().position(|slot| {
+                    slot.as_ref().is_some_and(|slot| slot.kind == new_slot.kind && is_it(slot))
+                })
             };
-            let found = find(&|slot| !made.id.is_empty() && slot.id == made.id)
+            let found = find(&|slot| !new_slot.id.is_empty() && slot.id == new_slot.id)
                 .or_else(|| find(&|slot| slot.index == Some(n)));
-            let mut slot = found.and_then(|at| streamed[at].take()).unwrap_or(made);
+            let mut slot = found.and_then(|at| streamed[at].take()).unwrap_or(new_slot);
             slot.fill(item)?;
             self.push(slot)?;
         }
         Ok(())
     }
 
-    /// The non-empty results of `of` for all items, joined by `between`.
-    pub(super) fn joined(&self, of: fn(&ItemSlot) -> String, between: &str) -> String {
-        let texts = self.slots.iter().map(of).filter(|text| !text.is_empty());
+    /// The non-empty results of `text_of` for all items, joined by `between`.
+    pub(super) fn joined(&self, text_of: fn(&ItemSlot) -> String, between: &str) -> String {
+        let texts = self.slots.iter().map(text_of).filter(|text| !text.is_empty());
         texts.collect::<Vec<_>>().join(between)
     }
 

@@ -60,8 +60,8 @@ impl WireFormat for CodexResponses {
         NAME
     }
 
-    fn encoder(&self, writing: EncodeTarget) -> Arc<dyn Encoder> {
-        Arc::new(ResponsesEncoder::new(writing))
+    fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder> {
+        Arc::new(ResponsesEncoder::new(target))
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {

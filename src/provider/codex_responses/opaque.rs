@@ -58,8 +58,8 @@ fn needs_next_item(part: &Value) -> bool {
 }
 
 fn drop_dangling_reasoning(parts: &mut Vec<Value>) {
-    let kept = parts.iter().rposition(|part| !needs_next_item(part)).map_or(0, |at| at + 1);
-    parts.truncate(kept);
+    let retained = parts.iter().rposition(|part| !needs_next_item(part)).map_or(0, |at| at + 1);
+    parts.truncate(retained);
 }
 
 /// A reasoning item to send back; `None` if it has only an id, which is useless because the vendor stores nothing.
@@ -82,9 +82,9 @@ fn reasoning(slot: &ItemSlot) -> Option<Value> {
     if !content.is_empty() {
         item.insert("content".into(), content.into());
     }
-    let more =
+    let fields =
         [("encrypted_content", &slot.encrypted), ("signature", &slot.signature), ("format", &slot.format)];
-    for (name, value) in more.into_iter().filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
         item.insert(name.into(), value.as_str().into());
     }
     Some(item.into())
@@ -98,7 +98,8 @@ pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> 
     let mut entries = EchoedItems::default();
     let mut texts = texts(message, parts).into_iter();
     let mut calls = message.calls.iter();
-    let known = parts.iter().filter(|part| has_type(part, "function_call")).count() == message.calls.len();
+    let calls_match =
+        parts.iter().filter(|part| has_type(part, "function_call")).count() == message.calls.len();
     if !parts.iter().any(|part| has_type(part, "message")) {
         entries.text(&message.text, None);
     }
@@ -111,31 +112,31 @@ pub(super) fn entries<'a>(message: &'a AssistantMessage, parts: &'a [Value]) -> 
             let phase = part.get("phase").and_then(Value::as_str);
             entries.text(texts.next().unwrap_or_default(), phase);
         } else if has_type(part, "function_call") {
-            entries.call(calls.next().filter(|_| known));
+            entries.call(calls.next().filter(|_| calls_match));
         } else {
             entries.pending.clear();
         }
     }
     entries.pending.clear();
-    if !known {
+    if !calls_match {
         message.calls.iter().for_each(|call| entries.call(Some(call)));
     }
-    let alone = entries.list.iter().all(|entry| matches!(entry, EchoedItem::Reasoning(_)));
-    if alone { Vec::new() } else { entries.list }
+    let only_reasoning = entries.list.iter().all(|entry| matches!(entry, EchoedItem::Reasoning(_)));
+    if only_reasoning { Vec::new() } else { entries.list }
 }
 
 /// The text of each `message` part.
 fn texts<'a>(message: &'a AssistantMessage, parts: &[Value]) -> Vec<&'a str> {
     let mut rest = message.text.as_str();
-    let places = parts.iter().filter(|part| has_type(part, "message"));
+    let message_parts = parts.iter().filter(|part| has_type(part, "message"));
     let cut = |part: &Value| {
         let bytes = part.get("bytes").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok())?;
         let (text, after) = rest.split_at_checked(bytes)?;
         rest = after;
         Some(text)
     };
-    let count = places.clone().count();
-    match places.map(cut).collect::<Option<Vec<_>>>() {
+    let count = message_parts.clone().count();
+    match message_parts.map(cut).collect::<Option<Vec<_>>>() {
         Some(texts) if rest.is_empty() => texts,
         Some(_) | None => {
             let mut texts = vec![""; count];

@@ -208,8 +208,8 @@ impl ItemSlot {
     /// True if no part follows that is shown together with this one.
     pub(super) fn ends_with(&self, (kind, index): (PartKind, u64)) -> bool {
         let with = |other: PartKind| {
-            let thinks = |kind| matches!(kind, PartKind::Summary | PartKind::Thought);
-            other == kind || (thinks(other) && thinks(kind))
+            let is_reasoning = |kind| matches!(kind, PartKind::Summary | PartKind::Thought);
+            other == kind || (is_reasoning(other) && is_reasoning(kind))
         };
         let last = self.parts.iter().rfind(|part| with(part.kind));
         last.is_some_and(|part| (part.kind, part.index) == (kind, index))

@@ -29,12 +29,12 @@ impl StreamedText {
         self.split.push(piece, deltas);
     }
 
-    /// Adds the next piece of reasoning. `begins` starts a new paragraph.
-    pub(super) fn push_reasoning(&mut self, piece: &str, begins: bool, deltas: &dyn DeltaSink) {
+    /// Adds the next piece of reasoning. `is_new_part` starts a new paragraph.
+    pub(super) fn push_reasoning(&mut self, piece: &str, is_new_part: bool, deltas: &dyn DeltaSink) {
         if piece.is_empty() {
             return;
         }
-        if begins && !self.thought.is_empty() {
+        if is_new_part && !self.thought.is_empty() {
             self.thought.push_str(PARAGRAPH_BREAK);
             deltas.reasoning(PARAGRAPH_BREAK);
         }

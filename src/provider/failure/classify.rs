@@ -91,18 +91,18 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
     let chain = error.chain();
     let body = chain.iter().fold(RetryAfter::default(), |found, error| found.or(error.retry_after));
     let wait = headers::retry_after(headers).or(body).or(headers::latest_reset(headers));
-    let believes = |sign: &ErrorHint| status.is_none_or(|status| is_plausible(*sign, status));
+    let is_credible = |hint: &ErrorHint| status.is_none_or(|status| is_plausible(*hint, status));
     let texts = || chain.iter().filter(|error| !error.is_about_a_field).map(|error| error.text.as_str());
-    if believes(&ErrorHint::Context)
+    if is_credible(&ErrorHint::Context)
         && let Some(class) = texts().find_map(class_of_sizes)
     {
         return class;
     }
     let codes = || chain.iter().flat_map(|error| &error.codes);
-    let mut signs = (codes().filter_map(|code| hint_of_code(code)))
+    let mut hints = (codes().filter_map(|code| hint_of_code(code)))
         .chain(texts().flat_map(hints_in))
         .chain(codes().filter_map(|code| hint_of_loose_code(code)));
-    match (signs.find(believes), status) {
+    match (hints.find(is_credible), status) {
         // A short retry time means a rate limit, whatever the wording.
         (Some(ErrorHint::Quota), _) if body.after_ms.is_some() => rate_limited(wait),
         (Some(ErrorHint::Context), _) => {
@@ -111,7 +111,7 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
         }
         // With a retry time, the wait is more useful than the reason.
         (Some(ErrorHint::Overloaded), Some(429)) if wait != RetryAfter::default() => rate_limited(wait),
-        (Some(sign), _) => class_of_hint(sign, wait),
+        (Some(hint), _) => class_of_hint(hint, wait),
         (None, Some(404)) if error.text.is_empty() => FailureClass::NotAnApi,
         (None, Some(status)) => class_of_status(status, wait),
         (None, None) => FailureClass::Server,
@@ -119,8 +119,8 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
 }
 
 /// True if a response with this status can mean this. Otherwise the hint comes from a quoted error.
-const fn is_plausible(sign: ErrorHint, status: u16) -> bool {
-    match sign {
+const fn is_plausible(hint: ErrorHint, status: u16) -> bool {
+    match hint {
         ErrorHint::Quota => status < 500 && status != 408,
         ErrorHint::Content => matches!(status, 400 | 403 | 422 | 451 | 500),
         ErrorHint::Context => matches!(status, 400 | 413 | 422 | 429 | 500),
@@ -138,8 +138,8 @@ const fn rate_limited(wait: RetryAfter) -> FailureClass {
     FailureClass::RateLimited { retry_after_ms: wait.after_ms, reset_at: wait.at }
 }
 
-const fn class_of_hint(sign: ErrorHint, wait: RetryAfter) -> FailureClass {
-    match sign {
+const fn class_of_hint(hint: ErrorHint, wait: RetryAfter) -> FailureClass {
+    match hint {
         ErrorHint::Quota => FailureClass::QuotaExhausted { reset_at: wait.at },
         ErrorHint::Content => FailureClass::ContentRefused,
         ErrorHint::Context => FailureClass::ContextTooLong { limit: None },

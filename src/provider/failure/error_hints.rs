@@ -44,12 +44,12 @@ pub(super) fn normalize_code(code: &str) -> String {
 
 /// The hint of an unambiguous code.
 pub(super) fn hint_of_code(plain: &str) -> Option<ErrorHint> {
-    CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(sign, _)| *sign)
+    CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(hint, _)| *hint)
 }
 
 /// The hint of a code that vendors use for many errors; a phrase in the text takes precedence.
 pub(super) fn hint_of_loose_code(plain: &str) -> Option<ErrorHint> {
-    LOOSE_CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(sign, _)| *sign)
+    LOOSE_CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(hint, _)| *hint)
 }
 
 const CODES: &[(ErrorHint, &[&str])] = &[
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_code_is_written_in_many_ways() {
-        let check = |code: &str, sign: Option<ErrorHint>| {
-            assert_eq!(hint_of_code(&normalize_code(code)), sign, "{code}");
+        let check = |code: &str, hint: Option<ErrorHint>| {
+            assert_eq!(hint_of_code(&normalize_code(code)), hint, "{code}");
         };
         for code in ["rate_limit_error", "RateLimitError", "RATE_LIMIT", "rate-limit"] {
             check(code, Some(ErrorHint::RateLimit));

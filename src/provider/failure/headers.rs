@@ -13,12 +13,12 @@ pub(super) fn retry_after(headers: &HeaderMap) -> RetryAfter {
     let number = |name: &str| text(headers, name).and_then(|text| text.parse::<f64>().ok());
     let date = |name: &str| text(headers, name).and_then(date_ms);
     let at = date("retry-after");
-    let between = at.and_then(|at| Some(at.saturating_sub(date(header::DATE.as_str())?)));
+    let delay = at.and_then(|at| Some(at.saturating_sub(date(header::DATE.as_str())?)));
     let after = number("retry-after-ms")
         .and_then(RetryAfter::after)
         .or_else(|| number("retry-after").and_then(|seconds| RetryAfter::after(seconds * 1_000.0)));
     let at = at.and_then(|ms| i64::try_from(ms).ok()).map(Timestamp);
-    after.unwrap_or_default().or(RetryAfter { after_ms: between, at })
+    after.unwrap_or_default().or(RetryAfter { after_ms: delay, at })
 }
 
 /// The retry time by the vendor's clock.
@@ -49,8 +49,8 @@ fn is_used_up(headers: &HeaderMap, reset: &str) -> bool {
     if let Some(limit) =
         reset.strip_prefix("anthropic-ratelimit-").and_then(|rest| rest.strip_suffix("-reset"))
     {
-        let of = |what: &str| format!("anthropic-ratelimit-{limit}-{what}");
-        return says(&of("remaining"), "0") || says(&of("status"), "rejected");
+        let name_of = |what: &str| format!("anthropic-ratelimit-{limit}-{what}");
+        return says(&name_of("remaining"), "0") || says(&name_of("status"), "rejected");
     }
     reset == "ratelimit-reset" && says("ratelimit-remaining", "0")
 }

@@ -9,8 +9,8 @@ use super::error_hints::ErrorHint;
 /// The hints in a text that `strip_quotes` has prepared.
 pub(super) fn hints_in(text: &str) -> impl Iterator<Item = ErrorHint> {
     static PHRASES: LazyLock<Vec<(ErrorHint, Regex)>> =
-        LazyLock::new(|| PATTERNS.iter().map(|(sign, patterns)| (*sign, any_of(patterns))).collect());
-    PHRASES.iter().filter(move |(_, phrases)| phrases.is_match(text)).map(|(sign, _)| *sign)
+        LazyLock::new(|| PATTERNS.iter().map(|(hint, patterns)| (*hint, any_of(patterns))).collect());
+    PHRASES.iter().filter(move |(_, phrases)| phrases.is_match(text)).map(|(hint, _)| *hint)
 }
 
 fn any_of(patterns: &[&str]) -> Regex {

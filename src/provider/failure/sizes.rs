@@ -59,18 +59,20 @@ enum LimitRule {
 impl LimitRule {
     fn class(self, numbers: &[u64]) -> Option<FailureClass> {
         let cap = |limit| Some(FailureClass::OutputCap { limit });
-        let room = |window: u64, input: u64| match window.checked_sub(input) {
-            Some(room) if room >= MIN_OUTPUT_TOKENS => cap(Some(room)),
+        let class_by_window = |window: u64, input: u64| match window.checked_sub(input) {
+            Some(left) if left >= MIN_OUTPUT_TOKENS => cap(Some(left)),
             _ => Some(FailureClass::ContextTooLong { limit: Some(window) }),
         };
         match (self, numbers) {
             (Self::Output, [limit]) => cap(Some(*limit)),
             (Self::OutputExclusive, [limit]) => cap(Some(limit.saturating_sub(1))),
             (Self::WindowAndInput, [window, input]) | (Self::InputAndWindow, [input, window]) => {
-                room(*window, *input)
+                class_by_window(*window, *input)
             }
-            (Self::WindowTotalAndOutput, [window, all, output]) => room(*window, all.saturating_sub(*output)),
-            (Self::PerMinute, [limit, asked]) if asked > limit => {
+            (Self::WindowTotalAndOutput, [window, all, output]) => {
+                class_by_window(*window, all.saturating_sub(*output))
+            }
+            (Self::PerMinute, [limit, requested]) if requested > limit => {
                 Some(FailureClass::ContextTooLong { limit: Some(*limit) })
             }
             (Self::Context, _) => Some(FailureClass::ContextTooLong { limit: None }),

@@ -177,8 +177,9 @@ fn codes_of(fields: &Map<String, Value>) -> Vec<String> {
     }
     let inner =
         fields.get("innererror").or_else(|| fields.get("inner_error")).and_then(|inner| inner.get("code"));
-    let own = ["code", "errorCode", "__type", "error", "status", "type"].iter().map(|name| fields.get(*name));
-    let words = own.chain([inner]).flatten().filter_map(Value::as_str);
+    let values =
+        ["code", "errorCode", "__type", "error", "status", "type"].iter().map(|name| fields.get(*name));
+    let words = values.chain([inner]).flatten().filter_map(Value::as_str);
     // for example `type.googleapis.com/..`, `com.amazonaws#ThrottlingException`
     codes.extend(words.map(|word| normalize_code(word.rsplit(['#', '/']).next().unwrap_or(word))));
     codes
@@ -199,18 +200,20 @@ fn number(value: &Value) -> Option<f64> {
 /// The retry time in the fields of an error.
 fn retry_after_of(fields: &Map<String, Value>) -> RetryAfter {
     let as_text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let seconds = ["retry_after", "retry_after_seconds", "retryAfter", "resets_in_seconds"];
+    let delay_names = ["retry_after", "retry_after_seconds", "retryAfter", "resets_in_seconds"];
     let millis = fields.get("retry_after_ms").and_then(number).and_then(RetryAfter::after);
-    let times = ["resets_at", "reset_at", "resetAt", "reset_time"];
-    let named =
-        seconds.iter().chain(&times).filter_map(|name| parse_retry_after(&as_text(fields.get(*name)?)));
+    let time_names = ["resets_at", "reset_at", "resetAt", "reset_time"];
+    let waits = delay_names
+        .iter()
+        .chain(&time_names)
+        .filter_map(|name| parse_retry_after(&as_text(fields.get(*name)?)));
     let details = fields.get("details").and_then(Value::as_array).into_iter().flatten();
     let delays = details.filter_map(|detail| parse_retry_after(detail.get("retryDelay")?.as_str()?));
     let headers =
         fields.get("metadata").and_then(|metadata| metadata.get("headers")).and_then(Value::as_object);
     let headers = headers.map(parse_headers).unwrap_or_default();
     let of_headers = headers::retry_after(&headers).or(headers::latest_reset(&headers));
-    named.chain(delays).fold(millis.unwrap_or_default(), RetryAfter::or).or(of_headers)
+    waits.chain(delays).fold(millis.unwrap_or_default(), RetryAfter::or).or(of_headers)
 }
 
 /// The headers of the upstream provider, which a gateway includes in its error.

@@ -40,17 +40,17 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Reads the start of a body into `into`, at most `most` bytes, and reports how the reading ended.
-pub(super) async fn read_prefix(response: &mut Response, most: usize, into: &mut Vec<u8>) -> BodyEnd {
+/// Reads the start of a body into `into`, at most `max_bytes` bytes, and reports how the reading ended.
+pub(super) async fn read_prefix(response: &mut Response, max_bytes: usize, into: &mut Vec<u8>) -> BodyEnd {
     loop {
         let chunk = match response.chunk().await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => return BodyEnd::Complete,
             Err(_) => return BodyEnd::Broken,
         };
-        let room = most - into.len();
-        into.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() >= room {
+        let bytes_left = max_bytes - into.len();
+        into.extend_from_slice(&chunk[..chunk.len().min(bytes_left)]);
+        if chunk.len() >= bytes_left {
             return BodyEnd::Limit;
         }
     }

@@ -37,13 +37,13 @@ impl Default for Deadlines {
 impl Deadlines {
     /// These deadlines, replaced by those that the model has of its own.
     #[must_use]
-    pub fn overridden_by(self, own: &ModelDeadlines) -> Self {
-        let or = |own: Option<u64>, else_: Duration| own.map_or(else_, Duration::from_millis);
+    pub fn overridden_by(self, overrides: &ModelDeadlines) -> Self {
+        let or = |ms: Option<u64>, else_: Duration| ms.map_or(else_, Duration::from_millis);
         Self {
             connect: self.connect,
-            first_event: or(own.first_event_ms, self.first_event),
-            gap: or(own.gap_ms, self.gap),
-            call: or(own.call_ms, self.call),
+            first_event: or(overrides.first_event_ms, self.first_event),
+            gap: or(overrides.gap_ms, self.gap),
+            call: or(overrides.call_ms, self.call),
         }
     }
 }

@@ -90,15 +90,15 @@ impl HttpProvider {
                 .ok_or_else(|| ProviderConfigError::Credential { provider: config.name.clone() })?;
         }
         append_path(&mut url, wire.path);
-        let mut shown = url.clone();
-        shown.set_query(None);
+        let mut endpoint = url.clone();
+        endpoint.set_query(None);
         Ok(Self {
             name: config.name.as_str().into(),
             encoders: Mutex::default(),
             headers: base_headers(wire),
             format: (wire.make)(&dialect),
             wire,
-            endpoint: shown.to_string(),
+            endpoint: endpoint.to_string(),
             base,
             url,
             credentials: config.credentials,
@@ -192,13 +192,13 @@ impl HttpProvider {
         deltas: &dyn DeltaSink,
     ) -> Result<ModelAnswer, Failure> {
         let deadlines = self.deadlines.overridden_by(&request.deadlines);
-        let mut first_by = ActiveDeadline::after(deadlines.first_event);
+        let mut first_deadline = ActiveDeadline::after(deadlines.first_event);
         let (origin, names) =
             (Arc::new(self.origin(&request.model)), Arc::clone(&request.head.renamed_tools));
         encode_images(&mut request);
         let body = Body::wrap(ChunkedBody::new(self.format.body(request), Arc::clone(sent)));
         let send = self.client()?.post(self.url.clone()).headers(headers).body(body).send();
-        let response = first_by
+        let response = first_deadline
             .bound(send)
             .await
             .ok_or_else(|| self.timeout_failure(Deadline::FirstEvent, &deadlines))?
@@ -208,7 +208,8 @@ impl HttpProvider {
         }
         if response.status().is_success() {
             let decoder = self.format.decoder(origin);
-            let mut answer = self.read_answer(response, decoder, (first_by, &deadlines), deltas).await?;
+            let mut answer =
+                self.read_answer(response, decoder, (first_deadline, &deadlines), deltas).await?;
             for call in &mut answer.message.calls {
                 if let Some(name) = names.get(&call.name) {
                     call.name.clone_from(name);
@@ -226,10 +227,10 @@ impl HttpProvider {
         &self,
         mut response: Response,
         mut decoder: Box<dyn Decoder>,
-        (first_by, deadlines): (ActiveDeadline, &Deadlines),
+        (first_deadline, deadlines): (ActiveDeadline, &Deadlines),
         deltas: &dyn DeltaSink,
     ) -> Result<ModelAnswer, Failure> {
-        let mut next = (first_by, Deadline::FirstEvent);
+        let mut next = (first_deadline, Deadline::FirstEvent);
         loop {
             let chunk = match next.0.bound(response.chunk()).await {
                 Some(Ok(Some(chunk))) => chunk,
@@ -285,18 +286,18 @@ impl HttpProvider {
 }
 
 impl ModelProvider for HttpProvider {
-    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder> {
+    fn encoder(&self, model: &str, profile: &ModelProfile) -> Arc<dyn Encoder> {
         let mut encoders = self.encoders.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |writing: &EncodeTarget| {
-            &*writing.origin.model == model && writing.has_vision == traits.accepts_images()
+        let is_match = |target: &EncodeTarget| {
+            &*target.origin.model == model && target.has_vision == profile.accepts_images()
         };
-        if let Some((_, encoder)) = encoders.iter().find(|(writing, _)| is_it(writing)) {
+        if let Some((_, encoder)) = encoders.iter().find(|(target, _)| is_match(target)) {
             return Arc::clone(encoder);
         }
-        let writing =
-            EncodeTarget { origin: Arc::new(self.origin(model)), has_vision: traits.accepts_images() };
-        let encoder = self.format.encoder(writing.clone());
-        encoders.push((writing, Arc::clone(&encoder)));
+        let target =
+            EncodeTarget { origin: Arc::new(self.origin(model)), has_vision: profile.accepts_images() };
+        let encoder = self.format.encoder(target.clone());
+        encoders.push((target, Arc::clone(&encoder)));
         encoder
     }
 
@@ -407,17 +408,21 @@ fn base_headers(wire: &Wire) -> HeaderMap {
         (header::ACCEPT, "text/event-stream"),
         (header::USER_AGENT, USER_AGENT),
     ];
-    let own = wire.headers.iter().map(|(name, value)| (HeaderName::from_static(name), *value));
-    fixed.into_iter().chain(own).map(|(name, value)| (name, HeaderValue::from_static(value))).collect()
+    let wire_headers = wire.headers.iter().map(|(name, value)| (HeaderName::from_static(name), *value));
+    fixed
+        .into_iter()
+        .chain(wire_headers)
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .collect()
 }
 
 /// The header with a key; `None` if the key is empty or invalid in a header.
-fn authorization(wire: &Wire, carried: KeyPlacement, key: &str) -> Option<(HeaderName, HeaderValue)> {
-    let (name, before) = match carried {
+fn authorization(wire: &Wire, placement: KeyPlacement, key: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, prefix) = match placement {
         KeyPlacement::ByWire => wire.credential,
         KeyPlacement::Bearer => BEARER,
     };
-    let mut value = HeaderValue::from_str(&format!("{before}{key}")).ok().filter(|_| !key.is_empty())?;
+    let mut value = HeaderValue::from_str(&format!("{prefix}{key}")).ok().filter(|_| !key.is_empty())?;
     value.set_sensitive(true);
     Some((HeaderName::from_static(name), value))
 }

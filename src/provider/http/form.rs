@@ -52,7 +52,7 @@ impl FormClient {
     /// Sends a form. Errors contain none of its fields.
     pub async fn post(&self, fields: &[(&str, &str)]) -> Result<FormResponse, KeyError> {
         match ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(fields)).await {
-            Some(replied) => replied,
+            Some(result) => result,
             None => Err(KeyError::Unreachable(format!(
                 "{} did not answer within {} s",
                 self.redacted_url,

@@ -23,7 +23,7 @@ pub(super) async fn limits(
     model: &str,
 ) -> Option<ModelLimits> {
     let mut listed = None;
-    let ask_all = async {
+    let query_all = async {
         for list in &LISTS {
             let Some(url) = list_url(base, list) else { continue };
             let Some(limits) = fetch_limits(client, url, headers.clone(), list, model).await else {
@@ -35,7 +35,7 @@ pub(super) async fn limits(
             }
         }
     };
-    if timeout(LOOKUP_TIMEOUT, ask_all).await.is_err() {
+    if timeout(LOOKUP_TIMEOUT, query_all).await.is_err() {
         tracing::debug!(host = base.host_str(), model, "no list of models came in time");
     }
     listed

@@ -63,7 +63,7 @@ fn size(entry: &Value, fields: &[&str]) -> Option<u64> {
 /// The limits without implausible values.
 fn plausible_limits(window: Option<u64>, max_output: Option<u64>) -> ModelLimits {
     let window = window.filter(|window| WINDOW_RANGE_TOKENS.contains(window));
-    let max_output = max_output.filter(|most| *most > 0 && window.is_some_and(|window| *most <= window));
+    let max_output = max_output.filter(|max| *max > 0 && window.is_some_and(|window| *max <= window));
     ModelLimits { window, max_output }
 }
 
@@ -101,8 +101,9 @@ fn ollama_limits(body: &Value, _: &str) -> ModelLimits {
     let info = body.get("model_info").and_then(Value::as_object);
     // The field's name starts with the architecture, as in `llama.context_length`.
     let mut fields = info.into_iter().flatten();
-    let trained = fields.find_map(|(name, value)| name.ends_with(".context_length").then(|| count(value))?);
-    plausible_limits([num_ctx, trained].into_iter().flatten().min(), None)
+    let trained_window =
+        fields.find_map(|(name, value)| name.ends_with(".context_length").then(|| count(value))?);
+    plausible_limits([num_ctx, trained_window].into_iter().flatten().min(), None)
 }
 
 #[cfg(test)]
